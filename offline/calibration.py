@@ -1,0 +1,158 @@
+"""Held-out data decide: prior precision, temperature, reject threshold.
+
+The examples that tune anything never set the threshold: the data are split once, at random by the seed, and the
+conformal half is seen only after everything else is fixed (otherwise its p-values would not be valid).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from offline.data import rows_within
+from offline.jacobians import SubnetworkJacobian
+from offline.likelihood import Likelihood, check_targets, class_log_likelihood, gaussian_log_likelihood
+from offline.posterior import Spectrum
+from offline.progress import Track
+from service.bundle import REFERENCE_LEVELS
+from service.predictive import functional_variance, link_approx, predictive_std, softmax
+from service.predictor import Prediction, describe
+from service.rejection import minimum_calibration_examples
+
+Array = npt.NDArray[Any]
+MEMORY_BYTES = 256 * 2**20
+MAX_ROWS = 256  # activations and gradients of a batch take memory too
+TEMPERATURE_GRID: Array = np.logspace(-1, 1, 201)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Examples kept from training: inputs (n, *shape), targets (n,) or (n, K)."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def split(self, share: float, seed: int) -> tuple["HeldOut", "HeldOut"]:
+        """A random share of the examples, and the rest."""
+        order = torch.as_tensor(np.random.default_rng(seed).permutation(len(self)))
+        first, rest = order[: round(share * len(self))], order[round(share * len(self)) :]
+        return HeldOut(self.inputs[first], self.targets[first]), HeldOut(self.inputs[rest], self.targets[rest])
+
+    def chunks(self, rows: int, track: Track, description: str) -> Iterable[tuple[Tensor, Tensor]]:
+        """Pieces of at most `rows` examples, with progress."""
+        pieces = list(zip(self.inputs.split(rows), self.targets.split(rows), strict=True))
+        return track(pieces, description, len(pieces))
+
+
+def check_enough(examples: int, false_reject_rate: float, tuned: bool) -> None:
+    """`ValueError` when the conformal part is too small to reject anything at this rate."""
+    needed = minimum_calibration_examples(false_reject_rate)
+    if examples < needed:
+        whole = 2 * needed if tuned else needed
+        raise ValueError(
+            f"calibration_loader: found {examples} examples to set the threshold, expected at least {needed} for "
+            f"false_reject_rate={false_reject_rate} ({whole} in all{', half of which tune' if tuned else ''}); give more held-out data or a "
+            "larger rate"
+        )
+
+
+def rows_for(jacobian: SubnetworkJacobian, outputs: int) -> int:
+    """Examples at once, for the Jacobian and its product in float64."""
+    return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * outputs * jacobian.size))
+
+
+def sweep_log_likelihood(
+    jacobian: SubnetworkJacobian,
+    spectrum: Spectrum,
+    data: HeldOut,
+    outputs: int,
+    precisions: Array,
+    sigma_noise: float | None,
+    track: Track,
+) -> Array:
+    """Mean predictive log-likelihood (G,) of each prior precision, from one pass over the data."""
+    total = np.zeros(len(precisions))
+    for inputs, targets in data.chunks(rows_for(jacobian, outputs), track, "Prior precision"):
+        mean, j = jacobian(inputs)
+        variances = spectrum.variances(j, precisions)
+        for g in range(len(precisions)):
+            total[g] += log_likelihood(to_numpy(mean), variances[:, :, g], to_numpy(targets), sigma_noise).sum()
+    result: Array = total / len(data)
+    return result
+
+
+def log_likelihood(
+    mean: Array, variance: Array, targets: Array, sigma_noise: float | None, temperature: float = 1.0
+) -> Array:
+    """Predictive log-likelihood of each example (n,); `sigma_noise` None means classification."""
+    if sigma_noise is None:
+        return class_log_likelihood(link_approx(mean, variance, temperature), targets)
+    return gaussian_log_likelihood(mean, predictive_std(variance, sigma_noise), targets)
+
+
+def predict_held_out(
+    jacobian: SubnetworkJacobian, scale_tril: Tensor, data: HeldOut, outputs: int, track: Track
+) -> tuple[Array, Array]:
+    """(mean, variance), (n, K) float64, by the formula that the service uses."""
+    factor = scale_tril.numpy()
+    means, variances = [], []
+    for inputs, _ in data.chunks(rows_for(jacobian, outputs), track, "Held-out scores"):
+        mean, j = jacobian(inputs)
+        means.append(to_numpy(mean.double()))
+        variances.append(functional_variance(to_numpy(j.double()), factor))
+    return np.concatenate(means), np.concatenate(variances)
+
+
+def fit_temperature(mean: Array, variance: Array, targets: Array) -> float:
+    """The temperature on a grid from 0.1 to 10 with the best mean log-likelihood."""
+    scores = [class_log_likelihood(link_approx(mean, variance, t), targets).mean() for t in TEMPERATURE_GRID]
+    return float(TEMPERATURE_GRID[int(np.argmax(scores))])
+
+
+def reference_quantiles(prediction: Prediction) -> dict[str, Array]:
+    """Quantiles of what the service measures, on the conformal half: the reference a dashboard shows drift against."""
+    quantities = {"ood_score": prediction.score, "functional_variance": prediction.variance.max(axis=1)}
+    if prediction.probabilities is not None and prediction.total is not None:
+        quantities["top_probability"] = prediction.probabilities.max(axis=1)
+        quantities["normalised_entropy"] = prediction.total / np.log(prediction.probabilities.shape[1])
+    return {name: np.quantile(values, REFERENCE_LEVELS) for name, values in quantities.items()}
+
+
+def held_out_metrics(
+    mean: Array, variance: Array, targets: Array, sigma_noise: float | None, temperature: float
+) -> dict[str, float]:
+    """Quality on held-out data: mean log-likelihood with and without weight uncertainty, accuracy or RMSE."""
+    with_weights = log_likelihood(mean, variance, targets, sigma_noise, temperature).mean()
+    plain = log_likelihood(mean, np.zeros_like(variance), targets, sigma_noise, temperature).mean()
+    metrics = {"calibration_log_likelihood": float(with_weights), "calibration_log_likelihood_map": float(plain)}
+    if sigma_noise is None:
+        metrics["calibration_accuracy"] = float((softmax(mean).argmax(axis=1) == targets).mean())
+    else:
+        metrics["calibration_rmse"] = float(np.sqrt(np.square(mean - targets).mean()))
+    return metrics
+
+
+def describe_held_out(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
+    """Scores and probabilities by the serving code."""
+    return describe(mean.astype(np.float32), variance.astype(np.float32), sigma_noise, temperature)
+
+
+def to_numpy(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().cpu().numpy()
+    return array
+
+
+def collect_held_out(pairs: Iterator[tuple[Tensor, Tensor]], outputs: int, likelihood: Likelihood) -> HeldOut:
+    """All held-out examples in memory, their targets checked."""
+    inputs, targets = [], []
+    for batch_inputs, batch_targets in pairs:
+        inputs.append(batch_inputs)
+        targets.append(check_targets(batch_targets, outputs, len(batch_inputs), likelihood))
+    return HeldOut(torch.cat(inputs), torch.cat(targets))

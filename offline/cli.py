@@ -1,0 +1,179 @@
+"""`probity`: the command line. Commands that need torch import it when they run, so `probity serve` never does."""
+
+import importlib.util
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from pydantic import ValidationError
+
+from offline.config import FitConfig
+from offline.console import console, print_card, print_metrics
+from service.__main__ import serve
+from service.bundle import BundleError, read_bundle
+
+T = TypeVar("T")
+app = typer.Typer(
+    name="probity",
+    help="A model server that says how sure it is, and says no when it should.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("serve")(serve)
+RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
+BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
+
+
+@contextmanager
+def explained_errors() -> Iterator[None]:
+    """What a user can mend is printed as one line; anything else is a bug and keeps its traceback."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        fail(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    except (ValueError, TypeError, OSError) as error:
+        fail(str(error))
+    except RuntimeError as error:
+        if type(error) is RuntimeError:  # ours are named: ExportError, VerificationError
+            raise
+        fail(str(error))
+
+
+def fail(message: str) -> None:
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(2)
+
+
+def need_torch() -> None:
+    """A clear word where the offline job is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        fail("this command needs the offline job: pip install 'probity[offline]'")
+
+
+@app.command()
+def fit(
+    recipe: RecipeArgument,
+    out: Annotated[Path, typer.Option(help="Where to write the bundle; an existing bundle is replaced.")],
+    subnetwork_size: Annotated[
+        str | None, typer.Option(help="Weights to choose: a number, or a share such as 0.1.")
+    ] = None,
+    selection: Annotated[str | None, typer.Option(help="Strategy that chooses them.")] = None,
+    prior_precision: Annotated[str | None, typer.Option(help="A number, 'gridsearch' or 'marglik'.")] = None,
+    false_reject_rate: Annotated[float | None, typer.Option(help="Share of good inputs that may be rejected.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:n.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the model.")] = None,
+    version: Annotated[str | None, typer.Option(help="Version of the model.")] = None,
+) -> None:
+    """Fit a bundle: choose weights, compute their posterior, calibrate, export, verify."""
+    given = {
+        "subnetwork_size": _number(subnetwork_size),
+        "selection": selection,
+        "prior_precision": _number(prior_precision),
+        "false_reject_rate": false_reject_rate,
+        "seed": seed,
+        "device": device,
+        "name": name,
+        "version": version,
+    }
+    need_torch()
+    with explained_errors():
+        print_card(fit_recipe(recipe, out, {key: value for key, value in given.items() if value is not None}))
+
+
+def _number(text: str | None) -> int | float | str | None:
+    """ "1000" is a count, "0.1" a share, anything else a word."""
+    for kind in (int, float):
+        try:
+            return kind(text) if text is not None else None
+        except ValueError:
+            continue
+    return text
+
+
+def fit_recipe(recipe_path: Path, out: Path, given: dict[str, object]) -> Path:
+    """Run a recipe with progress bars; `given` replaces fields of its configuration."""
+    from offline.fit import fit_bundle
+    from offline.recipe import load_recipe
+
+    recipe = load_recipe(recipe_path)
+    config = FitConfig.model_validate({**recipe.config.model_dump(), **given})
+    return fit_bundle(
+        recipe.model(),
+        recipe.data("train_data"),
+        out,
+        calibration_loader=recipe.data("calibration_data"),
+        config=config,
+        class_names=recipe.class_names,
+        input_spec=recipe.input_spec,
+        progress=show_progress,
+    )
+
+
+def show_progress(items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]:
+    """A progress bar with elapsed and remaining time."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console()) as bars:
+        yield from bars.track(items, description=description, total=total)
+
+
+@app.command()
+def evaluate(bundle: BundleArgument, recipe: RecipeArgument) -> None:
+    """Measure a bundle on the recipe's test_data() and, if it has one, ood_data()."""
+    need_torch()
+    with explained_errors():
+        print_metrics(evaluate_recipe(bundle, recipe))
+
+
+def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
+    """The metrics of `offline.evaluate.evaluate`."""
+    from offline.evaluate import evaluate as measure
+    from offline.recipe import load_recipe
+    from service.predictor import Predictor
+
+    recipe = load_recipe(recipe_path)
+    foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
+    return measure(Predictor.load(bundle), recipe.data("test_data"), foreign)
+
+
+@app.command()
+def inspect(bundle: BundleArgument) -> None:
+    """Check a bundle and show its card."""
+    try:
+        read_bundle(bundle)
+    except BundleError as error:
+        fail(str(error))
+    print_card(bundle)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to write the bundle.")] = Path("bundles/digits"),
+    port: Annotated[int, typer.Option(help="Port to serve on.")] = 8000,
+    keep: Annotated[
+        bool | None, typer.Option(help="Keep serving until Ctrl-C.", show_default="when run in a terminal")
+    ] = None,
+) -> None:
+    """Train a digit classifier, fit its bundle, serve it, and ask it about a digit and about something else."""
+    need_torch()
+    from offline.demo import run_demo
+
+    with explained_errors():
+        run_demo(out, port, keep)
+
+
+def main() -> None:
+    """Entry point of the `probity` command."""
+    app()

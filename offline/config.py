@@ -1,0 +1,60 @@
+"""FitConfig: every choice of a fit, checked when it is made."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+STRATEGIES = ("wasserstein-swag", "wasserstein-laplace", "random", "magnitude", "last-layer")
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class FitConfig(BaseModel):
+    """How to fit a bundle.
+
+    `subnetwork_size` is a number of weights or, as a float in (0, 1], a share of all trainable weights;
+    "last-layer" takes at most so many. `prior_precision` is lambda; with `prior_scaling="subnetwork"` the
+    posterior holds lambda * S / D (Daxberger et al. 2021, appendix "Updating the prior precision"). `sigma_noise`
+    (regression) is a standard deviation in the target's units, "mle" the root mean square residual on the training
+    data. `temperature` (classification) divides the logits; "fit" minimises the negative log-likelihood on held-out data.
+    `false_reject_rate` is the share of in-distribution inputs that may be rejected. `device`: "auto", "cpu",
+    "cuda" or "cuda:n".
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    likelihood: Literal["classification", "regression"] = "classification"
+    subnetwork_size: int | float = 1000
+    selection: Literal["wasserstein-swag", "wasserstein-laplace", "random", "magnitude", "last-layer"] = (
+        "wasserstein-swag"
+    )
+    selection_options: dict[str, Any] = Field(default_factory=dict)
+    prior_precision: Positive | Literal["gridsearch", "marglik"] = "gridsearch"
+    prior_scaling: Literal["subnetwork", "none"] = "subnetwork"
+    sigma_noise: Positive | Literal["mle"] = "mle"
+    temperature: Positive | Literal["fit"] = 1.0
+    false_reject_rate: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/]+$")] = "model"
+    version: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/]+$")] = "1"
+
+    @field_validator("subnetwork_size")
+    @classmethod
+    def _check_size(cls, value: int | float) -> int | float:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+            return value
+        if isinstance(value, float) and 0 < value <= 1:
+            return value
+        raise ValueError(f"found {value!r}, expected an integer of at least 1 or a share in (0, 1]")
+
+    def resolve_size(self, total: int) -> int:
+        """S for a model with D = `total` trainable weights; `ValueError` when S > D."""
+        if isinstance(self.subnetwork_size, float):
+            return max(1, round(self.subnetwork_size * total))
+        if self.subnetwork_size > total and self.selection != "last-layer":
+            raise ValueError(
+                f"subnetwork_size: found {self.subnetwork_size}, expected at most the model's {total} trainable weights; "
+                "give a share such as 1.0 for all of them"
+            )
+        return min(self.subnetwork_size, total)

@@ -1,0 +1,53 @@
+"""Tables for the terminal."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from service.bundle import read_manifest
+
+
+def console() -> Console:
+    """One line a value also where the output is no terminal."""
+    return Console(soft_wrap=True)
+
+
+def print_card(bundle: Path) -> None:
+    """What a bundle is: its manifest in a dozen lines."""
+    manifest, digest = read_manifest(bundle)
+    prior, calibration, selection = manifest.prior, manifest.calibration, manifest.selection
+    dead = f", {selection.dead_weights} dead weights left out" if selection.dead_weights is not None else ""
+    rows = {
+        "bundle": str(bundle),
+        "model": f"{manifest.name} version {manifest.version} ({manifest.task}, {manifest.outputs} outputs)",
+        "digest": digest,
+        "input": f"{manifest.input.dtype} {manifest.input.shape}" + (" or images" if manifest.input.image else ""),
+        "subnetwork": f"S = {manifest.subnetwork_size} of D = {manifest.parameter_count} weights ({selection.strategy}{dead})",
+        "prior precision": f"{prior.precision:.4g} ({prior.method}), in the posterior {prior.used:.4g}",
+    }
+    if manifest.sigma_noise is not None:
+        rows["noise"] = f"standard deviation {manifest.sigma_noise:.4g}"
+    rows["threshold"] = (
+        f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
+        f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
+    )
+    if manifest.verification is not None:
+        rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
+    rows |= {name.replace("_", " "): f"{value:.4g}" for name, value in manifest.metrics.items()}
+    rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
+    _print_rows(rows)
+
+
+def print_metrics(metrics: dict[str, float]) -> None:
+    """One metric a line."""
+    _print_rows({name.replace("_", " "): f"{value:.4f}" for name, value in metrics.items()})
+
+
+def _print_rows(rows: dict[str, str]) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console().print(table)

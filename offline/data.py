@@ -1,0 +1,76 @@
+"""The user's batches, checked: finite inputs of one shape, on the device, in chunks that fit in memory."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Batches = Iterable[Any]
+
+
+def check_loader(loader: Any, name: str) -> None:
+    """Refuse what cannot be read several times: the job passes over the data more than once."""
+    if not isinstance(loader, Iterable):
+        raise TypeError(f"{name}: found {type(loader).__name__}, expected an iterable of (inputs, targets)")
+    if isinstance(loader, Iterator):
+        raise TypeError(
+            f"{name}: found an iterator ({type(loader).__name__}) that can be read only once, expected a DataLoader or "
+            "a list of batches; wrap it in list(...)"
+        )
+
+
+def checked_batches(loader: Batches, name: str, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """(inputs (B, *shape) float32 or int64, targets (B, ...)) on the device; empty batches are left out.
+
+    Raises `ValueError` for anything but pairs of tensors, unequal lengths, another input shape than the first
+    batch's, NaN or infinity in the inputs, or no example at all.
+    """
+    shape: tuple[int, ...] | None = None
+    for number, batch in enumerate(loader):
+        inputs, targets = _pair(batch, f"{name}, batch {number}")
+        if not len(inputs):
+            continue
+        if shape is not None and tuple(inputs.shape[1:]) != shape:
+            raise ValueError(
+                f"{name}, batch {number}: found inputs of shape {tuple(inputs.shape[1:])}, expected {shape} as before"
+            )
+        shape = tuple(inputs.shape[1:])
+        yield inputs.to(device), targets.to(device)
+    if shape is None:
+        raise ValueError(f"{name}: found no example, expected at least one")
+
+
+def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
+    if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(isinstance(item, Tensor) for item in batch):
+        raise ValueError(f"{where}: found {_describe(batch)}, expected a pair of tensors (inputs, targets)")
+    inputs, targets = batch
+    if inputs.dim() < 1 or targets.dim() < 1 or len(inputs) != len(targets):
+        raise ValueError(
+            f"{where}: found inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}, expected equal lengths"
+        )
+    if inputs.is_floating_point():
+        inputs = inputs.float()
+        if not bool(torch.isfinite(inputs).all()):
+            raise ValueError(f"{where}: found NaN or infinity in the inputs, expected finite numbers")
+    elif inputs.dtype in (torch.int64, torch.int32, torch.int16):
+        inputs = inputs.long()
+    else:
+        raise ValueError(f"{where}: found inputs of dtype {inputs.dtype}, expected floating point (or integer tokens)")
+    return inputs, targets
+
+
+def _describe(batch: Any) -> str:
+    if isinstance(batch, tuple | list):
+        return f"{type(batch).__name__} of {', '.join(type(item).__name__ for item in batch) or 'nothing'}"
+    return type(batch).__name__
+
+
+def rows_within(memory_bytes: int, bytes_per_row: int) -> int:
+    """How many examples to take at once so that their Jacobians stay within a memory budget, at least 1."""
+    return max(1, memory_bytes // max(1, bytes_per_row))
+
+
+def in_chunks(inputs: Tensor, targets: Tensor, rows: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batch in pieces of at most `rows` examples."""
+    return zip(inputs.split(rows), targets.split(rows), strict=True)

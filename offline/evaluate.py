@@ -1,0 +1,82 @@
+"""How good are a bundle's predictions? Measured with the serving code on labelled test data, and on foreign data."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from offline.data import Batches, checked_batches
+from offline.likelihood import check_targets, class_log_likelihood, gaussian_log_likelihood
+from service.predictor import Prediction, Predictor
+
+Array = npt.NDArray[Any]
+ECE_BINS = 15
+
+
+def evaluate(predictor: Predictor, test: Batches, foreign: Batches | None = None) -> dict[str, float]:
+    """Quality on test data and, given out-of-distribution data, how well the score tells them apart.
+
+    Classification: accuracy, log-likelihood, Brier score and expected calibration error, each also for the plain
+    network (`map_`). Regression: RMSE, log-likelihood, interval coverage. Both: reject rate; AUROC of the score.
+    """
+    manifest = predictor.manifest
+    predictions, targets = [], []
+    for inputs, raw in checked_batches(test, "test_data", torch.device("cpu")):
+        predictions.append(predictor.predict(inputs.numpy()))
+        targets.append(check_targets(raw, manifest.outputs, len(inputs), manifest.task).numpy())
+    y = np.concatenate(targets)
+    metrics = _classification(predictions, y) if manifest.task == "classification" else _regression(predictions, y)
+    metrics["reject_rate"] = float(_joined(predictions, "rejected").mean())
+    if foreign is not None:
+        metrics |= _against(predictions, predictor, foreign)
+    return metrics
+
+
+def _joined(predictions: Iterable[Prediction], name: str) -> Array:
+    joined: Array = np.concatenate([getattr(prediction, name) for prediction in predictions])
+    return joined
+
+
+def _classification(predictions: list[Prediction], y: Array) -> dict[str, float]:
+    metrics = {}
+    for prefix, name in (("", "probabilities"), ("map_", "map_probabilities")):
+        p = _joined(predictions, name)
+        metrics[f"{prefix}accuracy"] = float((p.argmax(axis=1) == y).mean())
+        metrics[f"{prefix}log_likelihood"] = float(class_log_likelihood(p, y).mean())
+        metrics[f"{prefix}brier"] = float(np.square(p - np.eye(p.shape[1])[y]).sum(axis=1).mean())
+        metrics[f"{prefix}ece"] = expected_calibration_error(p, y)
+    return metrics
+
+
+def _regression(predictions: list[Prediction], y: Array) -> dict[str, float]:
+    mean, std = _joined(predictions, "mean"), _joined(predictions, "std")
+    return {
+        "rmse": float(np.sqrt(np.square(mean - y).mean())),
+        "log_likelihood": float(gaussian_log_likelihood(mean, std, y).mean()),
+        "coverage_95": float((np.abs(mean - y) <= 1.959964 * std).mean()),
+    }
+
+
+def _against(predictions: list[Prediction], predictor: Predictor, foreign: Batches) -> dict[str, float]:
+    from sklearn.metrics import roc_auc_score
+
+    others = [predictor.predict(x.numpy()) for x, _ in checked_batches(foreign, "ood_data", torch.device("cpu"))]
+    inside, outside = _joined(predictions, "score"), _joined(others, "score")
+    labels = np.concatenate([np.zeros(len(inside)), np.ones(len(outside))])
+    return {
+        "ood_reject_rate": float(_joined(others, "rejected").mean()),
+        "ood_auroc": float(roc_auc_score(labels, np.concatenate([inside, outside]))),
+    }
+
+
+def expected_calibration_error(probabilities: Array, y: Array) -> float:
+    """sum_b (n_b / n) |accuracy_b - confidence_b| over bins of equal width (Guo et al. 2017)."""
+    confidence, correct = probabilities.max(axis=1), probabilities.argmax(axis=1) == y
+    bins = np.minimum((confidence * ECE_BINS).astype(int), ECE_BINS - 1)
+    gaps = [
+        abs(float(correct[bins == b].mean()) - float(confidence[bins == b].mean())) * float((bins == b).mean())
+        for b in np.unique(bins)
+    ]
+    return float(sum(gaps))

@@ -1,0 +1,221 @@
+"""One ONNX graph: inputs -> "mean" (B, K) and "jacobian" (B, K, S), the batch dimension dynamic.
+
+The structured part runs one forward and one backward graph on B * K rows (each example repeated, one output a row),
+so that its size does not grow with K. It is traced by `make_fx` with symbolic shapes, because `torch.export` cannot
+see through a backward pass; parameters of the generic route become an ONNX Scan over the examples.
+"""
+
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import onnx
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from offline.decompositions import decompositions
+from offline.jacobians import (
+    Chosen,
+    JacobianPlan,
+    Probes,
+    SubnetworkJacobian,
+    check_output,
+    example_jacobian,
+    structured_block,
+)
+
+# The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
+NAMES = {"probity_inputs": "inputs", "probity_mean": "mean", "probity_jacobian": "jacobian"}
+TRACE_ROWS = 3  # any number but 1 (which shapes would be specialised to) and the sizes of common layers
+PROTOBUF_LIMIT = 2**31
+
+
+class ExportError(RuntimeError):
+    """The model, or its backward pass, cannot be expressed in ONNX."""
+
+
+def export_onnx(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> tuple[bytes, int]:
+    """The serialised ONNX model and its opset. `example` (1, *input_shape); raises `ExportError`."""
+    names = list(NAMES)
+    rows = example[:1].expand(TRACE_ROWS, *example.shape[1:]).contiguous()
+    try:
+        with _quiet(), _plain_kernels():
+            program = _trace(jacobian, rows, outputs)
+            exported = torch.onnx.export(
+                program, (), dynamo=True, input_names=names[:1], output_names=names[1:], verbose=False
+            )
+        assert exported is not None
+        model = exported.model_proto
+    except Exception as error:  # tracing and conversion raise a wide family of errors
+        raise ExportError(
+            f"the model could not be exported to ONNX: {str(error).strip().splitlines()[0][:500]} (remedy: choose weights of Linear "
+            f"and Conv2d layers only, or replace the layer named above; touched parameters: {_touched(jacobian.plan)})"
+        ) from error
+    _strip(model)
+    if model.ByteSize() >= PROTOBUF_LIMIT:
+        raise ExportError(f"the ONNX graph has {model.ByteSize()} bytes, expected less than {PROTOBUF_LIMIT}")
+    opset = next(entry.version for entry in model.opset_import if entry.domain == "")
+    return model.SerializeToString(deterministic=True), opset
+
+
+def _trace(jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> torch.export.ExportedProgram:
+    plan, model = jacobian.plan, jacobian.model
+    structured = _traced(structured_graph(model, plan, outputs), rows, "symbolic")
+    generic = _traced(functionalize(example_jacobian(model, plan.generic)), rows[0], "fake") if plan.generic else None
+    graph = Graph(structured, generic, _final_order(jacobian))
+    dynamic = ({0: torch.export.Dim.DYNAMIC},)
+    program = torch.export.export(graph, (rows,), dynamic_shapes=dynamic)
+    return program.run_decompositions(decompositions())
+
+
+def _traced(function: Callable[[Tensor], Any], x: Tensor, mode: str) -> nn.Module:
+    """The operators of `function`, in-place ones made functional, independent of memory layout."""
+    traced = make_fx(function, tracing_mode=mode, _allow_non_fake_inputs=True)(x)
+    for node in traced.graph.nodes:
+        if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
+            node.target = torch.ops.aten.reshape.default  # a rewritten operator may return other strides
+    traced.recompile()
+    return traced
+
+
+def structured_graph(model: nn.Module, plan: JacobianPlan, outputs: int) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """x (B, *shape) -> mean (B, K) and the structured entries (B, K, n), computed on B * K rows."""
+
+    def by_example(rows: Tensor, batch: int) -> Tensor:
+        return rows.reshape(batch, outputs, *rows.shape[1:])
+
+    def graph(x: Tensor) -> tuple[Tensor, Tensor]:
+        batch = x.shape[0]
+        if not plan.structured:
+            return check_output(model(x), batch), x.new_zeros(batch, outputs, 0, dtype=torch.float32)
+        rows = x.unsqueeze(1).expand(batch, outputs, *x.shape[1:]).reshape(batch * outputs, *x.shape[1:])
+        with torch.enable_grad(), Probes(model, plan.paths) as calls:
+            out = model(rows)
+            cotangents = torch.eye(outputs, device=x.device).unsqueeze(0).expand(batch, outputs, outputs)
+            gradients = torch.autograd.grad(
+                out,
+                [call.probe for call in calls],
+                cotangents.reshape(batch * outputs, outputs),
+                allow_unused=True,
+                materialize_grads=True,
+            )
+        first = [_first_row(call, batch, by_example) for call in calls]
+        grouped = [by_example(gradient, batch) for gradient in gradients]
+        blocks = [structured_block(model, item, first, grouped) for item in plan.structured]
+        return by_example(out.detach(), batch)[:, 0], torch.cat(blocks, dim=2)
+
+    return graph
+
+
+def _first_row(call: Any, batch: int, by_example: Callable[[Tensor, int], Tensor]) -> Any:
+    """The call with its input taken once an example instead of once a row."""
+    return type(call)(call.path, by_example(call.input, batch)[:, 0], call.probe)
+
+
+class Graph(nn.Module):
+    """Structured entries, then generic ones by a scan over the examples, then the order of the indices."""
+
+    def __init__(self, structured: nn.Module, generic: nn.Module | None, order: Tensor | None) -> None:
+        super().__init__()
+        self.structured, self.generic = structured, generic
+        self.order: Tensor | None
+        self.register_buffer("order", order)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, jacobian = self.structured(x)
+        if self.generic is not None:
+            generic = self.generic
+
+            def step(carry: Tensor, example: Tensor) -> tuple[Tensor, Tensor]:
+                return carry.clone(), generic(example)
+
+            _, rest = scan(step, torch.zeros(1, device=x.device), x)
+            jacobian = torch.cat([jacobian, rest], dim=2)
+        return mean, jacobian if self.order is None else jacobian[:, :, self.order]
+
+
+def _final_order(jacobian: SubnetworkJacobian) -> Tensor | None:
+    """Where each index stands after concatenating structured and generic blocks; None when in order already."""
+    plan = jacobian.plan
+    if not plan.structured or not plan.generic:
+        return None
+    generic = {chosen.parameter.name for chosen in plan.generic}
+    located = [Chosen(parameter, positions) for parameter, positions in jacobian.layout.locate(jacobian.indices)]
+    joined = [c for c in located if c.parameter.name not in generic] + list(plan.generic)
+    return torch.argsort(torch.cat([c.positions + c.parameter.offset for c in joined]))
+
+
+def _strip(model: onnx.ModelProto) -> None:
+    """Remove traces of the machine it was made on (file names, stack traces), and name the batch dimension."""
+    model.producer_version = ""
+    model.doc_string = ""
+    del model.metadata_props[:]
+    for graph in _graphs(model.graph):
+        graph.doc_string = ""
+        del graph.metadata_props[:], graph.value_info[:]
+        for value in (*graph.node, *graph.input, *graph.output, *graph.initializer):
+            value.doc_string = ""
+            del value.metadata_props[:]
+        _rename(graph)
+    model.graph.name = "probity"
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+
+
+def _rename(graph: onnx.GraphProto) -> None:
+    """Give the public names to the graph's inputs and outputs, and other names to inner values that had them."""
+    mapping = NAMES | {name: f"{name}_inner" for name in NAMES.values()}
+    for node in graph.node:
+        node.input[:] = [mapping.get(name, name) for name in node.input]
+        node.output[:] = [mapping.get(name, name) for name in node.output]
+    for value in (*graph.input, *graph.output, *graph.initializer):
+        value.name = mapping.get(value.name, value.name)
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """The graph and every graph nested in it (loop bodies)."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _graphs(attribute.g)
+
+
+def _touched(plan: JacobianPlan) -> str:
+    names = [item.parameter.name for item in plan.structured] + [f"{c.parameter.name} (generic)" for c in plan.generic]
+    return ", ".join(names)[:500]
+
+
+@contextmanager
+def _plain_kernels() -> Iterator[None]:
+    """Trace attention and recurrent layers as ordinary operators, not as fused kernels that ONNX does not know."""
+    with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
+        yield
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter reports every optional operator it skips; none of that concerns the user."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def load_check(model: bytes) -> onnx.ModelProto:
+    """Parse the serialised model and run ONNX's own checker on it."""
+    proto = onnx.load(io.BytesIO(model))
+    onnx.checker.check_model(proto)
+    return proto

@@ -1,0 +1,183 @@
+r"""Subnetwork Jacobians: the derivatives of the outputs with respect to the chosen weights only.
+
+For a layer with input a and output z, a zero probe is added to z, and its gradient g = d out / d z follows from
+one backward pass for each output. The chosen entries are then formed from a and g alone (`offline.entries`).
+Nothing of size (batch, outputs, D) ever exists, and layers below the lowest chosen weight are not differentiated.
+Every other parameter takes the generic route: reverse-mode differentiation of one example, restricted to the touched tensors.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vjp, vmap
+
+from offline.entries import Entries
+from offline.layout import Parameter, WeightLayout
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The chosen entries of one parameter: positions (n,) within it, ascending."""
+
+    parameter: Parameter
+    positions: Tensor
+
+
+@dataclass(frozen=True)
+class StructuredParameter:
+    """A parameter formed from probed layers: the rule for each layer (by path) that holds it."""
+
+    parameter: Parameter
+    rules: dict[str, Entries]
+
+
+@dataclass(frozen=True)
+class JacobianPlan:
+    """Which chosen parameters are formed from probed layers, and which take the generic route."""
+
+    structured: tuple[StructuredParameter, ...]
+    generic: tuple[Chosen, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """The layers to probe."""
+        return sorted({path for item in self.structured for path in item.rules})
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """One call of a probed layer: its path, its input, and the zero probe that was added to its output."""
+
+    path: str
+    input: Tensor
+    probe: Tensor
+
+
+class Probes:
+    """Context manager: hooks that add a zero probe to the output of each layer and record the call."""
+
+    def __init__(self, model: nn.Module, paths: list[str]) -> None:
+        self.layers = {model.get_submodule(path): path for path in paths}
+        self.calls: list[LayerCall] = []
+
+    def __enter__(self) -> list[LayerCall]:
+        self.handles = [layer.register_forward_hook(self._record, with_kwargs=True) for layer in self.layers]
+        return self.calls
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+    def _record(self, layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Tensor:
+        probe = torch.zeros_like(output).requires_grad_()
+        self.calls.append(LayerCall(self.layers[layer], (args[0] if args else kwargs["input"]).detach(), probe))
+        return output + probe
+
+
+class SubnetworkJacobian:
+    """x (B, *input_shape) -> (mean (B, K), jacobian (B, K, S)), S = len(indices), in the order of `indices`.
+
+    `model` is a private copy in eval mode with frozen parameters (`private_copy`): hooks are placed on it. Made by
+    `offline.plan.make_jacobian`.
+    """
+
+    def __init__(self, model: nn.Module, layout: WeightLayout, indices: Tensor, plan: JacobianPlan) -> None:
+        self.model, self.layout, self.indices, self.plan = model, layout, indices, plan
+
+    @property
+    def size(self) -> int:
+        """S, the number of chosen weights."""
+        return len(self.indices)
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, blocks = self.blocks(x)
+        return mean, torch.cat([block for _, block in blocks], dim=2)
+
+    def blocks(self, x: Tensor) -> tuple[Tensor, Iterator[tuple[Parameter, Tensor]]]:
+        """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n)."""
+        mean, calls, gradients = self._probe(x)
+        return mean, self._blocks(x, calls, gradients)
+
+    def _blocks(self, x: Tensor, calls: list[LayerCall], gradients: list[Tensor]) -> Iterator[tuple[Parameter, Tensor]]:
+        structured = {item.parameter.name: item for item in self.plan.structured}
+        generic = generic_blocks(self.model, self.plan.generic, x) if self.plan.generic else {}
+        for parameter in self.layout.parameters:
+            if parameter.name in structured:
+                yield parameter, structured_block(self.model, structured[parameter.name], calls, gradients)
+            elif parameter.name in generic:
+                yield parameter, generic[parameter.name]
+
+    def _probe(self, x: Tensor) -> tuple[Tensor, list[LayerCall], list[Tensor]]:
+        """One forward pass with probes and one backward pass an output: gradients are (B, K, *layer output)."""
+        with torch.enable_grad(), Probes(self.model, self.plan.paths) as calls:
+            mean = check_output(self.model(x), len(x))
+        probes = [call.probe for call in calls]
+        if not mean.requires_grad:
+            outputs = mean.shape[1]
+            return mean, calls, [probe.new_zeros(len(x), outputs, *probe.shape[1:]) for probe in probes]
+        rows = [
+            torch.autograd.grad(out.sum(), probes, retain_graph=True, allow_unused=True, materialize_grads=True)
+            for out in mean.unbind(1)
+        ]
+        return mean.detach(), calls, [torch.stack(parts, dim=1) for parts in zip(*rows, strict=True)]
+
+
+def structured_block(
+    model: nn.Module, item: StructuredParameter, calls: list[LayerCall], gradients: list[Tensor]
+) -> Tensor:
+    """(B, K, n): the contributions of every call of every layer that holds the parameter, added up."""
+    parts = [
+        item.rules[call.path](model.get_submodule(call.path), call.input, gradient)
+        for call, gradient in zip(calls, gradients, strict=True)
+        if call.path in item.rules
+    ]
+    if not parts:
+        raise ValueError(f"parameter {item.parameter.name!r}: its layer was not called by the model")
+    return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+
+def example_jacobian(model: nn.Module, chosen: tuple[Chosen, ...]) -> Callable[[Tensor], Tensor]:
+    """x (*input_shape) -> (K, n): reverse-mode derivatives of one example's outputs in the touched tensors only."""
+    parameters = dict(model.named_parameters())
+    touched = {c.parameter.name: parameters[c.parameter.name].detach() for c in chosen}
+
+    def jacobian(x: Tensor) -> Tensor:
+        def outputs(tensors: dict[str, Tensor]) -> Tensor:
+            result: Tensor = functional_call(model, tensors, (x.unsqueeze(0),))
+            return result[0]
+
+        value, pullback = vjp(outputs, touched)
+        (full,) = vmap(pullback)(torch.eye(len(value), dtype=value.dtype, device=value.device))
+        return torch.cat([full[c.parameter.name].flatten(1)[:, c.positions] for c in chosen], dim=1)
+
+    return jacobian
+
+
+def generic_blocks(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor) -> dict[str, Tensor]:
+    """(B, K, n) for each parameter of the generic route; one example at a time where `vmap` knows no rule."""
+    jacobian = example_jacobian(model, chosen)
+    try:
+        joined = vmap(jacobian)(x)
+    except (RuntimeError, ValueError):
+        joined = torch.stack([jacobian(example) for example in x])
+    parts = torch.split(joined.detach(), [len(c.positions) for c in chosen], dim=2)
+    return {c.parameter.name: part for c, part in zip(chosen, parts, strict=True)}
+
+
+def private_copy(model: nn.Module, device: torch.device, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """A copy in eval mode with frozen parameters; the model passed in is not touched."""
+    copied = copy.deepcopy(model).to(device=device, dtype=dtype).eval()
+    for parameter in copied.parameters():
+        parameter.requires_grad_(False)
+    return copied
+
+
+def check_output(output: object, batch: int) -> Tensor:
+    """The model's output as a (B, K) tensor, or a `ValueError` that says what it was."""
+    found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    if not isinstance(output, Tensor) or output.dim() != 2 or output.shape[0] != batch or not output.shape[1]:
+        raise ValueError(f"model output: found {found}, expected a tensor of shape ({batch}, outputs)")
+    return output

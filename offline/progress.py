@@ -1,0 +1,25 @@
+"""How long work shows its progress: a callable that wraps an iterable. The library is silent by default."""
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Track(Protocol):
+    """Yields what it is given and reports how far it is. `total` None: not known."""
+
+    def __call__(self, items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]: ...
+
+
+def silent(items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]:  # noqa: ARG001
+    """No report."""
+    return items
+
+
+def length_of(items: Iterable[T]) -> int | None:
+    """len(items) where it has one."""
+    try:
+        return len(items)  # type: ignore[arg-type]
+    except TypeError:
+        return None

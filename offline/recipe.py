@@ -1,0 +1,102 @@
+"""A recipe: the plain Python file in which a user says what to fit.
+
+It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`, `config`
+(a `FitConfig`), `class_names` and `input_spec`. Data are a pair (inputs, targets) of tensors or arrays, or any
+iterable of batches that can be read several times.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from offline.config import FitConfig
+from offline.data import Batches
+from service.bundle import InputSpec
+
+BATCH_SIZE = 128
+
+
+class RecipeError(ValueError):
+    """The recipe cannot be loaded, or lacks a function."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A loaded recipe; its functions are called when asked for."""
+
+    path: Path
+    module: ModuleType
+
+    @property
+    def config(self) -> FitConfig:
+        config = self._optional("config", FitConfig())
+        if not isinstance(config, FitConfig):
+            raise RecipeError(f"{self.path}: config: found {type(config).__name__}, expected a FitConfig")
+        return config
+
+    @property
+    def class_names(self) -> Sequence[str] | None:
+        names: Sequence[str] | None = self._optional("class_names", None)
+        return names
+
+    @property
+    def input_spec(self) -> InputSpec | None:
+        spec: InputSpec | None = self._optional("input_spec", None)
+        return spec
+
+    def model(self) -> nn.Module:
+        model = self._call("model")
+        if not isinstance(model, nn.Module):
+            raise RecipeError(f"{self.path}: model() returned {type(model).__name__}, expected a torch.nn.Module")
+        return model
+
+    def data(self, name: str) -> Batches:
+        """The batches that `train_data`, `calibration_data`, `test_data` or `ood_data` returns."""
+        return as_batches(self._call(name))
+
+    def has(self, name: str) -> bool:
+        return hasattr(self.module, name)
+
+    def _call(self, name: str) -> Any:
+        function = getattr(self.module, name, None)
+        if not callable(function):
+            raise RecipeError(f"{self.path}: found no function {name}(), expected one; see the examples")
+        return function()
+
+    def _optional(self, name: str, default: Any) -> Any:
+        """A constant, or a function that returns it."""
+        value = getattr(self.module, name, default)
+        return value() if callable(value) and not isinstance(value, type) else value
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Run the recipe file. It is the user's own code: only run recipes you trust."""
+    if not path.is_file():
+        raise RecipeError(f"{path}: no such file, expected a recipe (a Python file with model() and train_data())")
+    name = f"probity_recipe_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise RecipeError(f"{path}: found a file that is not Python, expected a name that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # data loaders with worker processes look classes up by module name
+    spec.loader.exec_module(module)
+    return Recipe(path, module)
+
+
+def as_batches(data: Any) -> Batches:
+    """A pair (inputs, targets) of tensors or arrays becomes a loader in the given order; batches pass as they are."""
+    if isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "__array__") for part in data):
+        inputs, targets = (torch.as_tensor(part) for part in data)
+        if len(inputs) != len(targets):
+            raise RecipeError(f"data: found {len(inputs)} inputs and {len(targets)} targets, expected as many of each")
+        return DataLoader(TensorDataset(inputs, targets), batch_size=BATCH_SIZE)
+    batches: Batches = data
+    return batches

@@ -1,0 +1,109 @@
+"""What a fit writes down: the manifest, from plain values."""
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from offline.config import FitConfig
+from offline.curvature import Curvature
+from offline.layout import WeightLayout
+from offline.subnetwork import SelectionResult
+from service.bundle import Calibration, InputSpec, Manifest, ParameterSlice, Posterior, Prior, Selection
+from service.rejection import RejectionRule
+
+LIBRARIES = ("probity", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+
+
+def check_input_spec(spec: InputSpec | None, example: Tensor) -> InputSpec:
+    """The user's input spec, checked against the data; without one, plain arrays of the data's shape."""
+    shape = tuple(example.shape[1:])
+    dtype = "float32" if example.is_floating_point() else "int64"
+    if spec is None:
+        return InputSpec(shape=shape, dtype=dtype)
+    if spec.shape != shape or spec.dtype != dtype:
+        raise ValueError(
+            f"input_spec: found {spec.shape} {spec.dtype}, expected {shape} {dtype} as in the training data"
+        )
+    return spec
+
+
+def training_metrics(curvature: Curvature) -> dict[str, float]:
+    """Number of training examples, and accuracy or root mean square error on them."""
+    metrics = {"train_examples": float(curvature.examples)}
+    if curvature.squared_error > 0:
+        mean_square = curvature.squared_error / (curvature.examples * curvature.outputs)
+        return metrics | {"train_rmse": mean_square**0.5}
+    return metrics | {"train_accuracy": curvature.correct / curvature.examples}
+
+
+def make_manifest(
+    config: FitConfig,
+    *,
+    layout: WeightLayout,
+    spec: InputSpec,
+    outputs: int,
+    class_names: Sequence[str] | None,
+    selection: SelectionResult,
+    prior: Prior,
+    jitter: float,
+    sigma_noise: float | None,
+    temperature: float,
+    opset: int,
+    rule: RejectionRule,
+    metrics: Mapping[str, float],
+    warnings: Sequence[str],
+) -> Manifest:
+    """The manifest before its files are written and the bundle is verified."""
+    classification = config.likelihood == "classification"
+    size = len(selection.indices)
+    return Manifest(
+        name=config.name,
+        version=config.version,
+        task=config.likelihood,
+        input=spec,
+        outputs=outputs,
+        class_names=tuple(map(str, class_names)) if class_names is not None else None,
+        parameter_count=layout.total,
+        subnetwork_size=size,
+        selection=_selection(config, layout, selection),
+        prior=prior,
+        posterior=Posterior(kind="cholesky", size=size, jitter=jitter),
+        sigma_noise=sigma_noise,
+        temperature=temperature,
+        link="probit" if classification else "gaussian",
+        opset=opset,
+        calibration=Calibration(
+            score="predictive_entropy" if classification else "epistemic_std",
+            examples=len(rule.scores),
+            false_reject_rate=rule.false_reject_rate,
+            threshold=rule.threshold,
+        ),
+        verification=None,
+        metrics=dict(metrics),
+        libraries=_libraries(),
+        warnings=tuple(warnings),
+    )
+
+
+def _selection(config: FitConfig, layout: WeightLayout, selection: SelectionResult) -> Selection:
+    chosen = {parameter.name: len(positions) for parameter, positions in layout.locate(selection.indices)}
+    return Selection(
+        strategy=config.selection,
+        options=dict(config.selection_options),
+        seed=config.seed,
+        dead_weights=selection.dead_weights,
+        parameters=tuple(ParameterSlice(p.name, p.shape, p.offset, chosen.get(p.name, 0)) for p in layout.parameters),
+    )
+
+
+def _libraries() -> dict[str, str]:
+    """Versions that made the bundle, so that a difference can be traced."""
+    versions = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,70 @@
+"""`python -m service BUNDLE`: serve one bundle."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import threadpoolctl
+import typer
+import uvicorn
+from pydantic import ValidationError
+
+from service.app import create_app
+from service.bundle import BundleError
+from service.cpu import available_cpus
+from service.predictor import Predictor
+from service.settings import Settings, UnknownSettingError, load_settings
+
+
+def serve(
+    bundle: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of the bundle to serve; without it, PROBITY_BUNDLE.", show_default=False),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
+) -> None:
+    """Serve a bundle over HTTP. Every other setting is an environment variable, see the README."""
+    try:
+        settings = load_settings(bundle=bundle, host=host, port=port)
+        server = build_server(settings)
+    except (BundleError, UnknownSettingError, ValidationError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    server.run()
+    if not server.started:
+        raise typer.Exit(3)
+
+
+def build_server(settings: Settings) -> uvicorn.Server:
+    """Load the bundle, fit the thread pools to the container's CPU share, and prepare the HTTP server."""
+    if settings.bundle is None:
+        raise BundleError("PROBITY_BUNDLE", "no bundle given", "name a folder, or set PROBITY_BUNDLE")
+    threads = settings.threads or available_cpus()
+    threadpoolctl.threadpool_limits(threads)
+    predictor = Predictor.load(settings.bundle, threads=threads, jacobian_bytes=settings.jacobian_bytes)
+    _warm_up(predictor)
+    config = uvicorn.Config(
+        create_app(predictor, settings),
+        host=settings.host,
+        port=settings.port,
+        log_level=settings.log_level,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+        server_header=False,
+    )
+    return uvicorn.Server(config)
+
+
+def _warm_up(predictor: Predictor) -> None:
+    """Run the graph once, so that the first request does not pay for onnxruntime's allocations."""
+    spec = predictor.manifest.input
+    predictor.mean_and_jacobian(np.zeros((1, *spec.shape), spec.dtype))
+
+
+def main() -> None:
+    """Entry point of `python -m service`."""
+    typer.run(serve)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Prediction -> the native API's JSON answer."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.bundle import Manifest
+from service.predictive import gaussian_interval
+from service.predictor import Prediction, Predictor
+
+Array = npt.NDArray[Any]
+Json = dict[str, Any]
+SCORE_NAMES = {"predictive_entropy": "predictive entropy (nats)", "epistemic_std": "epistemic standard deviation"}
+
+
+def class_names(manifest: Manifest) -> list[str]:
+    """The bundle's class names, or "0", "1", ... where it has none."""
+    return list(manifest.class_names or map(str, range(manifest.outputs)))
+
+
+def predictions_json(prediction: Prediction, predictor: Predictor, interval_level: float) -> list[Json]:
+    """One JSON object an example, as `service.schemas` describes them."""
+    if prediction.probabilities is not None:
+        examples = _classification(prediction, class_names(predictor.manifest))
+    else:
+        examples = _regression(prediction, predictor.manifest, interval_level)
+    decisions = _decisions(prediction, predictor)
+    return [{**example, "ood": ood} for example, ood in zip(examples, decisions, strict=True)]
+
+
+def _decisions(prediction: Prediction, predictor: Predictor) -> list[Json]:
+    rule, name = predictor.rule, SCORE_NAMES[predictor.manifest.calibration.score]
+    threshold, rate = rule.threshold, rule.false_reject_rate
+
+    def reason(score: float) -> str:
+        return f"{name} {score:.4g} is above the threshold {threshold:.4g} set on held-out data"
+
+    rows = zip(prediction.score.tolist(), prediction.p_value.tolist(), prediction.rejected.tolist(), strict=True)
+    return [
+        {
+            "score": score,
+            "p_value": p_value,
+            "threshold": threshold,
+            "false_reject_rate": rate,
+            "rejected": rejected,
+            "reason": reason(score) if rejected else None,
+        }
+        for score, p_value, rejected in rows
+    ]
+
+
+def _classification(prediction: Prediction, names: list[str]) -> list[Json]:
+    p, q = prediction.probabilities, prediction.map_probabilities
+    total, aleatoric, epistemic = prediction.total, prediction.aleatoric, prediction.epistemic
+    assert p is not None and q is not None and total is not None and aleatoric is not None and epistemic is not None
+    labels, map_labels = p.argmax(axis=1), q.argmax(axis=1)
+    return [
+        {
+            "label": names[labels[i]],
+            "probability": float(p[i, labels[i]]),
+            "probabilities": dict(zip(names, p[i].tolist(), strict=True)),
+            "map_probabilities": dict(zip(names, q[i].tolist(), strict=True)),
+            "map_label": names[map_labels[i]],
+            "logit_mean": prediction.mean[i].tolist(),
+            "logit_variance": prediction.variance[i].tolist(),
+            "uncertainty": {
+                "total": float(total[i]),
+                "aleatoric": float(aleatoric[i]),
+                "epistemic": float(epistemic[i]),
+            },
+        }
+        for i in range(len(p))
+    ]
+
+
+def _regression(prediction: Prediction, manifest: Manifest, level: float) -> list[Json]:
+    assert prediction.std is not None
+    low, high = gaussian_interval(prediction.mean, prediction.std, level)
+    epistemic = np.sqrt(prediction.variance.astype(np.float64))
+    return [
+        {
+            "mean": prediction.mean[i].tolist(),
+            "epistemic_std": epistemic[i].tolist(),
+            "noise_std": manifest.sigma_noise,
+            "std": prediction.std[i].tolist(),
+            "interval": {"level": level, "low": low[i].tolist(), "high": high[i].tolist()},
+        }
+        for i in range(len(prediction.mean))
+    ]

@@ -1,0 +1,367 @@
+"""THE CONTRACT between the offline job and the service: write and read a bundle.
+
+The reader and the writer stand side by side so that they cannot drift. A bundle is untrusted input: every
+file is checked against the manifest before it is parsed, it is parsed from the very bytes that were
+checked, and nothing is ever unpickled. `service/BUNDLE.md` is the normative text.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors
+import safetensors.numpy
+
+from service.manifest import (
+    Calibration,
+    FileEntry,
+    ImagePreprocessing,
+    InputSpec,
+    Manifest,
+    ManifestError,
+    ParameterSlice,
+    Posterior,
+    Prior,
+    Selection,
+    Verification,
+    manifest_from_json,
+    to_json,
+)
+
+__all__ = [
+    "Bundle",
+    "BundleError",
+    "Calibration",
+    "FileEntry",
+    "ImagePreprocessing",
+    "InputSpec",
+    "Manifest",
+    "ParameterSlice",
+    "Posterior",
+    "Prior",
+    "Selection",
+    "Verification",
+    "pack_lower_triangle",
+    "read_bundle",
+    "read_manifest",
+    "seal_bundle",
+    "staged_bundle",
+    "unpack_lower_triangle",
+    "write_bundle",
+]
+
+MANIFEST, MODEL = "manifest.json", "model.onnx"
+POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
+REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
+OPTIONAL_FILES = frozenset({"report.html"})
+MAX_MANIFEST_BYTES = 16 * 2**20
+REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+Array = npt.NDArray[Any]
+
+
+class BundleError(ValueError):
+    """A bundle was refused. `file` is the file at fault; the message tells what was found and the remedy."""
+
+    def __init__(self, file: Path | str, problem: str, remedy: str = "fit the bundle again, or copy it whole") -> None:
+        self.file, self.problem, self.remedy = str(file), problem, remedy
+        super().__init__(f"{file}: {problem} (remedy: {remedy})")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle read and checked.
+
+    `scale_tril` (S, S) float32 is lower triangular with a positive diagonal, covariance =
+    scale_tril @ scale_tril.T; `subnetwork_indices` (S,) int64 ascending positions in the flattened trainable
+    weights; `calibration_scores` (n,) float64 ascending; `reference` maps a quantity to its values at
+    `REFERENCE_LEVELS` on the calibration data; `digest` is the SHA-256 of the manifest and so of everything.
+    """
+
+    path: Path
+    digest: str
+    manifest: Manifest
+    model: bytes
+    scale_tril: Array
+    subnetwork_indices: Array
+    calibration_scores: Array
+    reference: dict[str, Array]
+
+
+def pack_lower_triangle(matrix: Array) -> Array:
+    """The lower triangle (S, S) -> (S (S + 1) / 2,), row by row."""
+    return np.ascontiguousarray(matrix[np.tril_indices(len(matrix))])
+
+
+def unpack_lower_triangle(packed: Array, size: int) -> Array:
+    """Inverse of `pack_lower_triangle`: (S (S + 1) / 2,) -> (S, S) with zeros above the diagonal."""
+    matrix = np.zeros((size, size), packed.dtype)
+    matrix[np.tril_indices(size)] = packed
+    return matrix
+
+
+# --------------------------------------------------------------------------- writing
+
+
+def seal_bundle(
+    folder: Path,
+    manifest: Manifest,
+    model: bytes,
+    scale_tril: Array,
+    subnetwork_indices: Array,
+    calibration_scores: Array,
+    reference: Mapping[str, Array],
+) -> Manifest:
+    """Write every file of a bundle into an existing folder, the manifest last; return it with the hashes in."""
+    posterior = {
+        "scale_tril_packed": pack_lower_triangle(np.asarray(scale_tril, np.float32)),
+        "subnetwork_indices": np.asarray(subnetwork_indices, np.int64),
+    }
+    calibration = {"scores": np.sort(np.asarray(calibration_scores, np.float64))}
+    calibration |= {f"reference.{name}": np.asarray(values, np.float64) for name, values in reference.items()}
+    contents = {
+        MODEL: model,
+        POSTERIOR: safetensors.numpy.save(posterior),
+        CALIBRATION: safetensors.numpy.save(calibration),
+    }
+    files = {
+        name: FileEntry(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)) for name, data in contents.items()
+    }
+    for name, data in contents.items():
+        _write_file(folder / name, data)
+    return reseal_manifest(folder, dataclasses.replace(manifest, files=files))
+
+
+def reseal_manifest(folder: Path, manifest: Manifest) -> Manifest:
+    """Write the manifest alone, for instance with the verification filled in."""
+    text = json.dumps(to_json(manifest), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    _write_file(folder / MANIFEST, text.encode())
+    return manifest
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def staged_bundle(out: Path) -> Iterator[Path]:
+    """A temporary folder beside `out` that becomes `out` when the block ends well and vanishes when it fails.
+
+    An existing bundle at `out` is replaced; anything else there is refused with `BundleError` before any work.
+    """
+    out = Path(os.path.abspath(out))
+    check_destination(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        yield staging
+        os.chmod(staging, 0o755)
+        check_destination(out)
+        _publish(staging, out)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def check_destination(out: Path) -> None:
+    """Refuse a destination that holds something other than a bundle (or nothing)."""
+    if not os.path.lexists(out):
+        return
+    if out.is_symlink() or not out.is_dir():
+        raise BundleError(out, "exists and is not a folder", "choose another destination")
+    names = {entry.name for entry in out.iterdir()}
+    if names and (MANIFEST not in names or names - REQUIRED_FILES - OPTIONAL_FILES - {MANIFEST}):
+        raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
+
+
+def _publish(staging: Path, out: Path) -> None:
+    """Make `staging` become `out`; what `out` held before goes where `staging` was.
+
+    Linux exchanges two folders in one step. Elsewhere the old one is moved aside first, and back if the second
+    rename fails: for an instant there is no bundle, never half of one.
+    """
+    if not out.exists():
+        os.rename(staging, out)
+    elif not _exchange(staging, out):
+        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
+        os.rename(out, aside / out.name)
+        try:
+            os.rename(staging, out)
+        except BaseException:
+            os.rename(aside / out.name, out)
+            raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two paths atomically with Linux's renameat2(RENAME_EXCHANGE); False where that cannot be had."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    at_cwd, exchange = -100, 2
+    return rename is not None and rename(at_cwd, os.fsencode(first), at_cwd, os.fsencode(second), exchange) == 0
+
+
+def write_bundle(
+    out: Path | str,
+    manifest: Manifest,
+    *,
+    model: bytes,
+    scale_tril: Array,
+    subnetwork_indices: Array,
+    calibration_scores: Array,
+    reference: Mapping[str, Array],
+) -> Path:
+    """Write a whole bundle to `out`, atomically: `out` holds all of it or what it held before."""
+    with staged_bundle(Path(out)) as folder:
+        seal_bundle(folder, manifest, model, scale_tril, subnetwork_indices, calibration_scores, reference)
+    return Path(out)
+
+
+# --------------------------------------------------------------------------- reading
+
+
+def read_bundle(path: Path | str) -> Bundle:
+    """Read and check a bundle; raise `BundleError` naming the file, what was found and the remedy."""
+    folder = Path(path)
+    manifest, digest = read_manifest(folder)
+    _check_file_names(folder, manifest)
+    contents = {name: _read_checked(folder / name, entry) for name, entry in manifest.files.items()}
+    posterior = _tensors(folder / POSTERIOR, contents[POSTERIOR])
+    calibration = _tensors(folder / CALIBRATION, contents[CALIBRATION])
+    scale_tril, indices = _check_posterior(folder / POSTERIOR, posterior, manifest)
+    scores, reference = _check_calibration(folder / CALIBRATION, calibration, manifest)
+    return Bundle(
+        path=folder,
+        digest=digest,
+        manifest=manifest,
+        model=contents[MODEL],
+        scale_tril=scale_tril,
+        subnetwork_indices=indices,
+        calibration_scores=scores,
+        reference=reference,
+    )
+
+
+def read_manifest(path: Path | str) -> tuple[Manifest, str]:
+    """The manifest of a bundle and the bundle's digest (SHA-256 of the manifest's bytes)."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise BundleError(folder, "no such folder", "give the path of a bundle written by `probity fit`")
+    file = folder / MANIFEST
+    data = _read_regular_file(file, MAX_MANIFEST_BYTES)
+    try:
+        manifest = manifest_from_json(json.loads(data, parse_constant=_refuse_constant))
+    except ManifestError as error:
+        raise BundleError(file, str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise BundleError(file, f"not valid JSON: {error}") from error
+    return manifest, hashlib.sha256(data).hexdigest()
+
+
+def _refuse_constant(name: str) -> float:
+    raise ManifestError(f"found the number {name}, expected finite numbers")
+
+
+def _read_regular_file(file: Path, limit: int) -> bytes:
+    """The bytes of a file that is no symbolic link, device or pipe and not larger than `limit`."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise BundleError(file, "missing file") from None
+    except OSError as error:
+        raise BundleError(file, f"cannot be read as a regular file ({error.strerror})") from error
+    with open(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise BundleError(file, "is not a regular file")
+        if status.st_size > limit:
+            raise BundleError(file, f"found {status.st_size} bytes, expected at most {limit}")
+        return stream.read(limit + 1)
+
+
+def _check_file_names(folder: Path, manifest: Manifest) -> None:
+    named, allowed = set(manifest.files), REQUIRED_FILES | OPTIONAL_FILES
+    for name in sorted(named - allowed):
+        raise BundleError(folder / MANIFEST, f"files: found the name {name!r:.100}, expected only {sorted(allowed)}")
+    for name in sorted(REQUIRED_FILES - named):
+        raise BundleError(folder / MANIFEST, f"files: {name!r} is not listed")
+    for name in sorted({entry.name for entry in folder.iterdir()} - named - {MANIFEST}):
+        raise BundleError(folder / name, "extra file, not listed in the manifest", "remove it, or copy the bundle anew")
+
+
+def _read_checked(file: Path, entry: FileEntry) -> bytes:
+    data = _read_regular_file(file, max(entry.bytes, 0))
+    if len(data) != entry.bytes:
+        raise BundleError(file, f"found {len(data)} bytes, expected {entry.bytes}: truncated or changed")
+    found = hashlib.sha256(data).hexdigest()
+    if found != entry.sha256:
+        raise BundleError(file, f"found sha256 {found}, expected {entry.sha256:.64}: the file was changed")
+    return data
+
+
+def _tensors(file: Path, data: bytes) -> dict[str, Array]:
+    try:
+        return safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BundleError(file, f"not a safetensors file: {error}") from error
+
+
+def _take(file: Path, tensors: dict[str, Array], name: str, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Remove one tensor from `tensors`, checked for presence, type, shape (-1: any) and finiteness."""
+    if name not in tensors:
+        raise BundleError(file, f"tensor {name!r} is missing")
+    array = tensors.pop(name)
+    if array.dtype != np.dtype(dtype):
+        raise BundleError(file, f"tensor {name!r}: found dtype {array.dtype}, expected {dtype}")
+    fits = array.ndim == len(shape) and all(want in (-1, have) for want, have in zip(shape, array.shape, strict=True))
+    if not fits:
+        raise BundleError(file, f"tensor {name!r}: found shape {array.shape}, expected {shape}")
+    if not np.isfinite(array).all():
+        raise BundleError(file, f"tensor {name!r}: found NaN or infinity, expected finite numbers")
+    return array
+
+
+def _refuse_rest(file: Path, tensors: dict[str, Array]) -> None:
+    for name in sorted(tensors):
+        raise BundleError(file, f"unexpected tensor {name!r:.100}")
+
+
+def _check_posterior(file: Path, tensors: dict[str, Array], manifest: Manifest) -> tuple[Array, Array]:
+    size = manifest.subnetwork_size
+    packed = _take(file, tensors, "scale_tril_packed", "float32", (size * (size + 1) // 2,))
+    indices = _take(file, tensors, "subnetwork_indices", "int64", (size,))
+    _refuse_rest(file, tensors)
+    scale_tril = unpack_lower_triangle(packed, size)
+    if not (np.diagonal(scale_tril) > 0).all():
+        raise BundleError(file, "scale_tril: found a diagonal entry that is not positive, expected a Cholesky factor")
+    if (np.diff(indices) <= 0).any() or indices[0] < 0 or indices[-1] >= manifest.parameter_count:
+        raise BundleError(
+            file, f"subnetwork_indices: expected strictly ascending positions below {manifest.parameter_count}"
+        )
+    return scale_tril, indices
+
+
+def _check_calibration(file: Path, tensors: dict[str, Array], manifest: Manifest) -> tuple[Array, dict[str, Array]]:
+    scores = _take(file, tensors, "scores", "float64", (manifest.calibration.examples,))
+    if not len(scores) or (np.diff(scores) < 0).any():
+        raise BundleError(file, "scores: expected at least one score, in ascending order")
+    names = [name for name in tensors if name.startswith("reference.")]
+    levels = (len(REFERENCE_LEVELS),)
+    reference = {name.removeprefix("reference."): _take(file, tensors, name, "float64", levels) for name in names}
+    _refuse_rest(file, tensors)
+    return scores, reference

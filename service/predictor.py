@@ -1,0 +1,175 @@
+"""Predictor: the ONNX session and the posterior factor of one bundle -> Prediction."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from service.bundle import MANIFEST, MODEL, Bundle, BundleError, Manifest, read_bundle
+from service.predictive import entropy_parts, functional_variance, link_approx, predictive_std, softmax
+from service.rejection import RejectionRule, classification_score, regression_score
+
+Array = npt.NDArray[Any]
+ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
+DEFAULT_JACOBIAN_BYTES = 256 * 2**20
+
+
+class NonFinitePrediction(ValueError):
+    """The network's output is not finite for the example at `index`."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        super().__init__(f"the network's output for example {index} is not finite")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A batch of B predictions with K outputs.
+
+    mean (B, K) float32: network outputs (logits before any temperature, or regression means); variance (B, K)
+    float32: diagonal of J Sigma J^T; score, p_value (B,) and rejected (B,) bool: the out-of-distribution
+    decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
+    epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2).
+    """
+
+    mean: Array
+    variance: Array
+    score: Array
+    p_value: Array
+    rejected: Array
+    probabilities: Array | None = None
+    map_probabilities: Array | None = None
+    total: Array | None = None
+    aleatoric: Array | None = None
+    epistemic: Array | None = None
+    std: Array | None = None
+
+
+class Predictor:
+    """Answers for one bundle. Thread-safe: nothing changes after construction."""
+
+    def __init__(
+        self, bundle: Bundle, *, threads: int | None = None, jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES
+    ) -> None:
+        """`threads`: onnxruntime's (None: its default); `jacobian_bytes` bounds one chunk's Jacobian in memory."""
+        self.manifest: Manifest = bundle.manifest
+        self.digest = bundle.digest
+        self.reference = bundle.reference
+        self.rule = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
+        _check_threshold(self.rule, bundle)
+        row_bytes = 2 * 4 * self.manifest.outputs * self.manifest.subnetwork_size
+        self.chunk_rows = max(1, jacobian_bytes // row_bytes)
+        self._scale_tril = bundle.scale_tril
+        self._session = _open_session(bundle, threads)
+
+    @classmethod
+    def load(
+        cls, path: Path | str, *, threads: int | None = None, jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES
+    ) -> "Predictor":
+        """Read, check and open the bundle at `path`; raises `BundleError`."""
+        return cls(read_bundle(path), threads=threads, jacobian_bytes=jacobian_bytes)
+
+    def predict(self, inputs: Array) -> Prediction:
+        """inputs (B, *input_shape), B >= 1 -> Prediction.
+
+        Raises `ValueError` for a wrong shape and `NonFinitePrediction` where the network's output is not finite.
+        """
+        inputs = self._check_inputs(inputs)
+        chunks = [
+            self._mean_and_variance(inputs[start : start + self.chunk_rows])
+            for start in range(0, len(inputs), self.chunk_rows)
+        ]
+        mean, variance = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
+        bad = ~(np.isfinite(mean).all(axis=1) & np.isfinite(variance).all(axis=1))
+        if bad.any():
+            raise NonFinitePrediction(int(np.argmax(bad)))
+        return decide(mean, variance, self.manifest, self.rule)
+
+    def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
+        """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32."""
+        mean, jacobian = self._session.run(["mean", "jacobian"], {"inputs": inputs})
+        return mean, jacobian
+
+    def _mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
+        mean, jacobian = self.mean_and_jacobian(inputs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return mean, functional_variance(jacobian, self._scale_tril)
+
+    def _check_inputs(self, inputs: Array) -> Array:
+        spec = self.manifest.input
+        inputs = np.ascontiguousarray(inputs, np.dtype(spec.dtype))
+        if inputs.shape[1:] != spec.shape or not len(inputs):
+            raise ValueError(f"inputs: found shape {inputs.shape}, expected (batch of at least 1, *{spec.shape})")
+        return inputs
+
+
+def decide(mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule) -> Prediction:
+    """From outputs and their variances to probabilities, score and decision; mean, variance (B, K)."""
+    prediction = describe(mean, variance, manifest.sigma_noise, manifest.temperature)
+    return dataclasses.replace(
+        prediction, p_value=rule.p_value(prediction.score), rejected=rule.rejected(prediction.score)
+    )
+
+
+def describe(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
+    """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
+
+    `sigma_noise` None means classification.
+    """
+    undecided = {"p_value": np.ones(len(mean)), "rejected": np.zeros(len(mean), bool)}
+    if sigma_noise is not None:
+        std = predictive_std(variance, sigma_noise)
+        return Prediction(mean=mean, variance=variance, std=std, score=regression_score(variance), **undecided)
+    probabilities = link_approx(mean, variance, temperature)
+    map_probabilities = softmax(np.asarray(mean, np.float64) / temperature)
+    total, aleatoric, epistemic = entropy_parts(probabilities, map_probabilities)
+    return Prediction(
+        mean=mean,
+        variance=variance,
+        probabilities=probabilities,
+        map_probabilities=map_probabilities,
+        total=total,
+        aleatoric=aleatoric,
+        epistemic=epistemic,
+        score=classification_score(probabilities),
+        **undecided,
+    )
+
+
+def _check_threshold(rule: RejectionRule, bundle: Bundle) -> None:
+    stated, found = bundle.manifest.calibration.threshold, rule.threshold
+    if not math.isclose(stated, found, rel_tol=1e-9, abs_tol=1e-12):
+        problem = f"calibration.threshold: found {stated}, the calibration scores give {found}"
+        raise BundleError(bundle.path / MANIFEST, problem)
+
+
+def _open_session(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.inter_op_num_threads = 1
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    file = bundle.path / MODEL
+    try:
+        session = onnxruntime.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a family of unrelated exceptions for a bad graph
+        raise BundleError(file, f"onnxruntime cannot open it: {str(error):.300}") from error
+    _check_signature(session, bundle.manifest, file)
+    return session
+
+
+def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, file: Path) -> None:
+    k, s = manifest.outputs, manifest.subnetwork_size
+    expected = {
+        "inputs": (ONNX_TYPES[manifest.input.dtype], manifest.input.shape),
+        "mean": ("tensor(float)", (k,)),
+        "jacobian": ("tensor(float)", (k, s)),
+    }
+    found = {node.name: (node.type, tuple(node.shape[1:])) for node in (*session.get_inputs(), *session.get_outputs())}
+    if found != expected:
+        raise BundleError(file, f"found the graph signature {found}, expected {expected}")

@@ -1,0 +1,27 @@
+"""RFC 9457 problem details: how a refusal looks. The mapping from errors to these stands in `service.app`."""
+
+from http import HTTPStatus
+
+from fastapi import Response
+
+from service.schemas import Problem
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemError(Exception):
+    """Raised by a route to refuse a request with this problem."""
+
+    def __init__(self, status: int, code: str, detail: str, **where: str | None) -> None:
+        super().__init__(detail)
+        self.problem = make_problem(status, code, detail, **where)
+
+
+def make_problem(status: int, code: str, detail: str, **where: str | None) -> Problem:
+    """`where` may hold field, found and expected."""
+    return Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, code=code, **where)
+
+
+def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    body = problem.model_dump_json(exclude_none=True)
+    return Response(body, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)

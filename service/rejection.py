@@ -1,0 +1,63 @@
+"""Say no: out-of-distribution scores, conformal p-values and the decision. Pure NumPy.
+
+A score is larger the less an input resembles the calibration data. Its conformal p-value,
+(1 + #{calibration score >= score}) / (n + 1), is valid for any score when the calibration data are
+exchangeable with new in-distribution data (Vovk et al., 2005): rejecting at p <= alpha falsely rejects at
+most a share alpha of them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.predictive import entropy
+
+Array = npt.NDArray[Any]
+
+
+def classification_score(probabilities: Array) -> Array:
+    """Predictive entropy of the probit-adjusted probabilities, (B, K) -> (B,), nats."""
+    return entropy(probabilities)
+
+
+def regression_score(variance: Array) -> Array:
+    """Epistemic standard deviation, root mean square over the outputs, (B, K) -> (B,), the target's units."""
+    return np.sqrt(np.asarray(variance, np.float64).mean(axis=-1))
+
+
+def minimum_calibration_examples(false_reject_rate: float) -> int:
+    """The smallest n with which a conformal test at this rate can reject at all: 1 / (n + 1) <= rate."""
+    return max(1, math.ceil(1 / false_reject_rate - 1e-9) - 1)
+
+
+@dataclass(frozen=True)
+class RejectionRule:
+    """The calibrated rule. `scores` (n,) ascending; `false_reject_rate` alpha in (0, 1)."""
+
+    scores: Array
+    false_reject_rate: float
+
+    @property
+    def threshold(self) -> float:
+        """The largest score still accepted: with k = floor(alpha (n + 1)), the k-th largest calibration score.
+
+        p <= alpha  <=>  #{calibration >= score} <= k - 1  <=>  score > threshold. Infinite when k = 0: too few
+        scores to reject anything at this rate.
+        """
+        n = len(self.scores)
+        k = math.floor(self.false_reject_rate * (n + 1) + 1e-9)
+        return float(self.scores[n - k]) if k > 0 else math.inf
+
+    def p_value(self, score: Array) -> Array:
+        """(1 + #{calibration score >= score}) / (n + 1), (B,) -> (B,)."""
+        at_least = len(self.scores) - np.searchsorted(self.scores, score, side="left")
+        p: Array = (1 + at_least) / (len(self.scores) + 1)
+        return p
+
+    def rejected(self, score: Array) -> Array:
+        """score > threshold, (B,) -> (B,) bool; the same decision as p_value <= false_reject_rate."""
+        decision: Array = np.asarray(score) > self.threshold
+        return decision

@@ -1,0 +1,108 @@
+"""The shapes of the native API's requests and answers, as OpenAPI documents them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class PredictRequest(BaseModel):
+    """Exactly one of `inputs` and `images`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    inputs: Annotated[
+        list[Any] | None,
+        Field(description="Numbers as the network takes them, shape (batch, *input shape) or one example."),
+    ] = None
+    images: Annotated[
+        list[str] | None,
+        Field(description="Base64 PNG or JPEG files; decoded and scaled as the bundle's input spec says."),
+    ] = None
+
+    @model_validator(mode="after")
+    def exactly_one(self) -> "PredictRequest":
+        if (self.inputs is None) == (self.images is None):
+            raise ValueError("expected exactly one of the fields 'inputs' and 'images'")
+        return self
+
+
+class ModelName(BaseModel):
+    name: str
+    version: str
+    digest: Annotated[str, Field(description="SHA-256 of the bundle's manifest, and so of the whole bundle.")]
+
+
+class OutOfDistribution(BaseModel):
+    score: Annotated[
+        float, Field(description="Predictive entropy in nats (classification) or epistemic standard deviation.")
+    ]
+    p_value: Annotated[float, Field(description="Conformal p-value of the score against the calibration data.")]
+    threshold: Annotated[float, Field(description="The largest score still accepted.")]
+    false_reject_rate: Annotated[float, Field(description="Share of in-distribution inputs rejected by design.")]
+    rejected: bool
+    reason: str | None
+
+
+class Uncertainty(BaseModel):
+    """Entropies in nats; total = aleatoric + epistemic."""
+
+    total: float
+    aleatoric: float
+    epistemic: float
+
+
+class ClassificationPrediction(BaseModel):
+    label: str
+    probability: Annotated[float, Field(description="Probability of the label.")]
+    probabilities: Annotated[dict[str, float], Field(description="Probit-adjusted, by class.")]
+    map_probabilities: Annotated[dict[str, float], Field(description="The plain network's, by class.")]
+    map_label: Annotated[str, Field(description="The plain network's choice; may differ from the label.")]
+    logit_mean: list[float]
+    logit_variance: list[float]
+    uncertainty: Uncertainty
+    ood: OutOfDistribution
+
+
+class Interval(BaseModel):
+    level: float
+    low: list[float]
+    high: list[float]
+
+
+class RegressionPrediction(BaseModel):
+    """One entry for each output, in the target's units."""
+
+    mean: list[float]
+    epistemic_std: list[float]
+    noise_std: float
+    std: Annotated[list[float], Field(description="sqrt(epistemic_std^2 + noise_std^2)")]
+    interval: Interval
+    ood: OutOfDistribution
+
+
+class Timing(BaseModel):
+    decode_seconds: float
+    compute_seconds: float
+
+
+class PredictResponse(BaseModel):
+    model: ModelName
+    predictions: list[ClassificationPrediction] | list[RegressionPrediction]
+    timing: Timing
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details. `field`, `found` and `expected` stand where a value was wrong."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: str
+    field: str | None = None
+    found: str | None = None
+    expected: str | None = None
+
+
+class Health(BaseModel):
+    status: Literal["live", "ready", "draining"]
