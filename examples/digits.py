@@ -3,8 +3,8 @@
     probity fit examples/digits.py --out bundles/digits
     probity serve bundles/digits
 
-To adapt it: return your own trained network from `model()`, your data from the other functions, and describe your
-images in `input_spec`. A network that is trained already is loaded here, e.g. with `torch.load(..., weights_only=True)`.
+To adapt it: return your own network from `model()` (one that is trained already is loaded there, with
+`torch.load(..., weights_only=True)`), your data from the other functions, and describe your images in `input_spec`.
 """
 
 import functools

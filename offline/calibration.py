@@ -47,7 +47,7 @@ class HeldOut:
 
     def chunks(self, rows: int, track: Track, description: str) -> Iterable[tuple[Tensor, Tensor]]:
         """Pieces of at most `rows` examples, with progress."""
-        pieces = list(zip(self.inputs.split(rows), self.targets.split(rows), strict=True))
+        pieces = list(zip(torch.split(self.inputs, rows), torch.split(self.targets, rows), strict=True))
         return track(pieces, description, len(pieces))
 
 
@@ -55,11 +55,10 @@ def check_enough(examples: int, false_reject_rate: float, tuned: bool) -> None:
     """`ValueError` when the conformal part is too small to reject anything at this rate."""
     needed = minimum_calibration_examples(false_reject_rate)
     if examples < needed:
-        whole = 2 * needed if tuned else needed
+        total = f"{2 * needed} in all, half of which tune" if tuned else f"{needed} in all"
         raise ValueError(
             f"calibration_loader: found {examples} examples to set the threshold, expected at least {needed} for "
-            f"false_reject_rate={false_reject_rate} ({whole} in all{', half of which tune' if tuned else ''}); give more held-out data or a "
-            "larger rate"
+            f"false_reject_rate={false_reject_rate} ({total}); give more held-out data or a larger rate"
         )
 
 
@@ -145,6 +144,7 @@ def describe_held_out(mean: Array, variance: Array, sigma_noise: float | None, t
 
 
 def to_numpy(tensor: Tensor) -> Array:
+    """The tensor on the CPU as an array."""
     array: Array = tensor.detach().cpu().numpy()
     return array
 

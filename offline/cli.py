@@ -43,6 +43,7 @@ def explained_errors() -> Iterator[None]:
 
 
 def fail(message: str) -> None:
+    """Print one line and stop with exit code 2."""
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(2)
 

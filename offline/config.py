@@ -13,11 +13,11 @@ class FitConfig(BaseModel):
     """How to fit a bundle.
 
     `subnetwork_size` is a number of weights or, as a float in (0, 1], a share of all trainable weights;
-    "last-layer" takes at most so many. `prior_precision` is lambda; with `prior_scaling="subnetwork"` the
-    posterior holds lambda * S / D (Daxberger et al. 2021, appendix "Updating the prior precision"). `sigma_noise`
+    "last-layer" takes at most so many. `prior_precision` is lambda; with `prior_scaling="subnetwork"` the posterior
+    holds lambda * S / D (Daxberger et al. 2021, appendix "Updating the prior precision ..."). `sigma_noise`
     (regression) is a standard deviation in the target's units, "mle" the root mean square residual on the training
-    data. `temperature` (classification) divides the logits; "fit" minimises the negative log-likelihood on held-out data.
-    `false_reject_rate` is the share of in-distribution inputs that may be rejected. `device`: "auto", "cpu",
+    data. `temperature` (classification) divides the logits; "fit" minimises the negative log-likelihood on held-out
+    data. `false_reject_rate` is the share of in-distribution inputs that may be rejected. `device`: "auto", "cpu",
     "cuda" or "cuda:n".
     """
 
@@ -54,7 +54,7 @@ class FitConfig(BaseModel):
             return max(1, round(self.subnetwork_size * total))
         if self.subnetwork_size > total and self.selection != "last-layer":
             raise ValueError(
-                f"subnetwork_size: found {self.subnetwork_size}, expected at most the model's {total} trainable weights; "
-                "give a share such as 1.0 for all of them"
+                f"subnetwork_size: found {self.subnetwork_size}, expected at most the model's {total} trainable "
+                "weights; give a share such as 1.0 for all of them"
             )
         return min(self.subnetwork_size, total)

@@ -18,12 +18,14 @@ def print_card(bundle: Path) -> None:
     manifest, digest = read_manifest(bundle)
     prior, calibration, selection = manifest.prior, manifest.calibration, manifest.selection
     dead = f", {selection.dead_weights} dead weights left out" if selection.dead_weights is not None else ""
+    kinds = " or images" if manifest.input.image else ""
+    size = f"S = {manifest.subnetwork_size} of D = {manifest.parameter_count} weights"
     rows = {
         "bundle": str(bundle),
         "model": f"{manifest.name} version {manifest.version} ({manifest.task}, {manifest.outputs} outputs)",
         "digest": digest,
-        "input": f"{manifest.input.dtype} {manifest.input.shape}" + (" or images" if manifest.input.image else ""),
-        "subnetwork": f"S = {manifest.subnetwork_size} of D = {manifest.parameter_count} weights ({selection.strategy}{dead})",
+        "input": f"{manifest.input.dtype} {manifest.input.shape}{kinds}",
+        "subnetwork": f"{size} ({selection.strategy}{dead})",
         "prior precision": f"{prior.precision:.4g} ({prior.method}), in the posterior {prior.used:.4g}",
     }
     if manifest.sigma_noise is not None:

@@ -73,4 +73,4 @@ def rows_within(memory_bytes: int, bytes_per_row: int) -> int:
 
 def in_chunks(inputs: Tensor, targets: Tensor, rows: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The batch in pieces of at most `rows` examples."""
-    return zip(inputs.split(rows), targets.split(rows), strict=True)
+    return zip(torch.split(inputs, rows), torch.split(targets, rows), strict=True)

@@ -162,4 +162,7 @@ def _pair(value: Sequence[int]) -> list[int]:
 
 def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **options: Any) -> Tensor:  # noqa: ARG001
     """Memory order does not exist in ONNX."""
-    return aten.full.default(size, 0, **{name: options[name] for name in ("dtype", "device") if name in options})
+    zeros: Tensor = aten.full.default(
+        size, 0, **{name: options[name] for name in ("dtype", "device") if name in options}
+    )
+    return zeros

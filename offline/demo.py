@@ -68,7 +68,7 @@ def _server(bundle: Path, port: int) -> Iterator[None]:
     """`python -m service` in a process of its own, answering when the block starts and stopped when it ends."""
     command = [sys.executable, "-m", "service", str(bundle), "--port", str(port)]
     environment = {**os.environ, "PROBITY_LOG_LEVEL": "warning"}
-    with subprocess.Popen(command, env=environment) as process:
+    with subprocess.Popen(command, env=environment) as process:  # noqa: S603  our own interpreter and module
         try:
             _wait_until_ready(process, port)
             yield
@@ -116,8 +116,8 @@ def _ask(title: str, pixels: Array, port: int, truth: str) -> None:
     screen.print(_picture(pixels), highlight=False)
     plain = max(first["map_probabilities"].values())
     screen.print(
-        f"label {first['label']}, probability {first['probability']:.3f} (plain network: {first['map_label']}, {plain:.3f}); "
-        f"entropy {uncertainty['total']:.3f} nats, of which epistemic {uncertainty['epistemic']:.3f}; "
+        f"label {first['label']}, probability {first['probability']:.3f} (plain network: {first['map_label']}, "
+        f"{plain:.3f}); entropy {uncertainty['total']:.3f} nats, of which epistemic {uncertainty['epistemic']:.3f}; "
         f"p-value {ood['p_value']:.4f}"
     )
     if ood["reason"]:

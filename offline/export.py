@@ -10,7 +10,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import onnx
 import torch
@@ -55,8 +55,8 @@ def export_onnx(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> 
         model = exported.model_proto
     except Exception as error:  # tracing and conversion raise a wide family of errors
         raise ExportError(
-            f"the model could not be exported to ONNX: {str(error).strip().splitlines()[0][:500]} (remedy: choose weights of Linear "
-            f"and Conv2d layers only, or replace the layer named above; touched parameters: {_touched(jacobian.plan)})"
+            f"the model could not be exported to ONNX: {_first_cause(error)} (remedy: choose weights of Linear and "
+            f"Conv2d layers only, or replace the layer named above; touched parameters: {_touched(jacobian.plan)})"
         ) from error
     _strip(model)
     if model.ByteSize() >= PROTOBUF_LIMIT:
@@ -72,10 +72,11 @@ def _trace(jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> torch.ex
     graph = Graph(structured, generic, _final_order(jacobian))
     dynamic = ({0: torch.export.Dim.DYNAMIC},)
     program = torch.export.export(graph, (rows,), dynamic_shapes=dynamic)
-    return program.run_decompositions(decompositions())
+    decomposed: torch.export.ExportedProgram = program.run_decompositions(decompositions())
+    return decomposed
 
 
-def _traced(function: Callable[[Tensor], Any], x: Tensor, mode: str) -> nn.Module:
+def _traced(function: Callable[[Tensor], Any], x: Tensor, mode: Literal["fake", "symbolic"]) -> nn.Module:
     """The operators of `function`, in-place ones made functional, independent of memory layout."""
     traced = make_fx(function, tracing_mode=mode, _allow_non_fake_inputs=True)(x)
     for node in traced.graph.nodes:
@@ -186,6 +187,13 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield from _graphs(attribute.g)
+
+
+def _first_cause(error: BaseException) -> str:
+    """The innermost error: the exporter wraps the operator at fault in pages of advice."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return " ".join(str(error).split())[:500]
 
 
 def _touched(plan: JacobianPlan) -> str:

@@ -30,7 +30,7 @@ from offline.layout import WeightLayout
 from offline.likelihood import check_targets
 from offline.plan import make_jacobian, plain_jacobian
 from offline.posterior import PRIOR_GRID, Spectrum, factor, posterior_precision
-from offline.progress import Track, length_of, silent
+from offline.progress import Track, length_of, one_step, silent
 from offline.record import check_input_spec, make_manifest, training_metrics
 from offline.subnetwork import SelectionContext, SelectionResult, select
 from offline.verify import Truth, verify
@@ -137,8 +137,7 @@ def _fit(
     mean, variance = predict_held_out(jacobian, scale_tril, conformal, job.outputs, job.track)
     scored = describe_held_out(mean, variance, sigma_noise, temperature)
     rule = RejectionRule(np.sort(scored.score), job.config.false_reject_rate)
-    for _ in job.track(["onnx"], "Export to ONNX", 1):
-        model, opset = export_onnx(jacobian, job.example, job.outputs)
+    model, opset = one_step(job.track, "Export to ONNX", lambda: export_onnx(jacobian, job.example, job.outputs))
     manifest = make_manifest(
         job.config,
         layout=job.layout,
@@ -161,9 +160,8 @@ def _fit(
         sealed = seal_bundle(
             folder, manifest, model, scale_tril.numpy(), indices, rule.scores, reference_quantiles(scored)
         )
-        for _ in job.track(["bundle"], "Verification", 1):
-            truth = _truth(job, selection.indices, scale_tril, conformal.inputs[:VERIFY_EXAMPLES])
-            verification = verify(folder, truth)
+        truth = _truth(job, selection.indices, scale_tril, conformal.inputs[:VERIFY_EXAMPLES])
+        verification = one_step(job.track, "Verification", lambda: verify(folder, truth))
         reseal_manifest(folder, replace(sealed, verification=verification))
 
 
@@ -254,8 +252,8 @@ def _warnings(job: Job, curvature: Curvature, prior: Prior, jitter: float) -> li
     expected = length_of(dataset) if dataset is not None else None
     if expected is not None and expected != curvature.examples:
         found.append(
-            f"train_loader gave {curvature.examples} examples, its dataset has {expected} (drop_last, or a sampler that "
-            "repeats or leaves out): the curvature sums over the examples given"
+            f"train_loader gave {curvature.examples} examples, its dataset has {expected} (drop_last, or a sampler "
+            "that repeats or leaves out): the curvature sums over the examples given"
         )
     if prior.method != "fixed" and prior.precision in (float(PRIOR_GRID[0]), float(PRIOR_GRID[-1])):
         found.append(f"the prior precision {prior.precision:g} is the edge of the range searched")

@@ -1,9 +1,10 @@
-r"""Subnetwork Jacobians: the derivatives of the outputs with respect to the chosen weights only.
+"""Subnetwork Jacobians: the derivatives of the outputs with respect to the chosen weights only.
 
 For a layer with input a and output z, a zero probe is added to z, and its gradient g = d out / d z follows from
 one backward pass for each output. The chosen entries are then formed from a and g alone (`offline.entries`).
 Nothing of size (batch, outputs, D) ever exists, and layers below the lowest chosen weight are not differentiated.
-Every other parameter takes the generic route: reverse-mode differentiation of one example, restricted to the touched tensors.
+Every other parameter takes the generic route: reverse-mode differentiation of one example, restricted to the
+touched tensors.
 """
 
 import copy
@@ -149,7 +150,7 @@ def example_jacobian(model: nn.Module, chosen: tuple[Chosen, ...]) -> Callable[[
             result: Tensor = functional_call(model, tensors, (x.unsqueeze(0),))
             return result[0]
 
-        value, pullback = vjp(outputs, touched)
+        value, pullback = vjp(outputs, touched)[:2]
         (full,) = vmap(pullback)(torch.eye(len(value), dtype=value.dtype, device=value.device))
         return torch.cat([full[c.parameter.name].flatten(1)[:, c.positions] for c in chosen], dim=1)
 

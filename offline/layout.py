@@ -1,6 +1,6 @@
 """Where each trainable weight stands: names, shapes and positions in the flattened weights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +52,6 @@ class WeightLayout:
             if bool(inside.any()):
                 yield parameter, indices[inside] - parameter.offset
 
-    def flatten(self, tensors: dict[str, Tensor]) -> Tensor:
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The named tensors as one vector (D,)."""
         return torch.cat([tensors[p.name].reshape(-1) for p in self.parameters])

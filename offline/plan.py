@@ -5,6 +5,8 @@ fed time-major, or read by other code. So the structured plan is tried on a few 
 in float64, and a parameter that does not agree takes the generic route.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -105,7 +107,7 @@ def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor) -> T
             tensor.requires_grad_(False)
 
 
-def _plain_example(model: nn.Module, chosen: tuple[Chosen, ...], tensors: list[Tensor], x: Tensor) -> Tensor:
+def _plain_example(model: nn.Module, chosen: tuple[Chosen, ...], tensors: Sequence[Tensor], x: Tensor) -> Tensor:
     outputs = check_output(model(x), 1)[0]
     if not outputs.requires_grad:
         return torch.zeros(len(outputs), sum(len(c.positions) for c in chosen), dtype=outputs.dtype, device=x.device)

@@ -1,6 +1,6 @@
 """How long work shows its progress: a callable that wraps an iterable. The library is silent by default."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -23,3 +23,9 @@ def length_of(items: Iterable[T]) -> int | None:
         return len(items)  # type: ignore[arg-type]
     except TypeError:
         return None
+
+
+def one_step(track: Track, description: str, work: Callable[[], T]) -> T:
+    """Work that has no inner loop, shown as one step."""
+    (result,) = [work() for _ in track((None,), description, 1)]
+    return result

@@ -3,6 +3,7 @@
 import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from torch import Tensor
 
@@ -19,7 +20,7 @@ LIBRARIES = ("probity", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 def check_input_spec(spec: InputSpec | None, example: Tensor) -> InputSpec:
     """The user's input spec, checked against the data; without one, plain arrays of the data's shape."""
     shape = tuple(example.shape[1:])
-    dtype = "float32" if example.is_floating_point() else "int64"
+    dtype: Literal["float32", "int64"] = "float32" if example.is_floating_point() else "int64"
     if spec is None:
         return InputSpec(shape=shape, dtype=dtype)
     if spec.shape != shape or spec.dtype != dtype:

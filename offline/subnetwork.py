@@ -45,7 +45,7 @@ class SelectionContext:
 
 @dataclass(frozen=True)
 class SelectionResult:
-    """indices (S,) int64 ascending; `dead_weights`: how many weights without curvature were left out (None: not asked)."""
+    """indices (S,) int64 ascending; `dead_weights`: weights without curvature that were left out (None: not asked)."""
 
     indices: Tensor
     dead_weights: int | None = None
@@ -184,9 +184,10 @@ def _live(curvature: Array) -> Array:
 
 
 def _check_live(size: int, live: Array, dead: int) -> None:
-    if size > int(live.sum()):
+    count = int(live.sum())
+    if size > count:
         raise ValueError(
-            f"subnetwork_size: found {size}, expected at most {int(live.sum())}: the other {dead} weights have no curvature on "
+            f"subnetwork_size: found {size}, expected at most {count}: the other {dead} weights have no curvature on "
             "the training data (dead ReLUs) and would change no prediction"
         )
 

@@ -52,8 +52,8 @@ def verify(folder: Path, truth: Truth, tolerance: float = TOLERANCE) -> Verifica
     for name, error in errors.items():
         if not error <= tolerance:
             raise VerificationError(
-                f"verification: the {name} served differs from torch in float64 by {error:.1e} (relative), expected at most "
-                f"{tolerance:.0e}; nothing was published. A larger prior_precision or fewer weights make the "
+                f"verification: the {name} served differs from torch in float64 by {error:.1e} (relative), expected at "
+                f"most {tolerance:.0e}; nothing was published. A larger prior_precision or fewer weights make the "
                 "posterior better conditioned; a model that mixes the examples of a batch cannot be served"
             )
     return Verification(
@@ -71,7 +71,7 @@ def _both(expected: Array, parts: list[Array], whole: slice, single: slice, *, a
 
 
 def relative_error(found: Array, expected: Array, *, absolute: bool) -> float:
-    """Largest |found - expected| over the batch's largest |expected| (`absolute`), or over |expected| entry by entry."""
+    """Largest |found - expected|, over the batch's largest |expected| (`absolute`) or entry by entry."""
     largest = float(np.abs(expected).max())
     if largest == 0:
         return float(np.abs(found).max())

@@ -53,7 +53,11 @@ def _decisions(prediction: Prediction, predictor: Predictor) -> list[Json]:
 def _classification(prediction: Prediction, names: list[str]) -> list[Json]:
     p, q = prediction.probabilities, prediction.map_probabilities
     total, aleatoric, epistemic = prediction.total, prediction.aleatoric, prediction.epistemic
-    assert p is not None and q is not None and total is not None and aleatoric is not None and epistemic is not None
+    assert p is not None
+    assert q is not None
+    assert total is not None
+    assert aleatoric is not None
+    assert epistemic is not None
     labels, map_labels = p.argmax(axis=1), q.argmax(axis=1)
     return [
         {

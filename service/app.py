@@ -68,5 +68,5 @@ def _translate_errors(app: FastAPI, metrics: Metrics) -> None:
         return refuse(make_problem(error.status_code, code, f"{error.detail}."), dict(error.headers or {}))
 
     @app.exception_handler(Exception)
-    async def on_bug(_: Request, error: Exception) -> Response:
+    async def on_bug(_: Request, __: Exception) -> Response:
         return refuse(make_problem(500, "internal", "The service failed; the operator's log has the details."))

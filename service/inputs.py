@@ -71,6 +71,7 @@ def _first_odd_leaf(value: Any, place: str, *, integers: bool) -> tuple[str | No
 
 
 def check_rows(field: str, rows: int, max_rows: int) -> None:
+    """Refuse more examples than the operator allows in one request."""
     if rows > max_rows:
         raise InputTooLarge(field, f"{rows} examples", f"at most {max_rows} in one request")
 

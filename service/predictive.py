@@ -22,7 +22,8 @@ def functional_variance(jacobian: Array, scale_tril: Array) -> Array:
     """
     batch, outputs, size = jacobian.shape
     projected = jacobian.reshape(batch * outputs, size) @ scale_tril
-    return np.square(projected).sum(axis=-1).reshape(batch, outputs)
+    variance: Array = np.square(projected).sum(axis=-1).reshape(batch, outputs)
+    return variance
 
 
 def softmax(logits: Array) -> Array:
@@ -50,7 +51,8 @@ def entropy(probabilities: Array) -> Array:
     p = np.asarray(probabilities, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(p > 0, p * np.log(p), 0.0)
-    return np.maximum(-terms.sum(axis=-1), 0.0)
+    nats: Array = np.maximum(-terms.sum(axis=-1), 0.0)
+    return nats
 
 
 def entropy_parts(probabilities: Array, map_probabilities: Array) -> tuple[Array, Array, Array]:

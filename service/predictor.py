@@ -158,7 +158,7 @@ def _open_session(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceS
     try:
         session = onnxruntime.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises a family of unrelated exceptions for a bad graph
-        raise BundleError(file, f"onnxruntime cannot open it: {str(error):.300}") from error
+        raise BundleError(file, f"onnxruntime cannot open it: {error!s:.300}") from error
     _check_signature(session, bundle.manifest, file)
     return session
 

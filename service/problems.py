@@ -19,9 +19,11 @@ class ProblemError(Exception):
 
 def make_problem(status: int, code: str, detail: str, **where: str | None) -> Problem:
     """`where` may hold field, found and expected."""
-    return Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, code=code, **where)
+    title = HTTPStatus(status).phrase
+    return Problem.model_validate({"title": title, "status": status, "detail": detail, "code": code, **where})
 
 
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    """The problem as an `application/problem+json` response."""
     body = problem.model_dump_json(exclude_none=True)
     return Response(body, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)

@@ -25,7 +25,8 @@ def classification_score(probabilities: Array) -> Array:
 
 def regression_score(variance: Array) -> Array:
     """Epistemic standard deviation, root mean square over the outputs, (B, K) -> (B,), the target's units."""
-    return np.sqrt(np.asarray(variance, np.float64).mean(axis=-1))
+    score: Array = np.sqrt(np.asarray(variance, np.float64).mean(axis=-1))
+    return score
 
 
 def minimum_calibration_examples(false_reject_rate: float) -> int:

@@ -27,12 +27,16 @@ class PredictRequest(BaseModel):
 
 
 class ModelName(BaseModel):
+    """Which model answered."""
+
     name: str
     version: str
     digest: Annotated[str, Field(description="SHA-256 of the bundle's manifest, and so of the whole bundle.")]
 
 
 class OutOfDistribution(BaseModel):
+    """Whether an input resembles the calibration data, and the decision."""
+
     score: Annotated[
         float, Field(description="Predictive entropy in nats (classification) or epistemic standard deviation.")
     ]
@@ -52,6 +56,8 @@ class Uncertainty(BaseModel):
 
 
 class ClassificationPrediction(BaseModel):
+    """One example; logits in nats, variances of the logits."""
+
     label: str
     probability: Annotated[float, Field(description="Probability of the label.")]
     probabilities: Annotated[dict[str, float], Field(description="Probit-adjusted, by class.")]
@@ -64,6 +70,8 @@ class ClassificationPrediction(BaseModel):
 
 
 class Interval(BaseModel):
+    """Central interval of the predictive distribution."""
+
     level: float
     low: list[float]
     high: list[float]
@@ -81,11 +89,15 @@ class RegressionPrediction(BaseModel):
 
 
 class Timing(BaseModel):
+    """Where the time went, without waiting."""
+
     decode_seconds: float
     compute_seconds: float
 
 
 class PredictResponse(BaseModel):
+    """One prediction an example, in the order of the request."""
+
     model: ModelName
     predictions: list[ClassificationPrediction] | list[RegressionPrediction]
     timing: Timing
@@ -105,4 +117,6 @@ class Problem(BaseModel):
 
 
 class Health(BaseModel):
+    """State of the process."""
+
     status: Literal["live", "ready", "draining"]
