@@ -99,7 +99,7 @@ class SubnetworkJacobian:
 
     def blocks(self, x: Tensor) -> tuple[Tensor, Iterator[tuple[Parameter, Tensor]]]:
         """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n)."""
-        mean, calls, gradients = self._probe(x)
+        mean, calls, gradients = probe(self.model, self.plan.paths, x)
         return mean, self._blocks(x, calls, gradients)
 
     def _blocks(self, x: Tensor, calls: list[LayerCall], gradients: list[Tensor]) -> Iterator[tuple[Parameter, Tensor]]:
@@ -111,19 +111,23 @@ class SubnetworkJacobian:
             elif parameter.name in generic:
                 yield parameter, generic[parameter.name]
 
-    def _probe(self, x: Tensor) -> tuple[Tensor, list[LayerCall], list[Tensor]]:
-        """One forward pass with probes and one backward pass an output: gradients are (B, K, *layer output)."""
-        with torch.enable_grad(), Probes(self.model, self.plan.paths) as calls:
-            mean = check_output(self.model(x), len(x))
-        probes = [call.probe for call in calls]
-        if not mean.requires_grad:
-            outputs = mean.shape[1]
-            return mean, calls, [probe.new_zeros(len(x), outputs, *probe.shape[1:]) for probe in probes]
-        rows = [
-            torch.autograd.grad(out.sum(), probes, retain_graph=True, allow_unused=True, materialize_grads=True)
-            for out in mean.unbind(1)
-        ]
-        return mean.detach(), calls, [torch.stack(parts, dim=1) for parts in zip(*rows, strict=True)]
+
+def probe(model: nn.Module, paths: list[str], x: Tensor) -> tuple[Tensor, list[LayerCall], list[Tensor]]:
+    """One forward pass with probes and one backward pass an output.
+
+    x (B, *input_shape) -> mean (B, K), the calls of the layers at `paths`, and for each call the gradients of the
+    outputs in its probe, (B, K, *layer output).
+    """
+    with torch.enable_grad(), Probes(model, paths) as calls:
+        mean = check_output(model(x), len(x))
+    probes = [call.probe for call in calls]
+    if not mean.requires_grad:
+        return mean, calls, [item.new_zeros(len(x), mean.shape[1], *item.shape[1:]) for item in probes]
+    rows = [
+        torch.autograd.grad(out.sum(), probes, retain_graph=True, allow_unused=True, materialize_grads=True)
+        for out in mean.unbind(1)
+    ]
+    return mean.detach(), calls, [torch.stack(parts, dim=1) for parts in zip(*rows, strict=True)]
 
 
 def structured_block(

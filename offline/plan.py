@@ -11,7 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from offline.entries import entries_of
-from offline.jacobians import Chosen, JacobianPlan, StructuredParameter, SubnetworkJacobian, check_output, private_copy
+from offline.jacobians import (
+    Chosen,
+    JacobianPlan,
+    LayerCall,
+    StructuredParameter,
+    SubnetworkJacobian,
+    check_output,
+    private_copy,
+    probe,
+    structured_block,
+)
 from offline.layout import WeightLayout
 
 STRUCTURED_TYPES = (nn.Linear, nn.Conv2d)
@@ -70,24 +80,31 @@ def _disagreeing(jacobian: SubnetworkJacobian, chosen: tuple[Chosen, ...], x: Te
         return names
     exact = private_copy(jacobian.model, x.device, torch.float64)
     x = x.double() if x.is_floating_point() else x
-    plan = JacobianPlan(jacobian.plan.structured, ())
-    try:
-        attempt = SubnetworkJacobian(exact, jacobian.layout, jacobian.indices, plan)
-        blocks = {parameter.name: block for parameter, block in attempt.blocks(x)[1]}
-    except (RuntimeError, ValueError, IndexError, TypeError):
-        return names
     structured = tuple(c for c in chosen if c.parameter.name in names)
     truth = torch.split(plain_jacobian(exact, structured, x), [len(c.positions) for c in structured], dim=2)
-    return {
-        c.parameter.name
-        for c, expected in zip(structured, truth, strict=True)
-        if not _agree(blocks[c.parameter.name], expected)
-    }
+    expected = {c.parameter.name: part for c, part in zip(structured, truth, strict=True)}
+    try:
+        _, calls, gradients = probe(exact, jacobian.plan.paths, x)
+    except (RuntimeError, TypeError, AttributeError):  # a hooked layer that returns or takes something unusual
+        return names
+    found = {item.parameter.name: _try_block(exact, item, calls, gradients) for item in jacobian.plan.structured}
+    return {name for name in names if not _agree(found[name], expected[name])}
 
 
-def _agree(found: Tensor, expected: Tensor) -> bool:
-    scale = float(expected.abs().max())
-    return found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-8, atol=1e-10 * scale)
+def _try_block(
+    model: nn.Module, item: StructuredParameter, calls: list[LayerCall], gradients: list[Tensor]
+) -> Tensor | None:
+    """The block, or None where its rule does not fit what the layer was given."""
+    try:
+        return structured_block(model, item, calls, gradients)
+    except (RuntimeError, ValueError, IndexError):
+        return None
+
+
+def _agree(found: Tensor | None, expected: Tensor) -> bool:
+    if found is None or found.shape != expected.shape:
+        return False
+    return torch.allclose(found, expected, rtol=1e-8, atol=1e-10 * float(expected.abs().max()))
 
 
 def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor) -> Tensor:

@@ -1,0 +1,120 @@
+"""FitConfig refuses what cannot be meant, naming the field; sizes are resolved against the model's weights."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from offline.config import STRATEGIES, FitConfig
+from offline.subnetwork import STRATEGY_FUNCTIONS
+
+BAD = [
+    ("likelihood", ["poisson", None, ""]),
+    ("subnetwork_size", [0, -1, 0.0, -0.1, 1.0001, 2.5, math.nan, math.inf, None, "many", True]),
+    ("selection", ["wasserstein", "", None, "Random"]),
+    ("selection_options", [None, [], "snapshots"]),
+    ("prior_precision", [0, 0.0, -1.0, math.nan, math.inf, "grid", None]),
+    ("prior_scaling", ["paper", None, True]),
+    ("sigma_noise", [0, -0.5, math.nan, math.inf, "map", None]),
+    ("temperature", [0, -1.0, math.nan, math.inf, "auto", None]),
+    ("false_reject_rate", [0, 1, -0.1, 1.5, math.nan, None]),
+    ("seed", [-1, 2**63, 0.5, "zero", None]),
+    ("device", ["gpu", "cuda:", "cuda:x", "cuda:0 ", "CPU", "", None]),
+    ("name", ["", "a/b", "x" * 201, None]),
+    ("version", ["", "1/2", "x" * 101, None]),
+]
+GOOD = [
+    ("subnetwork_size", [1, 10**9, 1.0, 0.5, 1e-9]),
+    ("prior_precision", [1e-30, 1e30, 1.0, 3, "gridsearch", "marglik"]),
+    ("sigma_noise", [1e-30, 2, "mle"]),
+    ("temperature", [0.1, 2, "fit"]),
+    ("false_reject_rate", [1e-9, 0.5, 1 - 1e-9]),
+    ("seed", [0, 2**63 - 1]),
+    ("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:12"]),
+    ("name", ["digits", "x" * 200, "Ziffern, neu"]),
+    ("selection", list(STRATEGIES)),
+]
+
+
+def cases(table: list[tuple[str, list[Any]]]) -> Any:
+    pairs = [(field, value) for field, values in table for value in values]
+    return pytest.mark.parametrize(("field", "value"), pairs, ids=[f"{f}={v!r:.20}" for f, v in pairs])
+
+
+@cases(BAD)
+def test_a_bad_value_is_refused_and_its_field_named(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError) as raised:
+        FitConfig(**{field: value})
+    assert {error["loc"][0] for error in raised.value.errors()} == {field}
+
+
+@cases(GOOD)
+def test_a_good_value_is_kept(field: str, value: Any) -> None:
+    assert getattr(FitConfig(**{field: value}), field) == value
+
+
+def test_an_unknown_field_is_refused() -> None:
+    with pytest.raises(ValidationError, match="subnetwork_sise"):
+        FitConfig(subnetwork_sise=3)  # type: ignore[call-arg]
+
+
+def test_a_config_does_not_change() -> None:
+    config = FitConfig()
+    with pytest.raises(ValidationError, match="frozen"):
+        config.seed = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("field", ["prior_precision", "sigma_noise", "temperature"])
+def test_whole_numbers_become_floats(field: str) -> None:
+    assert type(getattr(FitConfig(**{field: 3}), field)) is float
+
+
+def test_one_weight_and_all_weights_differ() -> None:
+    assert type(FitConfig(subnetwork_size=1).subnetwork_size) is int
+    assert type(FitConfig(subnetwork_size=1.0).subnetwork_size) is float
+    assert FitConfig(subnetwork_size=1).resolve_size(50) == 1
+    assert FitConfig(subnetwork_size=1.0).resolve_size(50) == 50
+
+
+def test_a_config_survives_its_own_dump() -> None:
+    config = FitConfig(subnetwork_size=0.5, prior_precision=2.0, selection="random", selection_options={"a": [1]})
+    assert FitConfig.model_validate(config.model_dump()) == config
+    assert FitConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_every_strategy_that_the_config_knows_exists() -> None:
+    assert set(STRATEGIES) == set(STRATEGY_FUNCTIONS)
+    for strategy in STRATEGY_FUNCTIONS:
+        assert FitConfig(selection=strategy).selection == strategy  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------------------- resolve_size
+
+
+@pytest.mark.parametrize(
+    ("size", "total", "expected"),
+    [(7, 10, 7), (10, 10, 10), (0.5, 10, 5), (0.01, 10, 1), (1.0, 10, 10), (0.25, 10, 2), (0.999, 10, 10), (1, 1, 1)],
+)
+def test_resolved_sizes(size: float, total: int, expected: int) -> None:
+    assert FitConfig(subnetwork_size=size).resolve_size(total) == expected
+
+
+def test_more_weights_than_there_are_is_an_error() -> None:
+    with pytest.raises(ValueError, match="subnetwork_size: found 11, expected at most the model's 10 trainable"):
+        FitConfig(subnetwork_size=11).resolve_size(10)
+
+
+def test_the_last_layer_takes_at_most_so_many() -> None:
+    assert FitConfig(subnetwork_size=1000, selection="last-layer").resolve_size(10) == 10
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.floats(0, 1, exclude_min=True), st.integers(1, 10**9))
+def test_a_share_gives_at_least_one_and_at_most_all(share: float, total: int) -> None:
+    size = FitConfig(subnetwork_size=share).resolve_size(total)
+    assert isinstance(size, int)
+    assert 1 <= size <= total
+    assert abs(size - share * total) <= 1

@@ -1,0 +1,173 @@
+"""Through the bundle: what the service answers, against the explicit float64 computation, to 1e-4 relative."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from offline import FitConfig, fit_bundle
+from offline.verify import VerificationError
+from service import Predictor, read_bundle
+from tests import reference
+from tests.cases import CASES, Case
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:copyreg")
+
+TRAIN, HELD_OUT, TEST = 40, 60, 5
+PRIOR, SIGMA = 20.0, 0.8
+BY_NAME = {case.name: case for case in CASES}
+
+
+def fit(case: Case, out: Path, **changes: object) -> Predictor:
+    options = {
+        "likelihood": case.likelihood,
+        "subnetwork_size": 0.4,
+        "selection": "random",
+        "prior_precision": PRIOR,
+        "sigma_noise": SIGMA,
+        "seed": 1,
+        **changes,
+    }
+    fit_bundle(
+        case.model(),
+        case.batches(TRAIN, 16),
+        out,
+        calibration_loader=case.batches(HELD_OUT, 25, seed=1),
+        config=FitConfig.model_validate(options),
+    )
+    return Predictor.load(out)
+
+
+def expected_variance(case: Case, indices: np.ndarray, used_prior: float, inputs: torch.Tensor) -> np.ndarray:
+    sigma = SIGMA if case.likelihood == "regression" else None
+    mean, jacobian = reference.full_jacobian(case.model(), case.data(TRAIN)[0])
+    precision = reference.posterior_precision(mean, jacobian[:, :, indices], case.likelihood, used_prior, sigma)
+    return reference.variance(reference.full_jacobian(case.model(), inputs)[1][:, :, indices], precision)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_served_answers_equal_the_oracle(case: Case, tmp_path: Path) -> None:
+    predictor = fit(case, tmp_path / "bundle")
+    bundle = read_bundle(tmp_path / "bundle")
+    inputs = case.data(TEST, seed=2)[0]
+    size, total = bundle.manifest.subnetwork_size, bundle.manifest.parameter_count
+    assert bundle.manifest.prior.used == pytest.approx(PRIOR * size / total)
+
+    truth = expected_variance(case, bundle.subnetwork_indices, PRIOR * size / total, inputs)
+    mean = reference.full_jacobian(case.model(), inputs)[0]
+    prediction = predictor.predict(inputs.numpy())
+    np.testing.assert_allclose(prediction.mean, mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(prediction.variance, truth, rtol=1e-4, atol=1e-6 * truth.max())
+    if case.likelihood == "classification":
+        expected = reference.probit_probabilities(mean, truth)
+        np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-4, atol=1e-7)
+        entropies = [reference.entropy(p) for p in expected]
+        np.testing.assert_allclose(prediction.score, entropies, rtol=1e-4)
+    else:
+        np.testing.assert_allclose(prediction.std, np.sqrt(truth + SIGMA**2), rtol=1e-4)
+        np.testing.assert_allclose(prediction.score, np.sqrt(truth.mean(axis=1)), rtol=1e-4)
+
+    for i in range(TEST):  # a batch of one equals a batch of n
+        alone = predictor.predict(inputs[i : i + 1].numpy())
+        np.testing.assert_allclose(alone.variance[0], prediction.variance[i], rtol=1e-4, atol=1e-6 * truth.max())
+        assert alone.rejected[0] == prediction.rejected[i]
+    verification = bundle.manifest.verification
+    assert verification is not None
+    assert verification.variance_error <= 1e-4
+
+
+@pytest.mark.parametrize("name", ["mlp-classification-10", "cnn-regression-1"])
+def test_all_weights_equal_full_laplace(name: str, tmp_path: Path) -> None:
+    case = BY_NAME[name]
+    predictor = fit(case, tmp_path / "bundle", subnetwork_size=1.0)
+    inputs = case.data(TEST, seed=2)[0]
+    everything = np.arange(predictor.manifest.parameter_count)
+    assert predictor.manifest.subnetwork_size == len(everything)
+    assert predictor.manifest.prior.used == PRIOR  # lambda * S / D = lambda
+    truth = expected_variance(case, everything, PRIOR, inputs)
+    np.testing.assert_allclose(predictor.predict(inputs.numpy()).variance, truth, rtol=1e-4, atol=1e-6 * truth.max())
+
+
+@pytest.mark.parametrize("selection", ["wasserstein-swag", "wasserstein-laplace", "random", "magnitude", "last-layer"])
+def test_same_seed_same_digest(selection: str, tmp_path: Path) -> None:
+    """Also with a loader that shuffles by the global generator: the fit seeds it, and gives its state back."""
+    case = BY_NAME["mlp-classification-2"]
+    dataset = torch.utils.data.TensorDataset(*case.data(TRAIN))
+    digests = []
+    for attempt in range(2):
+        torch.manual_seed(attempt)
+        state = torch.get_rng_state()
+        fit_bundle(
+            case.model(),
+            torch.utils.data.DataLoader(dataset, batch_size=8, shuffle=True),
+            tmp_path / "bundle",
+            calibration_loader=case.batches(HELD_OUT, 25, seed=1),
+            config=FitConfig(subnetwork_size=20, selection=selection, seed=3),
+        )
+        assert torch.equal(torch.get_rng_state(), state)
+        digests.append(read_bundle(tmp_path / "bundle").digest)
+    assert digests[0] == digests[1]
+
+
+def test_another_seed_chooses_other_weights(tmp_path: Path) -> None:
+    case = BY_NAME["mlp-classification-2"]
+    first = fit(case, tmp_path / "a", seed=1)
+    second = fit(case, tmp_path / "b", seed=2)
+    assert first.digest != second.digest
+    chosen = [read_bundle(tmp_path / name).subnetwork_indices.tolist() for name in "ab"]
+    assert chosen[0] != chosen[1]
+
+
+def test_a_network_that_mixes_examples_is_refused_and_nothing_is_published(tmp_path: Path) -> None:
+    class Mixing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x - x.mean(0, keepdim=True))
+
+    case = BY_NAME["mlp-classification-2"]
+    with pytest.raises(VerificationError, match=r"nothing was published.*mixes the examples"):
+        fit_bundle(
+            Mixing(),
+            case.batches(TRAIN, 8),
+            tmp_path / "bundle",
+            calibration_loader=case.batches(HELD_OUT, 25, seed=1),
+            config=FitConfig(subnetwork_size=4, selection="random"),
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verification is not a formality: export another network than the one fitted, and it is found out."""
+    import offline.fit
+
+    genuine = offline.fit.export_onnx
+
+    def changed(jacobian, example, outputs):  # type: ignore[no-untyped-def]
+        other = copy.copy(jacobian)
+        other.model = copy.deepcopy(jacobian.model)
+        with torch.no_grad():
+            next(other.model.parameters()).mul_(1.001)
+        return genuine(other, example, outputs)
+
+    monkeypatch.setattr(offline.fit, "export_onnx", changed)
+    with pytest.raises(VerificationError, match="differs from torch in float64"):
+        fit(BY_NAME["mlp-classification-2"], tmp_path / "bundle")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("prior", ["gridsearch", "marglik"])
+def test_prior_precision_is_chosen_and_recorded(prior: str, tmp_path: Path) -> None:
+    predictor = fit(BY_NAME["mlp-regression-2"], tmp_path / "bundle", prior_precision=prior, sigma_noise="mle")
+    manifest = predictor.manifest
+    assert manifest.prior.method == prior
+    ratio = manifest.subnetwork_size / manifest.parameter_count
+    assert manifest.prior.used == pytest.approx(manifest.prior.precision * ratio)
+    case = BY_NAME["mlp-regression-2"]
+    mean = reference.full_jacobian(case.model(), case.data(TRAIN)[0])[0]
+    residual = np.sqrt(np.square(mean - case.data(TRAIN)[1].numpy()).mean())
+    assert manifest.sigma_noise == pytest.approx(residual, rel=1e-5)

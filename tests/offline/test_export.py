@@ -1,0 +1,71 @@
+"""The ONNX graph of real networks in onnxruntime, against plain differentiation in float64; any batch size."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+from offline.export import ExportError, export_onnx, load_check
+from offline.jacobians import private_copy
+from offline.layout import WeightLayout
+from offline.plan import make_jacobian
+from tests import reference
+from tests.offline.networks import NETWORKS, build
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
+
+
+def export(name: str) -> tuple[bytes, int]:
+    network, inputs, indices = build(name)
+    layout = WeightLayout.of(network)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs)
+    return export_onnx(jacobian, inputs, jacobian(inputs)[0].shape[1])
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
+    model, _ = export(name)
+    load_check(model)
+    network, inputs, indices = build(name)
+    mean, truth = reference.full_jacobian(network, inputs)
+    expected = truth[:, :, indices.numpy()]
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for batch in (inputs, inputs[:1], inputs[1:3]):
+        start = 1 if len(batch) == 2 else 0
+        found_mean, found = session.run(["mean", "jacobian"], {"inputs": batch.numpy()})
+        rows = slice(start, start + len(batch))
+        np.testing.assert_allclose(found_mean, mean[rows], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(found, expected[rows], rtol=1e-4, atol=2e-6 * np.abs(expected).max())
+
+
+def test_the_graph_tells_nothing_of_the_machine_it_was_made_on() -> None:
+    model, _ = export("called-twice")
+    proto = load_check(model)
+    assert not proto.doc_string
+    assert not proto.metadata_props
+    assert all(not node.metadata_props and not node.doc_string for node in proto.graph.node)
+    assert b"site-packages" not in model
+    assert b".py" not in model
+
+
+def test_the_same_network_gives_the_same_bytes() -> None:
+    assert export("called-twice") == export("called-twice")
+
+
+def test_an_operator_without_onnx_equivalent_is_named() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(torch.special.bessel_j0(self.inner(x).detach()) + self.inner(x))
+
+    network = Odd()
+    layout = WeightLayout.of(network)
+    inputs = torch.randn(2, 4)
+    indices = torch.arange(layout.total)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs)
+    with pytest.raises(ExportError, match=r"bessel_j0.*remedy"):
+        export_onnx(jacobian, inputs, 2)

@@ -1,0 +1,116 @@
+"""Structured and generic Jacobians of real networks, against one backward pass an example and an output."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from offline.entries import ProductIndex
+from offline.jacobians import SubnetworkJacobian, private_copy
+from offline.layout import WeightLayout
+from offline.plan import make_jacobian
+from tests import reference
+from tests.offline.networks import NETWORKS, build
+
+# torch warns of its own accord about kernels that vmap handles slowly, and about its LSTM outside of cuDNN.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def jacobian_of(name: str) -> tuple[SubnetworkJacobian, nn.Module, torch.Tensor, torch.Tensor]:
+    network, inputs, indices = build(name)
+    layout = WeightLayout.of(network)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs)
+    return jacobian, network, inputs, indices
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_equals_plain_differentiation(name: str) -> None:
+    jacobian, network, inputs, indices = jacobian_of(name)
+    mean, found = jacobian(inputs)
+    true_mean, truth = reference.full_jacobian(network, inputs)
+    expected = truth[:, :, indices.numpy()]
+    np.testing.assert_allclose(mean.numpy(), true_mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("name", "generic"),
+    [
+        ("called-twice", set()),
+        ("shared-linears", set()),
+        ("tied", {"embedding.weight"}),
+        ("other-use", {"first.weight", "silent.weight", "silent.bias"}),
+        ("time-major", {"inner.weight", "inner.bias"}),
+        ("groups-all", set()),
+        ("residual", {"norm.weight", "norm.bias"}),
+        ("scaled", {"scale", "norm.weight", "norm.bias"}),
+    ],
+)
+def test_route_of_each_parameter(name: str, generic: set[str]) -> None:
+    """What its layer alone explains is structured; everything else takes the generic route."""
+    jacobian, *_ = jacobian_of(name)
+    assert {chosen.parameter.name for chosen in jacobian.plan.generic} == generic
+
+
+@pytest.mark.parametrize("name", ["groups-few", "residual", "scaled", "tied"])
+def test_an_example_alone_equals_its_row_of_a_batch(name: str) -> None:
+    jacobian, _, inputs, _ = jacobian_of(name)
+    _, together = jacobian(inputs)
+    for i in range(len(inputs)):
+        _, alone = jacobian(inputs[i : i + 1])
+        torch.testing.assert_close(alone[0], together[i], rtol=1e-5, atol=1e-6)
+
+
+def test_the_model_passed_in_is_not_touched() -> None:
+    network, inputs, indices = build("residual")
+    network.train()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), WeightLayout.of(network), indices, inputs)
+    jacobian(inputs)
+    assert network.training
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+    assert not any(module._forward_hooks for module in network.modules())
+    assert not any(module._forward_hooks for module in jacobian.model.modules())
+
+
+def test_layers_below_the_lowest_chosen_weight_are_not_differentiated() -> None:
+    network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    layout = WeightLayout.of(network)
+    head = torch.arange(layout.parameters[2].offset, layout.total)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, head, torch.randn(2, 4))
+    inputs = torch.randn(3, 4)
+    jacobian(inputs)
+    assert jacobian.plan.paths == ["2"]
+    assert not inputs.requires_grad
+
+
+@pytest.mark.parametrize("positions", [1, 5])
+@pytest.mark.parametrize("count", [1, 3, 20, 48])
+def test_product_entries(count: int, positions: int) -> None:
+    """Gathered, dense and single-position products against the triple loop."""
+    generator = torch.Generator().manual_seed(count)
+    a = torch.randn(2, 8, positions, generator=generator, dtype=torch.float64)
+    g = torch.randn(2, 3, 6, positions, generator=generator, dtype=torch.float64)
+    flat = torch.randperm(48, generator=generator)[:count].sort().values
+    rows, outs = flat % 8, flat // 8
+    found = ProductIndex.of(rows, outs).products(a, g)
+    for e in range(count):
+        expected = (g[:, :, outs[e]] * a[:, None, rows[e]]).sum(-1)
+        torch.testing.assert_close(found[:, :, e], expected)
+
+
+def test_a_constant_model_has_zero_derivatives() -> None:
+    class Constant(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unused = nn.Linear(3, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ones(len(x), 2)
+
+    network = Constant()
+    layout = WeightLayout.of(network)
+    everything = torch.arange(layout.total)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, everything, torch.randn(2, 3))
+    assert jacobian(torch.randn(4, 3))[1].abs().max() == 0

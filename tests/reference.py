@@ -1,0 +1,82 @@
+"""The oracle: everything in float64, one example and one output at a time, straight from the definitions.
+
+Slow and obvious on purpose. It shares no code with the packages it checks.
+"""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+Array = npt.NDArray[np.float64]
+
+
+def exact_model(model: nn.Module) -> nn.Module:
+    """A float64 copy in eval mode."""
+    return copy.deepcopy(model).double().eval()
+
+
+def trainable(model: nn.Module) -> list[Tensor]:
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def full_jacobian(model: nn.Module, inputs: Tensor) -> tuple[Array, Array]:
+    """(mean (B, K), jacobian (B, K, D)): d f_k(x_b) / d w_d, by one backward pass for each b and k."""
+    exact = exact_model(model)
+    inputs = inputs.double() if inputs.is_floating_point() else inputs
+    means, rows = [], []
+    for example in inputs:
+        output = exact(example.unsqueeze(0))[0]
+        means.append(output.detach().numpy())
+        for k in range(len(output)):
+            gradients = torch.autograd.grad(output[k], trainable(exact), retain_graph=True, allow_unused=True)
+            parts = [
+                torch.zeros_like(p).reshape(-1) if g is None else g.reshape(-1)
+                for p, g in zip(trainable(exact), gradients, strict=True)
+            ]
+            rows.append(torch.cat(parts).numpy())
+    mean = np.stack(means)
+    return mean, np.stack(rows).reshape(len(inputs), mean.shape[1], -1)
+
+
+def softmax(logits: Array) -> Array:
+    exponentials = [math.exp(value - max(logits)) for value in logits]
+    return np.array([value / sum(exponentials) for value in exponentials])
+
+
+def output_hessian(logits: Array, likelihood: str, sigma_noise: float | None) -> Array:
+    """Lambda (K, K): diag(p) - p p^T, or I / sigma^2."""
+    if likelihood == "classification":
+        p = softmax(logits)
+        return np.diag(p) - np.outer(p, p)
+    assert sigma_noise is not None
+    return np.eye(len(logits)) / sigma_noise**2
+
+
+def posterior_precision(
+    mean: Array, jacobian: Array, likelihood: str, prior: float, sigma_noise: float | None = None
+) -> Array:
+    """H_S = sum_n J_n^T Lambda_n J_n + prior I, (S, S)."""
+    size = jacobian.shape[2]
+    h = prior * np.eye(size)
+    for n in range(len(mean)):
+        h += jacobian[n].T @ output_hessian(mean[n], likelihood, sigma_noise) @ jacobian[n]
+    return h
+
+
+def variance(jacobian: Array, precision: Array) -> Array:
+    """diag(J H^-1 J^T), (B, K)."""
+    return np.array([[row @ np.linalg.solve(precision, row) for row in example] for example in jacobian])
+
+
+def probit_probabilities(mean: Array, var: Array) -> Array:
+    """softmax(f / sqrt(1 + pi / 8 var))."""
+    return np.stack([softmax(f / np.sqrt(1 + math.pi / 8 * v)) for f, v in zip(mean, var, strict=True)])
+
+
+def entropy(p: Any) -> float:
+    return -sum(float(value) * math.log(value) for value in p if value > 0)
