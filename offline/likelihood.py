@@ -55,11 +55,11 @@ def sqrt_hessian_product(jacobian: Tensor, mean: Tensor, likelihood: Likelihood)
     return p.sqrt() * (jacobian - (p * jacobian).sum(1, keepdim=True))
 
 
-def training_loss(output: Tensor, targets: Tensor, likelihood: Likelihood) -> Tensor:
-    """Mean negative log-likelihood of a batch (regression: up to its noise scale)."""
+def training_loss(output: Tensor, targets: Tensor, likelihood: Likelihood, noise_variance: float = 1.0) -> Tensor:
+    """Mean negative log-likelihood of a batch, without constants; regression: (y - f)^2 / (2 sigma^2)."""
     if likelihood == "classification":
         return F.cross_entropy(output, targets)
-    return 0.5 * F.mse_loss(output, targets)
+    return F.mse_loss(output, targets) / (2 * noise_variance)
 
 
 def class_log_likelihood(probabilities: Array, targets: Array) -> Array:

@@ -78,20 +78,21 @@ def wasserstein_swag(
 ) -> SelectionResult:
     """Largest variance along an SGD trajectory that starts at the trained weights: diagonal SWAG (Maddox et al. 2019).
 
-    A copy is trained on with a constant learning rate, one snapshot an epoch; Var_d = E[w_d^2] - E[w_d]^2 over the
-    snapshots. The copy stays in eval mode: dropout off, BatchNorm statistics fixed, so the trajectory is that of
-    the function that will be served.
+    A copy is trained on with a constant learning rate on the mean negative log-likelihood, one snapshot an epoch;
+    Var_d = E[w_d^2] - E[w_d]^2 over the snapshots. The copy stays in eval mode: dropout off, BatchNorm statistics
+    fixed, so the trajectory is that of the function that will be served.
     """
     if snapshots < 2:
         raise ValueError(f"selection_options['snapshots']: found {snapshots}, expected at least 2")
     network = copy.deepcopy(context.network)
     named = dict(network.named_parameters())
     trained = [named[p.name].requires_grad_(True) for p in context.layout.parameters]
+    noise_variance = _residual_variance(context)
     optimiser = torch.optim.SGD(trained, lr=learning_rate, momentum=momentum, weight_decay=weight_decay)
     mean = torch.zeros(context.layout.total, dtype=torch.float64)
     squares = torch.zeros_like(mean)
     for count in context.track(range(1, snapshots + 1), "SWAG snapshots", snapshots):
-        _train_epoch(network, optimiser, context)
+        _train_epoch(network, optimiser, context, noise_variance)
         weights = context.layout.flatten(named).detach().double().cpu()
         if not bool(torch.isfinite(weights).all()):
             raise ValueError(
@@ -103,13 +104,28 @@ def wasserstein_swag(
     return SelectionResult(largest((squares / snapshots).numpy(), context.size))
 
 
-def _train_epoch(network: nn.Module, optimiser: torch.optim.Optimizer, context: SelectionContext) -> None:
+def _residual_variance(context: SelectionContext) -> float:
+    """Mean squared residual of the trained network (regression), so that steps do not depend on the target's units."""
+    if context.likelihood == "classification":
+        return 1.0
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for inputs, targets in context.batches():
+            checked = check_targets(targets, context.outputs, len(inputs), context.likelihood)
+            total += float((context.network(inputs) - checked).double().square().sum())
+            count += checked.numel()
+    return total / count or 1.0
+
+
+def _train_epoch(
+    network: nn.Module, optimiser: torch.optim.Optimizer, context: SelectionContext, noise_variance: float
+) -> None:
     for inputs, targets in context.batches():
         optimiser.zero_grad()
         with torch.enable_grad():
             output = network(inputs)
             checked = check_targets(targets, context.outputs, len(inputs), context.likelihood)
-            training_loss(output, checked, context.likelihood).backward()  # type: ignore[no-untyped-call]
+            training_loss(output, checked, context.likelihood, noise_variance).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
 
 

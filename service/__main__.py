@@ -13,6 +13,7 @@ from service.app import create_app
 from service.bundle import BundleError
 from service.cpu import available_cpus
 from service.predictor import Predictor
+from service.server import Server
 from service.settings import Settings, UnknownSettingError, load_settings
 
 
@@ -36,7 +37,7 @@ def serve(
         raise typer.Exit(3)
 
 
-def build_server(settings: Settings) -> uvicorn.Server:
+def build_server(settings: Settings) -> Server:
     """Load the bundle, fit the thread pools to the container's CPU share, and prepare the HTTP server."""
     if settings.bundle is None:
         raise BundleError("PROBITY_BUNDLE", "no bundle given", "name a folder, or set PROBITY_BUNDLE")
@@ -52,7 +53,7 @@ def build_server(settings: Settings) -> uvicorn.Server:
         timeout_graceful_shutdown=settings.shutdown_seconds,
         server_header=False,
     )
-    return uvicorn.Server(config)
+    return Server(config)
 
 
 def _warm_up(predictor: Predictor) -> None:
