@@ -1,20 +1,18 @@
 """`probity`: the command line. Commands that need torch import it when they run, so `probity serve` never does."""
 
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
-from offline.config import FitConfig
-from offline.console import console, print_card, print_metrics
+from offline.console import print_card, print_metrics
 from service.__main__ import serve
 from service.bundle import BundleError, read_bundle
 
-T = TypeVar("T")
 app = typer.Typer(
     name="probity",
     help="A model server that says how sure it is, and says no when it should.",
@@ -81,6 +79,8 @@ def fit(
         "version": version,
     }
     need_torch()
+    from offline.run import fit_recipe
+
     with explained_errors():
         print_card(fit_recipe(recipe, out, {key: value for key, value in given.items() if value is not None}))
 
@@ -95,58 +95,14 @@ def _number(text: str | None) -> int | float | str | None:
     return text
 
 
-def fit_recipe(recipe_path: Path, out: Path, given: dict[str, object]) -> Path:
-    """Run a recipe with progress bars; `given` replaces fields of its configuration."""
-    from offline.fit import fit_bundle
-    from offline.recipe import load_recipe
-
-    recipe = load_recipe(recipe_path)
-    config = FitConfig.model_validate({**recipe.config.model_dump(), **given})
-    return fit_bundle(
-        recipe.model(),
-        recipe.data("train_data"),
-        out,
-        calibration_loader=recipe.data("calibration_data"),
-        config=config,
-        class_names=recipe.class_names,
-        input_spec=recipe.input_spec,
-        progress=show_progress,
-    )
-
-
-def show_progress(items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]:
-    """A progress bar with elapsed and remaining time."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console()) as bars:
-        yield from bars.track(items, description=description, total=total)
-
-
 @app.command()
 def evaluate(bundle: BundleArgument, recipe: RecipeArgument) -> None:
     """Measure a bundle on the recipe's test_data() and, if it has one, ood_data()."""
     need_torch()
+    from offline.run import evaluate_recipe
+
     with explained_errors():
         print_metrics(evaluate_recipe(bundle, recipe))
-
-
-def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
-    """The metrics of `offline.evaluate.evaluate`."""
-    from offline.evaluate import evaluate as measure
-    from offline.recipe import load_recipe
-    from service.predictor import Predictor
-
-    recipe = load_recipe(recipe_path)
-    foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
-    return measure(Predictor.load(bundle), recipe.data("test_data"), foreign)
 
 
 @app.command()

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from offline.cli import evaluate_recipe, fit_recipe
 from offline.console import console, print_card, print_metrics
 from offline.recipe import load_recipe
+from offline.run import evaluate_recipe, fit_recipe
 
 RECIPE = Path(__file__).parent.parent / "examples" / "digits.py"
 START_SECONDS = 60

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from offline.cli import fit_recipe
 from offline.recipe import load_recipe
+from offline.run import fit_recipe
 from service import Predictor
 
 RECIPE = Path(__file__).parents[2] / "examples" / "digits.py"
