@@ -51,14 +51,15 @@ class HeldOut:
         return track(pieces, description, len(pieces))
 
 
-def check_enough(examples: int, false_reject_rate: float, tuned: bool) -> None:
-    """`ValueError` when the conformal part is too small to reject anything at this rate."""
+def check_enough(tuning: int, conformal: int, false_reject_rate: float, tuned: bool) -> None:
+    """`ValueError` when the conformal part is too small to reject anything at this rate, or nothing is left to tune."""
     needed = minimum_calibration_examples(false_reject_rate)
-    if examples < needed:
-        total = f"{2 * needed} in all, half of which tune" if tuned else f"{needed} in all"
+    if conformal < needed or (tuned and not tuning):
+        total = f"{max(2, 2 * needed)} in all, half of which tune" if tuned else f"{needed} in all"
         raise ValueError(
-            f"calibration_loader: found {examples} examples to set the threshold, expected at least {needed} for "
-            f"false_reject_rate={false_reject_rate} ({total}); give more held-out data or a larger rate"
+            f"calibration_loader: found {conformal} examples to set the threshold and {tuning} to tune, expected at "
+            f"least {needed} for false_reject_rate={false_reject_rate} ({total}); give more held-out data or a larger "
+            "rate"
         )
 
 
@@ -75,14 +76,15 @@ def sweep_log_likelihood(
     precisions: Array,
     sigma_noise: float | None,
     track: Track,
+    temperature: float = 1.0,
 ) -> Array:
     """Mean predictive log-likelihood (G,) of each prior precision, from one pass over the data."""
     total = np.zeros(len(precisions))
     for inputs, targets in data.chunks(rows_for(jacobian, outputs), track, "Prior precision"):
         mean, j = jacobian(inputs)
-        variances = spectrum.variances(j, precisions)
+        f, y, variances = to_numpy(mean), to_numpy(targets), spectrum.variances(j, precisions)
         for g in range(len(precisions)):
-            total[g] += log_likelihood(to_numpy(mean), variances[:, :, g], to_numpy(targets), sigma_noise).sum()
+            total[g] += log_likelihood(f, variances[:, :, g], y, sigma_noise, temperature).sum()
     result: Array = total / len(data)
     return result
 

@@ -134,3 +134,7 @@ def demo(
 def main() -> None:
     """Entry point of the `probity` command."""
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -39,9 +39,9 @@ class FitConfig(BaseModel):
     name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/]+$")] = "model"
     version: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/]+$")] = "1"
 
-    @field_validator("subnetwork_size")
+    @field_validator("subnetwork_size", mode="before")
     @classmethod
-    def _check_size(cls, value: int | float) -> int | float:
+    def _check_size(cls, value: Any) -> int | float:
         if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
             return value
         if isinstance(value, float) and 0 < value <= 1:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from service.bundle import read_manifest
 
@@ -47,9 +47,8 @@ def print_metrics(metrics: dict[str, float]) -> None:
 
 
 def _print_rows(rows: dict[str, str]) -> None:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+    """One value a line, never wrapped or read as markup, so that it can be searched and cut."""
+    width = max(len(name) for name in rows)
+    screen = console()
     for name, value in rows.items():
-        table.add_row(name, value)
-    console().print(table)
+        screen.print(Text.assemble((f"{name:<{width}}", "bold"), "  ", value))

@@ -51,10 +51,7 @@ def accumulate_ggn(jacobian: SubnetworkJacobian, pairs: Pairs, outputs: int, lik
                 squared_error += float((targets.double() - mean.double()).square().sum())
             else:
                 correct += int((mean.argmax(1) == targets).sum())
-    if not bool(torch.isfinite(ggn).all()):
-        raise ValueError(
-            "the curvature is not finite: the model's outputs or derivatives overflow on the training data"
-        )
+    _check_finite(ggn)
     return Curvature((ggn + ggn.T) / 2, examples, outputs, squared_error, correct)
 
 
@@ -70,4 +67,13 @@ def diagonal_ggn(jacobian: SubnetworkJacobian, pairs: Pairs, outputs: int, likel
                 root = sqrt_hessian_product(block.double(), mean.double(), likelihood)
                 squares = root.square().sum((0, 1)).cpu()
                 parts[parameter.name] = parts[parameter.name] + squares if parameter.name in parts else squares
-    return torch.cat([parts[p.name] for p in jacobian.layout.parameters if p.name in parts])
+    diagonal = torch.cat([parts[p.name] for p in jacobian.layout.parameters if p.name in parts])
+    _check_finite(diagonal)
+    return diagonal
+
+
+def _check_finite(curvature: Tensor) -> None:
+    if not bool(torch.isfinite(curvature).all()):
+        raise ValueError(
+            "the curvature is not finite: the model's outputs or derivatives overflow on the training data"
+        )

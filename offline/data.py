@@ -27,6 +27,7 @@ def checked_batches(loader: Batches, name: str, device: torch.device) -> Iterato
     batch's, NaN or infinity in the inputs, or no example at all.
     """
     shape: tuple[int, ...] | None = None
+    dtype: torch.dtype | None = None
     for number, batch in enumerate(loader):
         inputs, targets = _pair(batch, f"{name}, batch {number}")
         if not len(inputs):
@@ -35,7 +36,11 @@ def checked_batches(loader: Batches, name: str, device: torch.device) -> Iterato
             raise ValueError(
                 f"{name}, batch {number}: found inputs of shape {tuple(inputs.shape[1:])}, expected {shape} as before"
             )
-        shape = tuple(inputs.shape[1:])
+        if dtype is not None and inputs.dtype != dtype:
+            raise ValueError(
+                f"{name}, batch {number}: found inputs of dtype {inputs.dtype}, expected {dtype} as before"
+            )
+        shape, dtype = tuple(inputs.shape[1:]), inputs.dtype
         yield inputs.to(device), targets.to(device)
     if shape is None:
         raise ValueError(f"{name}: found no example, expected at least one")

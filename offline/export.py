@@ -33,7 +33,9 @@ from offline.jacobians import (
 
 # The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
 NAMES = {"probity_inputs": "inputs", "probity_mean": "mean", "probity_jacobian": "jacobian"}
-TRACE_ROWS = 3  # any number but 1 (which shapes would be specialised to) and the sizes of common layers
+# How many examples to trace with: sizes that are equal while tracing are taken for the same symbol, so it must be none
+# of the input's other sizes (nor 1, to which shapes would be specialised).
+TRACE_ROWS = (11, 13, 17, 19, 23, 29, 31, 37)
 PROTOBUF_LIMIT = 2**31
 
 
@@ -44,7 +46,8 @@ class ExportError(RuntimeError):
 def export_onnx(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> tuple[bytes, int]:
     """The serialised ONNX model and its opset. `example` (1, *input_shape); raises `ExportError`."""
     names = list(NAMES)
-    rows = example[:1].expand(TRACE_ROWS, *example.shape[1:]).contiguous()
+    count = next(number for number in TRACE_ROWS if number not in example.shape[1:])
+    rows = example[:1].expand(count, *example.shape[1:]).contiguous()
     try:
         with _quiet(), _plain_kernels():
             program = _trace(jacobian, rows, outputs)

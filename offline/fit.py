@@ -31,7 +31,7 @@ from offline.likelihood import check_targets
 from offline.plan import make_jacobian, plain_jacobian
 from offline.posterior import PRIOR_GRID, Spectrum, factor, posterior_precision
 from offline.progress import Track, length_of, one_step, silent
-from offline.record import check_input_spec, make_manifest, training_metrics
+from offline.record import check_class_names, check_input_spec, make_manifest, training_metrics
 from offline.subnetwork import SelectionContext, SelectionResult, select
 from offline.verify import Truth, verify
 from service.bundle import InputSpec, Prior, check_destination, reseal_manifest, seal_bundle, staged_bundle
@@ -125,6 +125,7 @@ def _fit(
     input_spec: InputSpec | None,
 ) -> None:
     spec = check_input_spec(input_spec, job.example)
+    names = check_class_names(class_names, job.outputs)
     tuning, conformal = _held_out(job, calibration_loader)
     selection = _select(job)
     jacobian = make_jacobian(job.network, job.layout, selection.indices, job.example)
@@ -143,7 +144,7 @@ def _fit(
         layout=job.layout,
         spec=spec,
         outputs=job.outputs,
-        class_names=class_names,
+        class_names=names,
         selection=selection,
         prior=prior,
         jitter=jitter,
@@ -151,7 +152,7 @@ def _fit(
         temperature=temperature,
         opset=opset,
         rule=rule,
-        metrics=training_metrics(curvature)
+        metrics=training_metrics(curvature, job.config.likelihood)
         | held_out_metrics(mean, variance, to_numpy(conformal.targets), sigma_noise, temperature),
         warnings=_warnings(job, curvature, prior, jitter),
     )
@@ -169,14 +170,15 @@ def _held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     """The part that tunes and the part that sets the threshold; all of it goes to the latter when nothing is tuned."""
     pairs = checked_batches(job.track(loader, "Calibration data", length_of(loader)), "calibration_loader", job.device)
     data = collect_held_out(pairs, job.outputs, job.config.likelihood)
-    if data.inputs.shape[1:] != job.example.shape[1:]:
+    if data.inputs.shape[1:] != job.example.shape[1:] or data.inputs.dtype != job.example.dtype:
         raise ValueError(
-            f"calibration_loader: found inputs of shape {tuple(data.inputs.shape[1:])}, expected "
-            f"{tuple(job.example.shape[1:])} as in train_loader"
+            f"calibration_loader: found inputs of shape {tuple(data.inputs.shape[1:])} and {data.inputs.dtype}, "
+            f"expected {tuple(job.example.shape[1:])} and {job.example.dtype} as in train_loader"
         )
-    tuned = job.config.prior_precision == "gridsearch" or job.config.temperature == "fit"
+    fits_temperature = job.config.temperature == "fit" and job.config.likelihood == "classification"
+    tuned = job.config.prior_precision == "gridsearch" or fits_temperature
     tuning, conformal = data.split(TUNING_SHARE if tuned else 0.0, job.config.seed)
-    check_enough(len(conformal), job.config.false_reject_rate, tuned)
+    check_enough(len(tuning), len(conformal), job.config.false_reject_rate, tuned)
     return tuning, conformal
 
 
@@ -230,7 +232,10 @@ def _prior(job: Job, jacobian: SubnetworkJacobian, ggn: Tensor, tuning: HeldOut,
         weights = job.layout.flatten(dict(job.network.named_parameters())).cpu()[jacobian.indices.cpu()]
         scores = spectrum.log_evidence(weights, used)
     else:
-        scores = sweep_log_likelihood(jacobian, spectrum, tuning, job.outputs, used, sigma_noise, job.track)
+        temperature = 1.0 if config.temperature == "fit" else config.temperature
+        scores = sweep_log_likelihood(
+            jacobian, spectrum, tuning, job.outputs, used, sigma_noise, job.track, temperature
+        )
     best = int(np.argmax(scores))
     return Prior(config.prior_precision, float(PRIOR_GRID[best]), config.prior_scaling, float(used[best]))
 

@@ -21,6 +21,8 @@ def check_targets(targets: Tensor, outputs: int, batch: int, likelihood: Likelih
         targets = targets.unsqueeze(1)
     if tuple(targets.shape) != (batch, outputs):
         raise ValueError(f"targets: found shape {tuple(targets.shape)}, expected ({batch}, {outputs})")
+    if targets.is_complex():
+        raise ValueError(f"targets: found dtype {targets.dtype}, expected real numbers")
     targets = targets.to(torch.get_default_dtype())
     if not bool(torch.isfinite(targets).all()):
         raise ValueError("targets: found NaN or infinity, expected finite numbers")
@@ -34,12 +36,13 @@ def _check_classes(targets: Tensor, outputs: int, batch: int) -> Tensor:
         raise ValueError(f"targets: found dtype {targets.dtype}, expected integer class numbers")
     if tuple(targets.shape) != (batch,):
         raise ValueError(f"targets: found shape {tuple(targets.shape)}, expected ({batch},) class numbers")
+    targets = targets.long()
     if int(targets.min()) < 0 or int(targets.max()) >= outputs:
         raise ValueError(
             f"targets: found class numbers from {int(targets.min())} to {int(targets.max())}, expected 0 to "
             f"{outputs - 1} for a model with {outputs} outputs"
         )
-    return targets.long()
+    return targets
 
 
 def sqrt_hessian_product(jacobian: Tensor, mean: Tensor, likelihood: Likelihood) -> Tensor:

@@ -67,16 +67,15 @@ def factor(precision: Tensor) -> tuple[Tensor, float]:
     triangular U with precision = U U^T, so L = U^-T. Where the matrix cannot be factored, growing multiples of its
     mean diagonal are added to the diagonal; the multiple is returned, never hidden.
     """
+    identity = torch.eye(len(precision), dtype=precision.dtype)
     scale = float(precision.diagonal().mean())
-    jitter = 0.0
-    for attempt in range(MAX_TRIES):
-        trial = precision + jitter * torch.eye(len(precision), dtype=precision.dtype)
-        lower, info = torch.linalg.cholesky_ex(torch.flip(trial, (0, 1)))
+    steps = [0.0, *(FIRST_JITTER * 10**attempt * scale for attempt in range(MAX_TRIES))]
+    for jitter in steps:
+        lower, info = torch.linalg.cholesky_ex(torch.flip(precision + jitter * identity, (0, 1)))
         if int(info) == 0:
             upper = torch.flip(lower, (0, 1))
-            identity = torch.eye(len(precision), dtype=precision.dtype)
             return torch.linalg.solve_triangular(upper.T, identity, upper=False), jitter
-        jitter = FIRST_JITTER * 10**attempt * scale
     raise FactorizationError(
-        f"posterior precision: no Cholesky factor even with {jitter:.1e} added to the diagonal; raise prior_precision"
+        f"posterior precision: no Cholesky factor even with {steps[-1]:.1e} added to its diagonal; raise "
+        "prior_precision"
     )

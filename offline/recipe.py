@@ -44,12 +44,16 @@ class Recipe:
 
     @property
     def class_names(self) -> Sequence[str] | None:
-        names: Sequence[str] | None = self._optional("class_names", None)
+        names = self._optional("class_names", None)
+        if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
+            raise RecipeError(f"{self.path}: class_names: found {type(names).__name__}, expected a list of names")
         return names
 
     @property
     def input_spec(self) -> InputSpec | None:
-        spec: InputSpec | None = self._optional("input_spec", None)
+        spec = self._optional("input_spec", None)
+        if spec is not None and not isinstance(spec, InputSpec):
+            raise RecipeError(f"{self.path}: input_spec: found {type(spec).__name__}, expected an InputSpec")
         return spec
 
     def model(self) -> nn.Module:

@@ -10,6 +10,7 @@ from torch import Tensor
 from offline.config import FitConfig
 from offline.curvature import Curvature
 from offline.layout import WeightLayout
+from offline.likelihood import Likelihood
 from offline.subnetwork import SelectionResult
 from service.bundle import Calibration, InputSpec, Manifest, ParameterSlice, Posterior, Prior, Selection
 from service.rejection import RejectionRule
@@ -30,10 +31,20 @@ def check_input_spec(spec: InputSpec | None, example: Tensor) -> InputSpec:
     return spec
 
 
-def training_metrics(curvature: Curvature) -> dict[str, float]:
+def check_class_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] | None:
+    """K different names, or None."""
+    if names is None:
+        return None
+    checked = tuple(map(str, names))
+    if len(checked) != outputs or len(set(checked)) != outputs:
+        raise ValueError(f"class_names: found {list(checked)!r:.200}, expected {outputs} names, all different")
+    return checked
+
+
+def training_metrics(curvature: Curvature, likelihood: Likelihood) -> dict[str, float]:
     """Number of training examples, and accuracy or root mean square error on them."""
     metrics = {"train_examples": float(curvature.examples)}
-    if curvature.squared_error > 0:
+    if likelihood == "regression":
         mean_square = curvature.squared_error / (curvature.examples * curvature.outputs)
         return metrics | {"train_rmse": mean_square**0.5}
     return metrics | {"train_accuracy": curvature.correct / curvature.examples}
@@ -45,7 +56,7 @@ def make_manifest(
     layout: WeightLayout,
     spec: InputSpec,
     outputs: int,
-    class_names: Sequence[str] | None,
+    class_names: tuple[str, ...] | None,
     selection: SelectionResult,
     prior: Prior,
     jitter: float,
@@ -65,7 +76,7 @@ def make_manifest(
         task=config.likelihood,
         input=spec,
         outputs=outputs,
-        class_names=tuple(map(str, class_names)) if class_names is not None else None,
+        class_names=class_names,
         parameter_count=layout.total,
         subnetwork_size=size,
         selection=_selection(config, layout, selection),

@@ -20,16 +20,18 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> Path:
     """Run a recipe with progress bars; `given` replaces fields of its configuration."""
     recipe = load_recipe(recipe_path)
     config = FitConfig.model_validate({**recipe.config.model_dump(), **given})
-    return fit_bundle(
-        recipe.model(),
-        recipe.data("train_data"),
-        out,
-        calibration_loader=recipe.data("calibration_data"),
-        config=config,
-        class_names=recipe.class_names,
-        input_spec=recipe.input_spec,
-        progress=show_progress,
-    )
+    model, train, held_out = recipe.model(), recipe.data("train_data"), recipe.data("calibration_data")
+    with Bars() as bars:
+        return fit_bundle(
+            model,
+            train,
+            out,
+            calibration_loader=held_out,
+            config=config,
+            class_names=recipe.class_names,
+            input_spec=recipe.input_spec,
+            progress=bars,
+        )
 
 
 def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
@@ -39,8 +41,22 @@ def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
     return evaluate(Predictor.load(bundle), recipe.data("test_data"), foreign)
 
 
-def show_progress(items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]:
-    """A progress bar with elapsed and remaining time."""
-    columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console()) as bars:
-        yield from bars.track(items, description=description, total=total)
+class Bars:
+    """Progress bars with elapsed and remaining time, one a loop; a `Track` while the context is open."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn())
+        self._progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console())
+
+    def __enter__(self) -> "Bars":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]:
+        task = self._progress.add_task(description, total=total)
+        for item in items:
+            yield item
+            self._progress.advance(task)

@@ -87,7 +87,7 @@ def wasserstein_swag(
     network = copy.deepcopy(context.network)
     named = dict(network.named_parameters())
     trained = [named[p.name].requires_grad_(True) for p in context.layout.parameters]
-    noise_variance = _residual_variance(context)
+    noise_variance = _target_variance(context)
     optimiser = torch.optim.SGD(trained, lr=learning_rate, momentum=momentum, weight_decay=weight_decay)
     mean = torch.zeros(context.layout.total, dtype=torch.float64)
     squares = torch.zeros_like(mean)
@@ -104,17 +104,16 @@ def wasserstein_swag(
     return SelectionResult(largest((squares / snapshots).numpy(), context.size))
 
 
-def _residual_variance(context: SelectionContext) -> float:
-    """Mean squared residual of the trained network (regression), so that steps do not depend on the target's units."""
+def _target_variance(context: SelectionContext) -> float:
+    """Variance of the targets about their mean (regression): the noise scale that makes a step independent of units.
+
+    Not the residuals': where a network fits well they are next to nothing, and every step would be too large.
+    """
     if context.likelihood == "classification":
         return 1.0
-    total, count = 0.0, 0
-    with torch.no_grad():
-        for inputs, targets in context.batches():
-            checked = check_targets(targets, context.outputs, len(inputs), context.likelihood)
-            total += float((context.network(inputs) - checked).double().square().sum())
-            count += checked.numel()
-    return total / count or 1.0
+    parts = [check_targets(t, context.outputs, len(x), context.likelihood) for x, t in context.batches()]
+    targets = torch.cat(parts).double()
+    return float((targets - targets.mean(0)).square().mean()) or 1.0
 
 
 def _train_epoch(
@@ -181,7 +180,7 @@ def _last_called(context: SelectionContext) -> tuple[str, set[str]]:
     for path, module in context.network.named_modules():
         names = {first_name[id(tensor)] for tensor in module.parameters(recurse=False)} & trainable
         if names:
-            handles.append(module.register_forward_hook(lambda *_, path=path, names=names: calls.append((path, names))))
+            handles.append(module.register_forward_pre_hook(lambda *_, here=(path, names): calls.append(here)))
     try:
         with torch.no_grad():
             inputs, _ = next(iter(context.batches()))

@@ -1,9 +1,8 @@
 """`python -m service BUNDLE`: serve one bundle."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
-import numpy as np
 import threadpoolctl
 import typer
 import uvicorn
@@ -14,7 +13,7 @@ from service.bundle import BundleError
 from service.cpu import available_cpus
 from service.predictor import Predictor
 from service.server import Server
-from service.settings import Settings, UnknownSettingError, load_settings
+from service.settings import PREFIX, Settings, UnknownSettingError, load_settings
 
 
 def serve(
@@ -29,12 +28,20 @@ def serve(
     try:
         settings = load_settings(bundle=bundle, host=host, port=port)
         server = build_server(settings)
-    except (BundleError, UnknownSettingError, ValidationError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        _fail(f"{name} ({PREFIX}{name.upper()}): {first['msg']}, found {first['input']!r:.100}")
+    except (BundleError, UnknownSettingError) as error:
+        _fail(str(error))
     server.run()
     if not server.started:
         raise typer.Exit(3)
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(2)
 
 
 def build_server(settings: Settings) -> Server:
@@ -44,7 +51,6 @@ def build_server(settings: Settings) -> Server:
     threads = settings.threads or available_cpus()
     threadpoolctl.threadpool_limits(threads)
     predictor = Predictor.load(settings.bundle, threads=threads, jacobian_bytes=settings.jacobian_bytes)
-    _warm_up(predictor)
     config = uvicorn.Config(
         create_app(predictor, settings),
         host=settings.host,
@@ -54,12 +60,6 @@ def build_server(settings: Settings) -> Server:
         server_header=False,
     )
     return Server(config)
-
-
-def _warm_up(predictor: Predictor) -> None:
-    """Run the graph once, so that the first request does not pay for onnxruntime's allocations."""
-    spec = predictor.manifest.input
-    predictor.mean_and_jacobian(np.zeros((1, *spec.shape), spec.dtype))
 
 
 def main() -> None:

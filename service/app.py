@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from service.inputs import InputError, InputTooLarge
 from service.metrics import Metrics
-from service.middleware import RequestMetrics
-from service.predictor import NonFinitePrediction, Predictor
+from service.middleware import CLIENT_GONE, RequestMetrics
+from service.predictor import NetworkError, Predictor
 from service.problems import ProblemError, make_problem, problem_response
 from service.routes import operations, predict
 from service.runtime import Runtime
@@ -56,10 +57,13 @@ def _translate_errors(app: FastAPI, metrics: Metrics) -> None:
         where = {"field": error.field, "found": error.found, "expected": error.expected}
         return refuse(make_problem(status, code, f"{error}.", **where))
 
-    @app.exception_handler(NonFinitePrediction)
-    async def on_non_finite(_: Request, error: NonFinitePrediction) -> Response:
-        where = {"field": f"inputs[{error.index}]", "expected": "values of the size the model was trained on"}
-        return refuse(make_problem(422, "non_finite_output", f"{error}; its values may be far too large.", **where))
+    @app.exception_handler(NetworkError)
+    async def on_network(_: Request, error: NetworkError) -> Response:
+        return refuse(make_problem(422, "network", f"{error}"))
+
+    @app.exception_handler(ClientDisconnect)
+    async def on_disconnect(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=CLIENT_GONE)  # nobody reads it; it is counted
 
     @app.exception_handler(HTTPException)
     async def on_http(_: Request, error: HTTPException) -> Response:

@@ -15,10 +15,10 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -67,18 +67,22 @@ MANIFEST, MODEL = "manifest.json", "model.onnx"
 POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
 REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
 OPTIONAL_FILES = frozenset({"report.html"})
+SEAL = "sha256"
 MAX_MANIFEST_BYTES = 16 * 2**20
+REPLACED_TRIES = 10
 REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 
 class BundleError(ValueError):
     """A bundle was refused. `file` is the file at fault; the message tells what was found and the remedy."""
 
     def __init__(self, file: Path | str, problem: str, remedy: str = "fit the bundle again, or copy it whole") -> None:
-        self.file, self.problem, self.remedy = str(file), problem, remedy
-        super().__init__(f"{file}: {problem} (remedy: {remedy})")
+        self.file, self.remedy = str(file), remedy
+        self.problem = " ".join(problem.split())[:1000]  # one line, whatever a hostile file holds
+        super().__init__(f"{file}: {self.problem} (remedy: {remedy})")
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Bundle:
     `scale_tril` (S, S) float32 is lower triangular with a positive diagonal, covariance =
     scale_tril @ scale_tril.T; `subnetwork_indices` (S,) int64 ascending positions in the flattened trainable
     weights; `calibration_scores` (n,) float64 ascending; `reference` maps a quantity to its values at
-    `REFERENCE_LEVELS` on the calibration data; `digest` is the SHA-256 of the manifest and so of everything.
+    `REFERENCE_LEVELS` on the calibration data; `digest` is the manifest's seal, and so that of everything.
     """
 
     path: Path
@@ -147,9 +151,16 @@ def seal_bundle(
 
 def reseal_manifest(folder: Path, manifest: Manifest) -> Manifest:
     """Write the manifest alone, for instance with the verification filled in."""
-    text = json.dumps(to_json(manifest), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    document = to_json(manifest)
+    text = json.dumps({**document, SEAL: seal(document)}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     _write_file(folder / MANIFEST, text.encode())
     return manifest
+
+
+def seal(document: Mapping[str, Any]) -> str:
+    """SHA-256 (hexadecimal) of the manifest's canonical JSON: keys sorted, no white space, ASCII, no seal."""
+    plain = {name: value for name, value in document.items() if name != SEAL}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _write_file(path: Path, data: bytes) -> None:
@@ -236,17 +247,86 @@ def write_bundle(
 
 
 def read_bundle(path: Path | str) -> Bundle:
-    """Read and check a bundle; raise `BundleError` naming the file, what was found and the remedy."""
-    folder = Path(path)
-    manifest, digest = read_manifest(folder)
+    """Read and check a bundle; raise `BundleError` naming the file, what was found and the remedy.
+
+    All files are opened through one handle on the folder, so that a bundle that is replaced meanwhile is read whole,
+    the old one or the new one.
+    """
+    return _with_folder(Path(path), _read_whole)
+
+
+def read_manifest(path: Path | str) -> tuple[Manifest, str]:
+    """The manifest of a bundle and the bundle's digest, its seal."""
+    return _with_folder(Path(path), _read_manifest)
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """An open folder: `path` for messages, `handle` for access."""
+
+    path: Path
+    handle: int
+
+    def names(self) -> set[str]:
+        return set(os.listdir(self.handle))  # noqa: PTH208  a handle, not a path
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The bytes of a file that is no symbolic link, device or pipe and not larger than `limit`."""
+        file, flags = self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, dir_fd=self.handle)
+        except FileNotFoundError:
+            raise BundleError(file, "missing file") from None
+        except OSError as error:
+            raise BundleError(file, f"cannot be read as a regular file ({error.strerror})") from error
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise BundleError(file, "is not a regular file")
+            if status.st_size > limit:
+                raise BundleError(file, f"found {status.st_size} bytes, expected at most {limit}")
+            with open(descriptor, "rb", closefd=False) as stream:
+                return stream.read(status.st_size + 1)
+        finally:
+            os.close(descriptor)
+
+
+def _with_folder(path: Path, read: Callable[[_Folder], T]) -> T:
+    """Run `read` on the open folder. A refusal counts only if the path still leads there: else it was replaced."""
+    for attempt in range(REPLACED_TRIES):
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            remedy = "give the path of a bundle written by `probity fit`"
+            raise BundleError(f"{path!s:.500}", f"no such folder ({reason})", remedy) from None
+        try:
+            return read(_Folder(path, handle))
+        except BundleError:
+            if attempt == REPLACED_TRIES - 1 or not _was_replaced(path, handle):
+                raise
+        finally:
+            os.close(handle)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _was_replaced(path: Path, handle: int) -> bool:
+    try:
+        return not os.path.samestat(path.stat(), os.fstat(handle))
+    except OSError:
+        return False
+
+
+def _read_whole(folder: _Folder) -> Bundle:
+    manifest, digest = _read_manifest(folder)
     _check_file_names(folder, manifest)
-    contents = {name: _read_checked(folder / name, entry) for name, entry in manifest.files.items()}
-    posterior = _tensors(folder / POSTERIOR, contents[POSTERIOR])
-    calibration = _tensors(folder / CALIBRATION, contents[CALIBRATION])
-    scale_tril, indices = _check_posterior(folder / POSTERIOR, posterior, manifest)
-    scores, reference = _check_calibration(folder / CALIBRATION, calibration, manifest)
+    contents = {name: _read_checked(folder, name, entry) for name, entry in manifest.files.items()}
+    posterior = _tensors(folder.path / POSTERIOR, contents[POSTERIOR])
+    calibration = _tensors(folder.path / CALIBRATION, contents[CALIBRATION])
+    scale_tril, indices = _check_posterior(folder.path / POSTERIOR, posterior, manifest)
+    scores, reference = _check_calibration(folder.path / CALIBRATION, calibration, manifest)
     return Bundle(
-        path=folder,
+        path=folder.path,
         digest=digest,
         manifest=manifest,
         model=contents[MODEL],
@@ -257,55 +337,49 @@ def read_bundle(path: Path | str) -> Bundle:
     )
 
 
-def read_manifest(path: Path | str) -> tuple[Manifest, str]:
-    """The manifest of a bundle and the bundle's digest (SHA-256 of the manifest's bytes)."""
-    folder = Path(path)
-    if not folder.is_dir():
-        raise BundleError(folder, "no such folder", "give the path of a bundle written by `probity fit`")
-    file = folder / MANIFEST
-    data = _read_regular_file(file, MAX_MANIFEST_BYTES)
+def _read_manifest(folder: _Folder) -> tuple[Manifest, str]:
+    file = folder.path / MANIFEST
+    data = folder.read(MANIFEST, MAX_MANIFEST_BYTES)
     try:
-        manifest = manifest_from_json(json.loads(data, parse_constant=_refuse_constant))
+        document = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        stated = document.pop(SEAL, None) if isinstance(document, dict) else None
+        manifest = manifest_from_json(document)
+        found = seal(document)
     except ManifestError as error:
         raise BundleError(file, str(error)) from error
     except (ValueError, RecursionError) as error:
         raise BundleError(file, f"not valid JSON: {error}") from error
-    return manifest, hashlib.sha256(data).hexdigest()
+    if stated != found:
+        raise BundleError(file, f"{SEAL}: found {stated!r:.100}, its content has {found}: the manifest was changed")
+    return manifest, found
 
 
 def _refuse_constant(name: str) -> float:
     raise ManifestError(f"found the number {name}, expected finite numbers")
 
 
-def _read_regular_file(file: Path, limit: int) -> bytes:
-    """The bytes of a file that is no symbolic link, device or pipe and not larger than `limit`."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise BundleError(file, "missing file") from None
-    except OSError as error:
-        raise BundleError(file, f"cannot be read as a regular file ({error.strerror})") from error
-    with open(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise BundleError(file, "is not a regular file")
-        if status.st_size > limit:
-            raise BundleError(file, f"found {status.st_size} bytes, expected at most {limit}")
-        return stream.read(limit + 1)
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose keys differ: of two values under one key, readers disagree which counts."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ManifestError("found a key twice in one object, expected each once")
+    return found
 
 
-def _check_file_names(folder: Path, manifest: Manifest) -> None:
+def _check_file_names(folder: _Folder, manifest: Manifest) -> None:
     named, allowed = set(manifest.files), REQUIRED_FILES | OPTIONAL_FILES
+    file = folder.path / MANIFEST
     for name in sorted(named - allowed):
-        raise BundleError(folder / MANIFEST, f"files: found the name {name!r:.100}, expected only {sorted(allowed)}")
+        raise BundleError(file, f"files: found the name {name!r:.100}, expected only {sorted(allowed)}")
     for name in sorted(REQUIRED_FILES - named):
-        raise BundleError(folder / MANIFEST, f"files: {name!r} is not listed")
-    for name in sorted({entry.name for entry in folder.iterdir()} - named - {MANIFEST}):
-        raise BundleError(folder / name, "extra file, not listed in the manifest", "remove it, or copy the bundle anew")
+        raise BundleError(file, f"files: {name!r} is not listed")
+    for name in sorted(folder.names() - named - {MANIFEST}):
+        remedy = "remove it, or copy the bundle anew"
+        raise BundleError(folder.path / name, "extra file, not listed in the manifest", remedy)
 
 
-def _read_checked(file: Path, entry: FileEntry) -> bytes:
-    data = _read_regular_file(file, max(entry.bytes, 0))
+def _read_checked(folder: _Folder, name: str, entry: FileEntry) -> bytes:
+    file, data = folder.path / name, folder.read(name, max(entry.bytes, 0))
     if len(data) != entry.bytes:
         raise BundleError(file, f"found {len(data)} bytes, expected {entry.bytes}: truncated or changed")
     found = hashlib.sha256(data).hexdigest()
@@ -349,7 +423,7 @@ def _check_posterior(file: Path, tensors: dict[str, Array], manifest: Manifest) 
     scale_tril = unpack_lower_triangle(packed, size)
     if not (np.diagonal(scale_tril) > 0).all():
         raise BundleError(file, "scale_tril: found a diagonal entry that is not positive, expected a Cholesky factor")
-    if (np.diff(indices) <= 0).any() or indices[0] < 0 or indices[-1] >= manifest.parameter_count:
+    if (indices[1:] <= indices[:-1]).any() or indices[0] < 0 or indices[-1] >= manifest.parameter_count:
         raise BundleError(
             file, f"subnetwork_indices: expected strictly ascending positions below {manifest.parameter_count}"
         )
@@ -358,7 +432,7 @@ def _check_posterior(file: Path, tensors: dict[str, Array], manifest: Manifest) 
 
 def _check_calibration(file: Path, tensors: dict[str, Array], manifest: Manifest) -> tuple[Array, dict[str, Array]]:
     scores = _take(file, tensors, "scores", "float64", (manifest.calibration.examples,))
-    if not len(scores) or (np.diff(scores) < 0).any():
+    if not len(scores) or (scores[1:] < scores[:-1]).any():
         raise BundleError(file, "scores: expected at least one score, in ascending order")
     names = [name for name in tensors if name.startswith("reference.")]
     levels = (len(REFERENCE_LEVELS),)

@@ -5,7 +5,7 @@ import binascii
 import contextlib
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from service.bundle import ImagePreprocessing, InputSpec
 
 Array = npt.NDArray[Any]
 IMAGE_FORMATS = ("PNG", "JPEG")
+MAX_DEPTH = 32  # NumPy itself ends at 64
+LONGEST_BITS = 10_000  # Python refuses to write longer integers in decimal
 
 
 class InputError(ValueError):
@@ -31,15 +33,23 @@ class InputTooLarge(InputError):
 
 
 def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:
-    """Nested JSON lists, shape (B, *input_shape) or one example (*input_shape), as the network takes them."""
+    """Nested JSON lists, shape (B, *input_shape) or one example (*input_shape), as the network takes them.
+
+    Every entry's type is looked at before NumPy sees it: NumPy would take true for 1 and make room for the longest
+    of mixed texts at every place.
+    """
     if not values:
         raise InputError("inputs", "an empty list", "at least one example")
+    if len(values) > max(max_rows, *spec.shape[:1]):
+        check_rows("inputs", len(values), max_rows)
+    integers = spec.dtype == "int64"
+    _check_entries(values, "inputs", {int} if integers else {int, float}, MAX_DEPTH)
     try:
-        array = np.array(values)
-    except (ValueError, OverflowError):  # ragged lists, nesting beyond NumPy's dimensions, huge integers
-        raise _not_an_array(values, spec) from None
-    if array.dtype.kind not in ("iu" if spec.dtype == "int64" else "iuf"):
-        raise _not_an_array(values, spec)
+        array = np.array(values, np.int64 if integers else np.float64)
+    except OverflowError:
+        raise _too_large(values, integers) from None
+    except ValueError:
+        raise InputError("inputs", "rows of different lengths", "a full array") from None
     batch = array[None] if array.shape == spec.shape else array
     if batch.shape[1:] != spec.shape or not len(batch):
         expected = f"(batch, {', '.join(map(str, spec.shape))})" if spec.shape else "(batch,)"
@@ -51,23 +61,36 @@ def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Ar
     return batch
 
 
-def _not_an_array(values: Sequence[Any], spec: InputSpec) -> InputError:
-    kind = "integers" if spec.dtype == "int64" else "numbers"
-    place, leaf = _first_odd_leaf(values, "inputs", integers=spec.dtype == "int64")
-    found = "rows of different lengths" if place is None else f"{leaf!r:.60}"
-    return InputError(place or "inputs", found, f"a full array of {kind}")
+def _check_entries(values: Sequence[Any], place: str, allowed: set[type], depth: int) -> None:
+    """Refuse anything but numbers in lists up to `depth` deep, naming the first place."""
+    kinds = set(map(type, values))
+    if kinds <= allowed:
+        return
+    if kinds == {list}:
+        if depth <= 1:
+            raise InputError(place, "lists nested too deep", "a number")
+        for i, row in enumerate(values):
+            _check_entries(row, f"{place}[{i}]", allowed, depth - 1)
+        return
+    if list in kinds and kinds - {list} <= allowed:
+        raise InputError(place, "rows of different lengths", "a full array")
+    i, odd = next((i, value) for i, value in enumerate(values) if type(value) not in allowed | {list})
+    what = "a whole number" if allowed == {int} else "a number"
+    raise InputError(f"{place}[{i}]", f"{odd!r:.60}", what)
 
 
-def _first_odd_leaf(value: Any, place: str, *, integers: bool) -> tuple[str | None, Any]:
-    """Where the first entry stands that is no number, for the error message; (None, None) when all are."""
-    stack = [(place, value)]
+def _too_large(values: Sequence[Any], integers: bool) -> InputError:
+    """Where the number stands that no float64 (or int64) can hold."""
+    limit = 2**63 if integers else 2**1023
+    stack: list[tuple[str, Any]] = [("inputs", values)]
     while stack:
-        where, item = stack.pop()
+        place, item = stack.pop()
         if isinstance(item, list):
-            stack.extend((f"{where}[{i}]", child) for i, child in reversed(list(enumerate(item))))
-        elif isinstance(item, bool) or not isinstance(item, int if integers else (int, float)) or abs(item) > 2**1000:
-            return where, item
-    return None, None
+            stack.extend((f"{place}[{i}]", child) for i, child in reversed(list(enumerate(item))))
+        elif isinstance(item, int) and not -limit <= item < limit:
+            found = f"{item!r:.60}" if item.bit_length() < LONGEST_BITS else "a huge whole number"
+            return InputError(place, found, "a number that fits 64 bits")
+    return InputError("inputs", "a number that is too large", "numbers that fit 64 bits")
 
 
 def check_rows(field: str, rows: int, max_rows: int) -> None:
@@ -132,12 +155,12 @@ def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) ->
 
 
 @contextlib.contextmanager
-def _image_errors(field: str) -> Any:
-    """Every way in which Pillow rejects a file becomes one `InputError`."""
+def _image_errors(field: str) -> Iterator[None]:
+    """Whatever goes wrong inside Pillow is the file's fault: its decoders raise nearly every kind of exception."""
     expected = "a readable PNG or JPEG file"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            warnings.simplefilter("ignore")
             yield
     except InputError:
         raise
@@ -145,8 +168,9 @@ def _image_errors(field: str) -> Any:
         raise InputError(field, "bytes that are not an image", expected) from error
     except Image.DecompressionBombError as error:
         raise InputTooLarge(field, "too many pixels", expected) from error
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError, MemoryError, TypeError, KeyError) as error:
-        raise InputError(field, f"an image that cannot be decoded ({error})"[:200], expected) from error
+    except Exception as error:
+        reason = " ".join(str(error).split())[:150]
+        raise InputError(field, f"an image that cannot be decoded ({reason})", expected) from error
 
 
 def _convert(image: Image.Image, preprocessing: ImagePreprocessing) -> Image.Image:
@@ -164,5 +188,6 @@ def _normalise(pixels: Array, preprocessing: ImagePreprocessing) -> Array:
     channels_first = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     mean = np.asarray(preprocessing.mean, np.float32).reshape(-1, 1, 1)
     std = np.asarray(preprocessing.std, np.float32).reshape(-1, 1, 1)
-    scaled: Array = (channels_first * np.float32(preprocessing.scale) - mean) / std
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled: Array = (channels_first * np.float32(preprocessing.scale) - mean) / std
     return np.ascontiguousarray(scaled, np.float32)

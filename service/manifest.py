@@ -16,7 +16,9 @@ FORMAT_MINOR = 0
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
 Task = Literal["classification", "regression"]
-JsonScalar = str | int | float | bool | None
+# Numbers of preprocessing and noise stay far from where float32 overflows.
+LARGEST, SMALLEST = 1e30, 1e-30
+MAX_DEPTH = 32
 
 
 class ManifestError(ValueError):
@@ -74,8 +76,12 @@ class InputSpec:
         for name, values in (("mean", image.mean), ("std", image.std)):
             if len(values) not in (1, channels):
                 raise ManifestError(f"input.image.{name}: found {len(values)} values, expected 1 or {channels}")
-        if any(value <= 0 for value in image.std):
+        if any(not SMALLEST <= value <= LARGEST for value in image.std):
             raise ManifestError(f"input.image.std: found {image.std}, expected positive values")
+        if any(abs(value) > LARGEST for value in (*image.mean, image.scale)):
+            raise ManifestError(
+                f"input.image: found mean {image.mean} and scale {image.scale}, expected at most {LARGEST:g}"
+            )
 
 
 @dataclass(frozen=True)
@@ -179,12 +185,13 @@ class Manifest:
         for name, holds, expected in self._rules():
             if not holds:
                 found = getattr(self, name)
-                raise ManifestError(f"{name}: found {found!r}, expected {expected}")
+                raise ManifestError(f"{name}: found {found!r:.100}, expected {expected}")
 
     def _rules(self) -> tuple[tuple[str, bool, str], ...]:
         classification = self.task == "classification"
         names = self.class_names
         rate = self.calibration.false_reject_rate
+        score = "predictive_entropy" if classification else "epistemic_std"
         return (
             ("name", 0 < len(self.name) <= 200 and "/" not in self.name, "1 to 200 characters without '/'"),
             ("version", 0 < len(self.version) <= 100 and "/" not in self.version, "1 to 100 characters without '/'"),
@@ -194,11 +201,17 @@ class Manifest:
             ("subnetwork_size", 1 <= self.subnetwork_size <= self.parameter_count, "1 to parameter_count"),
             ("posterior", self.posterior.size == self.subnetwork_size, "a size equal to subnetwork_size"),
             ("prior", self.prior.used > 0 and self.prior.precision > 0, "positive precisions"),
-            ("temperature", self.temperature > 0, "a positive number"),
+            ("temperature", 1e-6 <= self.temperature <= 1e6, "a number from 1e-6 to 1e6"),
             ("link", self.link == ("probit" if classification else "gaussian"), "the link of the task"),
             ("sigma_noise", (self.sigma_noise is None) == classification, "a number for regression, else null"),
-            ("sigma_noise", self.sigma_noise is None or self.sigma_noise > 0, "a positive number"),
+            (
+                "sigma_noise",
+                self.sigma_noise is None or 0 < self.sigma_noise <= LARGEST,
+                f"a positive number up to {LARGEST:g}",
+            ),
             ("calibration", 0 < rate < 1, "a false_reject_rate between 0 and 1"),
+            ("calibration", self.calibration.examples >= 1, "at least 1 example"),
+            ("calibration", self.calibration.score == score, f"the score of the task, {score!r}"),
         )
 
 
@@ -229,12 +242,12 @@ def manifest_from_json(data: Any) -> Manifest:
 def _check_version(version: Any) -> bool:
     parts = version.split(".") if isinstance(version, str) else []
     if len(parts) != 2 or not all(part.isdecimal() and part.isascii() and len(part) < 6 for part in parts):
-        raise ManifestError(f"format_version: found {version!r}, expected '{FORMAT_VERSION}'")
+        raise ManifestError(f"format_version: found {version!r:.100}, expected '{FORMAT_VERSION}'")
     major, minor = (int(part) for part in parts)
     if major != FORMAT_MAJOR:
         raise ManifestError(
-            f"format_version: found {version!r}, this release reads major version {FORMAT_MAJOR}; install a release "
-            "that reads it, or fit the bundle again with this one"
+            f"format_version: found {version!r:.100}, this release reads major version {FORMAT_MAJOR}; "
+            "install a release that reads it, or fit the bundle again with this one"
         )
     return minor > FORMAT_MINOR
 
@@ -257,7 +270,9 @@ def _convert(value: Any, kind: Any, where: str, *, ignore_unknown: bool) -> Any:
         )
     if origin is dict and isinstance(value, dict):
         return {
-            key: _convert(item, arguments[1], f"{where}.{key}", ignore_unknown=ignore_unknown)
+            _convert_scalar(key, str, where): _convert(
+                item, arguments[1], f"{where}.{key:.100}", ignore_unknown=ignore_unknown
+            )
             for key, item in value.items()
         }
     return _convert_scalar(value, kind, where)
@@ -265,16 +280,41 @@ def _convert(value: Any, kind: Any, where: str, *, ignore_unknown: bool) -> Any:
 
 def _convert_scalar(value: Any, kind: Any, where: str) -> Any:
     if kind is Any:
+        _check_plain(value, where, MAX_DEPTH)
         return value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is float and is_number and -1e300 < value < 1e300 and math.isfinite(value):
         return float(value)
     if kind is int and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         return value
-    if kind in (str, bool) and isinstance(value, kind):
+    if kind is bool and isinstance(value, bool):
+        return value
+    if kind is str and isinstance(value, str) and _is_text(value):
         return value
     name = getattr(typing.get_origin(kind) or kind, "__name__", str(kind))
     raise ManifestError(f"{where}: found {value!r:.100}, expected {name}")
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8: JSON may spell lone surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_plain(value: Any, where: str, depth: int) -> None:
+    """Refuse what could be read but not be answered: infinities, lone surrogates, nesting without end."""
+    if isinstance(value, dict | list) and depth > 0:
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check_plain(item, where, depth - 1)
+        return
+    is_text = isinstance(value, str) and _is_text(value)
+    is_finite = isinstance(value, float) and math.isfinite(value)
+    is_whole = value is None or (isinstance(value, int) and abs(value) < 2**63)
+    if not (is_text or is_finite or is_whole):
+        raise ManifestError(f"{where}: found {value!r:.100}, expected plain JSON data")
 
 
 def _convert_object(value: Any, kind: type, where: str, *, ignore_unknown: bool) -> Any:
@@ -283,7 +323,7 @@ def _convert_object(value: Any, kind: type, where: str, *, ignore_unknown: bool)
     hints = typing.get_type_hints(kind)
     for name in value:
         if name not in hints and not ignore_unknown:
-            raise ManifestError(f"{where}.{name}".lstrip(".") + ": unknown field")
+            raise ManifestError(f"{where}.{name:.100}".lstrip(".") + ": unknown field")
     missing = [name for name in hints if name not in value]
     if missing:
         raise ManifestError(f"{where}.{missing[0]}".lstrip(".") + ": missing field")

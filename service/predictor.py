@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from service.bundle import MANIFEST, MODEL, Bundle, BundleError, Manifest, read_bundle
 from service.predictive import entropy_parts, functional_variance, link_approx, predictive_std, softmax
@@ -25,6 +27,10 @@ class NonFinitePrediction(ValueError):
     def __init__(self, index: int) -> None:
         self.index = index
         super().__init__(f"the network's output for example {index} is not finite")
+
+
+class NetworkError(ValueError):
+    """The network itself refuses the inputs, such as a token beyond its vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,11 @@ class Predictor:
         return decide(mean, variance, self.manifest, self.rule)
 
     def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
-        """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32."""
-        mean, jacobian = self._session.run(["mean", "jacobian"], {"inputs": inputs})
+        """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`."""
+        try:
+            mean, jacobian = self._session.run(["mean", "jacobian"], {"inputs": inputs})
+        except InvalidArgument as error:
+            raise NetworkError("the network cannot process these inputs; are all values in its range?") from error
         return mean, jacobian
 
     def _mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
@@ -150,8 +159,12 @@ def _check_threshold(rule: RejectionRule, bundle: Bundle) -> None:
 
 def _open_session(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # what goes wrong is raised, and said once
+    # Weights outside the model file would be read unchecked, relative to wherever the service was started.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     options.inter_op_num_threads = 1
+    # Spinning threads would take the cores from the matrix product that follows, and from neighbours.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if threads is not None:
         options.intra_op_num_threads = threads
     file = bundle.path / MODEL
@@ -160,6 +173,7 @@ def _open_session(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceS
     except Exception as error:  # onnxruntime raises a family of unrelated exceptions for a bad graph
         raise BundleError(file, f"onnxruntime cannot open it: {error!s:.300}") from error
     _check_signature(session, bundle.manifest, file)
+    _check_run(session, bundle.manifest, file)
     return session
 
 
@@ -170,6 +184,23 @@ def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, 
         "mean": ("tensor(float)", (k,)),
         "jacobian": ("tensor(float)", (k, s)),
     }
-    found = {node.name: (node.type, tuple(node.shape[1:])) for node in (*session.get_inputs(), *session.get_outputs())}
+    nodes = (*session.get_inputs(), *session.get_outputs())
+    for node in nodes:
+        if node.shape and isinstance(node.shape[0], int):
+            problem = f"found the fixed batch size {node.shape[0]} in {node.name!r}, expected a dynamic one"
+            raise BundleError(file, problem)
+    found = {node.name: (node.type, tuple(node.shape[1:])) for node in nodes}
     if found != expected:
         raise BundleError(file, f"found the graph signature {found}, expected {expected}")
+
+
+def _check_run(session: onnxruntime.InferenceSession, manifest: Manifest, file: Path) -> None:
+    """Run the graph once on two examples: what it declares is what it does, and later requests find it warm."""
+    inputs = np.zeros((2, *manifest.input.shape), manifest.input.dtype)
+    try:
+        found = [output.shape for output in session.run(["mean", "jacobian"], {"inputs": inputs})]
+    except Exception as error:  # onnxruntime raises a family of unrelated exceptions
+        raise BundleError(file, f"onnxruntime cannot run it: {error!s:.300}") from error
+    expected = [(2, manifest.outputs), (2, manifest.outputs, manifest.subnetwork_size)]
+    if found != expected:
+        raise BundleError(file, f"found outputs of shapes {found} for two examples, expected {expected}")

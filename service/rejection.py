@@ -48,8 +48,12 @@ class RejectionRule:
         p <= alpha  <=>  #{calibration >= score} <= k - 1  <=>  score > threshold. Infinite when k = 0: too few
         scores to reject anything at this rate.
         """
-        n = len(self.scores)
-        k = math.floor(self.false_reject_rate * (n + 1) + 1e-9)
+        n, alpha = len(self.scores), self.false_reject_rate
+        k = min(n, math.floor(alpha * (n + 1)))
+        while k < n and (k + 1) / (n + 1) <= alpha:  # the division decides, as it does for the p-value
+            k += 1
+        while k > 0 and k / (n + 1) > alpha:
+            k -= 1
         return float(self.scores[n - k]) if k > 0 else math.inf
 
     def p_value(self, score: Array) -> Array:

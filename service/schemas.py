@@ -15,7 +15,7 @@ class PredictRequest(BaseModel):
         Field(description="Numbers as the network takes them, shape (batch, *input shape) or one example."),
     ] = None
     images: Annotated[
-        list[str] | None,
+        Annotated[list[str], Field(fail_fast=True)] | None,
         Field(description="Base64 PNG or JPEG files; decoded and scaled as the bundle's input spec says."),
     ] = None
 

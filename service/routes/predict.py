@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from service.answers import predictions_json
 from service.bodies import read_json_body
 from service.inputs import array_from_images, array_from_json
+from service.predictor import NonFinitePrediction, Prediction, Predictor
 from service.problems import MEDIA_TYPE, ProblemError
 from service.runtime import Runtime, get_runtime
 from service.schemas import PredictRequest, PredictResponse, Problem
@@ -44,9 +45,10 @@ def _answer(runtime: Runtime, body: bytes, arrived: float) -> bytes:
     """All the CPU work of a request, off the event loop."""
     started = time.perf_counter()
     predictor, metrics = runtime.predictor, runtime.metrics
-    inputs = _decode(runtime, body)
+    request = _parse(body)
+    inputs = _decode(runtime, request)
     decoded = time.perf_counter()
-    prediction = predictor.predict(inputs)
+    prediction = _predict(predictor, inputs, "inputs" if request.images is None else "images")
     computed = time.perf_counter()
     metrics.queue_seconds.labels(predictor.manifest.name).observe(started - arrived)
     metrics.batch_answered(predictor, prediction, computed - decoded)
@@ -59,8 +61,19 @@ def _answer(runtime: Runtime, body: bytes, arrived: float) -> bytes:
     return json.dumps(answer, allow_nan=False, ensure_ascii=False).encode()
 
 
-def _decode(runtime: Runtime, body: bytes) -> npt.NDArray[np.generic]:
-    request, spec, settings = _parse(body), runtime.predictor.manifest.input, runtime.settings
+def _predict(predictor: Predictor, inputs: npt.NDArray[np.generic], field: str) -> Prediction:
+    try:
+        return predictor.predict(inputs)
+    except NonFinitePrediction as error:
+        place = f"{field}[{error.index}]"
+        detail = f"{place}: the network's output is not finite; the values may be far too large."
+        raise ProblemError(
+            422, "non_finite_output", detail, field=place, expected="values of the size the model was trained on"
+        ) from None
+
+
+def _decode(runtime: Runtime, request: PredictRequest) -> npt.NDArray[np.generic]:
+    spec, settings = runtime.predictor.manifest.input, runtime.settings
     if request.images is not None:
         return array_from_images(request.images, spec, settings.max_rows, settings.max_pixels)
     assert request.inputs is not None

@@ -94,15 +94,18 @@ def test_held_out_data_are_collected_with_their_targets_checked() -> None:
 @pytest.mark.parametrize(("rate", "needed"), [(0.05, 19), (0.1, 9), (0.5, 1), (0.01, 99), (0.3, 3), (0.99, 1)])
 def test_the_smallest_number_of_examples(rate: float, needed: int) -> None:
     """With n examples, the smallest p-value is 1 / (n + 1)."""
-    check_enough(needed, rate, tuned=False)
+    check_enough(0, needed, rate, tuned=False)
     assert 1 / (needed + 1) <= rate
     with pytest.raises(ValueError, match=f"found {needed - 1} examples .* at least {needed} .*{needed} in all"):
-        check_enough(needed - 1, rate, tuned=False)
+        check_enough(0, needed - 1, rate, tuned=False)
 
 
 def test_tuning_takes_as_many_again() -> None:
     with pytest.raises(ValueError, match=r"expected at least 19 .*38 in all, half of which tune"):
-        check_enough(18, 0.05, tuned=True)
+        check_enough(18, 18, 0.05, tuned=True)
+    with pytest.raises(ValueError, match=r"found 1 examples to set the threshold and 0 to tune, .*2 in all, half"):
+        check_enough(0, 1, 0.5, tuned=True)
+    check_enough(1, 1, 0.5, tuned=True)
 
 
 # --------------------------------------------------------------------------- likelihood of every prior precision

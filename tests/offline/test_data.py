@@ -121,13 +121,17 @@ def test_what_can_be_read_again_is_accepted(loader: Any) -> None:
     assert len(read(loader)) == len(read(loader))
 
 
-@pytest.mark.parametrize("loader", [iter([GOOD]), (batch for batch in [GOOD]), zip([1], [2], strict=True)], ids=type)
+@pytest.mark.parametrize(
+    "loader", [iter([GOOD]), (batch for batch in [GOOD]), zip([1], [2], strict=True)], ids=["list", "generator", "zip"]
+)
 def test_what_can_be_read_only_once_is_refused(loader: Any) -> None:
     with pytest.raises(TypeError, match=r"train_loader: found an iterator .* only once.* wrap it in list"):
         check_loader(loader, "train_loader")
 
 
-@pytest.mark.parametrize("loader", [None, 3, lambda: [GOOD], TensorDataset(*GOOD)], ids=str)
+@pytest.mark.parametrize(
+    "loader", [None, 3, lambda: [GOOD], TensorDataset(*GOOD)], ids=["None", "number", "function", "dataset"]
+)
 def test_what_is_no_iterable_is_refused(loader: Any) -> None:
     with pytest.raises(TypeError, match=r"calibration_loader: found \w+, expected an iterable of \(inputs, targets\)"):
         check_loader(loader, "calibration_loader")

@@ -35,9 +35,7 @@ def graph(outputs: int, features: int) -> bytes:
         helper.make_node("Mul", ["b", "scale"], ["jacobian"]),
     ]
     shapes = {"inputs": [features], "mean": [outputs], "jacobian": [outputs, SIZE]}
-    values = {
-        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *s]) for name, s in shapes.items()
-    }
+    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *s]) for name, s in shapes.items()}
     made = helper.make_graph(
         nodes, "g", [values["inputs"]], [values["mean"], values["jacobian"]], [chosen, first, scale, axis]
     )
@@ -136,8 +134,8 @@ def test_classification_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_regression_by_hand(tmp_path: Path, outputs: int) -> None:
     rng = np.random.default_rng(1)
-    test, foreign = rng.normal(size=(15, 2)), 5 * rng.normal(size=(8, 2))
-    y = test[:, :outputs] + rng.normal(size=(15, outputs))
+    test, foreign = rng.normal(size=(150, 2)), 5 * rng.normal(size=(8, 2))
+    y = test[:, :outputs] + rng.normal(size=(150, outputs))
     inside, outside = ([math.sqrt(variance(x, outputs).mean()) for x in group] for group in (test, foreign))
     predictor = make(tmp_path, "regression", outputs, 2, np.array([0.1, 0.3, 0.5, 0.7]))
     targets = y[:, 0] if outputs == 1 else y
@@ -152,9 +150,9 @@ def test_regression_by_hand(tmp_path: Path, outputs: int) -> None:
         )
     expected = {
         "rmse": math.sqrt(sum(squares) / len(squares)),
-        "log_likelihood": sum(log_likelihoods) / 15,
+        "log_likelihood": sum(log_likelihoods) / 150,
         "coverage_95": sum(covered) / len(covered),
-        "reject_rate": sum(score > predictor.rule.threshold for score in inside) / 15,
+        "reject_rate": sum(score > predictor.rule.threshold for score in inside) / 150,
         "ood_reject_rate": sum(score > predictor.rule.threshold for score in outside) / 8,
         "ood_auroc": auroc(inside, outside),
     }

@@ -235,20 +235,24 @@ def test_a_last_layer_that_is_too_large_is_an_error() -> None:
 def linear_problem() -> tuple[nn.Linear, Batches]:
     torch.manual_seed(0)
     scale = torch.tensor([1.0, 0.5, 2.0])
-    return nn.Linear(3, 2), [(scale * torch.randn(5, 3), torch.randn(5, 2)) for _ in range(3)]
+    return nn.Linear(3, 2), [(scale * torch.randn(5, 3), 2 * torch.randn(5, 2) + 1) for _ in range(3)]
 
 
 def swag_variance(
     model: nn.Linear, batches: Batches, snapshots: int, rate: float, momentum: float, decay: float
 ) -> np.ndarray:
-    """Plain SGD with momentum on half the mean squared error, one snapshot an epoch, float64."""
+    """Plain SGD with momentum on mean (f - y)^2 / (2 sigma^2), one snapshot an epoch, float64.
+
+    sigma^2 is the variance of the targets, each output about its own mean.
+    """
     w, b = (p.detach().double().numpy().copy() for p in (model.weight, model.bias))
     velocity_w, velocity_b = np.zeros_like(w), np.zeros_like(b)
+    noise = torch.cat([y for _, y in batches]).double().numpy().var(axis=0).mean()
     taken = []
     for _ in range(snapshots):
         for inputs, targets in batches:
             x, y = inputs.double().numpy(), targets.double().numpy()
-            error = (x @ w.T + b - y) / y.size
+            error = (x @ w.T + b - y) / (noise * y.size)
             velocity_w = momentum * velocity_w + error.T @ x + decay * w
             velocity_b = momentum * velocity_b + error.sum(axis=0) + decay * b
             w, b = w - rate * velocity_w, b - rate * velocity_b
@@ -283,6 +287,13 @@ def test_swag_by_default_takes_forty_snapshots_with_momentum(monkeypatch: pytest
     monkeypatch.setattr(offline.subnetwork, "largest", lambda s, size: scores.append(s) or largest(s, size))
     select("wasserstein-swag", context(model, batches, 3, likelihood="regression"), {})
     np.testing.assert_allclose(scores[0], swag_variance(model, batches, 40, 0.01, 0.9, 0.0), rtol=1e-3)
+
+
+def test_swag_does_not_diverge_on_a_network_that_fits_well() -> None:
+    """Residuals of one hundredth of the targets: the default steps must not grow as the square of that."""
+    model, batches = linear_problem()
+    near = [(x, model(x).detach() + 0.01 * torch.randn(len(x), 2)) for x, _ in batches]
+    assert len(select("wasserstein-swag", context(model, near, 3, likelihood="regression"), {}).indices) == 3
 
 
 def test_swag_says_that_it_diverged() -> None:

@@ -1,0 +1,222 @@
+"""Writing a bundle is all or nothing, and never harms what is not a bundle."""
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.bundle import MANIFEST, MODEL, BundleError, read_bundle, seal_bundle, staged_bundle, write_bundle
+from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support_tamper import contents, copy_bundle
+
+TIMEOUT = 60
+
+
+def rewrite(source: Path, out: Path, **changes: Any) -> Path:
+    """Write the bundle at `source` once more, to `out`."""
+    bundle = read_bundle(source)
+    parts = {
+        "model": bundle.model,
+        "scale_tril": bundle.scale_tril,
+        "subnetwork_indices": bundle.subnetwork_indices,
+        "calibration_scores": bundle.calibration_scores,
+        "reference": bundle.reference,
+    }
+    return write_bundle(out, bundle.manifest, **(parts | changes))
+
+
+def listing(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
+
+
+def test_a_new_bundle_appears_whole_with_its_parents(classification: Synthetic, tmp_path: Path) -> None:
+    out = tmp_path / "not" / "yet" / "there"
+    assert rewrite(classification.path, out) == out
+    assert contents(out) == contents(classification.path)
+    assert listing(out.parent) == {"there"}
+    assert out.stat().st_mode & 0o777 == 0o755
+
+
+def test_an_existing_bundle_or_empty_folder_is_replaced(
+    classification: Synthetic, regression: Synthetic, tmp_path: Path
+) -> None:
+    out = tmp_path / "bundle"
+    out.mkdir()
+    rewrite(classification.path, out)
+    assert contents(out) == contents(classification.path)
+    rewrite(regression.path, out)
+    assert contents(out) == contents(regression.path)
+    assert listing(tmp_path) == {"bundle"}
+
+
+def test_a_relative_path_is_taken_from_the_working_folder(
+    classification: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rewrite(classification.path, Path("here"))
+    assert contents(tmp_path / "here") == contents(classification.path)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("exists", [True, False], ids=["over a bundle", "anew"])
+def test_a_failure_leaves_everything_as_it_was(folder: Path, exists: bool, error: type[BaseException]) -> None:
+    out = folder if exists else folder.parent / "new"
+    before, around = contents(folder), listing(folder.parent)
+
+    def fail() -> None:
+        with staged_bundle(out) as staging:
+            shutil.copy(folder / MODEL, staging)
+            (staging / MANIFEST).write_text("half a mani")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert contents(folder) == before
+    assert listing(folder.parent) == around
+
+
+@pytest.mark.parametrize("part", ["model", "scale_tril", "reference"])
+def test_unwritable_parts_leave_everything_as_it_was(folder: Path, part: str) -> None:
+    before = contents(folder)
+    with pytest.raises((TypeError, ValueError, AttributeError, IndexError)):
+        rewrite(folder, folder, **{part: object()})
+    assert contents(folder) == before
+    assert listing(folder.parent) == {folder.name}
+
+
+def fill(path: Path) -> None:
+    path.mkdir()
+    (path / "thesis.tex").write_text("years of work")
+
+
+def almost_a_bundle(path: Path) -> None:
+    path.mkdir()
+    (path / MANIFEST).write_text("{}")
+    (path / "thesis.tex").write_text("years of work")
+
+
+def no_manifest(path: Path) -> None:
+    path.mkdir()
+    (path / MODEL).write_bytes(b"")
+
+
+def symlink_to_folder(path: Path) -> None:
+    fill(path.parent / "target")
+    path.symlink_to("target")
+
+
+def dangling_symlink(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def file(path: Path) -> None:
+    path.write_text("hello")
+
+
+@pytest.mark.parametrize("make", [fill, almost_a_bundle, no_manifest, symlink_to_folder, dangling_symlink, file])
+def test_what_is_no_bundle_is_never_overwritten(
+    classification: Synthetic, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    out = tmp_path / "out"
+    make(out)
+    before = sorted(
+        (str(path), path.is_symlink(), path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*")
+    )
+    with pytest.raises(BundleError, match=r"exists and is not a .*remedy: choose another destination"):
+        rewrite(classification.path, out)
+    after = sorted((str(path), path.is_symlink(), path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*"))
+    assert after == before
+
+
+def test_what_appeared_while_the_bundle_was_made_is_not_overwritten(classification: Synthetic, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    bundle = read_bundle(classification.path)
+
+    def write() -> None:
+        with staged_bundle(out) as staging:
+            seal_bundle(
+                staging,
+                bundle.manifest,
+                bundle.model,
+                bundle.scale_tril,
+                bundle.subnetwork_indices,
+                bundle.calibration_scores,
+                bundle.reference,
+            )
+            fill(out)
+
+    with pytest.raises(BundleError, match="is not a bundle; nothing was overwritten"):
+        write()
+    assert listing(tmp_path) == {"out"}
+    assert listing(out) == {"thesis.tex"}
+
+
+def test_a_reader_sees_the_old_bundle_or_the_new_one(shelf: Path, tmp_path: Path) -> None:
+    """Both are replaced by one another again and again while a reader reads without a pause."""
+    sources = [write_linear(shelf / f"turn {i}", outputs=3, spec=FEATURE_SPEC, seed=i).path for i in range(2)]
+    digests = {read_bundle(source).digest for source in sources}
+    out = copy_bundle(sources[0], tmp_path / "live")
+    seen: list[str] = []
+    errors: list[BaseException] = []
+    started, stop = threading.Event(), threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                seen.append(read_bundle(out).digest)
+            except BaseException as error:
+                errors.append(error)
+            started.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert started.wait(TIMEOUT)
+    for turn in range(60):
+        rewrite(sources[turn % 2], out)
+    stop.set()
+    reader.join(TIMEOUT)
+    assert not reader.is_alive()
+    assert not errors, f"{len(errors)} of {len(errors) + len(seen)} reads failed: {str(errors[0])[:200]}"
+    assert set(seen) <= digests
+
+
+class TestWithoutAtomicExchange:
+    """On systems that cannot exchange two folders in one step."""
+
+    @pytest.fixture(autouse=True)
+    def _another_system(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "platform", "sunos5")
+
+    def test_a_bundle_is_replaced(self, regression: Synthetic, folder: Path) -> None:
+        rewrite(regression.path, folder)
+        assert contents(folder) == contents(regression.path)
+        assert listing(folder.parent) == {folder.name}
+
+    def test_the_old_bundle_comes_back_when_the_new_one_cannot_be_moved(
+        self, regression: Synthetic, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = contents(folder)
+        rename, calls = os.rename, iter(range(10))
+
+        def fail_second(source: Any, target: Any) -> None:
+            if next(calls) == 1:
+                raise OSError("disk on fire")
+            rename(source, target)
+
+        monkeypatch.setattr(os, "rename", fail_second)
+        with pytest.raises(OSError, match="disk on fire"):
+            rewrite(regression.path, folder)
+        assert contents(folder) == before
+        assert listing(folder.parent) == {folder.name}
+
+
+def test_the_hashes_in_a_given_manifest_are_not_trusted(classification: Synthetic, tmp_path: Path) -> None:
+    bundle = read_bundle(classification.path)
+    out = rewrite(classification.path, tmp_path / "new", scale_tril=2 * bundle.scale_tril)
+    np.testing.assert_array_equal(read_bundle(out).scale_tril, 2 * bundle.scale_tril)

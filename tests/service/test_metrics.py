@@ -1,0 +1,174 @@
+"""What /metrics says after known requests, and that no client can add series to it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.bundle import REFERENCE_LEVELS
+from service.predictor import Prediction, Predictor
+from tests.support_bundles import Synthetic
+from tests.support_client import Client, serving
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture
+def fresh(classification: Synthetic) -> Iterator[Client]:
+    with serving(Predictor.load(classification.path)) as started:
+        yield started
+
+
+def scrape(client: Client) -> Samples:
+    response = client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    families = text_string_to_metric_families(response.text)
+    samples = [sample for family in families for sample in family.samples]
+    found = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+    assert len(found) == len(samples)
+    return found
+
+
+def value(samples: Samples, name: str, /, **labels: str) -> float:
+    """One sample; 0 where there is none, as in a Prometheus query over an absent counter."""
+    return samples.get((name, frozenset(labels.items())), 0.0)
+
+
+def draw(synthetic: Synthetic, rows: int) -> npt.NDArray[np.float32]:
+    return np.random.default_rng(7).normal(size=(rows, *synthetic.manifest.input.shape)).astype(np.float32)
+
+
+def test_requests_and_errors_are_counted(fresh: Client) -> None:
+    for body in ({"inputs": [0.0] * 4}, {"inputs": [[0.0] * 4] * 3}, {"inputs": [1]}, b"{", {"other": 1}):
+        fresh.predict(body)
+    fresh.predict({"inputs": [1e38] * 4})
+    fresh.request("POST", "/predict", content=b"", headers={"content-type": "text/plain"})
+    fresh.get("/predict")
+    fresh.get("/health/live")
+    fresh.get("/nothing")
+    samples = scrape(fresh)
+
+    def requests(method: str, route: str, status: str) -> float:
+        return value(samples, "probity_http_requests_total", method=method, route=route, status=status)
+
+    assert requests("POST", "/predict", "200") == 2
+    assert requests("POST", "/predict", "400") == 1
+    assert requests("POST", "/predict", "415") == 1
+    assert requests("POST", "/predict", "422") == 3
+    assert requests("GET", "/predict", "405") == 1
+    assert requests("GET", "/health/live", "200") == 1
+    assert requests("GET", "unmatched", "404") == 1
+    assert value(samples, "probity_http_request_duration_seconds_count", route="/predict") == 8
+    assert value(samples, "probity_http_requests_in_flight") == 1  # the scrape itself
+    for reason in ("input", "json", "field", "non_finite_output", "media_type", "not_found", "method_not_allowed"):
+        assert value(samples, "probity_errors_total", reason=reason) == 1, reason
+    assert value(scrape(fresh), "probity_http_requests_total", method="GET", route="/metrics", status="200") == 1
+
+
+def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthetic) -> None:
+    samples = scrape(fresh)
+    digest = fresh.get("/model").json()["digest"]
+    model = classification.manifest.name
+    assert value(samples, "probity_model_info", name=model, version="1", digest=digest) == 1
+    assert value(samples, "probity_false_reject_rate", model=model) == classification.alpha
+    assert value(samples, "probity_reject_threshold", model=model) == pytest.approx(
+        classification.manifest.calibration.threshold
+    )
+    series = {key for key in samples if key[0] == "probity_predictions_total"}
+    assert {dict(labels)["label"] for _, labels in series} == set(classification.manifest.class_names or ())
+    assert [samples[key] for key in series] == [0, 0, 0]
+    assert ("probity_rejections_total", frozenset({("model", model), ("reason", "score")})) in samples
+    levels = [
+        value(samples, "probity_reference", model=model, quantity="variance", level=str(q)) for q in REFERENCE_LEVELS
+    ]
+    assert levels == pytest.approx(np.linspace(0.1, 0.9, 5))
+
+
+HISTOGRAMS = ("top_probability", "normalised_entropy", "functional_variance", "ood_score", "ood_p_value")
+
+
+def test_predictions_are_counted_example_by_example(fresh: Client, classification: Synthetic) -> None:
+    inputs = draw(classification, 25)
+    for rows in (inputs[:20], inputs[20:]):
+        assert fresh.predict({"inputs": rows.tolist()}).status_code == 200
+    samples, model = scrape(fresh), classification.manifest.name
+    prediction = Predictor.load(classification.path).predict(inputs)
+    assert prediction.probabilities is not None
+    labels = prediction.probabilities.argmax(axis=1)
+    for k, name in enumerate(classification.manifest.class_names or ()):
+        found = value(samples, "probity_predictions_total", model=model, label=name)
+        assert found == np.count_nonzero(labels == k)
+    rejections = value(samples, "probity_rejections_total", model=model, reason="score")
+    assert rejections == np.count_nonzero(prediction.rejected) > 0
+    for name in HISTOGRAMS:
+        assert value(samples, f"probity_{name}_count", model=model) == 25
+    for name in ("compute_seconds", "queue_seconds", "batch_rows"):
+        assert value(samples, f"probity_{name}_count", model=model) == 2
+    check_sums(samples, model, prediction)
+
+
+def check_sums(samples: Samples, model: str, prediction: Prediction) -> None:
+    assert prediction.probabilities is not None
+    assert prediction.total is not None
+    expected = {
+        "batch_rows": 25,
+        "ood_score": prediction.score.sum(),
+        "ood_p_value": prediction.p_value.sum(),
+        "functional_variance": prediction.variance.max(axis=1).sum(),
+        "top_probability": prediction.probabilities.max(axis=1).sum(),
+        "normalised_entropy": prediction.total.sum() / np.log(3),
+    }
+    for name, total in expected.items():
+        assert value(samples, f"probity_{name}_sum", model=model) == pytest.approx(total, rel=1e-4), name
+    below = np.count_nonzero(prediction.score <= 0.5)
+    assert value(samples, "probity_ood_score_bucket", model=model, le="0.5") == below
+
+
+def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
+    with serving(Predictor.load(regression.path)) as client:
+        assert client.predict({"inputs": draw(regression, 7).tolist()}).status_code == 200
+        samples, model = scrape(client), regression.manifest.name
+    assert value(samples, "probity_predictions_total", model=model, label="regression") == 7
+    assert value(samples, "probity_ood_score_count", model=model) == 7
+    assert value(samples, "probity_top_probability_count", model=model) == 0
+
+
+def test_a_refused_request_leaves_the_model_s_series_alone(fresh: Client, classification: Synthetic) -> None:
+    before = scrape(fresh)
+    fresh.predict({"inputs": [1, 2]})
+    fresh.predict({"inputs": [[0.0] * 4, [1e38] * 4]})
+    after = scrape(fresh)
+    model = ("model", classification.manifest.name)
+    assert {key: before[key] for key in before if model in key[1]} == {
+        key: after[key] for key in after if model in key[1]
+    }
+
+
+def test_no_client_can_add_series(fresh: Client) -> None:
+    def hit(i: int) -> None:
+        fresh.get(f"/path-{i}")
+        fresh.get(f"/predict?query={i}")
+        fresh.request(f"BREW{i}", "/predict")
+        fresh.request(f"BREW{i}", f"/other-{i}/")
+        fresh.request("POST", "/predict", content=b"", headers={"content-type": f"application/x-{i}"})
+        fresh.predict({f"field-{i}": 1})
+
+    hit(0)
+    scrape(fresh)
+    before = set(scrape(fresh))
+    for i in range(1, 15):
+        hit(i)
+    assert set(scrape(fresh)) == before
+
+
+def test_a_registry_of_one_s_own(classification: Synthetic) -> None:
+    registry = CollectorRegistry()
+    with serving(Predictor.load(classification.path), registry=registry) as client:
+        client.predict({"inputs": [0.0] * 4})
+    labels: dict[str, Any] = {"method": "POST", "route": "/predict", "status": "200"}
+    assert registry.get_sample_value("probity_http_requests_total", labels) == 1

@@ -1,0 +1,122 @@
+"""Computing happens off the event loop, one request at a time unless more are allowed; health never waits."""
+
+import concurrent.futures
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.bundle import Bundle, read_bundle
+from service.predictor import Prediction, Predictor
+from service.routes import predict as predict_route
+from service.settings import Settings
+from tests.support_bundles import Synthetic
+from tests.support_client import Client, serving
+from tests.support_requests import GOOD, JSON
+
+TIMEOUT = 30
+BODY = b'{"inputs": ' + str(GOOD).encode() + b"}"
+
+
+class Slow(Predictor):
+    """Announces that it computes, then waits until it is told to go on."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__(bundle)
+        self.entered, self.proceed, self.lock = threading.Semaphore(0), threading.Event(), threading.Lock()
+        self.at_once = self.most_at_once = 0
+        self.threads: set[int] = set()
+
+    def predict(self, inputs: Any) -> Prediction:
+        with self.lock:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            self.threads.add(threading.get_ident())
+        self.entered.release()
+        assert self.proceed.wait(TIMEOUT)
+        try:
+            return super().predict(inputs)
+        finally:
+            with self.lock:
+                self.at_once -= 1
+
+
+@pytest.fixture
+def slow(classification: Synthetic) -> Slow:
+    return Slow(read_bundle(classification.path))
+
+
+def start(client: Client) -> "concurrent.futures.Future[Any]":
+    return client.start("POST", "/predict", content=BODY, headers=JSON)
+
+
+def test_health_and_metrics_answer_while_a_prediction_is_computed(slow: Slow) -> None:
+    with serving(slow) as client:
+        running = start(client)
+        assert slow.entered.acquire(timeout=TIMEOUT)
+        for path in ("/health/live", "/health/ready", "/metrics", "/model"):
+            assert client.get(path).status_code == 200
+        assert not running.done()
+        slow.proceed.set()
+        assert running.result(TIMEOUT).status_code == 200
+
+
+def test_the_event_loop_never_computes_or_decodes(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoders: list[int] = []
+    decode = predict_route.array_from_json
+
+    def noting(*arguments: Any) -> Any:
+        decoders.append(threading.get_ident())
+        return decode(*arguments)
+
+    monkeypatch.setattr(predict_route, "array_from_json", noting)
+    slow.proceed.set()
+    with serving(slow) as client:
+        assert start(client).result(TIMEOUT).status_code == 200
+        loop_thread = client.portal.call(threading.get_ident)
+    assert decoders
+    assert loop_thread not in slow.threads | set(decoders)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_no_more_requests_are_computed_at_once_than_allowed(slow: Slow, concurrency: int) -> None:
+    with serving(slow, Settings(concurrency=concurrency)) as client:
+        running = [start(client) for _ in range(4)]
+        for _ in range(concurrency):  # so many get in, and at the same time
+            assert slow.entered.acquire(timeout=TIMEOUT)
+        assert client.get("/health/live").status_code == 200
+        assert not any(one.done() for one in running)
+        slow.proceed.set()
+        assert [one.result(TIMEOUT).status_code for one in running] == [200] * 4
+    assert slow.most_at_once == concurrency
+
+
+def test_a_waiting_request_is_bad_without_harm_to_the_others(slow: Slow) -> None:
+    with serving(slow) as client:
+        first = start(client)
+        assert slow.entered.acquire(timeout=TIMEOUT)
+        bad = client.start("POST", "/predict", content=b'{"inputs": [1]}', headers=JSON)
+        last = start(client)
+        slow.proceed.set()
+        assert first.result(TIMEOUT).status_code == 200
+        assert bad.result(TIMEOUT).status_code == 422
+        assert last.result(TIMEOUT).status_code == 200
+
+
+def test_answers_of_simultaneous_requests_are_not_mixed_up(classification: Synthetic) -> None:
+    predictor = Predictor.load(classification.path)
+    with serving(predictor, Settings(concurrency=4)) as client:
+        bodies = [{"inputs": [float(i), -1.0, 0.5, 2.0]} for i in range(24)]
+        running = [client.start("POST", "/predict", json=body) for body in bodies]
+        found = [one.result(TIMEOUT).json()["predictions"] for one in running]
+        assert found == [client.predict(body).json()["predictions"] for body in bodies]
+
+
+def test_the_predictor_may_be_used_from_several_threads(classification: Synthetic) -> None:
+    predictor = Predictor.load(classification.path, jacobian_bytes=500)
+    inputs = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    expected = predictor.predict(inputs).probabilities
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for found in pool.map(lambda _: predictor.predict(inputs).probabilities, range(40)):
+            np.testing.assert_array_equal(found, expected)

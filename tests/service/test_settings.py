@@ -1,0 +1,108 @@
+"""service/settings.py: the environment is read, and what it holds by mistake is refused."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from service.settings import FOREIGN, PREFIX, Settings, UnknownSettingError, load_settings
+
+VALUES: dict[str, tuple[str, Any]] = {
+    "bundle": ("/models/digits", Path("/models/digits")),
+    "host": ("0.0.0.0", "0.0.0.0"),
+    "port": ("9000", 9000),
+    "threads": ("3", 3),
+    "concurrency": ("2", 2),
+    "max_body_bytes": ("1000", 1000),
+    "max_rows": ("7", 7),
+    "max_pixels": ("12345", 12345),
+    "jacobian_bytes": ("65536", 65536),
+    "interval_level": ("0.5", 0.5),
+    "shutdown_seconds": ("5", 5),
+    "log_level": ("warning", "warning"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.upper().startswith(PREFIX):
+            monkeypatch.delenv(name)
+
+
+def test_every_setting_is_described_and_has_a_default() -> None:
+    for name, setting in Settings.model_fields.items():
+        assert setting.description, name
+        assert setting.description.endswith("."), name
+        assert not setting.is_required(), name
+    assert set(VALUES) == set(Settings.model_fields), "a new setting needs a line in this test"
+    assert load_settings() == Settings()
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("spell", [str.upper, str.lower])
+def test_every_setting_is_read_from_the_environment(name: str, spell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, expected = VALUES[name]
+    assert getattr(Settings(), name) != expected
+    monkeypatch.setenv(spell(PREFIX + name), text)
+    assert getattr(load_settings(), name) == expected
+
+
+def test_what_is_given_wins_and_none_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROBITY_PORT", "9000")
+    assert load_settings(port=0).port == 0
+    assert load_settings(port=None, host=None).port == 9000
+
+
+@pytest.mark.parametrize("name", ["PROBITY_PROT", "PROBITY_", "probity_colour", "PROBITY_MODEL_FIELDS"])
+def test_an_unknown_variable_with_the_prefix_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(UnknownSettingError) as caught:
+        load_settings()
+    message = str(caught.value)
+    assert message.startswith(f"{name}: unknown setting; known are ")
+    assert all(PREFIX + field.upper() in message for field in Settings.model_fields)
+
+
+def test_variables_of_the_benchmarks_and_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*FOREIGN, "PROBITYX", "MY_PROBITY_PORT"):
+        monkeypatch.setenv(name, "/somewhere")
+    assert {"PROBITY_DATA_DIR"} <= FOREIGN
+    assert load_settings() == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("port", "abc"),
+        ("port", "-1"),
+        ("port", "65536"),
+        ("port", "80.5"),
+        ("threads", "0"),
+        ("concurrency", "0"),
+        ("max_body_bytes", "-5"),
+        ("max_rows", "0"),
+        ("max_pixels", "many"),
+        ("jacobian_bytes", "0"),
+        ("interval_level", "0"),
+        ("interval_level", "1"),
+        ("interval_level", "nan"),
+        ("shutdown_seconds", "0"),
+        ("log_level", "loud"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PREFIX + name.upper(), text)
+    with pytest.raises(ValidationError) as caught:
+        load_settings()
+    assert name in str(caught.value)
+    assert text in str(caught.value)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError):
+        Settings().port = 1  # type: ignore[misc]
+    with pytest.raises(ValidationError):
+        Settings(colour="red")  # type: ignore[call-arg]
