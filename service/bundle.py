@@ -5,26 +5,33 @@ file is checked against the manifest before it is parsed, it is parsed from the 
 checked, and nothing is ever unpickled. `service/BUNDLE.md` is the normative text.
 """
 
-import contextlib
-import ctypes
 import dataclasses
 import hashlib
 import json
-import os
-import shutil
-import stat
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 
+from service.bundle_files import (
+    CALIBRATION,
+    MANIFEST,
+    MODEL,
+    OPTIONAL_FILES,
+    POSTERIOR,
+    REQUIRED_FILES,
+    BundleError,
+    Folder,
+    check_destination,
+    staged_bundle,
+    with_folder,
+    write_file,
+)
 from service.manifest import (
     Calibration,
     FileEntry,
@@ -42,6 +49,15 @@ from service.manifest import (
 )
 
 __all__ = [
+    "CALIBRATION",
+    "MANIFEST",
+    "MAX_MANIFEST_BYTES",
+    "MODEL",
+    "OPTIONAL_FILES",
+    "POSTERIOR",
+    "REFERENCE_LEVELS",
+    "REQUIRED_FILES",
+    "SEAL",
     "Bundle",
     "BundleError",
     "Calibration",
@@ -54,35 +70,23 @@ __all__ = [
     "Prior",
     "Selection",
     "Verification",
+    "check_destination",
     "pack_lower_triangle",
     "read_bundle",
     "read_manifest",
+    "reseal_manifest",
+    "seal",
     "seal_bundle",
     "staged_bundle",
     "unpack_lower_triangle",
     "write_bundle",
 ]
 
-MANIFEST, MODEL = "manifest.json", "model.onnx"
-POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
-REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
-OPTIONAL_FILES = frozenset({"report.html"})
 SEAL = "sha256"
 MAX_MANIFEST_BYTES = 16 * 2**20
-REPLACED_TRIES = 10
 REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 Array = npt.NDArray[Any]
-T = TypeVar("T")
-
-
-class BundleError(ValueError):
-    """A bundle was refused. `file` is the file at fault; the message tells what was found and the remedy."""
-
-    def __init__(self, file: Path | str, problem: str, remedy: str = "fit the bundle again, or copy it whole") -> None:
-        self.file, self.remedy = str(file), remedy
-        self.problem = " ".join(problem.split())[:1000]  # one line, whatever a hostile file holds
-        super().__init__(f"{file}: {self.problem} (remedy: {remedy})")
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def seal_bundle(
         name: FileEntry(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)) for name, data in contents.items()
     }
     for name, data in contents.items():
-        _write_file(folder / name, data)
+        write_file(folder / name, data)
     return reseal_manifest(folder, dataclasses.replace(manifest, files=files))
 
 
@@ -153,7 +157,7 @@ def reseal_manifest(folder: Path, manifest: Manifest) -> Manifest:
     """Write the manifest alone, for instance with the verification filled in."""
     document = to_json(manifest)
     text = json.dumps({**document, SEAL: seal(document)}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    _write_file(folder / MANIFEST, text.encode())
+    write_file(folder / MANIFEST, text.encode())
     return manifest
 
 
@@ -161,70 +165,6 @@ def seal(document: Mapping[str, Any]) -> str:
     """SHA-256 (hexadecimal) of the manifest's canonical JSON: keys sorted, no white space, ASCII, no seal."""
     plain = {name: value for name, value in document.items() if name != SEAL}
     return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _write_file(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextlib.contextmanager
-def staged_bundle(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out` that becomes `out` when the block ends well and vanishes when it fails.
-
-    An existing bundle at `out` is replaced; anything else there is refused with `BundleError` before any work.
-    """
-    out = Path(os.path.abspath(out))
-    check_destination(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        yield staging
-        staging.chmod(0o755)
-        check_destination(out)
-        _publish(staging, out)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def check_destination(out: Path) -> None:
-    """Refuse a destination that holds something other than a bundle (or nothing)."""
-    if not os.path.lexists(out):
-        return
-    if out.is_symlink() or not out.is_dir():
-        raise BundleError(out, "exists and is not a folder", "choose another destination")
-    names = {entry.name for entry in out.iterdir()}
-    if names and (MANIFEST not in names or names - REQUIRED_FILES - OPTIONAL_FILES - {MANIFEST}):
-        raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
-
-
-def _publish(staging: Path, out: Path) -> None:
-    """Make `staging` become `out`; what `out` held before goes where `staging` was.
-
-    Linux exchanges two folders in one step. Elsewhere the old one is moved aside first, and back if the second
-    rename fails: for an instant there is no bundle, never half of one.
-    """
-    if not out.exists():
-        os.rename(staging, out)
-    elif not _exchange(staging, out):
-        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-        os.rename(out, aside / out.name)
-        try:
-            os.rename(staging, out)
-        except BaseException:
-            os.rename(aside / out.name, out)
-            raise
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    """Swap two paths atomically with Linux's renameat2(RENAME_EXCHANGE); False where that cannot be had."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
-    at_cwd, exchange = -100, 2
-    return rename is not None and rename(at_cwd, os.fsencode(first), at_cwd, os.fsencode(second), exchange) == 0
 
 
 def write_bundle(
@@ -252,72 +192,15 @@ def read_bundle(path: Path | str) -> Bundle:
     All files are opened through one handle on the folder, so that a bundle that is replaced meanwhile is read whole,
     the old one or the new one.
     """
-    return _with_folder(Path(path), _read_whole)
+    return with_folder(Path(path), _read_whole)
 
 
 def read_manifest(path: Path | str) -> tuple[Manifest, str]:
     """The manifest of a bundle and the bundle's digest, its seal."""
-    return _with_folder(Path(path), _read_manifest)
+    return with_folder(Path(path), _read_manifest)
 
 
-@dataclass(frozen=True)
-class _Folder:
-    """An open folder: `path` for messages, `handle` for access."""
-
-    path: Path
-    handle: int
-
-    def names(self) -> set[str]:
-        return set(os.listdir(self.handle))  # noqa: PTH208  a handle, not a path
-
-    def read(self, name: str, limit: int) -> bytes:
-        """The bytes of a file that is no symbolic link, device or pipe and not larger than `limit`."""
-        file, flags = self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            descriptor = os.open(name, flags, dir_fd=self.handle)
-        except FileNotFoundError:
-            raise BundleError(file, "missing file") from None
-        except OSError as error:
-            raise BundleError(file, f"cannot be read as a regular file ({error.strerror})") from error
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise BundleError(file, "is not a regular file")
-            if status.st_size > limit:
-                raise BundleError(file, f"found {status.st_size} bytes, expected at most {limit}")
-            with open(descriptor, "rb", closefd=False) as stream:
-                return stream.read(status.st_size + 1)
-        finally:
-            os.close(descriptor)
-
-
-def _with_folder(path: Path, read: Callable[[_Folder], T]) -> T:
-    """Run `read` on the open folder. A refusal counts only if the path still leads there: else it was replaced."""
-    for attempt in range(REPLACED_TRIES):
-        try:
-            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            remedy = "give the path of a bundle written by `probity fit`"
-            raise BundleError(f"{path!s:.500}", f"no such folder ({reason})", remedy) from None
-        try:
-            return read(_Folder(path, handle))
-        except BundleError:
-            if attempt == REPLACED_TRIES - 1 or not _was_replaced(path, handle):
-                raise
-        finally:
-            os.close(handle)
-    raise AssertionError("unreachable: the last attempt returns or raises")
-
-
-def _was_replaced(path: Path, handle: int) -> bool:
-    try:
-        return not os.path.samestat(path.stat(), os.fstat(handle))
-    except OSError:
-        return False
-
-
-def _read_whole(folder: _Folder) -> Bundle:
+def _read_whole(folder: Folder) -> Bundle:
     manifest, digest = _read_manifest(folder)
     _check_file_names(folder, manifest)
     contents = {name: _read_checked(folder, name, entry) for name, entry in manifest.files.items()}
@@ -337,7 +220,7 @@ def _read_whole(folder: _Folder) -> Bundle:
     )
 
 
-def _read_manifest(folder: _Folder) -> tuple[Manifest, str]:
+def _read_manifest(folder: Folder) -> tuple[Manifest, str]:
     file = folder.path / MANIFEST
     data = folder.read(MANIFEST, MAX_MANIFEST_BYTES)
     try:
@@ -366,7 +249,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_file_names(folder: _Folder, manifest: Manifest) -> None:
+def _check_file_names(folder: Folder, manifest: Manifest) -> None:
     named, allowed = set(manifest.files), REQUIRED_FILES | OPTIONAL_FILES
     file = folder.path / MANIFEST
     for name in sorted(named - allowed):
@@ -378,7 +261,7 @@ def _check_file_names(folder: _Folder, manifest: Manifest) -> None:
         raise BundleError(folder.path / name, "extra file, not listed in the manifest", remedy)
 
 
-def _read_checked(folder: _Folder, name: str, entry: FileEntry) -> bytes:
+def _read_checked(folder: Folder, name: str, entry: FileEntry) -> bytes:
     file, data = folder.path / name, folder.read(name, max(entry.bytes, 0))
     if len(data) != entry.bytes:
         raise BundleError(file, f"found {len(data)} bytes, expected {entry.bytes}: truncated or changed")

@@ -40,8 +40,8 @@ def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Ar
     """
     if not values:
         raise InputError("inputs", "an empty list", "at least one example")
-    if len(values) > max(max_rows, *spec.shape[:1]):
-        check_rows("inputs", len(values), max_rows)
+    if isinstance(values[0], list):
+        check_rows("inputs", len(values), max(max_rows, *spec.shape[:1], 1))  # before each row is looked at
     integers = spec.dtype == "int64"
     _check_entries(values, "inputs", {int} if integers else {int, float}, MAX_DEPTH)
     try:

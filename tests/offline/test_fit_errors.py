@@ -328,7 +328,7 @@ def test_a_full_disk_leaves_the_old_bundle(tmp_path: Path, monkeypatch: pytest.M
         (out / name).write_text(f"old {name}")
     before = contents(tmp_path)
     skip_export(monkeypatch)
-    write, calls = service.bundle._write_file, []
+    write, calls = service.bundle.write_file, []
 
     def full(path: Path, data: bytes) -> None:
         calls.append(path)
@@ -337,7 +337,7 @@ def test_a_full_disk_leaves_the_old_bundle(tmp_path: Path, monkeypatch: pytest.M
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         write(path, data)
 
-    monkeypatch.setattr(service.bundle, "_write_file", full)
+    monkeypatch.setattr(service.bundle, "write_file", full)
     with pytest.raises(OSError, match="No space left on device"):
         fit_bundle(network(), batches(), out, calibration_loader=batches(seed=1), config=CONFIG)
     assert len(calls) == written + 1

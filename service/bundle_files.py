@@ -1,0 +1,153 @@
+"""The folder of a bundle on disk: read safely, published atomically. What is in its files: `service.bundle`."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+MANIFEST, MODEL = "manifest.json", "model.onnx"
+POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
+REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
+OPTIONAL_FILES = frozenset({"report.html"})
+REPLACED_TRIES = 10
+
+T = TypeVar("T")
+
+
+class BundleError(ValueError):
+    """A bundle was refused. `file` is the file at fault; the message tells what was found and the remedy."""
+
+    def __init__(self, file: Path | str, problem: str, remedy: str = "fit the bundle again, or copy it whole") -> None:
+        self.file, self.remedy = str(file), remedy
+        self.problem = " ".join(problem.split())[:1000]  # one line, whatever a hostile file holds
+        super().__init__(f"{file}: {self.problem} (remedy: {remedy})")
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write and flush to disk."""
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def staged_bundle(out: Path) -> Iterator[Path]:
+    """A temporary folder beside `out` that becomes `out` when the block ends well and vanishes when it fails.
+
+    An existing bundle at `out` is replaced; anything else there is refused with `BundleError` before any work.
+    """
+    out = Path(os.path.abspath(out))
+    check_destination(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        yield staging
+        staging.chmod(0o755)
+        check_destination(out)
+        _publish(staging, out)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def check_destination(out: Path) -> None:
+    """Refuse a destination that holds something other than a bundle (or nothing)."""
+    if not os.path.lexists(out):
+        return
+    if out.is_symlink() or not out.is_dir():
+        raise BundleError(out, "exists and is not a folder", "choose another destination")
+    names = {entry.name for entry in out.iterdir()}
+    if names and (MANIFEST not in names or names - REQUIRED_FILES - OPTIONAL_FILES - {MANIFEST}):
+        raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
+
+
+def _publish(staging: Path, out: Path) -> None:
+    """Make `staging` become `out`; what `out` held before goes where `staging` was.
+
+    Linux exchanges two folders in one step. Elsewhere the old one is moved aside first, and back if the second
+    rename fails: for an instant there is no bundle, never half of one.
+    """
+    if not out.exists():
+        os.rename(staging, out)
+    elif not _exchange(staging, out):
+        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
+        os.rename(out, aside / out.name)
+        try:
+            os.rename(staging, out)
+        except BaseException:
+            os.rename(aside / out.name, out)
+            raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two paths atomically with Linux's renameat2(RENAME_EXCHANGE); False where that cannot be had."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    at_cwd, exchange = -100, 2
+    return rename is not None and rename(at_cwd, os.fsencode(first), at_cwd, os.fsencode(second), exchange) == 0
+
+
+@dataclass(frozen=True)
+class Folder:
+    """An open folder: `path` for messages, `handle` for access."""
+
+    path: Path
+    handle: int
+
+    def names(self) -> set[str]:
+        """What lies in the folder."""
+        return set(os.listdir(self.handle))  # noqa: PTH208  a handle, not a path
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The bytes of a file that is no symbolic link, device or pipe and not larger than `limit`."""
+        file, flags = self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, dir_fd=self.handle)
+        except FileNotFoundError:
+            raise BundleError(file, "missing file") from None
+        except OSError as error:
+            raise BundleError(file, f"cannot be read as a regular file ({error.strerror})") from error
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise BundleError(file, "is not a regular file")
+            if status.st_size > limit:
+                raise BundleError(file, f"found {status.st_size} bytes, expected at most {limit}")
+            with open(descriptor, "rb", closefd=False) as stream:
+                return stream.read(status.st_size + 1)
+        finally:
+            os.close(descriptor)
+
+
+def with_folder(path: Path, read: Callable[[Folder], T]) -> T:
+    """Run `read` on the open folder. A refusal counts only if the path still leads there: else it was replaced."""
+    for attempt in range(REPLACED_TRIES):
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            remedy = "give the path of a bundle written by `probity fit`"
+            raise BundleError(f"{path!s:.500}", f"no such folder ({reason})", remedy) from None
+        try:
+            return read(Folder(path, handle))
+        except BundleError:
+            if attempt == REPLACED_TRIES - 1 or not _was_replaced(path, handle):
+                raise
+        finally:
+            os.close(handle)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _was_replaced(path: Path, handle: int) -> bool:
+    try:
+        return not os.path.samestat(path.stat(), os.fstat(handle))
+    except OSError:
+        return False
