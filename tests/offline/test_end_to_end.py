@@ -18,6 +18,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:copyreg")
 TRAIN, HELD_OUT, TEST = 40, 60, 5
 PRIOR, SIGMA = 20.0, 0.8
 BY_NAME = {case.name: case for case in CASES}
+# Every likelihood, number of outputs and kind of layer; not every combination, since each one is exported to ONNX.
+SERVED = (
+    "mlp-classification-2",
+    "mlp-regression-1",
+    "mlp-regression-10",
+    "cnn-classification-10",
+    "cnn-regression-2",
+    "batchnorm-cnn-classification-2",
+    "batchnorm-cnn-regression-1",
+)
 
 
 def fit(case: Case, out: Path, **changes: object) -> Predictor:
@@ -47,8 +57,9 @@ def expected_variance(case: Case, indices: np.ndarray, used_prior: float, inputs
     return reference.variance(reference.full_jacobian(case.model(), inputs)[1][:, :, indices], precision)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_served_answers_equal_the_oracle(case: Case, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", SERVED)
+def test_served_answers_equal_the_oracle(name: str, tmp_path: Path) -> None:
+    case = BY_NAME[name]
     predictor = fit(case, tmp_path / "bundle")
     bundle = read_bundle(tmp_path / "bundle")
     inputs = case.data(TEST, seed=2)[0]
@@ -78,7 +89,7 @@ def test_served_answers_equal_the_oracle(case: Case, tmp_path: Path) -> None:
     assert verification.variance_error <= 1e-4
 
 
-@pytest.mark.parametrize("name", ["mlp-classification-10", "cnn-regression-1"])
+@pytest.mark.parametrize("name", ["cnn-regression-1"])
 def test_all_weights_equal_full_laplace(name: str, tmp_path: Path) -> None:
     case = BY_NAME[name]
     predictor = fit(case, tmp_path / "bundle", subnetwork_size=1.0)
@@ -90,8 +101,7 @@ def test_all_weights_equal_full_laplace(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(predictor.predict(inputs.numpy()).variance, truth, rtol=1e-4, atol=1e-6 * truth.max())
 
 
-@pytest.mark.parametrize("selection", ["wasserstein-swag", "wasserstein-laplace", "random", "magnitude", "last-layer"])
-def test_same_seed_same_digest(selection: str, tmp_path: Path) -> None:
+def test_same_seed_same_digest(tmp_path: Path) -> None:
     """Also with a loader that shuffles by the global generator: the fit seeds it, and gives its state back."""
     case = BY_NAME["mlp-classification-2"]
     dataset = torch.utils.data.TensorDataset(*case.data(TRAIN))
@@ -104,20 +114,11 @@ def test_same_seed_same_digest(selection: str, tmp_path: Path) -> None:
             torch.utils.data.DataLoader(dataset, batch_size=8, shuffle=True),
             tmp_path / "bundle",
             calibration_loader=case.batches(HELD_OUT, 25, seed=1),
-            config=FitConfig(subnetwork_size=20, selection=selection, seed=3),
+            config=FitConfig(subnetwork_size=20, selection="wasserstein-swag", seed=3),
         )
         assert torch.equal(torch.get_rng_state(), state)
         digests.append(read_bundle(tmp_path / "bundle").digest)
     assert digests[0] == digests[1]
-
-
-def test_another_seed_chooses_other_weights(tmp_path: Path) -> None:
-    case = BY_NAME["mlp-classification-2"]
-    first = fit(case, tmp_path / "a", seed=1)
-    second = fit(case, tmp_path / "b", seed=2)
-    assert first.digest != second.digest
-    chosen = [read_bundle(tmp_path / name).subnetwork_indices.tolist() for name in "ab"]
-    assert chosen[0] != chosen[1]
 
 
 def test_a_network_that_mixes_examples_is_refused_and_nothing_is_published(tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("prior", ["gridsearch", "marglik"])
+@pytest.mark.parametrize("prior", ["marglik"])
 def test_prior_precision_is_chosen_and_recorded(prior: str, tmp_path: Path) -> None:
     predictor = fit(BY_NAME["mlp-regression-2"], tmp_path / "bundle", prior_precision=prior, sigma_noise="mle")
     manifest = predictor.manifest
