@@ -51,7 +51,13 @@ def run_demo(out: Path, port: int, keep: bool | None) -> None:
             screen.print("Serving until Ctrl-C ...")
             _wait_for_interrupt()
         else:
-            screen.print(f"The server was stopped. Start it again: probity serve {out} --port {port}")
+            screen.print(f"The server was stopped. Start it again: {_command()} serve {out} --port {port}")
+
+
+def _command() -> Path:
+    """The `probity` that belongs to this interpreter, as it can be typed here."""
+    command = Path(sys.executable).parent / "probity"
+    return command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
 
 
 def _check_port_free(port: int) -> None:

@@ -111,8 +111,13 @@ def _prepare(model: nn.Module, train: Batches, config: FitConfig, device: torch.
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
     inputs, targets = next(checked_batches(train, "train_loader", device))
-    with torch.no_grad():
-        outputs = check_output(network(inputs), len(inputs)).shape[1]
+    try:
+        with torch.no_grad():
+            outputs = check_output(network(inputs), len(inputs)).shape[1]
+    except (RuntimeError, IndexError, TypeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        found = f"shape {tuple(inputs.shape)} and {inputs.dtype}"
+        raise ValueError(f"model: cannot process the inputs of train_loader, found {found}: {reason}") from error
     check_targets(targets, outputs, len(inputs), config.likelihood)
     return Job(config, network, layout, device, train, inputs[:2].clone(), outputs, track)
 
@@ -154,7 +159,7 @@ def _fit(
         rule=rule,
         metrics=training_metrics(curvature, job.config.likelihood)
         | held_out_metrics(mean, variance, to_numpy(conformal.targets), sigma_noise, temperature),
-        warnings=_warnings(job, curvature, prior, jitter),
+        warnings=_warnings(job, curvature, prior, jitter, rule),
     )
     indices = to_numpy(selection.indices)
     with staged_bundle(destination) as folder:
@@ -250,7 +255,7 @@ def _temperature(job: Job, jacobian: SubnetworkJacobian, scale_tril: Tensor, tun
     return fit_temperature(mean, variance, to_numpy(tuning.targets))
 
 
-def _warnings(job: Job, curvature: Curvature, prior: Prior, jitter: float) -> list[str]:
+def _warnings(job: Job, curvature: Curvature, prior: Prior, jitter: float, rule: RejectionRule) -> list[str]:
     """What the user should know about this fit; kept in the manifest."""
     found = []
     dataset = getattr(job.train, "dataset", None)
@@ -262,6 +267,11 @@ def _warnings(job: Job, curvature: Curvature, prior: Prior, jitter: float) -> li
         )
     if prior.method != "fixed" and prior.precision in (float(PRIOR_GRID[0]), float(PRIOR_GRID[-1])):
         found.append(f"the prior precision {prior.precision:g} is the edge of the range searched")
+    if job.config.likelihood == "classification" and rule.threshold >= 0.99 * math.log(job.outputs):
+        found.append(
+            f"the reject threshold {rule.threshold:.4g} is next to the largest entropy there is, log {job.outputs}: "
+            "hardly anything can be rejected; the predictions are too uncertain, raise prior_precision"
+        )
     if jitter:
         found.append(f"{jitter:.2e} was added to the diagonal of the posterior precision before it could be factored")
     return found

@@ -12,6 +12,9 @@ DRAIN_FACTOR = 16
 async def read_json_body(request: Request, limit: int) -> bytes:
     """The body of a JSON request; refuses other media types (415) and bodies over `limit` bytes (413)."""
     _check_media_type(request)
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > DRAIN_FACTOR * limit:
+        raise _too_large(limit)
     kept = bytearray()
     received = 0
     async for chunk in request.stream():
@@ -23,10 +26,13 @@ async def read_json_body(request: Request, limit: int) -> bytes:
             if received > DRAIN_FACTOR * limit:
                 break
     if received > limit:
-        raise ProblemError(
-            413, "body_too_large", f"The body is larger than {limit} bytes.", expected=f"at most {limit} bytes"
-        )
+        raise _too_large(limit)
     return bytes(kept)
+
+
+def _too_large(limit: int) -> ProblemError:
+    detail = f"The body is larger than {limit} bytes."
+    return ProblemError(413, "body_too_large", detail, expected=f"at most {limit} bytes")
 
 
 def _check_media_type(request: Request) -> None:

@@ -1,10 +1,12 @@
 """Request metrics as plain ASGI: streams and disconnects pass through untouched."""
 
+import asyncio
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.metrics import Metrics
+from service.problems import make_problem, problem_response
 
 # No answer was begun: the client went away first (the number is nginx's).
 CLIENT_GONE = 499
@@ -32,6 +34,10 @@ class RequestMetrics:
         self.metrics.in_flight.inc()
         try:
             await self.app(scope, receive, note_status)
+        except asyncio.CancelledError:  # the time to finish after SIGTERM is over
+            if status == CLIENT_GONE:
+                refusal = make_problem(503, "draining", "The service shut down before the request was complete.")
+                await problem_response(refusal)(scope, receive, note_status)
         except Exception:
             status = 500
             raise

@@ -19,6 +19,7 @@ from service.rejection import RejectionRule, classification_score, regression_sc
 Array = npt.NDArray[Any]
 ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
 DEFAULT_JACOBIAN_BYTES = 256 * 2**20
+MAX_CHUNK_ROWS = 64  # the graph's activations take memory too: more rows at once gain no speed
 
 
 class NonFinitePrediction(ValueError):
@@ -69,7 +70,7 @@ class Predictor:
         self.rule = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
         _check_threshold(self.rule, bundle)
         row_bytes = 2 * 4 * self.manifest.outputs * self.manifest.subnetwork_size
-        self.chunk_rows = max(1, jacobian_bytes // row_bytes)
+        self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
         self._scale_tril = bundle.scale_tril
         self._session = _open_session(bundle, threads)
 

@@ -1,6 +1,7 @@
 """POST /predict: read, decode, compute, answer."""
 
 import json
+import math
 import time
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from service.runtime import Runtime, get_runtime
 from service.schemas import PredictRequest, PredictResponse, Problem
 
 router = APIRouter()
+ENTRIES_FACTOR, ENTRIES_SLACK = 4, 200_000
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
@@ -45,6 +47,7 @@ def _answer(runtime: Runtime, body: bytes, arrived: float) -> bytes:
     """All the CPU work of a request, off the event loop."""
     started = time.perf_counter()
     predictor, metrics = runtime.predictor, runtime.metrics
+    _check_entries(body, math.prod(predictor.manifest.input.shape) * runtime.settings.max_rows)
     request = _parse(body)
     inputs = _decode(runtime, request)
     decoded = time.perf_counter()
@@ -78,6 +81,17 @@ def _decode(runtime: Runtime, request: PredictRequest) -> npt.NDArray[np.generic
         return array_from_images(request.images, spec, settings.max_rows, settings.max_pixels)
     assert request.inputs is not None
     return array_from_json(request.inputs, spec, settings.max_rows)
+
+
+def _check_entries(body: bytes, numbers: int) -> None:
+    """Refuse a body with far more entries than the largest batch has, before millions of objects are made of it.
+
+    Parsing holds Python's lock, so a flood of entries would stop the event loop too; counting bytes does not.
+    """
+    most = ENTRIES_FACTOR * numbers + ENTRIES_SLACK
+    if max(body.count(b","), body.count(b"["), body.count(b"{")) > most:
+        detail = f"The body holds more than {most} entries."
+        raise ProblemError(413, "body_too_large", detail, expected=f"at most {most} entries")
 
 
 def _parse(body: bytes) -> PredictRequest:

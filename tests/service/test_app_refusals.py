@@ -124,6 +124,12 @@ class TestLimits:
         assert (found.field, found.found, found.expected) == ("images[1]", "7 x 5 pixels", "at most 30 pixels")
 
 
+@pytest.mark.parametrize("entry", ["[]", "1", "{}"])
+def test_a_flood_of_entries_is_refused_before_it_is_parsed(client: Client, entry: str) -> None:
+    body = b'{"inputs": [' + b",".join([entry.encode()] * 300_000) + b"]}"
+    problem(client.predict(body), 413, "body_too_large")
+
+
 @pytest.mark.parametrize(
     "path", ["/", "/nothing", "/predict/more", "/Predict", "/%ff", "/v1/../etc/passwd", "/a" * 500]
 )

@@ -164,6 +164,11 @@ def test_an_output_that_is_not_finite_is_refused_by_its_place(
     assert caught.value.index == 3
 
 
+def test_a_flood_is_never_one_chunk(classification: Synthetic) -> None:
+    """The graph's own activations are bounded too, not only its Jacobian."""
+    assert Predictor.load(classification.path).chunk_rows <= 64
+
+
 def test_what_a_predictor_knows_of_its_bundle(classification: Synthetic) -> None:
     predictor = Predictor.load(str(classification.path))
     assert dataclasses.replace(predictor.manifest, files={}) == classification.manifest

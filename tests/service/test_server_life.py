@@ -70,6 +70,8 @@ def test_a_client_that_never_finishes_does_not_keep_it_alive(classification: Syn
         wait_for_request_in_flight(server)
         server.process.terminate()
         assert server.process.wait(TIMEOUT) == 0
+        server._reader.join(TIMEOUT)
+        assert not [line for line in server.lines if "Traceback" in line or "Exception" in line]
 
 
 def test_settings_come_from_the_environment(classification: Synthetic) -> None:
