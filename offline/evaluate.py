@@ -9,6 +9,7 @@ import torch
 
 from offline.data import Batches, checked_batches
 from offline.likelihood import check_targets, class_log_likelihood, gaussian_log_likelihood
+from service.predictive import gaussian_interval
 from service.predictor import Prediction, Predictor
 
 Array = npt.NDArray[Any]
@@ -52,10 +53,11 @@ def _classification(predictions: list[Prediction], y: Array) -> dict[str, float]
 
 def _regression(predictions: list[Prediction], y: Array) -> dict[str, float]:
     mean, std = _joined(predictions, "mean"), _joined(predictions, "std")
+    low, high = gaussian_interval(mean, std, 0.95)
     return {
         "rmse": float(np.sqrt(np.square(mean - y).mean())),
         "log_likelihood": float(gaussian_log_likelihood(mean, std, y).mean()),
-        "coverage_95": float((np.abs(mean - y) <= 1.959964 * std).mean()),
+        "coverage_95": float(((low <= y) & (y <= high)).mean()),
     }
 
 

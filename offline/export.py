@@ -5,7 +5,6 @@ so that its size does not grow with K. It is traced by `make_fx` with symbolic s
 see through a backward pass; parameters of the generic route become an ONNX Scan over the examples.
 """
 
-import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -223,10 +222,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-
-
-def load_check(model: bytes) -> onnx.ModelProto:
-    """Parse the serialised model and run ONNX's own checker on it."""
-    proto = onnx.load(io.BytesIO(model))
-    onnx.checker.check_model(proto)
-    return proto
