@@ -1,4 +1,4 @@
-"""Held-out data decide: prior precision, temperature, reject threshold.
+"""Held-out data decide: temperature and reject threshold here, the prior precision in `offline.prior`.
 
 The examples that tune anything never set the threshold: the data are split once, at random by the seed, and the
 conformal half is seen only after everything else is fixed (otherwise its p-values would not be valid).
@@ -16,16 +16,16 @@ from torch import Tensor
 from offline.data import rows_within
 from offline.jacobians import SubnetworkJacobian
 from offline.likelihood import Likelihood, check_targets, class_log_likelihood, gaussian_log_likelihood
-from offline.posterior import Spectrum
 from offline.progress import Track
 from service.bundle import REFERENCE_LEVELS
-from service.predictive import functional_variance, link_approx, predictive_std, softmax
+from service.posterior_factor import PosteriorFactor
+from service.predictive import link_approx, predictive_std, softmax
 from service.predictor import Prediction, describe
 from service.rejection import minimum_calibration_examples
 
 Array = npt.NDArray[Any]
 MEMORY_BYTES = 256 * 2**20
-MAX_ROWS = 256  # activations and gradients of a batch take memory too
+MAX_ROWS = 32  # activations and gradients of a batch take memory too, and more rows at once gain no speed
 TEMPERATURE_GRID: Array = np.logspace(-1, 1, 201)
 
 
@@ -41,9 +41,17 @@ class HeldOut:
 
     def split(self, share: float, seed: int) -> tuple["HeldOut", "HeldOut"]:
         """A random share of the examples, and the rest."""
-        order = torch.as_tensor(np.random.default_rng(seed).permutation(len(self)))
-        first, rest = order[: round(share * len(self))], order[round(share * len(self)) :]
-        return HeldOut(self.inputs[first], self.targets[first]), HeldOut(self.inputs[rest], self.targets[rest])
+        order = np.random.default_rng(seed).permutation(len(self))
+        return self.at(order[: round(share * len(self))]), self.at(order[round(share * len(self)) :])
+
+    def at(self, places: Array) -> "HeldOut":
+        """The examples at these places (m,), in their order."""
+        index = torch.as_tensor(places, device=self.inputs.device)
+        return HeldOut(self.inputs[index], self.targets[index])
+
+    def joined(self, inputs: Tensor, targets: Tensor) -> "HeldOut":
+        """These examples and more."""
+        return HeldOut(torch.cat([self.inputs, inputs]), torch.cat([self.targets, targets]))
 
     def chunks(self, rows: int, track: Track, description: str) -> Iterable[tuple[Tensor, Tensor]]:
         """Pieces of at most `rows` examples, with progress."""
@@ -68,27 +76,6 @@ def rows_for(jacobian: SubnetworkJacobian, outputs: int) -> int:
     return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * outputs * jacobian.size))
 
 
-def sweep_log_likelihood(
-    jacobian: SubnetworkJacobian,
-    spectrum: Spectrum,
-    data: HeldOut,
-    outputs: int,
-    precisions: Array,
-    sigma_noise: float | None,
-    track: Track,
-    temperature: float = 1.0,
-) -> Array:
-    """Mean predictive log-likelihood (G,) of each prior precision, from one pass over the data."""
-    total = np.zeros(len(precisions))
-    for inputs, targets in data.chunks(rows_for(jacobian, outputs), track, "Prior precision"):
-        mean, j = jacobian(inputs)
-        f, y, variances = to_numpy(mean), to_numpy(targets), spectrum.variances(j, precisions)
-        for g in range(len(precisions)):
-            total[g] += log_likelihood(f, variances[:, :, g], y, sigma_noise, temperature).sum()
-    result: Array = total / len(data)
-    return result
-
-
 def log_likelihood(
     mean: Array, variance: Array, targets: Array, sigma_noise: float | None, temperature: float = 1.0
 ) -> Array:
@@ -99,15 +86,14 @@ def log_likelihood(
 
 
 def predict_held_out(
-    jacobian: SubnetworkJacobian, scale_tril: Tensor, data: HeldOut, outputs: int, track: Track
+    jacobian: SubnetworkJacobian, posterior: PosteriorFactor, data: HeldOut, rows: int, track: Track
 ) -> tuple[Array, Array]:
-    """(mean, variance), (n, K) float64, by the formula that the service uses."""
-    factor = scale_tril.numpy()
+    """(mean, variance), (n, K) float64, by the formula that the service uses, `rows` examples at once."""
     means, variances = [], []
-    for inputs, _ in data.chunks(rows_for(jacobian, outputs), track, "Held-out scores"):
+    for inputs, _ in data.chunks(rows, track, "Held-out scores"):
         mean, j = jacobian(inputs)
         means.append(to_numpy(mean.double()))
-        variances.append(functional_variance(to_numpy(j.double()), factor))
+        variances.append(posterior.variance(to_numpy(j.double())))
     return np.concatenate(means), np.concatenate(variances)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from offline.console import print_card, print_metrics
+from offline.console import print_card, print_lines, print_metrics
 from service.__main__ import serve
 from service.bundle import BundleError, read_bundle
 
@@ -60,29 +60,53 @@ def fit(
         str | None, typer.Option(help="Weights to choose: a number, or a share such as 0.1.")
     ] = None,
     selection: Annotated[str | None, typer.Option(help="Strategy that chooses them.")] = None,
-    prior_precision: Annotated[str | None, typer.Option(help="A number, 'gridsearch' or 'marglik'.")] = None,
+    within: Annotated[
+        list[str] | None, typer.Option(help="Choose only inside this module; may be given several times.")
+    ] = None,
+    kinds: Annotated[str | None, typer.Option(help="'all', or 'weights': without biases and normalisations.")] = None,
+    prior_precision: Annotated[str | None, typer.Option(help="A number, 'budget', 'gridsearch' or 'marglik'.")] = None,
+    uncertainty_budget: Annotated[
+        float | None, typer.Option(help="Nats of held-out log-likelihood that uncertainty may cost ('budget').")
+    ] = None,
+    posterior: Annotated[str | None, typer.Option(help="'cholesky' or 'low-rank'.")] = None,
     false_reject_rate: Annotated[float | None, typer.Option(help="Share of good inputs that may be rejected.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:n.")] = None,
+    memory_budget: Annotated[
+        str | None, typer.Option(help="Most memory to take, such as 2GiB.", show_default="60 % of what is free")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model.")] = None,
     version: Annotated[str | None, typer.Option(help="Version of the model.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take: memory and time.")] = False,
 ) -> None:
-    """Fit a bundle: choose weights, compute their posterior, calibrate, export, verify."""
+    """Fit a bundle: choose weights, compute their posterior, calibrate, export, verify.
+
+    A fit that was killed goes on where it was when it is started again. Under torchrun the data are shared out.
+    """
     given = {
         "subnetwork_size": _number(subnetwork_size),
         "selection": selection,
+        "within": tuple(within) if within else None,
+        "kinds": kinds,
         "prior_precision": _number(prior_precision),
+        "uncertainty_budget": uncertainty_budget,
+        "posterior": posterior,
         "false_reject_rate": false_reject_rate,
         "seed": seed,
         "device": device,
+        "memory_budget": memory_budget,
         "name": name,
         "version": version,
     }
     need_torch()
-    from offline.run import fit_recipe
+    from offline.run import dry_run_recipe, fit_recipe
 
+    stated = {key: value for key, value in given.items() if value is not None}
     with explained_errors():
-        print_card(fit_recipe(recipe, out, {key: value for key, value in given.items() if value is not None}))
+        if dry_run:
+            print_lines(dry_run_recipe(recipe, stated))
+        elif fit_recipe(recipe, out, stated):
+            print_card(out)
 
 
 def _number(text: str | None) -> int | float | str | None:

@@ -2,9 +2,24 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator
 
-STRATEGIES = ("wasserstein-swag", "wasserstein-laplace", "random", "magnitude", "last-layer")
+Strategy = Literal[
+    "auto",
+    "wasserstein-swag",
+    "wasserstein-laplace",
+    "wasserstein-exact",
+    "gradient",
+    "leverage",
+    "novelty",
+    "magnitude",
+    "random",
+    "last-layer",
+    "modules",
+    "parameters",
+]
+# These take whole modules or parameters: the size is what they may have at most.
+WHOLE_STRATEGIES = ("last-layer", "modules", "parameters", "auto")
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -12,29 +27,39 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class FitConfig(BaseModel):
     """How to fit a bundle.
 
-    `subnetwork_size` is a number of weights or, as a float in (0, 1], a share of all trainable weights;
-    "last-layer" takes at most so many. `prior_precision` is lambda; with `prior_scaling="subnetwork"` the posterior
-    holds lambda * S / D (Daxberger et al. 2021, appendix "Updating the prior precision ..."). `sigma_noise`
-    (regression) is a standard deviation in the target's units, "mle" the root mean square residual on the training
-    data. `temperature` (classification) divides the logits; "fit" minimises the negative log-likelihood on held-out
-    data. `false_reject_rate` is the share of in-distribution inputs that may be rejected. `device`: "auto", "cpu",
-    "cuda" or "cuda:n".
+    `subnetwork_size` is a number of weights or, as a float in (0, 1], a share of all trainable weights; "auto",
+    "last-layer", "modules" and "parameters" take at most so many. `selection` is a strategy and `selection_options` its
+    arguments; `within` restricts it to named modules, `kinds="weights"` leaves biases and normalisations out.
+    `prior_precision` is lambda, or how to find it: "budget" takes the smallest (the largest uncertainty) that costs at
+    most `uncertainty_budget` nats of held-out log-likelihood, "gridsearch" the best held-out log-likelihood, "marglik"
+    the largest evidence; with `prior_scaling="subnetwork"` the posterior holds lambda * S / D (Daxberger et al. 2021,
+    appendix "Updating the prior precision ..."). `posterior="low-rank"` keeps the eigenpairs that hold the variances to
+    `posterior_tolerance` (relative). `sigma_noise` (regression) is a standard deviation in the target's units, "mle"
+    the root mean square residual on the training data. `temperature` (classification) divides the logits; "fit" takes
+    the best held-out log-likelihood. `false_reject_rate` is the share of in-distribution inputs that may be
+    rejected. `memory_budget` in bytes (or "2GiB"; None: 60 % of what is free). `checkpoint_seconds`: how often a long
+    pass is saved. `device`: "auto", "cpu", "cuda" or "cuda:n".
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     likelihood: Literal["classification", "regression"] = "classification"
     subnetwork_size: int | float = 1000
-    selection: Literal["wasserstein-swag", "wasserstein-laplace", "random", "magnitude", "last-layer"] = (
-        "wasserstein-swag"
-    )
+    selection: Strategy = "wasserstein-swag"
     selection_options: dict[str, Any] = Field(default_factory=dict)
-    prior_precision: Positive | Literal["gridsearch", "marglik"] = "gridsearch"
+    within: tuple[str, ...] | None = None
+    kinds: Literal["all", "weights"] = "all"
+    prior_precision: Positive | Literal["budget", "gridsearch", "marglik"] = "budget"
+    uncertainty_budget: Positive = 0.05
     prior_scaling: Literal["subnetwork", "none"] = "subnetwork"
+    posterior: Literal["cholesky", "low-rank"] = "cholesky"
+    posterior_tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.01
     sigma_noise: Positive | Literal["mle"] = "mle"
     temperature: Positive | Literal["fit"] = 1.0
     false_reject_rate: Annotated[float, Field(gt=0, lt=1)] = 0.05
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    memory_budget: Annotated[ByteSize, Field(gt=0)] | None = None
+    checkpoint_seconds: Positive = 300.0
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/]+$")] = "model"
     version: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/]+$")] = "1"
@@ -52,7 +77,7 @@ class FitConfig(BaseModel):
         """S for a model with D = `total` trainable weights; `ValueError` when S > D."""
         if isinstance(self.subnetwork_size, float):
             return max(1, round(self.subnetwork_size * total))
-        if self.subnetwork_size > total and self.selection != "last-layer":
+        if self.subnetwork_size > total and self.selection not in WHOLE_STRATEGIES:
             raise ValueError(
                 f"subnetwork_size: found {self.subnetwork_size}, expected at most the model's {total} trainable "
                 "weights; give a share such as 1.0 for all of them"

@@ -1,5 +1,6 @@
 """Tables for the terminal."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -28,6 +29,13 @@ def print_card(bundle: Path) -> None:
         "subnetwork": f"{size} ({selection.strategy}{dead})",
         "prior precision": f"{prior.precision:.4g} ({prior.method}), in the posterior {prior.used:.4g}",
     }
+    if selection.explanation is not None:
+        rows["chosen"] = selection.explanation
+    if manifest.posterior.rank is not None:
+        rows["posterior"] = (
+            f"rank {manifest.posterior.rank} of {manifest.posterior.size}, variances off by at most "
+            f"{manifest.posterior.error:.2g} (relative)"
+        )
     if manifest.sigma_noise is not None:
         rows["noise"] = f"standard deviation {manifest.sigma_noise:.4g}"
     rows["threshold"] = (
@@ -44,6 +52,13 @@ def print_card(bundle: Path) -> None:
 def print_metrics(metrics: dict[str, float]) -> None:
     """One metric a line."""
     _print_rows({name.replace("_", " "): f"{value:.4f}" for name, value in metrics.items()})
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Plain lines."""
+    screen = console()
+    for line in lines:
+        screen.print(line, highlight=False, markup=False)
 
 
 def _print_rows(rows: dict[str, str]) -> None:

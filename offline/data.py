@@ -24,7 +24,7 @@ def checked_batches(loader: Batches, name: str, device: torch.device) -> Iterato
     """(inputs (B, *shape) float32 or int64, targets (B, ...)) on the device; empty batches are left out.
 
     Raises `ValueError` for anything but pairs of tensors, unequal lengths, another input shape than the first
-    batch's, NaN or infinity in the inputs, or no example at all.
+    batch's, NaN or infinity in inputs or targets, or no example at all.
     """
     shape: tuple[int, ...] | None = None
     dtype: torch.dtype | None = None
@@ -46,6 +46,39 @@ def checked_batches(loader: Batches, name: str, device: torch.device) -> Iterato
         raise ValueError(f"{name}: found no example, expected at least one")
 
 
+class Passes:
+    """Counts the examples of each pass over one loader; the job shares one for each loader.
+
+    The sums of the stages belong together only if every pass gives the same data.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.examples: int | None = None
+        """Examples in a whole pass; None until one has ended."""
+
+    def count(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Hand on the pairs of one pass; a pass that is left early does not count.
+
+        Raises `ValueError` at the first batch too many, or at the end of a pass with too few.
+        """
+        found = 0
+        for inputs, targets in pairs:
+            found += len(inputs)
+            if self.examples is not None and found > self.examples:
+                raise self._another_number(f"{found} examples or more")
+            yield inputs, targets
+        if self.examples is not None and found < self.examples:
+            raise self._another_number(f"{found} examples")
+        self.examples = found
+
+    def _another_number(self, found: str) -> ValueError:
+        return ValueError(
+            f"{self.name}: found {found}, expected {self.examples} as in the first pass; a loader must give the same "
+            "data each time: check its sampler, drop_last, and whether a stream was used up; or give list(loader)"
+        )
+
+
 def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
     if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(isinstance(item, Tensor) for item in batch):
         raise ValueError(f"{where}: found {_describe(batch)}, expected a pair of tensors (inputs, targets)")
@@ -54,6 +87,8 @@ def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"{where}: found inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}, expected equal lengths"
         )
+    if not bool(torch.isfinite(targets).all()):
+        raise ValueError(f"{where}: found NaN or infinity in the targets, expected finite numbers")
     if inputs.is_floating_point():
         inputs = inputs.float()
         if not bool(torch.isfinite(inputs).all()):

@@ -8,12 +8,12 @@ import numpy.typing as npt
 import torch
 
 from offline.data import Batches, checked_batches
+from offline.diagnostics import expected_calibration_error
 from offline.likelihood import check_targets, class_log_likelihood, gaussian_log_likelihood
 from service.predictive import gaussian_interval
 from service.predictor import Prediction, Predictor
 
 Array = npt.NDArray[Any]
-ECE_BINS = 15
 
 
 def evaluate(predictor: Predictor, test: Batches, foreign: Batches | None = None) -> dict[str, float]:
@@ -71,14 +71,3 @@ def _against(predictions: list[Prediction], predictor: Predictor, foreign: Batch
         "ood_reject_rate": float(_joined(others, "rejected").mean()),
         "ood_auroc": float(roc_auc_score(labels, np.concatenate([inside, outside]))),
     }
-
-
-def expected_calibration_error(probabilities: Array, y: Array) -> float:
-    """sum_b (n_b / n) |accuracy_b - confidence_b| over bins of equal width (Guo et al. 2017)."""
-    confidence, correct = probabilities.max(axis=1), probabilities.argmax(axis=1) == y
-    bins = np.minimum((confidence * ECE_BINS).astype(int), ECE_BINS - 1)
-    gaps = [
-        abs(float(correct[bins == b].mean()) - float(confidence[bins == b].mean())) * float((bins == b).mean())
-        for b in np.unique(bins)
-    ]
-    return float(sum(gaps))

@@ -1,34 +1,34 @@
 """One ONNX graph: inputs -> "mean" (B, K) and "jacobian" (B, K, S), the batch dimension dynamic.
 
-The structured part runs one forward and one backward graph on B * K rows (each example repeated, one output a row),
-so that its size does not grow with K. It is traced by `make_fx` with symbolic shapes, because `torch.export` cannot
-see through a backward pass; parameters of the generic route become an ONNX Scan over the examples.
+The structured part runs a forward graph on B rows and a backward graph on B * K rows, one output each, so that its size
+does not grow with K (`offline.split_graph`). Both are traced by `make_fx` with symbolic shapes, because `torch.export`
+cannot see through a backward pass; parameters of the generic route become an ONNX Scan over the examples.
 """
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
 
 import onnx
 import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 from torch.func import functionalize
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from offline.decompositions import decompositions
 from offline.jacobians import (
     Chosen,
     JacobianPlan,
-    Probes,
+    ProbeCall,
     SubnetworkJacobian,
     check_output,
     example_jacobian,
+    probed_forward,
     structured_block,
 )
+from offline.split_graph import repeated, split, traced
 
 # The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
 NAMES = {"probity_inputs": "inputs", "probity_mean": "mean", "probity_jacobian": "jacobian"}
@@ -69,79 +69,78 @@ def export_onnx(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> 
 
 def _trace(jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> torch.export.ExportedProgram:
     plan, model = jacobian.plan, jacobian.model
-    structured = _traced(structured_graph(model, plan, outputs), rows, "symbolic")
-    generic = _traced(functionalize(example_jacobian(model, plan.generic)), rows[0], "fake") if plan.generic else None
-    graph = Graph(structured, generic, _final_order(jacobian))
+    structured = StructuredGraph(jacobian, rows, outputs) if plan.structured else None
+    generic = None
+    if plan.generic:
+        generic = traced(functionalize(example_jacobian(model, plan.generic)), rows[0], symbolic=False)
+    plain = None if structured else traced(lambda x: check_output(model(x), x.shape[0]), rows, symbolic=True)
+    graph = Graph(structured, generic, plain, _final_order(jacobian))
     dynamic = ({0: torch.export.Dim.DYNAMIC},)
     program = torch.export.export(graph, (rows,), dynamic_shapes=dynamic)
     decomposed: torch.export.ExportedProgram = program.run_decompositions(decompositions())
     return decomposed
 
 
-def _traced(function: Callable[[Tensor], Any], x: Tensor, mode: Literal["fake", "symbolic"]) -> nn.Module:
-    """The operators of `function`, in-place ones made functional, independent of memory layout."""
-    traced = make_fx(function, tracing_mode=mode, _allow_non_fake_inputs=True)(x)
-    for node in traced.graph.nodes:
-        if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
-            node.target = torch.ops.aten.reshape.default  # a rewritten operator may return other strides
-    traced.recompile()
-    return traced
+class StructuredGraph(nn.Module):
+    """x (B, *shape) -> mean (B, K) and the structured entries (B, K, n): forward on B rows, backward on B * K."""
 
+    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> None:
+        super().__init__()
+        self.plan, self.outputs, self.model = jacobian.plan, outputs, jacobian.model
+        self.paths: list[str] = []
+        ones = torch.ones(len(rows), outputs, device=rows.device)
+        graph = traced(lambda x, c: self._forward_and_backward(x, c), rows, ones, symbolic=True)
+        parts = split(graph, 1 + len(self.paths))
+        self.first, self.second, self.kept, self.layouts = parts.forward, parts.backward, parts.kept, parts.layouts
 
-def structured_graph(model: nn.Module, plan: JacobianPlan, outputs: int) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """x (B, *shape) -> mean (B, K) and the structured entries (B, K, n), computed on B * K rows."""
+    def _forward_and_backward(self, x: Tensor, cotangents: Tensor) -> tuple[Tensor, ...]:
+        out, calls = probed_forward(self.model, self.plan, x)
+        self.paths = [call.path for call in calls]
+        probes = [call.probe for call in calls]
+        gradients = torch.autograd.grad(out, probes, cotangents, allow_unused=True, materialize_grads=True)
+        return (out.detach(), *(call.input for call in calls), *gradients)
 
-    def by_example(rows: Tensor, batch: int) -> Tensor:
-        return rows.reshape(batch, outputs, *rows.shape[1:])
-
-    def graph(x: Tensor) -> tuple[Tensor, Tensor]:
-        batch = x.shape[0]
-        if not plan.structured:
-            return check_output(model(x), batch), x.new_zeros(batch, outputs, 0, dtype=torch.float32)
-        rows = x.unsqueeze(1).expand(batch, outputs, *x.shape[1:]).reshape(batch * outputs, *x.shape[1:])
-        with torch.enable_grad(), Probes(model, plan.paths) as calls:
-            out = model(rows)
-            cotangents = torch.eye(outputs, device=x.device).unsqueeze(0).expand(batch, outputs, outputs)
-            gradients = torch.autograd.grad(
-                out,
-                [call.probe for call in calls],
-                cotangents.reshape(batch * outputs, outputs),
-                allow_unused=True,
-                materialize_grads=True,
-            )
-        first = [_first_row(call, batch, by_example) for call in calls]
-        grouped = [by_example(gradient, batch) for gradient in gradients]
-        blocks = [structured_block(model, item, first, grouped) for item in plan.structured]
-        return by_example(out.detach(), batch)[:, 0], torch.cat(blocks, dim=2)
-
-    return graph
-
-
-def _first_row(call: Any, batch: int, by_example: Callable[[Tensor, int], Tensor]) -> Any:
-    """The call with its input taken once an example instead of once a row."""
-    return type(call)(call.path, by_example(call.input, batch)[:, 0], call.probe)
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        batch, k = x.shape[0], self.outputs
+        mean, *rest = self.first(x)
+        inputs, saved = rest[: self.kept - 1], rest[self.kept - 1 :]
+        cotangents = torch.eye(k, device=x.device).repeat(batch, 1)
+        gradients = self.second(cotangents, *(repeated(s, at, k) for s, at in zip(saved, self.layouts, strict=True)))
+        calls = [ProbeCall(path, a, a) for path, a in zip(self.paths, inputs, strict=True)]
+        grouped = [gradient.reshape(batch, k, *gradient.shape[1:]) for gradient in gradients]
+        blocks = [structured_block(self.model, item, calls, grouped) for item in self.plan.structured]
+        return mean, torch.cat(blocks, dim=2)
 
 
 class Graph(nn.Module):
     """Structured entries, then generic ones by a scan over the examples, then the order of the indices."""
 
-    def __init__(self, structured: nn.Module, generic: nn.Module | None, order: Tensor | None) -> None:
+    def __init__(
+        self, structured: nn.Module | None, generic: nn.Module | None, plain: nn.Module | None, order: Tensor | None
+    ) -> None:
         super().__init__()
-        self.structured, self.generic = structured, generic
+        self.structured, self.generic, self.plain = structured, generic, plain
         self.order: Tensor | None
         self.register_buffer("order", order)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        mean, jacobian = self.structured(x)
+        mean, parts = self._structured(x)
         if self.generic is not None:
             generic = self.generic
 
             def step(carry: Tensor, example: Tensor) -> tuple[Tensor, Tensor]:
                 return carry.clone(), generic(example)
 
-            _, rest = scan(step, torch.zeros(1, device=x.device), x)
-            jacobian = torch.cat([jacobian, rest], dim=2)
+            parts = [*parts, scan(step, torch.zeros(1, device=x.device), x)[1]]
+        jacobian = torch.cat(parts, dim=2) if len(parts) > 1 else parts[0]
         return mean, jacobian if self.order is None else jacobian[:, :, self.order]
+
+    def _structured(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        if self.structured is None:
+            assert self.plain is not None
+            return self.plain(x), []
+        mean, block = self.structured(x)
+        return mean, [block]
 
 
 def _final_order(jacobian: SubnetworkJacobian) -> Tensor | None:

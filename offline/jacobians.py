@@ -3,8 +3,8 @@
 For a layer with input a and output z, a zero probe is added to z, and its gradient g = d out / d z follows from
 one backward pass for each output. The chosen entries are then formed from a and g alone (`offline.entries`).
 Nothing of size (batch, outputs, D) ever exists, and layers below the lowest chosen weight are not differentiated.
-Every other parameter takes the generic route: reverse-mode differentiation of one example, restricted to the
-touched tensors.
+A bare parameter of shape (1, ...) is given to the model once an example, with a probe of its own. Every other
+parameter takes the generic route: reverse-mode differentiation of one example, restricted to the touched tensors.
 """
 
 import copy
@@ -29,7 +29,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class StructuredParameter:
-    """A parameter formed from probed layers: the rule for each layer (by path) that holds it."""
+    """A parameter formed from probes: the rule for each place (path of a layer, or its own name) that holds it."""
 
     parameter: Parameter
     rules: dict[str, Entries]
@@ -37,20 +37,27 @@ class StructuredParameter:
 
 @dataclass(frozen=True)
 class JacobianPlan:
-    """Which chosen parameters are formed from probed layers, and which take the generic route."""
+    """Which chosen parameters are formed from probes, and which take the generic route.
+
+    `expanded`: names of the bare parameters among the structured ones.
+    """
 
     structured: tuple[StructuredParameter, ...]
     generic: tuple[Chosen, ...]
+    expanded: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[str]:
         """The layers to probe."""
-        return sorted({path for item in self.structured for path in item.rules})
+        return sorted({path for item in self.structured for path in item.rules} - set(self.expanded))
 
 
 @dataclass(frozen=True)
-class LayerCall:
-    """One call of a probed layer: its path, its input, and the zero probe that was added to its output."""
+class ProbeCall:
+    """One call of a probed layer: its path, its input, and the zero probe that was added to its output.
+
+    For a bare parameter: its name, itself, and the probe that was added to it.
+    """
 
     path: str
     input: Tensor
@@ -58,13 +65,18 @@ class LayerCall:
 
 
 class Probes:
-    """Context manager: hooks that add a zero probe to the output of each layer and record the call."""
+    """Context manager: hooks that add a zero probe to the output of each layer and record the call.
 
-    def __init__(self, model: nn.Module, paths: list[str]) -> None:
+    An output that the batch shares (position embeddings of shape (1, T, ...)) is first repeated for each example, so
+    that the probe tells the examples apart.
+    """
+
+    def __init__(self, model: nn.Module, paths: list[str], batch: int) -> None:
         self.layers = {model.get_submodule(path): path for path in paths}
-        self.calls: list[LayerCall] = []
+        self.batch = batch
+        self.calls: list[ProbeCall] = []
 
-    def __enter__(self) -> list[LayerCall]:
+    def __enter__(self) -> list[ProbeCall]:
         self.handles = [layer.register_forward_hook(self._record, with_kwargs=True) for layer in self.layers]
         return self.calls
 
@@ -73,8 +85,11 @@ class Probes:
             handle.remove()
 
     def _record(self, layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Tensor:
+        a = (args[0] if args else kwargs["input"]).detach()
+        if output.shape[0] == 1 and self.batch != 1:
+            a, output = (t.expand(self.batch, *t.shape[1:]) for t in (a, output))
         probe = torch.zeros_like(output).requires_grad_()
-        self.calls.append(LayerCall(self.layers[layer], (args[0] if args else kwargs["input"]).detach(), probe))
+        self.calls.append(ProbeCall(self.layers[layer], a, probe))
         return output + probe
 
 
@@ -99,10 +114,10 @@ class SubnetworkJacobian:
 
     def blocks(self, x: Tensor) -> tuple[Tensor, Iterator[tuple[Parameter, Tensor]]]:
         """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n)."""
-        mean, calls, gradients = probe(self.model, self.plan.paths, x)
+        mean, calls, gradients = probe(self.model, self.plan, x)
         return mean, self._blocks(x, calls, gradients)
 
-    def _blocks(self, x: Tensor, calls: list[LayerCall], gradients: list[Tensor]) -> Iterator[tuple[Parameter, Tensor]]:
+    def _blocks(self, x: Tensor, calls: list[ProbeCall], gradients: list[Tensor]) -> Iterator[tuple[Parameter, Tensor]]:
         structured = {item.parameter.name: item for item in self.plan.structured}
         generic = generic_blocks(self.model, self.plan.generic, x) if self.plan.generic else {}
         for parameter in self.layout.parameters:
@@ -112,36 +127,59 @@ class SubnetworkJacobian:
                 yield parameter, generic[parameter.name]
 
 
-def probe(model: nn.Module, paths: list[str], x: Tensor) -> tuple[Tensor, list[LayerCall], list[Tensor]]:
+def probed_forward(model: nn.Module, plan: JacobianPlan, x: Tensor) -> tuple[Tensor, list[ProbeCall]]:
+    """One forward pass with probes in place: mean (B, K) and the calls of the probed places."""
+    parameters, batch = dict(model.named_parameters()), x.shape[0]  # len() would fix the size where this is traced
+    with torch.enable_grad(), Probes(model, plan.paths, batch) as calls:
+        bare = [_expanded(name, parameters[name], batch) for name in plan.expanded]
+        given = {call.path: call.input + call.probe for call in bare}
+        output = functional_call(model, given, (x,)) if given else model(x)
+    return check_output(output, batch), [*bare, *calls]
+
+
+def _expanded(name: str, parameter: Tensor, batch: int) -> ProbeCall:
+    value = parameter.detach().expand(batch, *parameter.shape[1:])
+    return ProbeCall(name, value, torch.zeros_like(value).requires_grad_())
+
+
+def probe(model: nn.Module, plan: JacobianPlan, x: Tensor) -> tuple[Tensor, list[ProbeCall], list[Tensor]]:
     """One forward pass with probes and one backward pass an output.
 
-    x (B, *input_shape) -> mean (B, K), the calls of the layers at `paths`, and for each call the gradients of the
+    x (B, *input_shape) -> mean (B, K), the calls of the probed places, and for each call the gradients of the
     outputs in its probe, (B, K, *layer output).
     """
-    with torch.enable_grad(), Probes(model, paths) as calls:
-        mean = check_output(model(x), len(x))
+    mean, calls = probed_forward(model, plan, x)
     probes = [call.probe for call in calls]
     if not mean.requires_grad:
         return mean, calls, [item.new_zeros(len(x), mean.shape[1], *item.shape[1:]) for item in probes]
+    last = mean.shape[1] - 1
     rows = [
-        torch.autograd.grad(out.sum(), probes, retain_graph=True, allow_unused=True, materialize_grads=True)
-        for out in mean.unbind(1)
+        torch.autograd.grad(out.sum(), probes, retain_graph=k != last, allow_unused=True, materialize_grads=True)
+        for k, out in enumerate(mean.unbind(1))
     ]
     return mean.detach(), calls, [torch.stack(parts, dim=1) for parts in zip(*rows, strict=True)]
 
 
 def structured_block(
-    model: nn.Module, item: StructuredParameter, calls: list[LayerCall], gradients: list[Tensor]
+    model: nn.Module, item: StructuredParameter, calls: list[ProbeCall], gradients: list[Tensor]
 ) -> Tensor:
-    """(B, K, n): the contributions of every call of every layer that holds the parameter, added up."""
+    """(B, K, n): the contributions of every call of every place that holds the parameter, added up."""
     parts = [
-        item.rules[call.path](model.get_submodule(call.path), call.input, gradient)
+        item.rules[call.path](owner(model, call.path), call.input, gradient)
         for call, gradient in zip(calls, gradients, strict=True)
         if call.path in item.rules
     ]
     if not parts:
         raise ValueError(f"parameter {item.parameter.name!r}: its layer was not called by the model")
     return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+
+def owner(model: nn.Module, path: str) -> nn.Module:
+    """The layer at `path`; for the name of a bare parameter, the module that holds it."""
+    try:
+        return model.get_submodule(path)
+    except AttributeError:
+        return model.get_submodule(path.rpartition(".")[0])
 
 
 def example_jacobian(model: nn.Module, chosen: tuple[Chosen, ...]) -> Callable[[Tensor], Tensor]:

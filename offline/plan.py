@@ -1,20 +1,21 @@
-"""Plan a subnetwork Jacobian: which parameters may be formed from layers, and the proof that it is right.
+"""Plan a subnetwork Jacobian: which parameters may be formed from probes, and the proof that it is right.
 
 Whether a weight is used by its layer alone is not a matter of type: it may be tied to an embedding, reparametrised,
-fed time-major, or read by other code. So the structured plan is tried on a few inputs against plain differentiation
-in float64, and a parameter that does not agree takes the generic route.
+fed time-major, or read by other code. So the structured rules are tried on a few inputs against plain differentiation
+in float64, at positions spread over each parameter, and a parameter that does not agree takes the generic route.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from offline.entries import entries_of
+from offline.entries import Entries, ExpandedEntries, entries_of, is_structured
 from offline.jacobians import (
     Chosen,
     JacobianPlan,
-    LayerCall,
+    ProbeCall,
     StructuredParameter,
     SubnetworkJacobian,
     check_output,
@@ -24,8 +25,9 @@ from offline.jacobians import (
 )
 from offline.layout import WeightLayout
 
-STRUCTURED_TYPES = (nn.Linear, nn.Conv2d)
+Owners = dict[str, list[tuple[str, str]]]
 CHECK_EXAMPLES = 2
+CHECK_POSITIONS = 48  # of each parameter: comparing all of a large one would need its whole Jacobian
 
 
 def make_jacobian(model: nn.Module, layout: WeightLayout, indices: Tensor, examples: Tensor) -> SubnetworkJacobian:
@@ -36,63 +38,88 @@ def make_jacobian(model: nn.Module, layout: WeightLayout, indices: Tensor, examp
     indices = indices.to(examples.device)
     chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
     owners = parameter_owners(model)
-    candidates = {c.parameter.name for c in chosen if _is_structured(model, owners.get(c.parameter.name, []))}
-    plan = _plan(model, chosen, owners, candidates)
-    wrong = _disagreeing(SubnetworkJacobian(model, layout, indices, plan), chosen, examples[:CHECK_EXAMPLES])
-    return SubnetworkJacobian(
-        model, layout, indices, _plan(model, chosen, owners, candidates - wrong) if wrong else plan
-    )
+    names = trusted_names(model, chosen, owners, examples[:CHECK_EXAMPLES])
+    return SubnetworkJacobian(model, layout, indices, plan_for(model, chosen, owners, names))
 
 
-def parameter_owners(model: nn.Module) -> dict[str, list[tuple[str, str]]]:
+def parameter_owners(model: nn.Module) -> Owners:
     """For each parameter's first name, every (module path, attribute) that holds it: tied weights have several."""
     first_name = {id(tensor): name for name, tensor in model.named_parameters()}
-    owners: dict[str, list[tuple[str, str]]] = {}
+    owners: Owners = {}
     for path, module in model.named_modules():
         for attribute, tensor in module.named_parameters(recurse=False, remove_duplicate=False):
             owners.setdefault(first_name[id(tensor)], []).append((path, attribute))
     return owners
 
 
-def _is_structured(model: nn.Module, places: list[tuple[str, str]]) -> bool:
+def trusted_names(model: nn.Module, chosen: tuple[Chosen, ...], owners: Owners, x: Tensor) -> set[str]:
+    """Names of the parameters whose structured rule is right for this model."""
+    sampled = tuple(replace(c, positions=_spread(c.positions)) for c in chosen)
+    layers = {c.parameter.name for c in chosen if _in_layers(model, owners.get(c.parameter.name, []))}
+    bare = {c.parameter.name for c in chosen if _is_bare(model, c, owners.get(c.parameter.name, []))}
+    exact = private_copy(model, x.device, torch.float64)
+    for names in (layers | bare, layers):  # a model that cannot take a bare parameter once an example
+        right = _agreeing(exact, plan_for(exact, sampled, owners, names), sampled, x)
+        if right is not None:
+            return right
+    return set()
+
+
+def _spread(positions: Tensor) -> Tensor:
+    """A few positions, first and last among them."""
+    if len(positions) <= CHECK_POSITIONS:
+        return positions
+    at = torch.linspace(0, len(positions) - 1, CHECK_POSITIONS, dtype=torch.float64, device=positions.device)
+    return positions[at.round().long()]
+
+
+def _in_layers(model: nn.Module, places: list[tuple[str, str]]) -> bool:
     modules = [model.get_submodule(path) for path, _ in places]
-    return bool(modules) and all(type(m) in STRUCTURED_TYPES for m in modules) and len(set(modules)) == len(modules)
+    return bool(modules) and all(is_structured(m) for m in modules) and len(set(modules)) == len(modules)
 
 
-def _plan(
-    model: nn.Module, chosen: tuple[Chosen, ...], owners: dict[str, list[tuple[str, str]]], names: set[str]
-) -> JacobianPlan:
-    structured = [
-        StructuredParameter(
-            c.parameter,
-            {path: entries_of(model.get_submodule(path), role, c.positions) for path, role in owners[c.parameter.name]},
-        )
-        for c in chosen
-        if c.parameter.name in names
-    ]
-    return JacobianPlan(tuple(structured), tuple(c for c in chosen if c.parameter.name not in names))
+def _is_bare(model: nn.Module, chosen: Chosen, places: list[tuple[str, str]]) -> bool:
+    """A parameter that broadcasts over the batch and belongs to no layer with a rule."""
+    shape = chosen.parameter.shape
+    return len(places) == 1 and not _in_layers(model, places) and len(shape) > 1 and shape[0] == 1
 
 
-def _disagreeing(jacobian: SubnetworkJacobian, chosen: tuple[Chosen, ...], x: Tensor) -> set[str]:
-    """Names of structured parameters whose entries differ from plain differentiation in float64."""
-    names = {item.parameter.name for item in jacobian.plan.structured}
+def plan_for(model: nn.Module, chosen: tuple[Chosen, ...], owners: Owners, names: set[str]) -> JacobianPlan:
+    """The parameters of `names` by their rules, the others by the generic route."""
+    structured, expanded = [], []
+    for c in chosen:
+        name = c.parameter.name
+        if name in names:
+            in_layers = _in_layers(model, owners[name])
+            rules: dict[str, Entries] = {name: ExpandedEntries(c.positions)}
+            if in_layers:
+                rules = {p: entries_of(model.get_submodule(p), role, c.positions) for p, role in owners[name]}
+            else:
+                expanded.append(name)
+            structured.append(StructuredParameter(c.parameter, rules))
+    generic = tuple(c for c in chosen if c.parameter.name not in names)
+    return JacobianPlan(tuple(structured), generic, tuple(expanded))
+
+
+def _agreeing(exact: nn.Module, plan: JacobianPlan, chosen: tuple[Chosen, ...], x: Tensor) -> set[str] | None:
+    """Names of structured parameters that equal plain differentiation in float64; None where the probes fail."""
+    names = {item.parameter.name for item in plan.structured}
     if not names:
         return names
-    exact = private_copy(jacobian.model, x.device, torch.float64)
     x = x.double() if x.is_floating_point() else x
     structured = tuple(c for c in chosen if c.parameter.name in names)
     truth = torch.split(plain_jacobian(exact, structured, x), [len(c.positions) for c in structured], dim=2)
     expected = {c.parameter.name: part for c, part in zip(structured, truth, strict=True)}
     try:
-        _, calls, gradients = probe(exact, jacobian.plan.paths, x)
-    except (RuntimeError, TypeError, AttributeError):  # a hooked layer that returns or takes something unusual
-        return names
-    found = {item.parameter.name: _try_block(exact, item, calls, gradients) for item in jacobian.plan.structured}
-    return {name for name in names if not _agree(found[name], expected[name])}
+        _, calls, gradients = probe(exact, plan, x)
+    except (RuntimeError, TypeError, AttributeError, ValueError):  # a place that gives or takes something unusual
+        return None
+    found = {item.parameter.name: _try_block(exact, item, calls, gradients) for item in plan.structured}
+    return {name for name in names if _agree(found[name], expected[name])}
 
 
 def _try_block(
-    model: nn.Module, item: StructuredParameter, calls: list[LayerCall], gradients: list[Tensor]
+    model: nn.Module, item: StructuredParameter, calls: list[ProbeCall], gradients: list[Tensor]
 ) -> Tensor | None:
     """The block, or None where its rule does not fit what the layer was given."""
     try:

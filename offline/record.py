@@ -7,12 +7,24 @@ from typing import Literal
 
 from torch import Tensor
 
+from offline.auto_context import CandidateScore
+from offline.choosing import ChosenWeights
 from offline.config import FitConfig
 from offline.curvature import Curvature
 from offline.layout import WeightLayout
 from offline.likelihood import Likelihood
-from offline.subnetwork import SelectionResult
-from service.bundle import Calibration, InputSpec, Manifest, ParameterSlice, Posterior, Prior, Selection
+from offline.prior import PriorChoice, PriorSweep
+from service.bundle import (
+    Calibration,
+    Candidate,
+    InputSpec,
+    Manifest,
+    ParameterSlice,
+    Posterior,
+    Prior,
+    Selection,
+    Tried,
+)
 from service.rejection import RejectionRule
 
 LIBRARIES = ("probity", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
@@ -57,9 +69,9 @@ def make_manifest(
     spec: InputSpec,
     outputs: int,
     class_names: tuple[str, ...] | None,
-    selection: SelectionResult,
+    selection: ChosenWeights,
     prior: Prior,
-    jitter: float,
+    posterior: Posterior,
     sigma_noise: float | None,
     temperature: float,
     opset: int,
@@ -81,7 +93,7 @@ def make_manifest(
         subnetwork_size=size,
         selection=_selection(config, layout, selection),
         prior=prior,
-        posterior=Posterior(kind="cholesky", size=size, jitter=jitter),
+        posterior=posterior,
         sigma_noise=sigma_noise,
         temperature=temperature,
         link="probit" if classification else "gaussian",
@@ -99,15 +111,50 @@ def make_manifest(
     )
 
 
-def _selection(config: FitConfig, layout: WeightLayout, selection: SelectionResult) -> Selection:
+def _selection(config: FitConfig, layout: WeightLayout, selection: ChosenWeights) -> Selection:
     chosen = {parameter.name: len(positions) for parameter, positions in layout.locate(selection.indices)}
+    table = selection.candidates
     return Selection(
-        strategy=config.selection,
-        options=dict(config.selection_options),
+        strategy=selection.strategy,
+        options=selection.options,
         seed=config.seed,
         dead_weights=selection.dead_weights,
         parameters=tuple(ParameterSlice(p.name, p.shape, p.offset, chosen.get(p.name, 0)) for p in layout.parameters),
+        explanation=selection.explanation,
+        candidates=None if table is None else tuple(_candidate(score) for score in table),
+        kinds=config.kinds,
+        within=selection.within,
     )
+
+
+def _candidate(score: CandidateScore) -> Candidate:
+    return Candidate(
+        name=score.name,
+        size=score.size,
+        forward_passes=score.forward_passes,
+        prior_precision=score.prior_precision,
+        log_likelihood=score.log_likelihood,
+        shift_log_likelihood=score.shift_log_likelihood,
+        shift_auroc=score.shift_auroc,
+        chosen=score.chosen,
+    )
+
+
+def fixed_prior(config: FitConfig, precision: float, share: float) -> Prior:
+    """A prior precision that the user gave; share: lambda_S / lambda."""
+    return Prior("fixed", precision, config.prior_scaling, precision * share)
+
+
+def searched_prior(config: FitConfig, sweep: PriorSweep, choice: PriorChoice) -> Prior:
+    """The prior precision chosen, with everything that was tried."""
+    scores = sweep.log_likelihood
+    tried = Tried(
+        precisions=tuple(sweep.precisions.tolist()),
+        log_likelihood=None if scores is None else tuple(scores.tolist()),
+        log_evidence=tuple(sweep.log_evidence.tolist()),
+        plain_log_likelihood=sweep.plain_log_likelihood,
+    )
+    return Prior(choice.method, choice.precision, config.prior_scaling, choice.used, choice.budget, tried)
 
 
 def _libraries() -> dict[str, str]:

@@ -1,28 +1,45 @@
 """Run a recipe: fit it, or measure its bundle. Shared by the command line and the demo."""
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from offline.config import FitConfig
 from offline.console import console
+from offline.distributed import environment_shard
 from offline.evaluate import evaluate
-from offline.fit import fit_bundle
-from offline.recipe import load_recipe
+from offline.fit import dry_run, fit_bundle, quiet
+from offline.progress import silent
+from offline.recipe import Recipe, load_recipe
 from service.predictor import Predictor
 
 T = TypeVar("T")
 
 
-def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> Path:
-    """Run a recipe with progress bars; `given` replaces fields of its configuration."""
+def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
+    """Run a recipe with progress bars; `given` replaces fields of its configuration.
+
+    Returns whether this is the process that wrote the bundle: under torchrun the first one shows and writes.
+    """
     recipe = load_recipe(recipe_path)
-    config = FitConfig.model_validate({**recipe.config.model_dump(), **given})
+    config = _config(recipe, given)
     model, train, held_out = recipe.model(), recipe.data("train_data"), recipe.data("calibration_data")
-    with Bars() as bars:
-        return fit_bundle(
+    main = environment_shard().is_main
+    with Bars() if main else contextlib.nullcontext(silent) as bars:
+        fit_bundle(
             model,
             train,
             out,
@@ -31,7 +48,23 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> Path:
             class_names=recipe.class_names,
             input_spec=recipe.input_spec,
             progress=bars,
+            say=_say if main else quiet,
         )
+    return main
+
+
+def dry_run_recipe(recipe_path: Path, given: dict[str, Any]) -> list[str]:
+    """What fitting the recipe would take, as lines for people."""
+    recipe = load_recipe(recipe_path)
+    return dry_run(recipe.model(), recipe.data("train_data"), _config(recipe, given))
+
+
+def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
+    return FitConfig.model_validate({**recipe.config.model_dump(), **given})
+
+
+def _say(line: str) -> None:
+    console().print(line, highlight=False, markup=False)
 
 
 def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
@@ -41,11 +74,19 @@ def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
     return evaluate(Predictor.load(bundle), recipe.data("test_data"), foreign)
 
 
+class Rate(ProgressColumn):
+    """Steps a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.3g}/s" if speed >= 1 else f"{1 / speed:.3g} s each")
+
+
 class Bars:
-    """Progress bars with elapsed and remaining time, one a loop; a `Track` while the context is open."""
+    """Progress bars with rate, elapsed and remaining time, one a loop; a `Track` while the context is open."""
 
     def __init__(self) -> None:
-        columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn())
+        columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), Rate())
         self._progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console())
 
     def __enter__(self) -> "Bars":

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from service.bundle import Verification
-from service.predictive import functional_variance
 from service.predictor import Predictor
 
 Array = npt.NDArray[Any]
@@ -24,12 +23,12 @@ class VerificationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Truth:
-    """Plain torch in float64: inputs as the service takes them, mean (n, K), jacobian (n, K, S), scale_tril (S, S)."""
+    """Plain torch in float64: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance (n, K)."""
 
     inputs: Array
     mean: Array
     jacobian: Array
-    scale_tril: Array
+    variance: Array
 
 
 def verify(folder: Path, truth: Truth, tolerance: float = TOLERANCE) -> Verification:
@@ -39,7 +38,6 @@ def verify(folder: Path, truth: Truth, tolerance: float = TOLERANCE) -> Verifica
     network that mixes examples, shows here.
     """
     predictor = Predictor.load(folder)
-    variance = functional_variance(truth.jacobian, truth.scale_tril)
     batches = [truth.inputs, *(truth.inputs[i : i + 1] for i in range(len(truth.inputs)))]
     predictions = [predictor.predict(batch) for batch in batches]
     jacobians = [predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1] for batch in batches]
@@ -47,7 +45,7 @@ def verify(folder: Path, truth: Truth, tolerance: float = TOLERANCE) -> Verifica
     errors = {
         "mean": _both(truth.mean, [p.mean for p in predictions], whole, single, absolute=True),
         "jacobian": _both(truth.jacobian, jacobians, whole, single, absolute=True),
-        "variance": _both(variance, [p.variance for p in predictions], whole, single, absolute=False),
+        "variance": _both(truth.variance, [p.variance for p in predictions], whole, single, absolute=False),
     }
     for name, error in errors.items():
         if not error <= tolerance:

@@ -1,22 +1,19 @@
 """THE CONTRACT between the offline job and the service: write and read a bundle.
 
-The reader and the writer stand side by side so that they cannot drift. A bundle is untrusted input: every
-file is checked against the manifest before it is parsed, it is parsed from the very bytes that were
-checked, and nothing is ever unpickled. `service/BUNDLE.md` is the normative text.
+The reader and the writer stand side by side so that they cannot drift: those of the whole here, those of the single
+files in `service.bundle_seal` and `service.bundle_tensors`. A bundle is untrusted input: every file is checked against
+the manifest before it is parsed, it is parsed from the very bytes that were checked, and nothing is ever unpickled.
+`service/BUNDLE.md` is the normative text.
 """
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
-import safetensors
-import safetensors.numpy
 
 from service.bundle_files import (
     CALIBRATION,
@@ -24,6 +21,7 @@ from service.bundle_files import (
     MODEL,
     OPTIONAL_FILES,
     POSTERIOR,
+    REPORT,
     REQUIRED_FILES,
     BundleError,
     Folder,
@@ -32,21 +30,33 @@ from service.bundle_files import (
     with_folder,
     write_file,
 )
+from service.bundle_seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
+from service.bundle_tensors import (
+    REFERENCE_LEVELS,
+    calibration_from_bytes,
+    calibration_to_bytes,
+    check_posterior,
+    pack_lower_triangle,
+    posterior_from_bytes,
+    posterior_to_bytes,
+    unpack_lower_triangle,
+)
 from service.manifest import (
+    FORMAT_VERSION,
     Calibration,
+    Candidate,
     FileEntry,
     ImagePreprocessing,
     InputSpec,
     Manifest,
-    ManifestError,
     ParameterSlice,
     Posterior,
     Prior,
     Selection,
+    Tried,
     Verification,
-    manifest_from_json,
-    to_json,
 )
+from service.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 __all__ = [
     "CALIBRATION",
@@ -56,19 +66,25 @@ __all__ = [
     "OPTIONAL_FILES",
     "POSTERIOR",
     "REFERENCE_LEVELS",
+    "REPORT",
     "REQUIRED_FILES",
     "SEAL",
     "Bundle",
     "BundleError",
     "Calibration",
+    "Candidate",
+    "CholeskyPosterior",
     "FileEntry",
     "ImagePreprocessing",
     "InputSpec",
+    "LowRankPosterior",
     "Manifest",
     "ParameterSlice",
     "Posterior",
+    "PosteriorFactor",
     "Prior",
     "Selection",
+    "Tried",
     "Verification",
     "check_destination",
     "pack_lower_triangle",
@@ -82,10 +98,6 @@ __all__ = [
     "write_bundle",
 ]
 
-SEAL = "sha256"
-MAX_MANIFEST_BYTES = 16 * 2**20
-REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-
 Array = npt.NDArray[Any]
 
 
@@ -93,9 +105,8 @@ Array = npt.NDArray[Any]
 class Bundle:
     """A bundle read and checked.
 
-    `scale_tril` (S, S) float32 is lower triangular with a positive diagonal, covariance =
-    scale_tril @ scale_tril.T; `subnetwork_indices` (S,) int64 ascending positions in the flattened trainable
-    weights; `calibration_scores` (n,) float64 ascending; `reference` maps a quantity to its values at
+    `posterior` gives the variance of the outputs; `subnetwork_indices` (S,) int64 ascending positions in the flattened
+    trainable weights; `calibration_scores` (n,) float64 ascending; `reference` maps a quantity to its values at
     `REFERENCE_LEVELS` on the calibration data; `digest` is the manifest's seal, and so that of everything.
     """
 
@@ -103,22 +114,10 @@ class Bundle:
     digest: str
     manifest: Manifest
     model: bytes
-    scale_tril: Array
+    posterior: PosteriorFactor
     subnetwork_indices: Array
     calibration_scores: Array
     reference: dict[str, Array]
-
-
-def pack_lower_triangle(matrix: Array) -> Array:
-    """The lower triangle (S, S) -> (S (S + 1) / 2,), row by row."""
-    return np.ascontiguousarray(matrix[np.tril_indices(len(matrix))])
-
-
-def unpack_lower_triangle(packed: Array, size: int) -> Array:
-    """Inverse of `pack_lower_triangle`: (S (S + 1) / 2,) -> (S, S) with zeros above the diagonal."""
-    matrix = np.zeros((size, size), packed.dtype)
-    matrix[np.tril_indices(size)] = packed
-    return matrix
 
 
 # --------------------------------------------------------------------------- writing
@@ -128,43 +127,39 @@ def seal_bundle(
     folder: Path,
     manifest: Manifest,
     model: bytes,
-    scale_tril: Array,
+    posterior: PosteriorFactor,
     subnetwork_indices: Array,
     calibration_scores: Array,
     reference: Mapping[str, Array],
+    report: bytes | None = None,
 ) -> Manifest:
-    """Write every file of a bundle into an existing folder, the manifest last; return it with the hashes in."""
-    posterior = {
-        "scale_tril_packed": pack_lower_triangle(np.asarray(scale_tril, np.float32)),
-        "subnetwork_indices": np.asarray(subnetwork_indices, np.int64),
-    }
-    calibration = {"scores": np.sort(np.asarray(calibration_scores, np.float64))}
-    calibration |= {f"reference.{name}": np.asarray(values, np.float64) for name, values in reference.items()}
-    contents = {
-        MODEL: model,
-        POSTERIOR: safetensors.numpy.save(posterior),
-        CALIBRATION: safetensors.numpy.save(calibration),
-    }
+    """Write every file of a bundle into an existing folder, the manifest last; return it with the hashes in.
+
+    `ValueError` where the posterior is not the one that the manifest describes.
+    """
+    check_posterior(posterior, manifest)
     files = {
-        name: FileEntry(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)) for name, data in contents.items()
+        MODEL: _write(folder, MODEL, model),
+        POSTERIOR: _write(folder, POSTERIOR, posterior_to_bytes(posterior, subnetwork_indices)),
+        CALIBRATION: _write(folder, CALIBRATION, calibration_to_bytes(calibration_scores, reference)),
     }
-    for name, data in contents.items():
-        write_file(folder / name, data)
-    return reseal_manifest(folder, dataclasses.replace(manifest, files=files))
+    return reseal_manifest(folder, dataclasses.replace(manifest, files=files), report)
 
 
-def reseal_manifest(folder: Path, manifest: Manifest) -> Manifest:
-    """Write the manifest alone, for instance with the verification filled in."""
-    document = to_json(manifest)
-    text = json.dumps({**document, SEAL: seal(document)}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_file(folder / MANIFEST, text.encode())
+def _write(folder: Path, name: str, data: bytes) -> FileEntry:
+    write_file(folder / name, data)
+    return FileEntry(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+
+
+def reseal_manifest(folder: Path, manifest: Manifest, report: bytes | None = None) -> Manifest:
+    """Write the manifest anew, for instance with the verification filled in, and with it `report` as report.html.
+
+    Whatever version of the format the manifest was read from, it is written in this one.
+    """
+    listed = {} if report is None else {REPORT: _write(folder, REPORT, report)}
+    manifest = dataclasses.replace(manifest, files={**manifest.files, **listed}, format_version=FORMAT_VERSION)
+    write_file(folder / MANIFEST, manifest_to_bytes(manifest))
     return manifest
-
-
-def seal(document: Mapping[str, Any]) -> str:
-    """SHA-256 (hexadecimal) of the manifest's canonical JSON: keys sorted, no white space, ASCII, no seal."""
-    plain = {name: value for name, value in document.items() if name != SEAL}
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def write_bundle(
@@ -172,14 +167,15 @@ def write_bundle(
     manifest: Manifest,
     *,
     model: bytes,
-    scale_tril: Array,
+    posterior: PosteriorFactor,
     subnetwork_indices: Array,
     calibration_scores: Array,
     reference: Mapping[str, Array],
+    report: bytes | None = None,
 ) -> Path:
     """Write a whole bundle to `out`, atomically: `out` holds all of it or what it held before."""
     with staged_bundle(Path(out)) as folder:
-        seal_bundle(folder, manifest, model, scale_tril, subnetwork_indices, calibration_scores, reference)
+        seal_bundle(folder, manifest, model, posterior, subnetwork_indices, calibration_scores, reference, report)
     return Path(out)
 
 
@@ -204,16 +200,15 @@ def _read_whole(folder: Folder) -> Bundle:
     manifest, digest = _read_manifest(folder)
     _check_file_names(folder, manifest)
     contents = {name: _read_checked(folder, name, entry) for name, entry in manifest.files.items()}
-    posterior = _tensors(folder.path / POSTERIOR, contents[POSTERIOR])
-    calibration = _tensors(folder.path / CALIBRATION, contents[CALIBRATION])
-    scale_tril, indices = _check_posterior(folder.path / POSTERIOR, posterior, manifest)
-    scores, reference = _check_calibration(folder.path / CALIBRATION, calibration, manifest)
+    # The bytes of the posterior are let go before its matrix is made: both are large.
+    posterior, indices = posterior_from_bytes(folder.path / POSTERIOR, contents.pop(POSTERIOR), manifest)
+    scores, reference = calibration_from_bytes(folder.path / CALIBRATION, contents.pop(CALIBRATION), manifest)
     return Bundle(
         path=folder.path,
         digest=digest,
         manifest=manifest,
         model=contents[MODEL],
-        scale_tril=scale_tril,
+        posterior=posterior,
         subnetwork_indices=indices,
         calibration_scores=scores,
         reference=reference,
@@ -221,32 +216,7 @@ def _read_whole(folder: Folder) -> Bundle:
 
 
 def _read_manifest(folder: Folder) -> tuple[Manifest, str]:
-    file = folder.path / MANIFEST
-    data = folder.read(MANIFEST, MAX_MANIFEST_BYTES)
-    try:
-        document = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
-        stated = document.pop(SEAL, None) if isinstance(document, dict) else None
-        manifest = manifest_from_json(document)
-        found = seal(document)
-    except ManifestError as error:
-        raise BundleError(file, str(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise BundleError(file, f"not valid JSON: {error}") from error
-    if stated != found:
-        raise BundleError(file, f"{SEAL}: found {stated!r:.100}, its content has {found}: the manifest was changed")
-    return manifest, found
-
-
-def _refuse_constant(name: str) -> float:
-    raise ManifestError(f"found the number {name}, expected finite numbers")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys differ: of two values under one key, readers disagree which counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ManifestError("found a key twice in one object, expected each once")
-    return found
+    return manifest_from_bytes(folder.path / MANIFEST, folder.read(MANIFEST, MAX_MANIFEST_BYTES))
 
 
 def _check_file_names(folder: Folder, manifest: Manifest) -> None:
@@ -269,56 +239,3 @@ def _read_checked(folder: Folder, name: str, entry: FileEntry) -> bytes:
     if found != entry.sha256:
         raise BundleError(file, f"found sha256 {found}, expected {entry.sha256:.64}: the file was changed")
     return data
-
-
-def _tensors(file: Path, data: bytes) -> dict[str, Array]:
-    try:
-        return safetensors.numpy.load(data)
-    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BundleError(file, f"not a safetensors file: {error}") from error
-
-
-def _take(file: Path, tensors: dict[str, Array], name: str, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Remove one tensor from `tensors`, checked for presence, type, shape (-1: any) and finiteness."""
-    if name not in tensors:
-        raise BundleError(file, f"tensor {name!r} is missing")
-    array = tensors.pop(name)
-    if array.dtype != np.dtype(dtype):
-        raise BundleError(file, f"tensor {name!r}: found dtype {array.dtype}, expected {dtype}")
-    fits = array.ndim == len(shape) and all(want in (-1, have) for want, have in zip(shape, array.shape, strict=True))
-    if not fits:
-        raise BundleError(file, f"tensor {name!r}: found shape {array.shape}, expected {shape}")
-    if not np.isfinite(array).all():
-        raise BundleError(file, f"tensor {name!r}: found NaN or infinity, expected finite numbers")
-    return array
-
-
-def _refuse_rest(file: Path, tensors: dict[str, Array]) -> None:
-    for name in sorted(tensors):
-        raise BundleError(file, f"unexpected tensor {name!r:.100}")
-
-
-def _check_posterior(file: Path, tensors: dict[str, Array], manifest: Manifest) -> tuple[Array, Array]:
-    size = manifest.subnetwork_size
-    packed = _take(file, tensors, "scale_tril_packed", "float32", (size * (size + 1) // 2,))
-    indices = _take(file, tensors, "subnetwork_indices", "int64", (size,))
-    _refuse_rest(file, tensors)
-    scale_tril = unpack_lower_triangle(packed, size)
-    if not (np.diagonal(scale_tril) > 0).all():
-        raise BundleError(file, "scale_tril: found a diagonal entry that is not positive, expected a Cholesky factor")
-    if (indices[1:] <= indices[:-1]).any() or indices[0] < 0 or indices[-1] >= manifest.parameter_count:
-        raise BundleError(
-            file, f"subnetwork_indices: expected strictly ascending positions below {manifest.parameter_count}"
-        )
-    return scale_tril, indices
-
-
-def _check_calibration(file: Path, tensors: dict[str, Array], manifest: Manifest) -> tuple[Array, dict[str, Array]]:
-    scores = _take(file, tensors, "scores", "float64", (manifest.calibration.examples,))
-    if not len(scores) or (scores[1:] < scores[:-1]).any():
-        raise BundleError(file, "scores: expected at least one score, in ascending order")
-    names = [name for name in tensors if name.startswith("reference.")]
-    levels = (len(REFERENCE_LEVELS),)
-    reference = {name.removeprefix("reference."): _take(file, tensors, name, "float64", levels) for name in names}
-    _refuse_rest(file, tensors)
-    return scores, reference

@@ -14,8 +14,9 @@ from typing import TypeVar
 
 MANIFEST, MODEL = "manifest.json", "model.onnx"
 POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
+REPORT = "report.html"
 REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
-OPTIONAL_FILES = frozenset({"report.html"})
+OPTIONAL_FILES = frozenset({REPORT})
 REPLACED_TRIES = 10
 
 T = TypeVar("T")

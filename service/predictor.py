@@ -13,7 +13,7 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from service.bundle import MANIFEST, MODEL, Bundle, BundleError, Manifest, read_bundle
-from service.predictive import entropy_parts, functional_variance, link_approx, predictive_std, softmax
+from service.predictive import entropy_parts, link_approx, predictive_std, softmax
 from service.rejection import RejectionRule, classification_score, regression_score
 
 Array = npt.NDArray[Any]
@@ -69,9 +69,9 @@ class Predictor:
         self.reference = bundle.reference
         self.rule = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
         _check_threshold(self.rule, bundle)
-        row_bytes = 2 * 4 * self.manifest.outputs * self.manifest.subnetwork_size
+        row_bytes = 4 * self.manifest.outputs * (self.manifest.subnetwork_size + bundle.posterior.working_size)
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
-        self._scale_tril = bundle.scale_tril
+        self._posterior = bundle.posterior
         self._session = _open_session(bundle, threads)
 
     @classmethod
@@ -108,7 +108,7 @@ class Predictor:
     def _mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
         mean, jacobian = self.mean_and_jacobian(inputs)
         with np.errstate(over="ignore", invalid="ignore"):
-            return mean, functional_variance(jacobian, self._scale_tril)
+            return mean, self._posterior.variance(jacobian)
 
     def _check_inputs(self, inputs: Array) -> Array:
         spec = self.manifest.input

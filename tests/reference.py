@@ -80,3 +80,26 @@ def probit_probabilities(mean: Array, var: Array) -> Array:
 
 def entropy(p: Any) -> float:
     return -sum(float(value) * math.log(value) for value in p if value > 0)
+
+
+# --- what selection strategies rank by; jacobian (N, K, D) from `full_jacobian`
+
+
+def mean_squared_jacobian(jacobian: Array) -> Array:
+    """mean_n sum_k J_nkd^2, (D,)."""
+    return sum(row**2 for example in jacobian for row in example) / len(jacobian)
+
+
+def marginal_variance(precision: Array) -> Array:
+    """diag(precision^-1), (D,)."""
+    return np.diag(np.linalg.inv(precision))
+
+
+def leverage(jacobian: Array, precision: Array) -> Array:
+    """mean_n sum_k (C J_nk)_d^2 / C_dd with C = precision^-1, (D,)."""
+    covariance = np.linalg.inv(precision)
+    total = np.zeros(len(precision))
+    for example in jacobian:
+        for row in example:
+            total += (covariance @ row) ** 2
+    return total / len(jacobian) / np.diag(covariance)

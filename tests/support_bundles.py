@@ -4,7 +4,6 @@ mean = W x + b and the trainable weights are W (row by row), then b. The chosen 
 d mean_k / d W[j, i] = x_i where j = k, and d mean_k / d b[j] = 1 where j = k.
 """
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +15,24 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from service.bundle import (
-    Calibration,
+    CholeskyPosterior,
     ImagePreprocessing,
     InputSpec,
+    LowRankPosterior,
     Manifest,
-    ParameterSlice,
     Posterior,
+    PosteriorFactor,
     Prior,
-    Selection,
-    Verification,
+    read_bundle,
     write_bundle,
 )
+from tests.support_manifests import OPSET, make_manifest
+from tests.support_manifests import slow_threshold as slow_threshold
 
 Array = npt.NDArray[Any]
-OPSET, IR_VERSION = 20, 10
+IR_VERSION = 10
 LEVELS = 5
+LOW_RANK_PRIOR = Prior(method="fixed", precision=2.5, scaling="none", used=2.5)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Synthetic:
     manifest: Manifest
     weight: Array
     bias: Array
-    scale_tril: Array
+    posterior: PosteriorFactor
     indices: Array
     scores: Array
 
@@ -68,8 +70,32 @@ class Synthetic:
 
     def variance(self, inputs: Array) -> Array:
         """diag(J Sigma J^T), (B, K), with the covariance written out."""
-        covariance = self.scale_tril.astype(np.float64) @ self.scale_tril.astype(np.float64).T
+        covariance = dense_covariance(self.posterior)
         return np.stack([np.diag(j @ covariance @ j.T) for j in self.jacobian(inputs)])
+
+
+def dense_covariance(posterior: PosteriorFactor) -> Array:
+    """Sigma (S, S), float64, as its definition says."""
+    if isinstance(posterior, CholeskyPosterior):
+        factor = posterior.scale_tril.astype(np.float64)
+        return factor @ factor.T
+    vectors, values = posterior.eigenvectors.astype(np.float64), posterior.eigenvalues.astype(np.float64)
+    prior = posterior.prior_precision
+    known = sum(np.outer(u, u) / (e + prior) for u, e in zip(vectors.T, values, strict=True))
+    rest: Array = (np.eye(len(vectors)) - vectors @ vectors.T) / prior
+    return known + rest
+
+
+def draw_cholesky(rng: np.random.Generator, size: int) -> CholeskyPosterior:
+    scale_tril = np.tril(rng.normal(scale=0.3, size=(size, size))).astype(np.float32)
+    scale_tril[np.diag_indices(size)] = rng.uniform(0.2, 0.6, size).astype(np.float32)
+    return CholeskyPosterior(scale_tril)
+
+
+def draw_low_rank(rng: np.random.Generator, size: int, rank: int, prior: float) -> LowRankPosterior:
+    vectors = np.linalg.qr(rng.normal(size=(size, size)))[0][:, :rank]
+    values = np.sort(rng.uniform(1, 50, rank))[::-1]
+    return LowRankPosterior(values.astype(np.float32), np.ascontiguousarray(vectors, np.float32), prior)
 
 
 def linear_graph(weight: Array, bias: Array, indices: Array, shape: tuple[int, ...]) -> onnx.GraphProto:
@@ -118,63 +144,6 @@ def model_bytes(graph: onnx.GraphProto) -> bytes:
     return data
 
 
-def make_manifest(
-    *,
-    outputs: int,
-    parameter_count: int,
-    size: int,
-    spec: InputSpec,
-    scores: Array,
-    regression: bool = False,
-    alpha: float = 0.1,
-    **changes: Any,
-) -> Manifest:
-    """A whole manifest; the threshold is the slow count's."""
-    manifest = Manifest(
-        name="synthetic",
-        version="1",
-        task="regression" if regression else "classification",
-        input=spec,
-        outputs=outputs,
-        class_names=None if regression else tuple(f"class {k}" for k in range(outputs)),
-        parameter_count=parameter_count,
-        subnetwork_size=size,
-        selection=Selection(
-            strategy="random",
-            options={"note": "by hand", "share": 0.5},
-            seed=0,
-            dead_weights=None,
-            parameters=(ParameterSlice(name="weight", shape=(parameter_count,), offset=0, chosen=size),),
-        ),
-        prior=Prior(method="fixed", precision=1.0, scaling="none", used=1.0),
-        posterior=Posterior(kind="cholesky", size=size, jitter=0.0),
-        sigma_noise=0.5 if regression else None,
-        temperature=1.0,
-        link="gaussian" if regression else "probit",
-        opset=OPSET,
-        calibration=Calibration(
-            score="epistemic_std" if regression else "predictive_entropy",
-            examples=len(scores),
-            false_reject_rate=alpha,
-            threshold=slow_threshold(scores, alpha),
-        ),
-        verification=Verification(
-            examples=4, tolerance=1e-4, mean_error=1e-7, jacobian_error=1e-7, variance_error=1e-7
-        ),
-        metrics={"calibration_log_likelihood": -0.25},
-        libraries={"python": "3.11"},
-        warnings=("made by hand",),
-    )
-    return dataclasses.replace(manifest, **changes)
-
-
-def slow_threshold(scores: Array, alpha: float) -> float:
-    """The largest calibration score whose own p-value is above alpha; by counting."""
-    n = len(scores)
-    accepted = [float(s) for s in scores if (1 + sum(other >= s for other in scores)) / (n + 1) > alpha]
-    return max(accepted) if accepted and len(accepted) < n else math.inf
-
-
 def write_linear(
     out: Path,
     *,
@@ -184,17 +153,22 @@ def write_linear(
     regression: bool = False,
     seed: int = 0,
     examples: int = 40,
+    rank: int | None = None,
     **changes: Any,
 ) -> Synthetic:
-    """Draw a linear network from `seed` and write its bundle to `out`."""
+    """Draw a linear network from `seed` and write its bundle to `out`; with a `rank`, its posterior is of low rank."""
     rng = np.random.default_rng(seed)
     width = math.prod(spec.shape)
     weight = rng.normal(size=(outputs, width)).astype(np.float32)
     bias = rng.normal(size=outputs).astype(np.float32)
     parameter_count = outputs * (width + 1)
     indices = np.sort(rng.choice(parameter_count, size, replace=False)).astype(np.int64)
-    scale_tril = np.tril(rng.normal(scale=0.3, size=(size, size))).astype(np.float32)
-    scale_tril[np.diag_indices(size)] = rng.uniform(0.2, 0.6, size).astype(np.float32)
+    if rank is None:
+        posterior: PosteriorFactor = draw_cholesky(rng, size)
+    else:
+        posterior = draw_low_rank(rng, size, rank, LOW_RANK_PRIOR.used)
+        described = Posterior("low-rank", size, 0.0, rank=rank, tolerance=0.05, error=0.0125)
+        changes = {"prior": LOW_RANK_PRIOR, "posterior": described, **changes}
     high = 1.0 if regression else math.log(outputs)
     scores = np.sort(rng.uniform(0.05, 0.8 * high, examples))
     manifest = make_manifest(
@@ -211,12 +185,26 @@ def write_linear(
         out,
         manifest,
         model=model_bytes(linear_graph(weight, bias, indices, spec.shape)),
-        scale_tril=scale_tril,
+        posterior=posterior,
         subnetwork_indices=indices,
         calibration_scores=scores,
         reference={"score": levels * high, "variance": levels},
     )
-    return Synthetic(out, manifest, weight, bias, scale_tril, indices, scores)
+    return Synthetic(out, manifest, weight, bias, posterior, indices, scores)
+
+
+def rewrite(source: Path, out: Path, **changes: Any) -> Path:
+    """Write the bundle at `source` once more, to `out`, with other arguments of `write_bundle`."""
+    bundle = read_bundle(source)
+    parts = {
+        "manifest": bundle.manifest,
+        "model": bundle.model,
+        "posterior": bundle.posterior,
+        "subnetwork_indices": bundle.subnetwork_indices,
+        "calibration_scores": bundle.calibration_scores,
+        "reference": bundle.reference,
+    }
+    return write_bundle(out, **(parts | changes))
 
 
 def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
@@ -246,17 +234,17 @@ def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
     )
     spec = InputSpec(shape=(length,), dtype="int64")
     manifest = make_manifest(outputs=2, parameter_count=10, size=2, spec=spec, scores=scores)
-    scale_tril, indices = np.eye(2, dtype=np.float32), np.array([0, 1], np.int64)
+    posterior, indices = CholeskyPosterior(np.eye(2, dtype=np.float32)), np.array([0, 1], np.int64)
     write_bundle(
         out,
         manifest,
         model=model_bytes(graph),
-        scale_tril=scale_tril,
+        posterior=posterior,
         subnetwork_indices=indices,
         calibration_scores=scores,
         reference={},
     )
-    return Synthetic(out, manifest, table, np.zeros(2, np.float32), scale_tril, indices, scores)
+    return Synthetic(out, manifest, table, np.zeros(2, np.float32), posterior, indices, scores)
 
 
 IMAGE_SPEC = InputSpec(shape=(1, 4, 5), image=ImagePreprocessing(mode="L", scale=1 / 255, mean=(0.5,), std=(0.25,)))

@@ -2,36 +2,77 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from service import Predictor, read_bundle
-from service.manifest import FORMAT_MAJOR
+from service.bundle import MANIFEST
+from service.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION
+from service.predictor import Prediction
+from tests.support_bundles import rewrite
+from tests.support_tamper import load_json
 
 GOLDEN = Path(__file__).parent / "golden"
 VERSIONS = sorted(path for path in GOLDEN.iterdir() if (path / "bundle").is_dir())
+FREE_KEYS = ("options", "metrics", "libraries", "files")  # objects whose keys the format does not fix
+
+each_version = pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
 
 
-def test_there_is_one_for_this_format() -> None:
-    assert f"v{FORMAT_MAJOR}" in [path.name for path in VERSIONS]
+def test_there_is_one_for_every_minor_version() -> None:
+    names = [path.name for path in VERSIONS]
+    for minor in range(FORMAT_MINOR + 1):
+        name = f"v{FORMAT_MAJOR}_{minor}" if minor else f"v{FORMAT_MAJOR}"
+        assert name in names
+        assert read_bundle(GOLDEN / name / "bundle").manifest.format_version == f"{FORMAT_MAJOR}.{minor}"
 
 
-@pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
+def test_there_is_one_for_every_kind_of_posterior() -> None:
+    assert {load_json(path / "bundle")["posterior"]["kind"] for path in VERSIONS} == {"cholesky", "low-rank"}
+
+
+@each_version
 def test_answers_are_as_they_were(folder: Path) -> None:
     answers = json.loads((folder / "answers.json").read_text())
     predictor = Predictor.load(folder / "bundle")
-    prediction = predictor.predict(np.asarray(answers["inputs"], np.float32))
     assert predictor.digest == answers["digest"]
+    check_answers(predictor.predict(np.asarray(answers["inputs"], np.float32)), answers)
+
+
+def check_answers(prediction: Prediction, answers: dict[str, Any]) -> None:
     assert prediction.rejected.tolist() == answers["rejected"]
     for name in ("mean", "variance", "probabilities", "score", "p_value"):
         np.testing.assert_allclose(getattr(prediction, name), answers[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
+@each_version
+def test_written_anew_it_is_of_this_version_and_answers_the_same(folder: Path, tmp_path: Path) -> None:
+    again = rewrite(folder / "bundle", tmp_path / "again")
+    assert load_json(again)["format_version"] == FORMAT_VERSION
+    answers = json.loads((folder / "answers.json").read_text())
+    old, new = (Predictor.load(path, threads=1) for path in (folder / "bundle", again))
+    inputs = np.asarray(answers["inputs"], np.float32)
+    np.testing.assert_array_equal(new.predict(inputs).variance, old.predict(inputs).variance)
+    check_answers(new.predict(inputs), answers)
+
+
+@each_version
 def test_the_specification_names_every_field(folder: Path) -> None:
     """service/BUNDLE.md is normative: nothing stands in a manifest that it does not name."""
     text = (Path(__file__).parent.parent / "service" / "BUNDLE.md").read_text()
-    manifest = read_bundle(folder / "bundle").manifest
-    for name in manifest.__dataclass_fields__:
-        assert f"`{name}" in text, name
+    for place in field_names(json.loads((folder / "bundle" / MANIFEST).read_text())):
+        name = place.rpartition(".")[2]
+        assert f"`{name}`" in text or f"`{place}`" in text, place
+
+
+def field_names(value: Any, prefix: str = "") -> set[str]:
+    """The names of all fields, with dots between the levels."""
+    if isinstance(value, list):
+        return set().union(*(field_names(item, prefix) for item in value))
+    if not isinstance(value, dict):
+        return set()
+    found = {f"{prefix}{name}" for name in value}
+    inner = (field_names(item, f"{prefix}{name}.") for name, item in value.items() if name not in FREE_KEYS)
+    return found.union(*inner)

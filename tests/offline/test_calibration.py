@@ -1,4 +1,4 @@
-"""Held-out data decide: split, sweep, temperature, quantiles, each against a slow loop."""
+"""Held-out data decide: split, temperature, quantiles, each against a slow loop."""
 
 import math
 
@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-import offline.calibration
 from offline.calibration import (
     HeldOut,
     check_enough,
@@ -20,17 +19,16 @@ from offline.calibration import (
     log_likelihood,
     predict_held_out,
     reference_quantiles,
-    sweep_log_likelihood,
 )
 from offline.jacobians import SubnetworkJacobian, private_copy
 from offline.layout import WeightLayout
 from offline.likelihood import Likelihood
 from offline.plan import make_jacobian
-from offline.posterior import Spectrum, factor
+from offline.posterior import factor
 from offline.progress import silent
+from service.posterior_factor import CholeskyPosterior
 
 CPU = torch.device("cpu")
-PRECISIONS = np.array([1e-3, 0.1, 1.0, 30.0])
 
 
 def held_out(likelihood: Likelihood, outputs: int, count: int = 9) -> HeldOut:
@@ -108,7 +106,7 @@ def test_tuning_takes_as_many_again() -> None:
     check_enough(1, 1, 0.5, tuned=True)
 
 
-# --------------------------------------------------------------------------- likelihood of every prior precision
+# --------------------------------------------------------------------------- predictions and their quality
 
 
 def slow_log_likelihood(
@@ -124,32 +122,10 @@ def slow_log_likelihood(
     )
 
 
-@pytest.mark.parametrize("rows", [1, 4, 256])
-@pytest.mark.parametrize(
-    ("likelihood", "outputs", "sigma"),
-    [("classification", 3, None), ("regression", 1, 0.4), ("regression", 2, 0.4)],
-)
-def test_the_sweep_equals_a_slow_loop(
-    likelihood: Likelihood, outputs: int, sigma: float | None, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(offline.calibration, "MAX_ROWS", rows)
-    (jacobian, ggn), data = make(outputs), held_out(likelihood, outputs)
-    found = sweep_log_likelihood(jacobian, Spectrum.of(ggn), data, outputs, PRECISIONS, sigma, silent)
-    for g, precision in enumerate(PRECISIONS):
-        covariance = np.linalg.inv(ggn.numpy() + precision * np.eye(7))
-        total = 0.0
-        for x, y in zip(data.inputs, data.targets, strict=True):
-            mean, j = (part[0].double().numpy() for part in jacobian(x.unsqueeze(0)))
-            variance = np.array([row @ covariance @ row for row in j])
-            total += slow_log_likelihood(mean, variance, y.numpy(), sigma)
-        assert found[g] == pytest.approx(total / len(data), rel=1e-5)
-
-
-def test_held_out_predictions_equal_a_slow_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offline.calibration, "MAX_ROWS", 2)
+def test_held_out_predictions_equal_a_slow_loop() -> None:
     (jacobian, ggn), data = make(3), held_out("classification", 3)
     scale_tril, _ = factor(ggn + torch.eye(7, dtype=torch.float64))
-    mean, variance = predict_held_out(jacobian, scale_tril, data, 3, silent)
+    mean, variance = predict_held_out(jacobian, CholeskyPosterior(scale_tril.numpy()), data, 2, silent)
     covariance = (scale_tril @ scale_tril.T).numpy()
     assert mean.dtype == variance.dtype == np.float64
     for n, x in enumerate(data.inputs):

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-import offline.fit
+import offline.publishing
 from offline.cli import _number, app
 from offline.export import ExportError
 from service.bundle import read_bundle
@@ -206,7 +206,7 @@ def test_an_error_stops_the_progress_bars(tmp_path: Path, monkeypatch: pytest.Mo
         raise ExportError("no such operator")
 
     before = set(threading.enumerate())
-    monkeypatch.setattr(offline.fit, "export_onnx", export)
+    monkeypatch.setattr(offline.publishing, "export_onnx", export)
     result = probity("fit", write(tmp_path), "--out", tmp_path / "bundle")
     refused(result, "no such operator")
     for thread in set(threading.enumerate()) - before:

@@ -1,14 +1,14 @@
 """FitConfig refuses what cannot be meant, naming the field; sizes are resolved against the model's weights."""
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from offline.config import STRATEGIES, FitConfig
+from offline.config import FitConfig, Strategy
 from offline.subnetwork import STRATEGY_FUNCTIONS
 
 BAD = [
@@ -23,19 +23,33 @@ BAD = [
     ("false_reject_rate", [0, 1, -0.1, 1.5, math.nan, None]),
     ("seed", [-1, 2**63, 0.5, "zero", None]),
     ("device", ["gpu", "cuda:", "cuda:x", "cuda:0 ", "CPU", "", None]),
+    ("within", ["fc", 3, [1]]),
+    ("kinds", ["biases", None]),
+    ("uncertainty_budget", [0, -1, math.inf, None]),
+    ("posterior", ["diagonal", None]),
+    ("posterior_tolerance", [0, 1, math.nan, None]),
+    ("memory_budget", [0, -1, "much", "2 apples"]),
+    ("checkpoint_seconds", [0, -1, math.inf, None]),
     ("name", ["", "a/b", "x" * 201, None]),
     ("version", ["", "1/2", "x" * 101, None]),
 ]
 GOOD = [
     ("subnetwork_size", [1, 10**9, 1.0, 0.5, 1e-9]),
-    ("prior_precision", [1e-30, 1e30, 1.0, 3, "gridsearch", "marglik"]),
+    ("prior_precision", [1e-30, 1e30, 1.0, 3, "budget", "gridsearch", "marglik"]),
     ("sigma_noise", [1e-30, 2, "mle"]),
     ("temperature", [0.1, 2, "fit"]),
     ("false_reject_rate", [1e-9, 0.5, 1 - 1e-9]),
     ("seed", [0, 2**63 - 1]),
     ("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:12"]),
     ("name", ["digits", "x" * 200, "Ziffern, neu"]),
-    ("selection", list(STRATEGIES)),
+    ("selection", list(get_args(Strategy))),
+    ("within", [("fc",), ("layer4", "fc"), None]),
+    ("kinds", ["all", "weights"]),
+    ("uncertainty_budget", [1e-9, 0.05, 10]),
+    ("posterior", ["cholesky", "low-rank"]),
+    ("posterior_tolerance", [1e-9, 0.5]),
+    ("memory_budget", [1, 2**40]),
+    ("checkpoint_seconds", [0.1, 3600]),
 ]
 
 
@@ -59,6 +73,10 @@ def test_a_good_value_is_kept(field: str, value: Any) -> None:
 def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(ValidationError, match="subnetwork_sise"):
         FitConfig(subnetwork_sise=3)  # type: ignore[call-arg]
+
+
+def test_a_memory_budget_may_have_units() -> None:
+    assert FitConfig(memory_budget="2GiB").memory_budget == 2**31  # type: ignore[arg-type]
 
 
 def test_a_config_does_not_change() -> None:
@@ -86,7 +104,7 @@ def test_a_config_survives_its_own_dump() -> None:
 
 
 def test_every_strategy_that_the_config_knows_exists() -> None:
-    assert set(STRATEGIES) == set(STRATEGY_FUNCTIONS)
+    assert set(get_args(Strategy)) == {*STRATEGY_FUNCTIONS, "auto"}
     for strategy in STRATEGY_FUNCTIONS:
         assert FitConfig(selection=strategy).selection == strategy  # type: ignore[arg-type]
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-import offline.curvature
-from offline.curvature import accumulate_ggn, diagonal_ggn
+from offline.curvature import accumulate_ggn, default_rows, diagonal_ggn
+from offline.distributed import Shard
+from offline.gram import BLOCK, UPDATE_ROWS, Gram, mirror
 from offline.jacobians import SubnetworkJacobian, private_copy
 from offline.layout import WeightLayout
 from offline.likelihood import Likelihood
@@ -119,12 +120,12 @@ def test_neither_batches_nor_order_matter(order: list[int], batch: int, kind: tu
 
 
 @everything
-def test_little_memory_changes_nothing(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunks_change_nothing(network: str) -> None:
     jacobian, inputs, targets = make(network, "classification", 3)
-    monkeypatch.setattr(offline.curvature, "MEMORY_BYTES", 1)
     expected = explicit_ggn(jacobian.model, inputs, "classification")
-    close(accumulate_ggn(jacobian, [(inputs, targets)], 3, "classification").ggn, expected)
-    close(diagonal_ggn(jacobian, [(inputs, targets)], 3, "classification"), np.diagonal(expected))
+    for rows in (1, 4, 1000):
+        close(accumulate_ggn(jacobian, [(inputs, targets)], 3, "classification", rows=rows).ggn, expected)
+        close(diagonal_ggn(jacobian, [(inputs, targets)], 3, "classification", rows=rows), np.diagonal(expected))
 
 
 @everything
@@ -196,3 +197,51 @@ def test_overflow_is_an_error(function: Callable[..., object]) -> None:
     jacobian.model[2].weight.fill_(math.inf)  # type: ignore[index, union-attr, operator]
     with pytest.raises(ValueError, match="curvature is not finite"):
         function(jacobian, [(inputs, targets)], 1, "regression")
+
+
+# --------------------------------------------------------------------------- symmetric updates
+
+
+@settings(derandomize=True, deadline=None, max_examples=12)
+@given(
+    st.sampled_from([1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 7]),
+    st.lists(st.integers(1, UPDATE_ROWS), min_size=1, max_size=4),
+)
+def test_gathered_rows_give_the_whole_symmetric_matrix(size: int, chunks: list[int]) -> None:
+    """Sizes about the width of a block; chunks that fill the buffer, and more."""
+    rows = [torch.randn(count, size, dtype=torch.float64) for count in chunks]
+    gram = Gram(size, 1, CPU)
+    for chunk in rows:
+        gram.reserve(len(chunk)).copy_(chunk)
+    found, every = gram.finish(), torch.cat(rows)
+    torch.testing.assert_close(found, every.T @ every, rtol=1e-12, atol=1e-11)
+    assert torch.equal(found, found.T)
+    assert found is gram.matrix
+
+
+def test_the_sum_so_far_can_be_asked_at_any_time() -> None:
+    gram = Gram(3, 1, CPU)
+    for _ in range(2):
+        gram.reserve(2).fill_(1.0)
+        assert torch.equal(gram.sum_so_far(), gram.sum_so_far())
+    assert torch.equal(gram.finish(), torch.full((3, 3), 4.0, dtype=torch.float64))
+
+
+def test_mirroring_reads_the_lower_half_only() -> None:
+    matrix = torch.randn(BLOCK + 5, BLOCK + 5, dtype=torch.float64)
+    lower = matrix.tril()
+    assert torch.equal(mirror(matrix), lower + lower.tril(-1).T)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "width", "rows"), [(1, 1, 512), (10, 2000, 512), (10, 100_000, 22), (10, 10**9, 1)]
+)
+def test_rows_by_default(outputs: int, width: int, rows: int) -> None:
+    assert default_rows(outputs, width) == rows
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 20])
+def test_the_shards_take_every_batch_once(world_size: int) -> None:
+    """More processes than batches, too: a process without any has nothing to add."""
+    taken = [batch for rank in range(world_size) for batch in Shard(rank, world_size).take(iter(range(11)))]
+    assert sorted(taken) == list(range(11))

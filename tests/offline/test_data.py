@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from offline.data import check_loader, checked_batches, in_chunks, rows_within
+from offline.data import Passes, check_loader, checked_batches, in_chunks, rows_within
 
 CPU = torch.device("cpu")
 GOOD = (torch.zeros(2, 3), torch.tensor([0, 1]))
@@ -34,6 +34,8 @@ BAD_BATCHES = {
     "scalar targets": ((torch.zeros(2, 3), torch.tensor(1)), r"targets \(\)"),
     "NaN": ((torch.tensor([[math.nan, 0, 0], [0, 0, 0]]), GOOD[1]), "found NaN or infinity in the inputs"),
     "infinity": ((torch.tensor([[0, 0, 0], [0, 0, -math.inf]]), GOOD[1]), "found NaN or infinity in the inputs"),
+    "NaN target": ((torch.zeros(2, 3), torch.tensor([1.0, math.nan])), "found NaN or infinity in the targets"),
+    "infinite targets": ((torch.zeros(2, 3), torch.full((2, 1), math.inf)), "found NaN or infinity in the targets"),
     "float64 beyond float32": (
         (torch.full((2, 3), 1e300, dtype=torch.float64), GOOD[1]),
         "found NaN or infinity in the inputs",
@@ -86,10 +88,10 @@ def test_tokens_become_int64(dtype: torch.dtype) -> None:
 
 
 def test_targets_pass_as_they_are() -> None:
-    targets = torch.tensor([1.5, math.nan], dtype=torch.float64)
+    targets = torch.tensor([1.5, -2.0], dtype=torch.float64)
     ((_, found),) = read([(torch.zeros(2, 3), targets)])
     assert found.dtype == torch.float64
-    assert torch.equal(found, targets) or found.isnan()[1]
+    assert torch.equal(found, targets)
 
 
 def test_a_list_is_as_good_as_a_tuple() -> None:
@@ -154,3 +156,53 @@ def test_chunks_hold_every_example_once_in_order(examples: int, rows: int) -> No
 @pytest.mark.parametrize(("memory", "row", "expected"), [(100, 30, 3), (100, 100, 1), (100, 101, 1), (7, 0, 7)])
 def test_at_least_one_row_whatever_it_costs(memory: int, row: int, expected: int) -> None:
     assert rows_within(memory, row) == expected
+
+
+# --------------------------------------------------------------------------- passes
+
+
+def batches_of(*lengths: int) -> list[tuple[Tensor, Tensor]]:
+    return [(torch.zeros(n, 3), torch.zeros(n)) for n in lengths]
+
+
+def test_equal_passes_are_handed_on_and_counted() -> None:
+    passes = Passes("train_loader")
+    assert passes.examples is None
+    for lengths in ((3, 4, 2), (9,), (1,) * 9):
+        assert [len(x) for x, _ in passes.count(batches_of(*lengths))] == list(lengths)
+        assert passes.examples == 9
+
+
+@pytest.mark.parametrize(
+    ("later", "found"), [((3, 4), "found 7 examples, expected 9"), ((3, 4, 3, 5), "found 10 examples or more, exp")]
+)
+def test_another_number_of_examples_is_an_error(later: tuple[int, ...], found: str) -> None:
+    passes = Passes("train_loader")
+    list(passes.count(batches_of(3, 4, 2)))
+    with pytest.raises(ValueError, match=f"train_loader: {found}.*the same data each time.*list"):
+        list(passes.count(batches_of(*later)))
+    assert passes.examples == 9
+
+
+def test_a_pass_that_is_left_early_does_not_count() -> None:
+    passes = Passes("train_loader")
+    next(passes.count(batches_of(3, 4)))
+    assert passes.examples is None
+    assert len(list(passes.count(batches_of(5, 5)))) == 2
+
+
+def test_a_loader_that_drops_examples_later_is_found_out() -> None:
+    """A sampler that forgets: the second pass of the same loader object is shorter."""
+
+    class Forgetful:
+        def __init__(self) -> None:
+            self.left = 4
+
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            self.left -= 1
+            return iter([GOOD] * self.left)
+
+    loader, passes = Forgetful(), Passes("train_loader")
+    list(passes.count(checked_batches(loader, "train_loader", CPU)))
+    with pytest.raises(ValueError, match="found 4 examples, expected 6 as in the first pass"):
+        list(passes.count(checked_batches(loader, "train_loader", CPU)))

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from offline.evaluate import ECE_BINS, evaluate, expected_calibration_error
+from offline.diagnostics import ECE_BINS, expected_calibration_error
+from offline.evaluate import evaluate
 from service.bundle import Calibration, InputSpec, Manifest, ParameterSlice, Posterior, Prior, Selection, write_bundle
+from service.posterior_factor import CholeskyPosterior
 from service.predictor import Predictor
 from service.rejection import RejectionRule
 
@@ -72,7 +74,7 @@ def make(folder: Path, task: Any, outputs: int, features: int, scores: np.ndarra
         folder / "bundle",
         manifest,
         model=graph(outputs, features),
-        scale_tril=SCALE_TRIL,
+        posterior=CholeskyPosterior(SCALE_TRIL),
         subnetwork_indices=np.arange(SIZE),
         calibration_scores=rule.scores,
         reference={},

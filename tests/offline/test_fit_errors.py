@@ -13,7 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import offline.choosing
 import offline.fit
+import offline.inference
+import offline.job
+import offline.publishing
 import service.bundle
 from offline import FitConfig, fit_bundle
 from offline.export import export_onnx
@@ -78,7 +82,7 @@ def state(model: nn.Module) -> dict[str, Any]:
 
 
 def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offline.fit, "export_onnx", lambda *_: (b"graph", 18))
+    monkeypatch.setattr(offline.publishing, "export_onnx", lambda *_: (b"graph", 18))
 
 
 def captured(
@@ -92,7 +96,7 @@ def captured(
         raise Stop
 
     skip_export(monkeypatch)
-    monkeypatch.setattr(offline.fit, "make_manifest", make_manifest)
+    monkeypatch.setattr(offline.publishing, "make_manifest", make_manifest)
     with pytest.raises(Stop):
         fit_bundle(model, train, "never-written", calibration_loader=held_out, config=config)
     return found
@@ -115,24 +119,25 @@ def test_success_changes_nothing_of_the_users_and_records_dropped_examples(tmp_p
     assert [p.name for p in path.parent.iterdir()] == ["bundle"]
 
 
-STAGES = (
-    "private_copy",
-    "check_input_spec",
-    "collect_held_out",
-    "select",
-    "make_jacobian",
-    "accumulate_ggn",
-    "sweep_log_likelihood",
-    "factor",
-    "predict_held_out",
-    "fit_temperature",
-    "export_onnx",
-    "make_manifest",
-    "seal_bundle",
-    "plain_jacobian",
-    "verify",
-    "reseal_manifest",
-)
+STAGES = {
+    "private_copy": offline.job,
+    "check_input_spec": offline.fit,
+    "collect_held_out": offline.fit,
+    "select": offline.choosing,
+    "jacobian_of": offline.fit,
+    "accumulate_ggn": offline.fit,
+    "sweep_prior": offline.inference,
+    "factor": offline.inference,
+    "predict_held_out": offline.fit,
+    "fit_temperature": offline.fit,
+    "export_onnx": offline.publishing,
+    "make_manifest": offline.publishing,
+    "seal_bundle": offline.publishing,
+    "plain_jacobian": offline.publishing,
+    "verify": offline.publishing,
+    "report_html": offline.publishing,
+    "reseal_manifest": offline.publishing,
+}
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -143,9 +148,9 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
         raise Stop
 
     skip_export(monkeypatch)
-    if stage == "reseal_manifest":
-        monkeypatch.setattr(offline.fit, "verify", lambda *_: None)
-    monkeypatch.setattr(offline.fit, stage, fails)
+    if stage in ("reseal_manifest", "report_html"):
+        monkeypatch.setattr(offline.publishing, "verify", lambda *_: None)
+    monkeypatch.setattr(STAGES[stage], stage, fails)
     config = CONFIG.model_copy(update={"prior_precision": "gridsearch", "temperature": "fit"})
     model = network()
     before = state(model)
@@ -226,12 +231,12 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "flat output": (
         {"model": nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))},
         ValueError,
-        r"model output: found \(8,\), expected a tensor of shape \(8, outputs\)",
+        r"model output: found \(2,\), expected a tensor of shape \(2, outputs\)",
     ),
     "image output": (
         {"model": nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2)))},
         ValueError,
-        r"model output: found \(8, 2, 2\), expected",
+        r"model output: found \(2, 2, 2\), expected",
     ),
     "two outputs": ({"model": nn.LSTM(4, 2)}, ValueError, "model output: found tuple, expected a tensor"),
     "one class": ({"model": nn.Linear(4, 1)}, ValueError, "found 1 output, expected at least 2 for classification"),
@@ -276,7 +281,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 def test_what_cannot_be_used_is_refused_before_the_export(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline.fit, "export_onnx", lambda *_: pytest.fail("the export was reached"))
+    monkeypatch.setattr(offline.publishing, "export_onnx", lambda *_: pytest.fail("the export was reached"))
     model = given.get("model", network())
     before = state(model)
     with pytest.raises(error, match=message):

@@ -20,6 +20,7 @@ from service.bundle import (
     POSTERIOR,
     REFERENCE_LEVELS,
     SEAL,
+    CholeskyPosterior,
     pack_lower_triangle,
     read_bundle,
     unpack_lower_triangle,
@@ -47,10 +48,12 @@ def test_a_bundle_comes_back_as_it_was_written(any_bundle: Synthetic) -> None:
     bundle = read_bundle(str(any_bundle.path))
     assert dataclasses.replace(bundle.manifest, files={}) == any_bundle.manifest
     assert bundle.digest == load_json(any_bundle.path)[SEAL]
-    np.testing.assert_array_equal(bundle.scale_tril, any_bundle.scale_tril)
+    assert type(bundle.posterior) is type(any_bundle.posterior)
+    for name, expected in vars(any_bundle.posterior).items():
+        np.testing.assert_array_equal(getattr(bundle.posterior, name), expected)
     np.testing.assert_array_equal(bundle.subnetwork_indices, any_bundle.indices)
     np.testing.assert_array_equal(bundle.calibration_scores, any_bundle.scores)
-    assert bundle.scale_tril.dtype == np.float32
+    assert all(a.dtype == np.float32 for a in vars(bundle.posterior).values() if isinstance(a, np.ndarray))
     assert bundle.subnetwork_indices.dtype == np.int64
     assert bundle.calibration_scores.dtype == np.float64
     assert set(bundle.reference) == {"score", "variance"}
@@ -94,11 +97,12 @@ def test_a_wrong_hash_of_the_manifest_is_refused(folder: Path, value: Any) -> No
 
 def test_writing_the_same_twice_gives_the_same_bytes(classification: Synthetic, tmp_path: Path) -> None:
     bundle = read_bundle(classification.path)
+    assert isinstance(bundle.posterior, CholeskyPosterior)
     again = write_bundle(
         tmp_path / "again",
         bundle.manifest,
         model=bundle.model,
-        scale_tril=bundle.scale_tril.astype(np.float64),
+        posterior=CholeskyPosterior(bundle.posterior.scale_tril.astype(np.float64)),
         subnetwork_indices=bundle.subnetwork_indices.astype(np.int32),
         calibration_scores=bundle.calibration_scores[::-1],
         reference=bundle.reference,

@@ -11,24 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.bundle import MANIFEST, MODEL, BundleError, read_bundle, seal_bundle, staged_bundle, write_bundle
-from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
+from service.bundle import (
+    MANIFEST,
+    MODEL,
+    BundleError,
+    CholeskyPosterior,
+    read_bundle,
+    seal_bundle,
+    staged_bundle,
+)
+from tests.support_bundles import FEATURE_SPEC, Synthetic, rewrite, write_linear
 from tests.support_tamper import contents, copy_bundle
 
 TIMEOUT = 60
-
-
-def rewrite(source: Path, out: Path, **changes: Any) -> Path:
-    """Write the bundle at `source` once more, to `out`."""
-    bundle = read_bundle(source)
-    parts = {
-        "model": bundle.model,
-        "scale_tril": bundle.scale_tril,
-        "subnetwork_indices": bundle.subnetwork_indices,
-        "calibration_scores": bundle.calibration_scores,
-        "reference": bundle.reference,
-    }
-    return write_bundle(out, bundle.manifest, **(parts | changes))
 
 
 def listing(folder: Path) -> set[str]:
@@ -81,7 +76,7 @@ def test_a_failure_leaves_everything_as_it_was(folder: Path, exists: bool, error
     assert listing(folder.parent) == around
 
 
-@pytest.mark.parametrize("part", ["model", "scale_tril", "reference"])
+@pytest.mark.parametrize("part", ["model", "posterior", "reference"])
 def test_unwritable_parts_leave_everything_as_it_was(folder: Path, part: str) -> None:
     before = contents(folder)
     with pytest.raises((TypeError, ValueError, AttributeError, IndexError)):
@@ -144,7 +139,7 @@ def test_what_appeared_while_the_bundle_was_made_is_not_overwritten(classificati
                 staging,
                 bundle.manifest,
                 bundle.model,
-                bundle.scale_tril,
+                bundle.posterior,
                 bundle.subnetwork_indices,
                 bundle.calibration_scores,
                 bundle.reference,
@@ -218,5 +213,8 @@ class TestWithoutAtomicExchange:
 
 def test_the_hashes_in_a_given_manifest_are_not_trusted(classification: Synthetic, tmp_path: Path) -> None:
     bundle = read_bundle(classification.path)
-    out = rewrite(classification.path, tmp_path / "new", scale_tril=2 * bundle.scale_tril)
-    np.testing.assert_array_equal(read_bundle(out).scale_tril, 2 * bundle.scale_tril)
+    assert isinstance(bundle.posterior, CholeskyPosterior)
+    doubled = CholeskyPosterior(2 * bundle.posterior.scale_tril)
+    found = read_bundle(rewrite(classification.path, tmp_path / "new", posterior=doubled)).posterior
+    assert isinstance(found, CholeskyPosterior)
+    np.testing.assert_array_equal(found.scale_tril, doubled.scale_tril)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from service.predictor import NonFinitePrediction, Prediction, Predictor
-from tests.support_bundles import FEATURE_SPEC, Synthetic, slow_threshold, write_linear
+from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support_manifests import slow_threshold
 
 Array = npt.NDArray[Any]
 
@@ -119,7 +120,7 @@ def test_chunks_change_nothing(any_bundle: Synthetic) -> None:
     inputs = draw_inputs(any_bundle, 23, seed=2)
     whole = Predictor.load(any_bundle.path)
     manifest = any_bundle.manifest
-    row_bytes = 2 * 4 * manifest.outputs * manifest.subnetwork_size
+    row_bytes = 4 * manifest.outputs * (manifest.subnetwork_size + any_bundle.posterior.working_size)
     assert whole.chunk_rows > len(inputs)
     for per_chunk in (1, 4, 23):
         chunked = Predictor.load(any_bundle.path, jacobian_bytes=per_chunk * row_bytes)

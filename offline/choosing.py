@@ -1,0 +1,159 @@
+"""Which weights: a strategy by name, or `auto`, with what the job knows."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from offline.auto import AutoContext, CandidateScore, choose_automatically
+from offline.calibration import HeldOut
+from offline.checkpoint import Checkpoint
+from offline.jacobians import SubnetworkJacobian
+from offline.job import Job
+from offline.plan import make_jacobian
+from offline.prior import prior_share
+from offline.strategies.candidates import candidate_positions
+from offline.strategies.context import SelectionContext, SelectionResult
+from offline.strategies.live import split_live
+from offline.strategies.streaming import curvature_diagonal
+from offline.subnetwork import select
+
+STAGE = "selection"
+AUTO_OPTIONS = ("strategies", "judged_weights", "judged_examples", "training_examples")
+
+
+@dataclass(frozen=True)
+class ChosenWeights:
+    """indices (S,) int64 ascending on the CPU, and how they came about.
+
+    strategy, options and within would choose them again; explanation: one sentence, where there is more to say;
+    candidates: what `auto` compared.
+    """
+
+    indices: Tensor
+    strategy: str
+    options: dict[str, Any]
+    within: tuple[str, ...] | None
+    dead_weights: int | None = None
+    explanation: str | None = None
+    candidates: tuple[CandidateScore, ...] | None = None
+
+
+def choose_weights(job: Job, tuning: HeldOut, checkpoint: Checkpoint) -> ChosenWeights:
+    """By the main process, or from the checkpoint of an interrupted job; every process gets the same."""
+    saved = checkpoint.load(STAGE, {})
+    found = _from_saved(*saved) if saved is not None else None
+    if found is None and job.shard.is_main:
+        found = _auto(job, tuning) if job.config.selection == "auto" else _by_name(job)
+    indices = job.shard.broadcast(None if found is None else found.indices)
+    told = job.shard.broadcast_json(None if found is None else _to_saved(found))
+    chosen = _from_saved(indices, told)
+    if saved is None and checkpoint.due():  # what took no time is chosen again
+        checkpoint.save(STAGE, chosen.indices, told, {})
+    return chosen
+
+
+def _to_saved(chosen: ChosenWeights) -> dict[str, Any]:
+    table = chosen.candidates
+    return {
+        "strategy": chosen.strategy,
+        "options": chosen.options,
+        "within": None if chosen.within is None else list(chosen.within),
+        "dead_weights": chosen.dead_weights,
+        "explanation": chosen.explanation,
+        "candidates": None if table is None else [asdict(score) for score in table],
+    }
+
+
+def _from_saved(indices: Tensor, told: dict[str, Any]) -> ChosenWeights:
+    within, table = told["within"], told["candidates"]
+    return ChosenWeights(
+        indices,
+        told["strategy"],
+        told["options"],
+        None if within is None else tuple(within),
+        told["dead_weights"],
+        told["explanation"],
+        None if table is None else tuple(CandidateScore(**score) for score in table),
+    )
+
+
+def selection_context(job: Job, size: int, within: Sequence[str] | None) -> SelectionContext:
+    """What a strategy may use; `within` restricts it to modules."""
+    config = job.config
+    prior, sigma = config.prior_precision, config.sigma_noise
+    return SelectionContext(
+        network=job.network,
+        layout=job.layout,
+        weights=job.layout.flatten(dict(job.network.named_parameters())),
+        size=size,
+        outputs=job.outputs,
+        seed=config.seed,
+        likelihood=config.likelihood,
+        batches=job.pass_over_training,
+        jacobian=lambda indices: jacobian_of(job, indices),
+        candidates=candidate_positions(job.network, job.layout, within, config.kinds),
+        prior_precision=prior if isinstance(prior, float) else 1.0,
+        memory_bytes=job.memory_bytes,
+        track=job.track,
+        sigma_noise=sigma if isinstance(sigma, float) and config.likelihood == "regression" else None,
+    )
+
+
+def jacobian_of(job: Job, indices: Tensor) -> SubnetworkJacobian:
+    """The Jacobian of ascending positions."""
+    return make_jacobian(job.network, job.layout, indices.to(job.device), job.example)
+
+
+def _by_name(job: Job) -> ChosenWeights:
+    config = job.config
+    context = selection_context(job, job.size, config.within)
+    found = select(config.selection, context, config.selection_options)
+    return ChosenWeights(
+        found.indices.cpu(),
+        config.selection,
+        dict(config.selection_options),
+        config.within,
+        found.dead_weights,
+        found.note,
+    )
+
+
+def _auto(job: Job, tuning: HeldOut) -> ChosenWeights:
+    config, context = job.config, selection_context(job, job.size, job.config.within)
+    unknown = sorted(set(config.selection_options) - set(AUTO_OPTIONS))
+    if unknown:
+        raise ValueError(
+            f"selection_options: found {unknown[0]!r}, expected {', '.join(AUTO_OPTIONS)} for selection='auto'"
+        )
+    _, live, dead = split_live(context, curvature_diagonal(context, context.candidates))
+
+    def by_name(strategy: str, options: dict[str, Any], size: int) -> SelectionResult:
+        return select(strategy, selection_context(job, size, config.within), options)
+
+    found = choose_automatically(
+        AutoContext(
+            network=job.network,
+            layout=job.layout,
+            live=live.cpu(),
+            dead_weights=dead,
+            size=job.size,
+            outputs=job.outputs,
+            seed=config.seed,
+            likelihood=config.likelihood,
+            batches=job.pass_over_training,
+            tuning=tuning,
+            jacobian=lambda indices: jacobian_of(job, indices),
+            select=by_name,
+            share=lambda size: prior_share(size, job.layout.total, config.prior_scaling),
+            budget=config.uncertainty_budget,
+            sigma_noise=context.sigma_noise,
+            track=job.track,
+            **config.selection_options,
+        )
+    )
+    within = found.within if found.within is not None else config.within
+    return ChosenWeights(
+        found.indices.cpu(), found.strategy, found.options, within, found.dead_weights, found.explanation, found.table
+    )

@@ -1,0 +1,133 @@
+"""From the curvature to a posterior: observation noise, prior precision, and the factor that is kept."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from offline.calibration import HeldOut
+from offline.config import FitConfig
+from offline.curvature import Curvature
+from offline.data import rows_within
+from offline.jacobians import SubnetworkJacobian
+from offline.job import Job
+from offline.low_rank import low_rank
+from offline.posterior import Spectrum, factor, posterior_precision
+from offline.prior import choose_prior, prior_share, sweep_prior
+from offline.progress import one_step
+from offline.record import fixed_prior, searched_prior
+from service.bundle import Posterior, Prior
+from service.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+
+LOW_RANK_EXAMPLES, LOW_RANK_BYTES = 256, 256 * 2**20
+# Where nothing else asks for it, a decomposition only for the report's picture is not worth S^3 work.
+PICTURED_SIZE = 4096
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The posterior in float64 (`factor`), what the manifest says of it, and what the user should know.
+
+    eigenvalues (S,): of the curvature, None where no decomposition was made.
+    """
+
+    factor: PosteriorFactor
+    posterior: Posterior
+    prior: Prior
+    sigma_noise: float | None
+    eigenvalues: Tensor | None
+    warnings: tuple[str, ...]
+
+
+def infer(job: Job, jacobian: SubnetworkJacobian, curvature: Curvature, tuning: HeldOut) -> Inference:
+    """H_S + lambda_S I and its factor. Raises `FactorizationError`, and `ValueError` for noise that has no estimate."""
+    config = job.config
+    sigma_noise = observation_noise(config, curvature)
+    ggn = curvature.ggn if sigma_noise is None else curvature.ggn.div_(sigma_noise**2)
+    spectrum = _spectrum(job, ggn)
+    prior, warnings = _prior(job, jacobian, spectrum, tuning, sigma_noise)
+    if config.posterior == "low-rank":
+        assert spectrum is not None
+        kept, said = _low_rank(job, jacobian, spectrum, prior, tuning)
+        warnings += _worthless_rank(said)
+    else:
+        kept, said = _cholesky(job, ggn, prior)
+    if said.jitter:
+        warnings += (f"{said.jitter:.2e} was added to the diagonal of the posterior precision before it was factored",)
+    return Inference(kept, said, prior, sigma_noise, None if spectrum is None else spectrum.values, warnings)
+
+
+def observation_noise(config: FitConfig, curvature: Curvature) -> float | None:
+    """sigma: None for classification; "mle" is the root mean square residual on the training data."""
+    if config.likelihood == "classification":
+        return None
+    if config.sigma_noise != "mle":
+        return config.sigma_noise
+    sigma = math.sqrt(curvature.squared_error / (curvature.examples * curvature.outputs))
+    if sigma <= 0:
+        raise ValueError(
+            "sigma_noise: the model fits its training data exactly, so its noise cannot be estimated; give a number"
+        )
+    return sigma
+
+
+def _spectrum(job: Job, ggn: Tensor) -> Spectrum | None:
+    fixed = isinstance(job.config.prior_precision, float) and job.config.posterior == "cholesky"
+    if fixed and len(ggn) > PICTURED_SIZE:
+        return None
+    return one_step(job.track, "Eigenvalues", lambda: Spectrum.of(ggn))
+
+
+def _prior(
+    job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum | None, tuning: HeldOut, sigma_noise: float | None
+) -> tuple[Prior, tuple[str, ...]]:
+    """lambda and lambda_S = lambda * S / D (or lambda, without scaling), and what to know about the choice."""
+    config = job.config
+    share = prior_share(jacobian.size, job.layout.total, config.prior_scaling)
+    if isinstance(config.prior_precision, float):
+        return fixed_prior(config, config.prior_precision, share), ()
+    assert spectrum is not None
+    weights = job.layout.flatten(dict(job.network.named_parameters())).cpu()[jacobian.indices.cpu()]
+    temperature = 1.0 if config.temperature == "fit" else config.temperature
+    sweep = sweep_prior(
+        spectrum, weights, share, jacobian, tuning, job.outputs, sigma_noise, job.track, temperature=temperature
+    )
+    choice = choose_prior(sweep, config.prior_precision, config.uncertainty_budget)
+    return searched_prior(config, sweep, choice), choice.warnings
+
+
+def _cholesky(job: Job, ggn: Tensor, prior: Prior) -> tuple[PosteriorFactor, Posterior]:
+    scale_tril, jitter = one_step(job.track, "Factor", lambda: factor(posterior_precision(ggn, prior.used)))
+    return CholeskyPosterior(scale_tril.numpy()), Posterior(kind="cholesky", size=len(ggn), jitter=jitter)
+
+
+def _low_rank(
+    job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum, prior: Prior, tuning: HeldOut
+) -> tuple[PosteriorFactor, Posterior]:
+    config, sample = job.config, tuning.inputs[: _sample_size(job, jacobian)]
+    rows = torch.cat([jacobian(x)[1].double().cpu() for x in torch.split(sample, 8)])
+    found = low_rank(spectrum.values, spectrum.vectors, prior.used, rows, config.posterior_tolerance)
+    said = Posterior(
+        kind="low-rank",
+        size=jacobian.size,
+        jitter=0.0,
+        rank=found.rank,
+        tolerance=config.posterior_tolerance,
+        error=found.error,
+    )
+    return LowRankPosterior(found.eigenvalues, found.eigenvectors, prior.used), said
+
+
+def _sample_size(job: Job, jacobian: SubnetworkJacobian) -> int:
+    """Held-out examples on which the error of a low rank is measured."""
+    return min(LOW_RANK_EXAMPLES, rows_within(LOW_RANK_BYTES, 8 * job.outputs * jacobian.size))
+
+
+def _worthless_rank(posterior: Posterior) -> tuple[str, ...]:
+    if posterior.rank is None or 2 * posterior.rank < posterior.size:
+        return ()
+    return (
+        f"the low-rank posterior needs {posterior.rank} of {posterior.size} eigenpairs, which is no smaller and no "
+        "faster than posterior='cholesky'; take that, or a larger posterior_tolerance",
+    )

@@ -1,0 +1,88 @@
+"""What every stage of one fit shares, made from what the user gave."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from offline.budget import default_budget
+from offline.config import FitConfig
+from offline.data import Batches, Passes, checked_batches
+from offline.distributed import Shard
+from offline.jacobians import check_output, private_copy
+from offline.layout import WeightLayout
+from offline.likelihood import check_targets
+from offline.progress import Track, length_of
+
+
+@dataclass(frozen=True)
+class Job:
+    """`network` is a private copy; `example` (2, *input_shape) or fewer; `outputs` is K; `size` is S, at most."""
+
+    config: FitConfig
+    network: nn.Module
+    layout: WeightLayout
+    device: torch.device
+    shard: Shard
+    train: Batches
+    passes: Passes
+    example: Tensor
+    outputs: int
+    size: int
+    memory_bytes: int
+    track: Track
+
+    def pass_over_training(self, description: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """One pass, with progress where it has a description; the same number of examples each time."""
+        batches = self.train if description is None else self.track(self.train, description, length_of(self.train))
+        return self.passes.count(checked_batches(batches, "train_loader", self.device))
+
+
+def resolve_device(name: str) -> torch.device:
+    """ "auto" is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device: found {name!r}, but no GPU can be used here; give 'cpu' or 'auto'")
+    return torch.device(name)
+
+
+def prepare(
+    model: nn.Module, train: Batches, config: FitConfig, device: torch.device, shard: Shard, track: Track
+) -> Job:
+    """Check model and first batch; `ValueError` for NaN in the weights, outputs of a wrong shape, S > D."""
+    layout = WeightLayout.of(model)
+    network = private_copy(model, device)
+    for name, tensor in network.state_dict().items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
+    inputs, targets = next(checked_batches(train, "train_loader", device))
+    outputs = _outputs(network, inputs)
+    check_targets(targets, outputs, len(inputs), config.likelihood)
+    return Job(
+        config=config,
+        network=network,
+        layout=layout,
+        device=device,
+        shard=shard,
+        train=train,
+        passes=Passes("train_loader"),
+        example=inputs[:2].clone(),
+        outputs=outputs,
+        size=config.resolve_size(layout.total),
+        memory_bytes=config.memory_budget or default_budget(device),
+        track=track,
+    )
+
+
+def _outputs(network: nn.Module, inputs: Tensor) -> int:
+    """K, from a forward pass of a few examples."""
+    few = inputs[:2]
+    try:
+        with torch.no_grad():
+            return check_output(network(few), len(few)).shape[1]
+    except (RuntimeError, IndexError, TypeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        found = f"shape {tuple(inputs.shape)} and {inputs.dtype}"
+        raise ValueError(f"model: cannot process the inputs of train_loader, found {found}: {reason}") from error

@@ -1,0 +1,139 @@
+"""Put a fit into a bundle: export, seal, verify with the serving code, report."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import torch
+
+from offline.calibration import HeldOut, held_out_metrics, reference_quantiles, to_numpy
+from offline.choosing import ChosenWeights
+from offline.curvature import Curvature
+from offline.export import export_onnx
+from offline.inference import Inference
+from offline.jacobians import Chosen, SubnetworkJacobian, private_copy
+from offline.job import Job
+from offline.plan import plain_jacobian
+from offline.progress import length_of, one_step
+from offline.record import make_manifest, training_metrics
+from offline.report import ReportData, report_html
+from offline.verify import Truth, verify
+from service.bundle import InputSpec, Manifest, reseal_manifest, seal_bundle, staged_bundle
+from service.predictor import Prediction
+from service.rejection import RejectionRule
+
+VERIFY_EXAMPLES = 8
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything about the fit that is published."""
+
+    jacobian: SubnetworkJacobian
+    curvature: Curvature
+    inference: Inference
+    temperature: float
+    conformal: HeldOut
+    mean: Array
+    variance: Array
+    scored: Prediction
+    rule: RejectionRule
+    memory: tuple[str, ...]
+
+
+def publish(
+    job: Job,
+    fitted: Fitted,
+    selection: ChosenWeights,
+    destination: Path,
+    names: tuple[str, ...] | None,
+    spec: InputSpec,
+) -> None:
+    """Write the bundle, all of it or nothing; raises `ExportError` and `VerificationError`."""
+    model, opset = one_step(job.track, "Export to ONNX", lambda: export_onnx(fitted.jacobian, job.example, job.outputs))
+    manifest = _manifest(job, fitted, selection, names, spec, opset)
+    indices = to_numpy(selection.indices)
+    with staged_bundle(destination) as folder:
+        reference = reference_quantiles(fitted.scored)
+        factor = fitted.inference.factor
+        sealed = seal_bundle(folder, manifest, model, factor, indices, fitted.rule.scores, reference)
+        truth = _truth(job, fitted)
+        verification = one_step(job.track, "Verification", lambda: verify(folder, truth))
+        verified = replace(sealed, verification=verification)
+        reseal_manifest(folder, verified, _report(verified, fitted))
+
+
+def _manifest(
+    job: Job,
+    fitted: Fitted,
+    selection: ChosenWeights,
+    names: tuple[str, ...] | None,
+    spec: InputSpec,
+    opset: int,
+) -> Manifest:
+    found, likelihood = fitted.inference, job.config.likelihood
+    targets = to_numpy(fitted.conformal.targets)
+    return make_manifest(
+        job.config,
+        layout=job.layout,
+        spec=spec,
+        outputs=job.outputs,
+        class_names=names,
+        selection=selection,
+        prior=found.prior,
+        posterior=found.posterior,
+        sigma_noise=found.sigma_noise,
+        temperature=fitted.temperature,
+        opset=opset,
+        rule=fitted.rule,
+        metrics=training_metrics(fitted.curvature, likelihood)
+        | held_out_metrics(fitted.mean, fitted.variance, targets, found.sigma_noise, fitted.temperature),
+        warnings=[*_warnings(job, fitted), *found.warnings],
+    )
+
+
+def _warnings(job: Job, fitted: Fitted) -> list[str]:
+    """What the user should know about this fit; kept in the manifest."""
+    found = []
+    dataset = getattr(job.train, "dataset", None)
+    expected, examples = length_of(dataset) if dataset is not None else None, fitted.curvature.examples
+    if expected is not None and expected != examples:
+        found.append(
+            f"train_loader gave {examples} examples, its dataset has {expected} (drop_last, or a sampler that repeats "
+            "or leaves out): the curvature sums over the examples given"
+        )
+    threshold = fitted.rule.threshold
+    if job.config.likelihood == "classification" and threshold >= 0.99 * math.log(job.outputs):
+        found.append(
+            f"the reject threshold {threshold:.4g} is next to the largest entropy there is, log {job.outputs}: "
+            "hardly anything can be rejected; the predictions are too uncertain, raise prior_precision"
+        )
+    return found
+
+
+def _truth(job: Job, fitted: Fitted) -> Truth:
+    inputs, indices = fitted.conformal.inputs[:VERIFY_EXAMPLES], fitted.jacobian.indices
+    exact = private_copy(job.network, job.device, torch.float64)
+    precise = inputs.double() if inputs.is_floating_point() else inputs
+    chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(indices))
+    with torch.no_grad():
+        mean = exact(precise)
+    jacobian = to_numpy(plain_jacobian(exact, chosen, precise))
+    return Truth(to_numpy(inputs), to_numpy(mean), jacobian, fitted.inference.factor.variance(jacobian))
+
+
+def _report(manifest: Manifest, fitted: Fitted) -> bytes:
+    values = fitted.inference.eigenvalues
+    return report_html(
+        ReportData(
+            manifest=manifest,
+            mean=fitted.mean,
+            variance=fitted.variance,
+            targets=to_numpy(fitted.conformal.targets),
+            eigenvalues=None if values is None else values.numpy(),
+            memory=fitted.memory,
+        )
+    )

@@ -1,0 +1,129 @@
+"""What the report says in words and numbers: a manifest in, plain rows out. Nothing here is escaped: the template does.
+
+Numbers are formatted here and nowhere else, so that the page shows them alike.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from itertools import groupby
+
+from service.bundle import Candidate, Manifest, ParameterSlice
+
+MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
+METHODS = {
+    "fixed": "given by the user",
+    "gridsearch": "best log-likelihood on held-out data",
+    "marglik": "best log evidence (marginal likelihood) on the training data",
+    "budget": "the smallest, so the most uncertainty, that keeps within the uncertainty budget on held-out data",
+}
+LONGEST_EMPTY_RUN = 3  # more parameters in a row without a chosen weight become one line
+
+
+@dataclass(frozen=True)
+class ParameterRow:
+    """One parameter: chosen weights, their share of the subnetwork and of the parameter in %, and the bar's length."""
+
+    name: str
+    shape: str
+    chosen: str
+    of_subnetwork: str
+    of_parameter: str
+    bar: float
+
+
+def number(value: float) -> str:
+    """Four significant digits, with a minus sign that is as wide as a plus."""
+    return f"{value:.4g}".replace("-", MINUS)
+
+
+def percent(share: float) -> str:
+    """A share in [0, 1] as a percentage with three significant digits."""
+    return f"{100 * share:.3g}\N{NO-BREAK SPACE}%"
+
+
+def selection_rows(manifest: Manifest) -> dict[str, str]:
+    """How the weights were chosen."""
+    found = manifest.selection
+    rows = {"Strategy": found.strategy}
+    if found.options:
+        rows["Options"] = json.dumps(found.options, sort_keys=True, ensure_ascii=False, default=str)
+    rows["Open to choice"] = ("every weight" if found.kinds == "all" else "no biases, no normalisation layers") + (
+        "" if found.within is None else " in " + ", ".join(found.within)
+    )
+    if found.dead_weights is not None:
+        rows["Dead weights left out"] = f"{found.dead_weights:,} without curvature: no training example feels them"
+    return rows | {"Seed": str(found.seed)}
+
+
+def parameter_rows(manifest: Manifest) -> list[ParameterRow]:
+    """The parameters in network order; a long run of parameters without a chosen weight is one row."""
+    size, parameters = manifest.subnetwork_size, manifest.selection.parameters
+    largest = max((p.chosen for p in parameters), default=0) or 1
+    rows = []
+    for occupied, group in groupby(parameters, lambda p: p.chosen > 0):
+        run = list(group)
+        if not occupied and len(run) > LONGEST_EMPTY_RUN:
+            rows.append(ParameterRow(f"{run[0].name} … {run[-1].name}", f"{len(run)} parameters", "0", NONE, NONE, 0.0))
+        else:
+            rows.extend(_parameter_row(p, size, largest) for p in run)
+    return rows
+
+
+def _parameter_row(parameter: ParameterSlice, size: int, largest: int) -> ParameterRow:
+    shape = " x ".join(map(str, parameter.shape)) or "scalar"
+    chosen = parameter.chosen
+    shares = (percent(chosen / size), percent(chosen / max(1, math.prod(parameter.shape)))) if chosen else (NONE, NONE)
+    return ParameterRow(parameter.name, shape, f"{chosen:,}", *shares, round(100 * chosen / largest, 1))
+
+
+def candidate_cells(found: Candidate) -> list[str]:
+    """Size, prior precision, log-likelihood, the same under shift, AUROC under shift, forward passes."""
+    exact = (found.log_likelihood, found.shift_log_likelihood)
+    return [
+        f"{found.size:,}",
+        number(found.prior_precision),
+        *(f"{value:.3f}".replace("-", MINUS) for value in exact),
+        f"{found.shift_auroc:.3f}",
+        f"{found.forward_passes:.1f}",
+    ]
+
+
+def prior_rows(manifest: Manifest) -> dict[str, str]:
+    """The prior precision and where it came from."""
+    found = manifest.prior
+    scaled = "λ S / D" if found.scaling == "subnetwork" else "not scaled"
+    rows = {
+        "Prior precision λ": number(found.precision),
+        "Chosen as": METHODS[found.method],
+        "In the posterior, λ_S": f"{number(found.used)} ({scaled})",
+    }
+    if found.budget is not None:
+        rows["Uncertainty budget"] = f"{number(found.budget)} nats an example"
+    return rows
+
+
+def posterior_rows(manifest: Manifest) -> dict[str, str]:
+    """The posterior, the noise and the temperature."""
+    found = manifest.posterior
+    rows = {"Kind": f"{found.kind}, over {found.size:,} weights"}
+    if found.kind == "cholesky":
+        rows["Jitter on the diagonal"] = number(found.jitter) if found.jitter else "none"
+    if found.rank is not None:
+        rows["Rank"] = f"{found.rank:,}"
+    if found.error is not None and found.tolerance is not None:
+        rows["Error of the variance"] = f"{percent(found.error)} at most, tolerance {percent(found.tolerance)}"
+    if manifest.sigma_noise is not None:
+        rows["Observation noise"] = f"{number(manifest.sigma_noise)} (standard deviation, target's units)"
+    else:
+        rows["Temperature"] = number(manifest.temperature)
+    return rows
+
+
+def verification_rows(manifest: Manifest) -> dict[str, str]:
+    """Relative errors of the serving code, empty where nothing was verified."""
+    found = manifest.verification
+    if found is None:
+        return {}
+    errors = {"Mean": found.mean_error, "Jacobian": found.jacobian_error, "Variance": found.variance_error}
+    return {f"{name}, relative error": f"{error:.1e}" for name, error in errors.items()}

@@ -1,0 +1,197 @@
+"""Synthetic shifts: what inputs look like when something goes wrong, made from a batch of ordinary inputs.
+
+No foreign data are needed to see how a posterior behaves away from its training data. Every scale comes from the
+batch itself (mean, standard deviation, smallest and largest value of each channel or column), so that a shift means
+the same in any units. Random draws are made on the CPU and follow the seed and an example's place in the batch.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Kind = Literal["images", "table", "tokens", "other"]
+Shift = Callable[[Tensor, torch.Generator], Tensor]
+STRETCH = 3.0  # how far "scaling" moves an example from the batch's mean
+WIDENING = 0.5  # by how much of the range "widened-range" goes beyond either end
+BLUR_SHARE, PATCH_SHARE = 4, 2  # a blur over a quarter of each side; a patch of half of each side
+REPLACES_CONTENT = frozenset({"widened-range", "random-tokens"})
+
+
+def kind_of(inputs: Tensor) -> Kind:
+    """What a batch holds, by dtype and shape: integers are tokens, (B, C, H, W) images, (B, F) a table."""
+    if not inputs.is_floating_point():
+        return "tokens"
+    return {4: "images", 2: "table"}.get(inputs.dim(), "other")  # type: ignore[return-value]
+
+
+def keeps_label(name: str) -> bool:
+    """Whether a shifted example still has its label.
+
+    Most shifts are faults in recording a thing (noise, blur, a turned camera, swapped columns): the thing, and so its
+    label, is the same. Where the content is drawn anew there is no right answer.
+    """
+    return name not in REPLACES_CONTENT
+
+
+def synthetic_shifts(inputs: Tensor, seed: int) -> dict[str, Tensor]:
+    """Name -> shifted inputs of the same shape, dtype and device, finite; `inputs` (B, ...) is not changed.
+
+    Images: noise, blur, rotation-45, rotation-90, inversion, erasing. Tables: noise, scaling, permuted-columns,
+    widened-range. Tokens: shuffled-order, random-tokens. Anything else: noise, scaling, inversion. A shift that the
+    shape does not allow (one column, one token, one pixel) is left out. Raises `ValueError` for an empty batch.
+    """
+    if not inputs.numel():
+        raise ValueError(f"synthetic_shifts: found inputs of shape {tuple(inputs.shape)}, expected at least one value")
+    shifts = SHIFTS[kind_of(inputs)]
+    pixels = inputs.shape[1:].numel()
+    return {
+        name: _restored(shift(_wide(inputs), _stream(seed, number)), inputs)
+        for number, (name, shift) in enumerate(shifts.items())
+        if pixels > 1 or name not in NEEDS_SEVERAL
+    }
+
+
+def _stream(seed: int, number: int) -> torch.Generator:
+    """A stream for each shift, unlike that of torch for the same seed: data made with it would be drawn once more."""
+    (state,) = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+
+
+def _wide(inputs: Tensor) -> Tensor:
+    """float64: no shift of float32 inputs overflows before it is clamped."""
+    return inputs.detach().double() if inputs.is_floating_point() else inputs.detach()
+
+
+def _restored(shifted: Tensor, inputs: Tensor) -> Tensor:
+    if not inputs.is_floating_point():
+        return shifted.to(inputs.dtype)
+    limits = torch.finfo(inputs.dtype)
+    return shifted.nan_to_num(nan=0.0).clamp(limits.min, limits.max).to(inputs.dtype)
+
+
+def _over(x: Tensor) -> tuple[int, ...]:
+    """Dimensions that a scale is taken over: all but the channels of images or the columns of a table."""
+    return tuple(d for d in range(x.dim()) if d != 1) if x.dim() in (2, 4) else tuple(range(x.dim()))
+
+
+def _std(x: Tensor) -> Tensor:
+    return x.std(_over(x), correction=0, keepdim=True)
+
+
+def _range(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.amin(_over(x), keepdim=True), x.amax(_over(x), keepdim=True)
+
+
+def _normal(x: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
+
+
+def _uniform(x: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x.device)
+
+
+def noise(x: Tensor, generator: torch.Generator) -> Tensor:
+    """x + std * N(0, 1)."""
+    return x + _std(x) * _normal(x, generator)
+
+
+def image_noise(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Noise, kept within the values that pixels take."""
+    low, high = _range(x)
+    return noise(x, generator).clamp(low, high)
+
+
+def blur(x: Tensor, _: torch.Generator) -> Tensor:
+    """The mean over a window of a quarter of each side, edges repeated."""
+    height, width = (max(1, side // BLUR_SHARE // 2) for side in x.shape[2:])
+    padded = F.pad(x, (width, width, height, height), mode="replicate")
+    return F.avg_pool2d(padded, (2 * height + 1, 2 * width + 1), stride=1)
+
+
+def rotate(x: Tensor, degrees: float) -> Tensor:
+    """Turned about the centre, in pixels (an oblong image is not sheared); what comes into view repeats the edge."""
+    height, width = x.shape[2:]
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    turn = x.new_tensor([[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]])
+    grid = F.affine_grid(turn.expand(len(x), 2, 3), list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+
+def inversion(x: Tensor, _: torch.Generator) -> Tensor:
+    """smallest + largest - x."""
+    low, high = _range(x)
+    return low + high - x
+
+
+def erasing(x: Tensor, generator: torch.Generator) -> Tensor:
+    """A patch of half of each side, at a place of its own in each example, holds the channel's mean."""
+    inside = torch.ones(len(x), 1, *x.shape[2:], dtype=torch.bool, device=x.device)
+    for dim, side in enumerate(x.shape[2:], start=2):
+        length = max(1, side // PATCH_SHARE)
+        start = torch.randint(0, side - length + 1, (len(x),), generator=generator).to(x.device)
+        place = torch.arange(side, device=x.device) - start.unsqueeze(1)
+        shape = [len(x), 1, 1, 1]
+        shape[dim] = side
+        inside &= ((place >= 0) & (place < length)).reshape(shape)
+    return torch.where(inside, x.mean(_over(x), keepdim=True), x)
+
+
+def scaling(x: Tensor, _: torch.Generator) -> Tensor:
+    """mean + 3 (x - mean)."""
+    mean = x.mean(_over(x), keepdim=True)
+    return mean + STRETCH * (x - mean)
+
+
+def permuted_columns(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Each column takes another's values, in its own mean and standard deviation; no column keeps its place."""
+    mean, std = x.mean(0, keepdim=True), _std(x)
+    standard = torch.where(std > 0, (x - mean) / std, 0.0)
+    order = torch.randperm(x.shape[1], generator=generator)
+    source = torch.empty_like(order)
+    source[order] = order.roll(1)  # one cycle through all columns
+    return mean + std * standard[:, source.to(x.device)]
+
+
+def widened_range(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Uniform in each column from half a range below the smallest value to half a range above the largest."""
+    low, high = _range(x)
+    margin = WIDENING * (high - low)
+    return low - margin + (high - low + 2 * margin) * _uniform(x, generator)
+
+
+def shuffled_order(x: Tensor, generator: torch.Generator) -> Tensor:
+    """The tokens of each example in an order of its own."""
+    flat = x.reshape(len(x), -1)
+    return flat.gather(1, _uniform(flat, generator).argsort(dim=1)).reshape(x.shape)
+
+
+def random_tokens(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Tokens drawn uniformly from those that occur in the batch: no number is out of the vocabulary."""
+    known: Tensor = torch.unique(x)
+    return known[torch.randint(0, len(known), x.shape, generator=generator).to(x.device)]
+
+
+SHIFTS: dict[Kind, dict[str, Shift]] = {
+    "images": {
+        "noise": image_noise,
+        "blur": blur,
+        "rotation-45": lambda x, _: rotate(x, 45),
+        "rotation-90": lambda x, _: torch.rot90(x, 1, (2, 3)) if x.shape[2] == x.shape[3] else rotate(x, 90),
+        "inversion": inversion,
+        "erasing": erasing,
+    },
+    "table": {
+        "noise": noise,
+        "scaling": scaling,
+        "permuted-columns": permuted_columns,
+        "widened-range": widened_range,
+    },
+    "tokens": {"shuffled-order": shuffled_order, "random-tokens": random_tokens},
+    "other": {"noise": noise, "scaling": scaling, "inversion": inversion},
+}
+NEEDS_SEVERAL = frozenset({"blur", "rotation-45", "rotation-90", "permuted-columns", "shuffled-order"})

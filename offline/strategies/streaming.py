@@ -1,0 +1,86 @@
+"""Statistics of the Jacobian for every candidate, one parameter and a few examples at a time.
+
+Nothing of size (batch, outputs, candidates) exists beyond `memory_bytes`: the candidates are cut where one parameter's
+block of one example would not fit, and an example's price is measured before a pass.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from offline.curvature import add_squares as add_curvature
+from offline.curvature import check_finite, diagonal_ggn
+from offline.data import rows_within
+from offline.jacobians import SubnetworkJacobian
+from offline.measure import peak_bytes
+from offline.strategies.context import SelectionContext
+
+MAX_ROWS = 256
+MARGIN = 1.25  # the allocator's fragments
+# What an entry of a parameter's block takes: before and after a gather in float32, and the curvature's float64 copies.
+ENTRY_BYTES = 2 * 4 + 5 * 8
+
+Pass = Callable[[], Iterable[Tensor]]
+
+
+def mean_squares(context: SelectionContext, positions: Tensor, inputs: Pass) -> Tensor:
+    """mean_x sum_k (d f_k(x) / d w_d)^2 for each of `positions` (C,), float64 on the CPU; one pass for each group."""
+    return torch.cat(
+        [_mean_squares(context, context.jacobian(group), inputs()) for group in groups(context, positions)]
+    )
+
+
+def _mean_squares(context: SelectionContext, jacobian: SubnetworkJacobian, inputs: Iterable[Tensor]) -> Tensor:
+    sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
+    rows, examples = 0, 0
+    for x in inputs:
+        rows = rows or rows_for(context.memory_bytes, lambda one: add_squares(jacobian, one, torch.zeros_like(sums)), x)
+        examples += len(x)
+        for chunk in torch.split(x, rows):
+            add_squares(jacobian, chunk, sums)
+    check_finite(sums)
+    return (sums / examples).cpu()
+
+
+def add_squares(jacobian: SubnetworkJacobian, x: Tensor, sums: Tensor) -> None:
+    """Add sum_b sum_k J[b, k]^2 to `sums` (S,)."""
+    start = 0
+    for _, block in jacobian.blocks(x)[1]:
+        sums[start : start + block.shape[2]] += block.double().square().sum((0, 1))
+        start += block.shape[2]
+
+
+def curvature_diagonal(context: SelectionContext, positions: Tensor) -> Tensor:
+    """diag(sum_n J_n^T Lambda_n J_n) at `positions` (C,), over all training data, without 1 / sigma^2; float64."""
+    return torch.cat([_curvature_diagonal(context, context.jacobian(group)) for group in groups(context, positions)])
+
+
+def _curvature_diagonal(context: SelectionContext, jacobian: SubnetworkJacobian) -> Tensor:
+    pairs = context.track(context.batches(), "Curvature diagonal")
+    rows = curvature_rows(context, jacobian, context.memory_bytes)
+    return diagonal_ggn(jacobian, pairs, context.outputs, context.likelihood, rows=rows)
+
+
+def groups(context: SelectionContext, positions: Tensor) -> tuple[Tensor, ...]:
+    """Consecutive runs of `positions`, cut only where a parameter's (1, K, n) block would not fit: mostly one run."""
+    widest = rows_within(context.memory_bytes, ENTRY_BYTES * context.outputs)
+    lengths = [0]
+    for _, inside in context.layout.locate(positions):
+        first, *others = torch.split(inside, widest)
+        lengths[-1] += len(first)
+        lengths += map(len, others)
+    return torch.split(positions, lengths)
+
+
+def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian, memory: int, extra: int = 0) -> int:
+    """Examples at once whose contributions to the curvature, one parameter at a time, stay within `memory` bytes."""
+    first = next(iter(context.batches()))[0]
+    sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
+    return rows_for(memory, lambda one: add_curvature(jacobian, one, context.likelihood, sums), first, extra)
+
+
+def rows_for(memory: int, work: Callable[[Tensor], object], x: Tensor, extra: int = 0) -> int:
+    """How many examples fit in `memory` bytes at once, by what `work` takes for one of `x`, and `extra` bytes each."""
+    one = peak_bytes(lambda: work(x[:1]))
+    return min(MAX_ROWS, rows_within(memory, int(MARGIN * one) + extra))

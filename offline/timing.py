@@ -1,0 +1,60 @@
+"""How long the pass over the data will take, from one small chunk."""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from offline.curvature import write_root
+from offline.gram import UPDATE_ROWS, Gram, update_multiplications
+from offline.jacobians import SubnetworkJacobian
+from offline.likelihood import Likelihood
+
+TIMED_ROWS = 16
+TIMED_SIZE = 512
+
+
+def seconds_per_example(
+    jacobian: SubnetworkJacobian,
+    example: Tensor,
+    outputs: int,
+    likelihood: Likelihood,
+    rows: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Seconds that `accumulate_ggn` takes for an example, in chunks of `rows`; example (>= 1, *input_shape).
+
+    The Jacobian is timed on at most 16 copies of the example, the update of H_S on at most 512 of its columns, its cost
+    being S^2 / 2 multiply-adds a row.
+    """
+    count = min(rows, TIMED_ROWS)
+    chunk = example[:1].expand(count, *example.shape[1:]).contiguous()
+    out = torch.empty(count * outputs, jacobian.size, dtype=torch.float64, device=example.device)
+    gram = Gram(min(TIMED_SIZE, jacobian.size), UPDATE_ROWS, example.device)
+    gram.reserve(UPDATE_ROWS).zero_()
+    share = update_multiplications(jacobian.size) / update_multiplications(len(gram.matrix))
+    update = _seconds(gram.sum_so_far, clock) * share * outputs / UPDATE_ROWS
+
+    def derive() -> Tensor:
+        write_root(jacobian, chunk, likelihood, out)
+        return out
+
+    derive()  # the first call compiles kernels
+    return _seconds(derive, clock) / count + update
+
+
+def describe_time(seconds: float, examples: int | None) -> str:
+    """A line for people; `examples` None: not known."""
+    each = f"{1000 * seconds:.3g} ms an example"
+    if examples is None:
+        return f"time: curvature {each}"
+    total = seconds * examples
+    readable = f"{total:.0f} s" if total < 120 else f"{total / 60:.0f} min" if total < 7200 else f"{total / 3600:.1f} h"
+    return f"time: about {readable} for the curvature of {examples:,} examples ({each})"
+
+
+def _seconds(work: Callable[[], Tensor], clock: Callable[[], float]) -> float:
+    start = clock()
+    float(work()[-1, -1])  # read a number: a GPU must have finished
+    return clock() - start

@@ -1,0 +1,104 @@
+"""A whole manifest for a synthetic bundle, and what a manifest looks like as JSON."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy.typing as npt
+
+from service.bundle import (
+    Calibration,
+    Candidate,
+    InputSpec,
+    Manifest,
+    ParameterSlice,
+    Posterior,
+    Prior,
+    Selection,
+    Tried,
+    Verification,
+)
+from service.manifest import to_json
+
+Array = npt.NDArray[Any]
+OPSET = 20
+SEARCHED_PRIOR = Prior(
+    method="budget",
+    precision=1.0,
+    scaling="none",
+    used=1.0,
+    budget=0.05,
+    tried=Tried((0.1, 1.0, 10.0), (-0.5, -0.25, -0.2), (-9.0, -8.0, -8.5), -0.21),
+)
+CANDIDATES = (
+    Candidate("random", 6, 7.0, 1.0, -0.25, -1.5, 0.75, chosen=True),
+    Candidate("last-layer", 5, 1.0, 2.0, -0.24, -1.75, 0.5, chosen=False),
+)
+
+
+def make_manifest(
+    *,
+    outputs: int,
+    parameter_count: int,
+    size: int,
+    spec: InputSpec,
+    scores: Array,
+    regression: bool = False,
+    alpha: float = 0.1,
+    **changes: Any,
+) -> Manifest:
+    """A whole manifest; the threshold is the slow count's. Optional parts are there for a classification."""
+    compared: dict[str, Any] = (
+        {} if regression else {"explanation": "by hand", "candidates": CANDIDATES, "within": ("weight",)}
+    )
+    manifest = Manifest(
+        name="synthetic",
+        version="1",
+        task="regression" if regression else "classification",
+        input=spec,
+        outputs=outputs,
+        class_names=None if regression else tuple(f"class {k}" for k in range(outputs)),
+        parameter_count=parameter_count,
+        subnetwork_size=size,
+        selection=Selection(
+            strategy="random",
+            options={"note": "by hand", "share": 0.5},
+            seed=0,
+            dead_weights=None,
+            parameters=(ParameterSlice(name="weight", shape=(parameter_count,), offset=0, chosen=size),),
+            **compared,
+        ),
+        prior=Prior(method="fixed", precision=1.0, scaling="none", used=1.0) if regression else SEARCHED_PRIOR,
+        posterior=Posterior(kind="cholesky", size=size, jitter=0.0),
+        sigma_noise=0.5 if regression else None,
+        temperature=1.0,
+        link="gaussian" if regression else "probit",
+        opset=OPSET,
+        calibration=Calibration(
+            score="epistemic_std" if regression else "predictive_entropy",
+            examples=len(scores),
+            false_reject_rate=alpha,
+            threshold=slow_threshold(scores, alpha),
+        ),
+        verification=Verification(
+            examples=4, tolerance=1e-4, mean_error=1e-7, jacobian_error=1e-7, variance_error=1e-7
+        ),
+        metrics={"calibration_log_likelihood": -0.25},
+        libraries={"python": "3.11"},
+        warnings=("made by hand",),
+    )
+    return dataclasses.replace(manifest, **changes)
+
+
+def document(manifest: Manifest) -> dict[str, Any]:
+    """The manifest as its JSON is parsed."""
+    data: dict[str, Any] = json.loads(json.dumps(to_json(manifest)))
+    return data
+
+
+def slow_threshold(scores: Array, alpha: float) -> float:
+    """The largest calibration score whose own p-value is above alpha; by counting."""
+    n = len(scores)
+    accepted = [float(s) for s in scores if (1 + sum(other >= s for other in scores)) / (n + 1) > alpha]
+    return max(accepted) if accepted and len(accepted) < n else math.inf
