@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from offline import FitConfig, ImagePreprocessing, InputSpec
 
 SIZE = 8
-# Held-out log-likelihood alone asks for next to no uncertainty, since it never sees an input unlike the training
-# data. This prior precision spends 0.03 nats on held-out digits for being less sure elsewhere.
-config = FitConfig(name="digits", subnetwork_size=500, selection="random", prior_precision=100.0, seed=0)
+# Which weights, and how much uncertainty, is decided on held-out digits and synthetic shifts of them: `selection` is
+# "auto" by default, and `prior_precision` the smallest that costs at most 0.05 nats (`uncertainty_budget`).
+config = FitConfig(name="digits", subnetwork_size=500, seed=0)
 class_names = [str(digit) for digit in range(10)]
 input_spec = InputSpec(shape=(1, SIZE, SIZE), image=ImagePreprocessing(mode="L", scale=1 / 255, resize=True))
 

@@ -149,6 +149,7 @@ def _auto(job: Job, tuning: HeldOut) -> ChosenWeights:
             share=lambda size: prior_share(size, job.layout.total, config.prior_scaling),
             budget=config.uncertainty_budget,
             sigma_noise=context.sigma_noise,
+            temperature=1.0 if config.temperature == "fit" else config.temperature,
             track=job.track,
             **config.selection_options,
         )

@@ -19,7 +19,7 @@ Strategy = Literal[
     "parameters",
 ]
 # These take whole modules or parameters: the size is what they may have at most.
-WHOLE_STRATEGIES = ("last-layer", "modules", "parameters", "auto")
+WHOLE_STRATEGIES = ("last-layer", "modules", "parameters")
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -45,7 +45,7 @@ class FitConfig(BaseModel):
 
     likelihood: Literal["classification", "regression"] = "classification"
     subnetwork_size: int | float = 1000
-    selection: Strategy = "wasserstein-swag"
+    selection: Strategy = "auto"
     selection_options: dict[str, Any] = Field(default_factory=dict)
     within: tuple[str, ...] | None = None
     kinds: Literal["all", "weights"] = "all"

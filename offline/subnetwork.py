@@ -35,8 +35,10 @@ STRATEGY_FUNCTIONS: Mapping[str, Callable[..., SelectionResult]] = {
 
 
 def select(strategy: str, context: SelectionContext, options: Mapping[str, Any]) -> SelectionResult:
-    """Run a strategy by name on the candidates; `ValueError` for an option it does not have."""
-    function = STRATEGY_FUNCTIONS[strategy]
+    """Run a strategy by name on the candidates; `ValueError` for an unknown name or an option it does not have."""
+    function = STRATEGY_FUNCTIONS.get(strategy)
+    if function is None:
+        raise ValueError(f"selection: found {strategy!r}, expected one of {', '.join(STRATEGY_FUNCTIONS)}")
     known = [name for name in inspect.signature(function).parameters if name != "context"]
     unknown = sorted(set(options) - set(known))
     if unknown:

@@ -11,7 +11,7 @@ from offline.strategies.sample import SCORE_EXAMPLES, Sample
 from offline.strategies.streaming import mean_squares
 
 # An example is differentiated once as it is and once for each shift.
-NOVELTY_EXAMPLES = SCORE_EXAMPLES // 4
+NOVELTY_EXAMPLES = SCORE_EXAMPLES // 2
 
 
 def gradient(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from offline.strategies.context import Array, SelectionContext
 
-SCORE_EXAMPLES = 2048
+SCORE_EXAMPLES = 512
 # Inputs are handed on in groups of this many, whatever the loader's batches: a sample would leave but few of each.
 GROUP = 128
 

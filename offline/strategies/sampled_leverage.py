@@ -25,13 +25,15 @@ from offline.posterior import factor, posterior_precision
 from offline.strategies.context import SelectionContext
 from offline.strategies.covariance import largest_that_fits, noise_variance
 from offline.strategies.sample import Sample, count_examples
-from offline.strategies.streaming import rows_for
+from offline.strategies.streaming import restricted, rows_for
 
 # At 512 rows (51 examples of 10 classes, or 512 of one output) the weights chosen have 95 % of the leverage that the
 # exact ones have, on a digits CNN with D = 1,446 and S = D / 10; the cost of the products grows with its square.
 KERNEL_ROWS = 512
 LEAST_EXAMPLES = 8
-ROW_BYTES = 4 + 4 * 8  # a weight's entry of J: as it comes, in float64, and in the two products
+HELD_BYTES = 2 * 4  # an entry of J in float32, before and after its chunks are joined
+PRODUCT_BYTES = 4 * 8  # an entry in float64, in the two products and their squares
+COLUMNS = 4096  # weights in one product
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,10 @@ def sampled_leverage(context: SelectionContext, positions: Tensor, inputs: Tenso
     weight = count_examples(context) / len(inputs) / noise_variance(context)
     root = _hessian_roots(context, inputs, weight)
     prior = context.prior_precision
-    kernel = sum((j @ j.T for j in _jacobians(context, positions, inputs)), torch.zeros((), dtype=torch.float64))
+    whole = context.jacobian(positions)
+    kernel = sum((j @ j.T for j in _jacobians(context, whole, inputs)), torch.zeros((), dtype=torch.float64))
     curvature = SampleCurvature.of(kernel.cpu(), root, prior, inputs.device)
-    return torch.cat([curvature.scores(j).cpu() for j in _jacobians(context, positions, inputs)])
+    return torch.cat([curvature.scores(j).cpu() for j in _jacobians(context, whole, inputs)])
 
 
 def _hessian_roots(context: SelectionContext, inputs: Tensor, weight: float) -> Tensor:
@@ -107,14 +110,17 @@ def _apply(blocks: Tensor, matrix: Tensor) -> Tensor:
     return product.reshape(matrix.shape)
 
 
-def _jacobians(context: SelectionContext, positions: Tensor, inputs: Tensor) -> Iterator[Tensor]:
-    """J (M K, n) float64 of one group of weights after another; a group is as wide as half the memory allows."""
-    width = rows_within(context.memory_bytes // 2, ROW_BYTES * len(inputs) * context.outputs)
-    groups = torch.split(positions, width)
-    for group in context.track(groups, "Leverage", len(groups)):
-        yield _dense(context, context.jacobian(group), inputs)
+def _jacobians(context: SelectionContext, whole: SubnetworkJacobian, inputs: Tensor) -> Iterator[Tensor]:
+    """J (M K, n) float64, n weights after n others; all rows of as many as half the memory takes are held."""
+    rows, memory = len(inputs) * context.outputs, context.memory_bytes
+    groups = torch.split(whole.indices, rows_within(memory // 2, HELD_BYTES * rows))
+    columns = min(COLUMNS, rows_within(memory // 8, PRODUCT_BYTES * rows))
+    for jacobian in context.track(restricted(whole, groups), "Leverage", len(groups)):
+        for part in torch.split(_dense(jacobian, inputs, memory // 4), columns, dim=1):
+            yield part.double()
 
 
-def _dense(context: SelectionContext, jacobian: SubnetworkJacobian, inputs: Tensor) -> Tensor:
-    rows = rows_for(context.memory_bytes // 2, jacobian, inputs)
-    return torch.cat([jacobian(part)[1].flatten(0, 1).double() for part in torch.split(inputs, rows)])
+def _dense(jacobian: SubnetworkJacobian, inputs: Tensor, memory: int) -> Tensor:
+    """J (M K, n), in chunks of examples that take no more than `memory` bytes."""
+    rows = rows_for(memory, jacobian, inputs)
+    return torch.cat([jacobian(part)[1].flatten(0, 1) for part in torch.split(inputs, rows)])

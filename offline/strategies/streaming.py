@@ -4,7 +4,7 @@ Nothing of size (batch, outputs, candidates) exists beyond `memory_bytes`: the c
 block of one example would not fit, and an example's price is measured before a pass.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -12,8 +12,9 @@ from torch import Tensor
 from offline.curvature import add_squares as add_curvature
 from offline.curvature import check_finite, diagonal_ggn
 from offline.data import rows_within
-from offline.jacobians import SubnetworkJacobian
+from offline.jacobians import Chosen, SubnetworkJacobian
 from offline.measure import peak_bytes
+from offline.plan import parameter_owners, plan_for
 from offline.strategies.context import SelectionContext
 
 MAX_ROWS = 256
@@ -26,9 +27,8 @@ Pass = Callable[[], Iterable[Tensor]]
 
 def mean_squares(context: SelectionContext, positions: Tensor, inputs: Pass) -> Tensor:
     """mean_x sum_k (d f_k(x) / d w_d)^2 for each of `positions` (C,), float64 on the CPU; one pass for each group."""
-    return torch.cat(
-        [_mean_squares(context, context.jacobian(group), inputs()) for group in groups(context, positions)]
-    )
+    parts = restricted(context.jacobian(positions), groups(context, positions))
+    return torch.cat([_mean_squares(context, jacobian, inputs()) for jacobian in parts])
 
 
 def _mean_squares(context: SelectionContext, jacobian: SubnetworkJacobian, inputs: Iterable[Tensor]) -> Tensor:
@@ -47,13 +47,14 @@ def add_squares(jacobian: SubnetworkJacobian, x: Tensor, sums: Tensor) -> None:
     """Add sum_b sum_k J[b, k]^2 to `sums` (S,)."""
     start = 0
     for _, block in jacobian.blocks(x)[1]:
-        sums[start : start + block.shape[2]] += block.double().square().sum((0, 1))
+        sums[start : start + block.shape[2]] += block.square().sum((0, 1), dtype=torch.float64)
         start += block.shape[2]
 
 
 def curvature_diagonal(context: SelectionContext, positions: Tensor) -> Tensor:
     """diag(sum_n J_n^T Lambda_n J_n) at `positions` (C,), over all training data, without 1 / sigma^2; float64."""
-    return torch.cat([_curvature_diagonal(context, context.jacobian(group)) for group in groups(context, positions)])
+    parts = restricted(context.jacobian(positions), groups(context, positions))
+    return torch.cat([_curvature_diagonal(context, jacobian) for jacobian in parts])
 
 
 def _curvature_diagonal(context: SelectionContext, jacobian: SubnetworkJacobian) -> Tensor:
@@ -71,6 +72,19 @@ def groups(context: SelectionContext, positions: Tensor) -> tuple[Tensor, ...]:
         lengths[-1] += len(first)
         lengths += map(len, others)
     return torch.split(positions, lengths)
+
+
+def restricted(whole: SubnetworkJacobian, parts: Sequence[Tensor]) -> Iterator[SubnetworkJacobian]:
+    """The Jacobian of each of `parts`, ascending positions among those of `whole`, whose plan is not tried again."""
+    if len(parts) == 1:
+        yield whole
+        return
+    names = {item.parameter.name for item in whole.plan.structured}
+    owners = parameter_owners(whole.model)
+    for part in parts:
+        indices = part.to(whole.indices.device)
+        chosen = tuple(Chosen(parameter, inside) for parameter, inside in whole.layout.locate(indices))
+        yield SubnetworkJacobian(whole.model, whole.layout, indices, plan_for(whole.model, chosen, owners, names))
 
 
 def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian, memory: int, extra: int = 0) -> int:

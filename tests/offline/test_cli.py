@@ -151,7 +151,25 @@ def refused(result: Result, *words: str) -> None:
     assert all(word in result.stderr for word in words), result.stderr
 
 
+def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None:
+    result = probity("fit", write(tmp_path), "--out", tmp_path / "bundle", "--dry-run", "--memory-budget", "1GiB")
+    assert result.exit_code == 0, result.output
+    for words in ("D = 44 weights", "predicted at most, budget 1.0 GiB", "time: "):
+        assert words in result.stdout
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["recipe.py"]
+
+
+def test_a_budget_that_is_too_small_is_refused_with_one_that_would_do(tmp_path: Path) -> None:
+    result = probity("fit", write(tmp_path), "--out", tmp_path / "bundle", "--memory-budget", "1MiB")
+    refused(result, "memory_budget")
+
+
 BAD_OPTIONS = [
+    ("--memory-budget", "much", "memory_budget"),
+    ("--within", "layer9", "within"),
+    ("--kinds", "biases", "kinds"),
+    ("--posterior", "diagonal", "posterior"),
+    ("--uncertainty-budget", "0", "uncertainty_budget"),
     ("--subnetwork-size", "0", "subnetwork_size"),
     ("--subnetwork-size", "1.5", "subnetwork_size"),
     ("--subnetwork-size", "many", "subnetwork_size"),

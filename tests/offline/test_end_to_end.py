@@ -144,9 +144,9 @@ def test_a_network_that_mixes_examples_is_refused_and_nothing_is_published(tmp_p
 
 def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verification is not a formality: export another network than the one fitted, and it is found out."""
-    import offline.fit
+    import offline.publishing
 
-    genuine = offline.fit.export_onnx
+    genuine = offline.publishing.export_onnx
 
     def changed(jacobian, example, outputs):  # type: ignore[no-untyped-def]
         other = copy.copy(jacobian)
@@ -155,7 +155,7 @@ def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pyt
             next(other.model.parameters()).mul_(1.001)
         return genuine(other, example, outputs)
 
-    monkeypatch.setattr(offline.fit, "export_onnx", changed)
+    monkeypatch.setattr(offline.publishing, "export_onnx", changed)
     with pytest.raises(VerificationError, match="differs from torch in float64"):
         fit(BY_NAME["mlp-classification-2"], tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []

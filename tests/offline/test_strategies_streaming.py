@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from offline.measure import peak_bytes
 from offline.strategies.sample import Sample
@@ -14,6 +14,7 @@ from offline.strategies.streaming import curvature_diagonal, groups, mean_square
 from offline.subnetwork import SelectionContext, select
 from tests import reference
 from tests.cases import Case
+from tests.offline.networks import build
 from tests.offline.selections import CASE, PRIOR, case_context, cases, context, dead_problem, truth
 
 # --------------------------------------------------------------------------- streamed statistics
@@ -77,6 +78,22 @@ def test_strategies_stay_within_the_memory(work: Callable[[SelectionContext], ob
     batches = [(torch.randn(60, 20), torch.randint(0, 10, (60,)))]
     given = context(model, batches, 1, outputs=10, memory_bytes=memory)
     assert peak_bytes(lambda: work(given)) <= memory + 8 * 8 * given.layout.total
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap over attention or recurrence, one by one
+@pytest.mark.parametrize("name", ["tied", "called-twice", "scaled", "attention", "recurrent"])
+def test_any_network_may_be_taken_in_parts(name: str) -> None:
+    """Norms, ties, bare parameters and recurrence: the plan of the whole holds for its parts."""
+    model, inputs, _ = build(name)
+    outputs = model(inputs).shape[1]
+    wide = context(model, [(inputs, torch.zeros(len(inputs)).long())], 1, outputs=outputs)
+    narrow = replace(wide, memory_bytes=48 * outputs * 20)
+    assert len(groups(narrow, narrow.candidates)) > 1
+
+    def statistic(given: SelectionContext) -> Tensor:
+        return mean_squares(given, given.candidates, lambda: Sample.of(given, None).inputs(""))
+
+    np.testing.assert_allclose(statistic(narrow), statistic(wide), rtol=1e-4, atol=1e-9)
 
 
 # --------------------------------------------------------------------------- samples

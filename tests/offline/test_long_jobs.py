@@ -1,0 +1,93 @@
+"""Whole fits by the command line: killed and taken up again, and shared out over two processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.bundle import Bundle, read_bundle
+from service.posterior_factor import CholeskyPosterior
+
+ROOT = Path(__file__).parents[2]
+RECIPE = """
+import os, signal, torch
+from torch import nn
+from offline import FitConfig
+
+config = FitConfig(subnetwork_size=30, selection="random", checkpoint_seconds=1e-9, seed=3)
+
+class Killing(list):
+    '''The second time it is read, the process is killed at the batch that the environment names.'''
+    passes = 0
+    def __iter__(self):
+        self.passes += 1
+        for number, batch in enumerate(super().__iter__()):
+            if self.passes == 2 and number == int(os.environ.get("KILL_AT", "-1")):
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch
+
+def batches(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return Killing((torch.randn(10, 4, generator=generator),
+                    torch.randint(0, 3, (10,), generator=generator)) for _ in range(count))
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+
+def train_data(): return batches(8, 1)
+def calibration_data(): return batches(6, 2)
+"""
+CLI = [sys.executable, "-m", "offline.cli"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "offline.cli"]
+
+
+def fit(command: list[str], folder: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    (folder / "recipe.py").write_text(RECIPE)
+    arguments = ["fit", str(folder / "recipe.py"), "--out", str(folder / "bundle")]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run([*command, *arguments], cwd=ROOT, env=variables, capture_output=True, text=True, timeout=300)
+
+
+def factor_of(bundle: Bundle) -> np.ndarray:
+    assert isinstance(bundle.posterior, CholeskyPosterior)
+    return bundle.posterior.scale_tril
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("whole")
+    done = fit(CLI, folder)
+    assert done.returncode == 0, done.stderr
+    assert "predicted at most" in done.stdout
+    assert sorted(path.name for path in folder.iterdir()) == ["bundle", "recipe.py"]
+    return read_bundle(folder / "bundle")
+
+
+def test_a_killed_fit_goes_on_and_ends_as_if_nothing_had_happened(whole: Bundle, tmp_path: Path) -> None:
+    killed = fit(CLI, tmp_path, KILL_AT="5")
+    assert killed.returncode == -signal.SIGKILL
+    names = sorted(path.name for path in (tmp_path / ".bundle.checkpoint").iterdir())
+    assert names == ["curvature-0.safetensors", "selection-0.safetensors"]
+    assert not (tmp_path / "bundle").exists()
+    resumed = fit(CLI, tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    found = read_bundle(tmp_path / "bundle")
+    assert found.manifest.metrics["train_examples"] == 80
+    np.testing.assert_allclose(factor_of(found), factor_of(whole), rtol=1e-6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "recipe.py"]
+
+
+def test_two_processes_write_one_bundle(whole: Bundle, tmp_path: Path) -> None:
+    done = fit(TORCHRUN, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("predicted at most") == 1
+    found = read_bundle(tmp_path / "bundle")
+    assert found.manifest.metrics == pytest.approx(whole.manifest.metrics, rel=1e-6)
+    np.testing.assert_array_equal(found.subnetwork_indices, whole.subnetwork_indices)
+    np.testing.assert_allclose(factor_of(found), factor_of(whole), rtol=1e-6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "recipe.py"]
