@@ -1,0 +1,1 @@
+"""Races, growth curves and a zoo of real networks: `python -m benchmarks` lists them."""

@@ -1,0 +1,130 @@
+"""Who is raced in torch: this project's fit and eager prediction, and the plain forward pass.
+
+A contender is built from plain values (imports, model and data: the baseline of its memory), prepared, and then
+stepped: one step works through `batches` batches of `batch` examples.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from benchmarks.workloads import Workload
+from offline.curvature import Curvature, accumulate_ggn
+from offline.jacobians import SubnetworkJacobian, private_copy
+from offline.layout import WeightLayout
+from offline.plan import make_jacobian
+from offline.posterior import factor, posterior_precision
+from service.predictive import functional_variance, link_approx
+
+Array = npt.NDArray[Any]
+CPU = torch.device("cpu")
+FITTED = 2  # examples behind the posterior of a prediction race: its cost does not depend on them
+PRIOR = 1.0
+
+
+class Contender(Protocol):
+    """`preparation_counts`: whether what is used while preparing is part of its memory."""
+
+    preparation_counts: bool
+
+    def prepare(self) -> None: ...
+    def step(self, batch: int, batches: int) -> None: ...
+    def answer(self) -> Array: ...
+    def needed_bytes(self, batch: int) -> int: ...
+
+
+class Ours:
+    """The parts that this project's contenders in torch share."""
+
+    preparation_counts = True
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        torch.set_num_threads(values["threads"])
+        self.workload = Workload.of(values["workload"])
+        self.model = self.workload.model()
+        self.inputs, self.targets = self.workload.data()
+        self.outputs = self.workload.specimen.outputs
+
+    def prepare(self) -> None:
+        self.jacobian = jacobian_of(self.workload, self.model, self.inputs)
+
+    def needed_bytes(self, batch: int) -> int:
+        """What a batch needs is small here: the peer's estimate alone decides."""
+        return 0 * batch
+
+    def curvature(self, examples: int, batches: int = 1) -> Curvature:
+        pairs = [(self.inputs[:examples], self.targets[:examples])] * batches
+        return accumulate_ggn(self.jacobian, pairs, self.outputs, "classification")
+
+
+class Fit(Ours):
+    """The curvature, example by example: `accumulate_ggn`."""
+
+    def step(self, batch: int, batches: int) -> None:
+        self.curvature(batch, batches)
+
+    def answer(self) -> Array:
+        return np.asarray(self.curvature(FITTED).ggn.diagonal().numpy())
+
+
+class Predict(Ours):
+    """Probabilities from the eager Jacobian: what `service.predictor` computes, with torch in place of onnxruntime."""
+
+    preparation_counts = False
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.scale_tril = scale_tril_of(self.curvature(FITTED).ggn)
+
+    def step(self, batch: int, batches: int) -> None:
+        for _ in range(batches):
+            mean, variance = self.predict(self.inputs[:batch])
+            link_approx(mean, variance)
+
+    def predict(self, inputs: Tensor) -> tuple[Array, Array]:
+        mean, jacobian = self.jacobian(inputs)
+        return mean.numpy(), functional_variance(jacobian.numpy(), self.scale_tril)
+
+    def answer(self) -> Array:
+        return self.predict(self.inputs[:FITTED])[1].ravel()
+
+
+class Jacobian(Ours):
+    """The subnetwork Jacobian alone."""
+
+    def step(self, batch: int, batches: int) -> None:
+        for _ in range(batches):
+            self.jacobian(self.inputs[:batch])
+
+    def answer(self) -> Array:
+        return np.asarray(self.jacobian(self.inputs[:FITTED])[1].numpy()).ravel()[:1000]
+
+
+class Forward(Ours):
+    """The network's forward pass alone."""
+
+    def prepare(self) -> None:
+        self.network = private_copy(self.model, CPU)
+
+    def step(self, batch: int, batches: int) -> None:
+        with torch.inference_mode():
+            for _ in range(batches):
+                self.network(self.inputs[:batch])
+
+    def answer(self) -> Array:
+        with torch.inference_mode():
+            return np.asarray(self.network(self.inputs[:FITTED]).numpy()).ravel()
+
+
+def jacobian_of(workload: Workload, model: torch.nn.Module, inputs: Tensor) -> SubnetworkJacobian:
+    """The Jacobian of the workload's chosen weights."""
+    layout = WeightLayout.of(model)
+    return make_jacobian(private_copy(model, CPU), layout, workload.indices(layout), inputs[:2])
+
+
+def scale_tril_of(ggn: Tensor) -> Array:
+    """The factor of the covariance as a bundle holds it, float32."""
+    return np.asarray(factor(posterior_precision(ggn, PRIOR))[0].float().numpy())

@@ -1,0 +1,115 @@
+"""What fitting ResNet-18 on CIFAR-sized data costs: seconds of each stage, measured on a few hundred examples.
+
+Stages that pass over the data are extrapolated in proportion to N, and are marked so; the others do not depend on N.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.contenders import CPU, PRIOR, jacobian_of
+from benchmarks.harness import call
+from benchmarks.settings import Settings, Values
+from benchmarks.workloads import Workload
+from offline.curvature import accumulate_ggn, diagonal_ggn
+from offline.export import export_onnx
+from offline.jacobians import SubnetworkJacobian, private_copy
+from offline.layout import WeightLayout
+from offline.plan import make_jacobian
+from offline.posterior import Spectrum, factor, posterior_precision
+
+WORKLOAD, MINIATURE = Workload("resnet18", 2000), Workload("resnet18", 100, size="miniature")
+BATCH = 16
+SELECTION_EXAMPLES, CURVATURE_EXAMPLES, QUICK_EXAMPLES = 96, 320, 32
+EXTRAPOLATED = (50_000, 60_000)
+TOTALS = ("selection", "curvature", "spectrum", "factor", "export")
+
+
+def run(settings: Settings) -> Values:
+    """Each stage in one process, which a real fit is too."""
+    workload = settings.choose(WORKLOAD, MINIATURE)
+    values = {
+        "workload": workload.as_json(),
+        "selection_examples": settings.choose(SELECTION_EXAMPLES, QUICK_EXAMPLES),
+        "curvature_examples": settings.choose(CURVATURE_EXAMPLES, QUICK_EXAMPLES),
+    }
+    (stages,) = [call("benchmarks.cost:measure", values, settings.threads) for _ in settings.track([0], "Stages", 1)]
+    return {
+        "workload": workload.name,
+        "stages": stages,
+        "extrapolated": {str(count): extrapolate(stages, count) for count in EXTRAPOLATED},
+        "note": "seconds for N examples are extrapolated from `examples_measured`; no pass over N examples was made",
+    }
+
+
+def extrapolate(stages: dict[str, Values], count: int) -> Values:
+    """Seconds of each stage and of all for `count` examples."""
+    seconds = {name: stage_seconds(stages[name], count) for name in TOTALS}
+    return {"extrapolated": True, "seconds": seconds, "total_seconds": sum(seconds.values())}
+
+
+def stage_seconds(stage: Values, count: int) -> float:
+    if "median_seconds_per_example" in stage:
+        return float(stage["median_seconds_per_example"]) * count
+    return float(stage["seconds"])
+
+
+def measure(values: dict[str, Any]) -> dict[str, Values]:
+    """In a fresh process: the stages of `fit_bundle`, one after the other."""
+    torch.set_num_threads(values["threads"])
+    workload = Workload.of(values["workload"])
+    model, (inputs, targets), outputs = workload.model(), workload.data(), workload.specimen.outputs
+    everything, plan_all = timed(lambda: jacobian_of_all(model, inputs))
+    jacobian, plan = timed(lambda: jacobian_of(workload, model, inputs))
+    batch = inputs[:BATCH], targets[:BATCH]
+
+    def select() -> Tensor:
+        return diagonal_ggn(everything, [batch], outputs, "classification")
+
+    def curve() -> Tensor:
+        return accumulate_ggn(jacobian, [batch], outputs, "classification").ggn
+
+    selection = per_example(select, values["selection_examples"] // BATCH)
+    curvature = per_example(curve, values["curvature_examples"] // BATCH)
+    ggn = curve()
+    _, spectrum = timed(lambda: Spectrum.of(ggn))
+    _, factored = timed(lambda: factor(posterior_precision(ggn, PRIOR)))
+    _, export = timed(lambda: export_onnx(jacobian, inputs, outputs))
+    selection["what"] = "the squared Jacobian in all D weights, streamed: what selection by gradient passes over"
+    return {
+        "plan of all weights": {"seconds": plan_all},
+        "plan": {"seconds": plan},
+        "selection": selection,
+        "curvature": curvature,
+        "spectrum": {"seconds": spectrum},
+        "factor": {"seconds": factored},
+        "export": {"seconds": export},
+    }
+
+
+def jacobian_of_all(model: torch.nn.Module, inputs: Tensor) -> SubnetworkJacobian:
+    layout = WeightLayout.of(model)
+    return make_jacobian(private_copy(model, CPU), layout, torch.arange(layout.total), inputs[:2])
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """The result and the seconds it took."""
+    start = time.perf_counter()
+    result = work()
+    return result, time.perf_counter() - start
+
+
+def per_example(work: Callable[[], Tensor], repetitions: int) -> Values:
+    """Seconds an example for each batch, after one batch of warm-up."""
+    work()
+    seconds = [timed(work)[1] / BATCH for _ in range(max(1, repetitions))]
+    return {
+        "batch": BATCH,
+        "examples_measured": BATCH * len(seconds),
+        "seconds_per_example": seconds,
+        "median_seconds_per_example": statistics.median(seconds),
+    }

@@ -1,0 +1,244 @@
+"""MNIST turned by 0 to 180 degrees, and Fashion-MNIST as foreign data: which weights give the best uncertainty.
+
+Every strategy gets the same number of weights and the same uncertainty budget: the smallest prior precision that costs
+at most 0.05 nats of held-out log-likelihood. Run as `python -m benchmarks.mnist_shift [--quick]`.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from benchmarks.mnist_choices import Material, auto, strategies
+from benchmarks.mnist_data import images, labels, normalise, rotate
+from benchmarks.mnist_networks import CACHE, LAST_BLOCK, trained
+from benchmarks.mnist_picture import draw
+from benchmarks.mnist_summary import print_table, summarise
+from benchmarks.selection_record import arguments, measured_with
+from benchmarks.settings import write_json
+from offline.auto import AutoResult
+from offline.calibration import HeldOut, log_likelihood
+from offline.call_order import CallOrder
+from offline.jacobians import SubnetworkJacobian
+from offline.likelihood import sqrt_hessian_product
+from offline.posterior import PRIOR_GRID, Spectrum
+from offline.prior import PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood, prior_share
+from service.predictive import entropy, link_approx
+
+Array = npt.NDArray[Any]
+BUDGET = 0.05
+TRAINED = 58_000
+SIZES = {"cnn": 750, "resnet": 750}
+EPOCHS = {"cnn": 3, "resnet": 2}
+ANGLES = (0, 15, 30, 45, 60, 90, 120, 150, 180)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How many digits: for training, for H_S, held out, for each test set, and for `auto` to judge and to fit on."""
+
+    curvature: int
+    held_out: int
+    test: int
+    judged: int
+    fitted: int
+    train: int = TRAINED
+    rows: int = 25
+
+
+FULL = {"cnn": Scale(4000, 1000, 500, 200, 750), "resnet": Scale(2000, 500, 200, 100, 500)}
+QUICK = {name: Scale(300, 100, 60, 30, 100, 3000) for name in FULL}
+SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Training and held-out digits, named test sets, and the classes of the test digits."""
+
+    inputs: Tensor
+    targets: Tensor
+    held_out: HeldOut
+    tests: dict[str, Tensor]
+    classes: Array
+
+
+@dataclass(frozen=True)
+class Subnetworks:
+    """Several subnetworks of one network, served by one Jacobian over the union of their weights."""
+
+    jacobian: SubnetworkJacobian
+    columns: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, material: Material, indices: dict[str, Tensor]) -> "Subnetworks":
+        union = torch.unique(torch.cat(list(indices.values())))
+        return cls(material.jacobian(union), {n: torch.searchsorted(union, i) for n, i in indices.items()})
+
+
+def load_digits(scale: Scale) -> Digits:
+    inputs, targets = normalise(images("mnist", "train")), labels("mnist", "train")
+    pixels, classes = images("mnist", "t10k")[: scale.test], labels("mnist", "t10k")[: scale.test]
+    tests = {str(angle): normalise(rotate(pixels, angle)) for angle in ANGLES}
+    tests["fashion"] = normalise(images("fashion-mnist", "t10k")[: scale.test])
+    held_out = HeldOut(inputs[TRAINED:][: scale.held_out], targets[TRAINED:][: scale.held_out])
+    return Digits(inputs[: scale.train], targets[: scale.train], held_out, tests, classes.numpy())
+
+
+def choose(material: Material, name: str, scale: Scale) -> tuple[dict[str, Tensor], dict[str, float], AutoResult]:
+    """Every strategy's weights, the seconds that each took, and what `auto` found.
+
+    A whole last layer larger than the subnetwork is left out, and so is what another strategy chose already.
+    """
+    chosen: dict[str, Tensor] = {}
+    seconds: dict[str, float] = {}
+    for strategy, function in strategies(LAST_BLOCK[name]).items():
+        start = perf_counter()
+        try:
+            indices = function(material)
+        except ValueError as error:
+            print(f"  {strategy}: left out, {error}", flush=True)
+            continue
+        if not any(torch.equal(indices, other) for other in chosen.values()):
+            chosen[strategy], seconds[strategy] = indices, perf_counter() - start
+        print(f"  {strategy}: {perf_counter() - start:.0f} s", flush=True)
+    start = perf_counter()
+    result = auto(material, scale.judged, scale.fitted)
+    chosen["auto"], seconds["auto"] = result.indices, perf_counter() - start
+    print(f"  auto: {seconds['auto']:.0f} s, {result.explanation}", flush=True)
+    return chosen, seconds, result
+
+
+def curvatures(subnetworks: Subnetworks, digits: Digits, scale: Scale) -> dict[str, Spectrum]:
+    """H_S of each subnetwork from part of the training data, scaled to all of it."""
+    sums = {n: torch.zeros(len(c), len(c), dtype=torch.float64) for n, c in subnetworks.columns.items()}
+    for x in torch.split(digits.inputs[: scale.curvature], scale.rows):
+        mean, j = subnetworks.jacobian(x)
+        root = sqrt_hessian_product(j, mean, "classification").flatten(0, 1)
+        for name, columns in subnetworks.columns.items():
+            part = root[:, columns].double()
+            sums[name].addmm_(part.T, part)
+    factor = len(digits.inputs) / min(scale.curvature, len(digits.inputs))
+    return {name: Spectrum.of(total * factor) for name, total in sums.items()}
+
+
+def variances(
+    subnetworks: Subnetworks, spectra: dict[str, Spectrum], precisions: dict[str, Array], x: Tensor, rows: int
+) -> tuple[Array, dict[str, Array]]:
+    """Means (n, K), and for each subnetwork the variances (n, K, G) at its G values of lambda_S."""
+    means: list[Array] = []
+    found: dict[str, list[Array]] = {name: [] for name in spectra}
+    for chunk in torch.split(x, rows):
+        mean, j = subnetworks.jacobian(chunk)
+        means.append(mean.double().numpy())
+        for name, spectrum in spectra.items():
+            found[name].append(spectrum.variances(j[:, :, subnetworks.columns[name]], precisions[name]))
+    return np.concatenate(means), {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def within_budget(mean: Array, variance: Array, used: Array, targets: Array) -> tuple[PriorChoice, float, float]:
+    """The smallest lambda within the budget; held-out log-likelihood with it and of the plain network."""
+    scores = grid_log_likelihood(mean, variance, targets, None).mean(1)
+    sweep = PriorSweep(PRIOR_GRID, used, np.zeros_like(used), scores[:-1], float(scores[-1]))
+    choice = choose_prior(sweep, "budget", BUDGET)
+    return choice, float(scores[:-1][choice.precision == PRIOR_GRID][0]), float(scores[-1])
+
+
+def auroc(ordinary: Array, foreign: Array) -> float:
+    """The chance that a foreign example scores above an ordinary one, ties half."""
+    truth = np.repeat([0, 1], [len(ordinary), len(foreign)])
+    return float(roc_auc_score(truth, np.concatenate([ordinary, foreign])))
+
+
+def evaluate(outcomes: dict[str, tuple[Array, Array]], classes: Array) -> dict[str, Any]:
+    """One subnetwork on all test sets, (mean, variance) each: log-likelihoods, and AUROC of the predictive entropy."""
+    entropies = {name: entropy(link_approx(mean, variance, 1.0)) for name, (mean, variance) in outcomes.items()}
+    digits = {name: outcome for name, outcome in outcomes.items() if name != "fashion"}
+    return {
+        "log_likelihood": {n: float(log_likelihood(m, v, classes, None).mean()) for n, (m, v) in digits.items()},
+        "auroc": {name: auroc(entropies["0"], scores) for name, scores in entropies.items() if name != "0"},
+        "mean_entropy": {name: float(scores.mean()) for name, scores in entropies.items()},
+    }
+
+
+def one_network(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
+    """All strategies on one trained network."""
+    digits = load_digits(scale)
+    model = trained(name, seed, digits.inputs, digits.targets, EPOCHS[name], tag)
+    material = Material(model, digits.inputs, digits.targets, digits.held_out, SIZES[name], seed)
+    indices, seconds, automatic = choose(material, name, scale)
+    subnetworks = Subnetworks.of(material, indices)
+    spectra = curvatures(subnetworks, digits, scale)
+    total = material.context.layout.total
+    used = {n: PRIOR_GRID * prior_share(len(i), total, "subnetwork") for n, i in indices.items()}
+    tried = {n: np.append(u, PLAIN) for n, u in used.items()}
+    mean, held = variances(subnetworks, spectra, tried, digits.held_out.inputs, scale.rows)
+    targets = digits.held_out.targets.numpy()
+    choices = {n: within_budget(mean, held[n], used[n], targets) for n in held}
+    chosen = {n: np.array([choice.used]) for n, (choice, _, _) in choices.items()}
+    tests = {t: variances(subnetworks, spectra, chosen, x, scale.rows) for t, x in digits.tests.items()}
+    order = CallOrder.of(material.context.network, digits.inputs[:1])
+    plain = evaluate({t: (m, np.zeros_like(m)) for t, (m, _) in tests.items()}, digits.classes)
+    rows = {"plain network": plain | {"forward_passes": 1.0}}
+    for n, i in indices.items():
+        outcome = evaluate({t: (m, v[n][:, :, 0]) for t, (m, v) in tests.items()}, digits.classes)
+        names = [parameter.name for parameter, _ in material.context.layout.locate(i)]
+        rows[n] = outcome | {
+            "size": len(i),
+            "forward_passes": order.forward_passes(names, 10),
+            "prior": asdict(choices[n][0]),
+            "held_out_log_likelihood": choices[n][1],
+            "held_out_log_likelihood_plain": choices[n][2],
+            "selection_seconds": seconds[n],
+            "dead_on_scored_digits": int((~torch.isin(i, material.living.candidates)).sum()),
+            "weights_by_parameter": {p.name: len(where) for p, where in material.context.layout.locate(i)},
+        }
+    return {
+        "network": name,
+        "seed": seed,
+        "weights": total,
+        "dead_candidates": len(material.context.candidates) - len(material.living.candidates),
+        "accuracy": float((tests["0"][0].argmax(1) == digits.classes).mean()),
+        "auto": {"explanation": automatic.explanation, "table": [asdict(score) for score in automatic.table]},
+        "strategies": rows,
+    }
+
+
+def remembered(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
+    """`one_network`, or what an interrupted run of the same scale left in the cache."""
+    file = CACHE / f"mnist-{name}-{seed}-{tag}-outcome.json"
+    if file.exists():
+        kept: dict[str, Any] = json.loads(file.read_text())
+        if kept["scale"] == asdict(scale):
+            return kept
+    start = perf_counter()
+    run = one_network(name, seed, scale, tag)
+    print(f"{name}, seed {seed}: {perf_counter() - start:.0f} s", flush=True)
+    write_json(file, run | {"scale": asdict(scale), "seconds": perf_counter() - start})
+    return run | {"scale": asdict(scale), "seconds": perf_counter() - start}
+
+
+def main() -> None:
+    """Run what is not in the cache; write results/mnist_shift.json and .png (of a quick run into the cache)."""
+    given = arguments(__doc__, SEEDS)
+    torch.set_num_threads(1)
+    scales, tag = (QUICK, "quick") if given.quick else (FULL, "full")
+    runs = [
+        remembered(name, seed, scales[name], tag) for seed in range(1 if given.quick else given.seeds) for name in SIZES
+    ]
+    folder = CACHE if given.quick else Path(__file__).parent / "results"
+    summary = summarise(runs)
+    record = {"environment": measured_with("mnist_shift"), "budget_nats": BUDGET, "summary": summary, "runs": runs}
+    write_json(folder / "mnist_shift.json", record)
+    draw(record, folder / "mnist_shift.png")
+    print_table(summary)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Every strategy's order of the weights, measured once for a network and cut at each size.
+
+The scores are those of the offline job's strategies; only `greedy-variance` is of this benchmark.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.selection_data import Problem
+from benchmarks.selection_greedy import greedy_match, greedy_variance
+from offline.jacobians import SubnetworkJacobian, private_copy
+from offline.layout import WeightLayout
+from offline.plan import make_jacobian
+from offline.posterior import Spectrum
+from offline.progress import silent
+from offline.shifts import synthetic_shifts
+from offline.strategies.context import SelectionContext
+from offline.strategies.leverage import exact_leverage
+from offline.strategies.live import is_live
+from offline.strategies.sample import Sample
+from offline.strategies.sampled_leverage import draw, sampled_leverage
+from offline.strategies.streaming import mean_squares
+from offline.strategies.swag import Trajectory, trajectory_variance
+
+PRECISIONS = np.logspace(-3, 4, 71)
+BATCH, GREEDY_ROWS, GREEDY_SHARE, SHIFTED = 128, 400, 0.1, 128
+MEMORY = 4 * 2**30
+SAMPLED = 256  # examples of the approximate leverage
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained network with its full Laplace posterior: jacobian (N, D), H (D, D), weights (D,), float64."""
+
+    model: nn.Module
+    problem: Problem
+    seed: int
+
+    @cached_property
+    def exact(self) -> nn.Module:
+        return private_copy(self.model, torch.device("cpu"), torch.float64)
+
+    @cached_property
+    def layout(self) -> WeightLayout:
+        return WeightLayout.of(self.model)
+
+    @property
+    def total(self) -> int:
+        return self.layout.total
+
+    def jacobian(self, x: "np.ndarray[tuple[int, ...], np.dtype[np.float64]] | Tensor") -> Tensor:
+        """(n, D) float64."""
+        inputs = torch.as_tensor(x, dtype=torch.float64)
+        function = make_jacobian(self.exact, self.layout, torch.arange(self.total), inputs[:2])
+        return torch.cat([function(part)[1][:, 0] for part in torch.split(inputs, 500)])
+
+    @cached_property
+    def sigma_noise(self) -> float:
+        with torch.no_grad():
+            residual = self.exact(torch.as_tensor(self.problem.x)) - torch.as_tensor(self.problem.y)
+        return float(residual.square().mean().sqrt())
+
+    @cached_property
+    def training(self) -> Tensor:
+        return self.jacobian(self.problem.x)
+
+    @cached_property
+    def ggn(self) -> Tensor:
+        """H, without prior, with 1 / sigma^2."""
+        ggn: Tensor = self.training.T @ self.training
+        return ggn.div_(self.sigma_noise**2)
+
+    @cached_property
+    def eigenvalues(self) -> Tensor:
+        values: Tensor = torch.linalg.eigvalsh(self.ggn)
+        return values.clamp(min=0)
+
+    @cached_property
+    def prior_precision(self) -> float:
+        """Of the largest evidence of the full network."""
+        weights = self.layout.flatten(dict(self.exact.named_parameters()))
+        evidence = Spectrum(self.eigenvalues, torch.empty(0)).log_evidence(weights, PRECISIONS)
+        return float(PRECISIONS[int(np.argmax(evidence))])
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """tr(H (H + lambda I)^-1): the number of weights that the data determine."""
+        return float((self.eigenvalues / (self.eigenvalues + self.prior_precision)).sum())
+
+    @cached_property
+    def context(self) -> SelectionContext:
+        network = private_copy(self.model, torch.device("cpu"))
+        x, y = (torch.as_tensor(a, dtype=torch.float32) for a in (self.problem.x, self.problem.y))
+        batches = list(zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True))
+
+        def jacobian(indices: Tensor) -> SubnetworkJacobian:
+            return make_jacobian(network, self.layout, indices, x[:2])
+
+        return SelectionContext(
+            network=network,
+            layout=self.layout,
+            weights=self.layout.flatten(dict(network.named_parameters())),
+            size=1,
+            outputs=1,
+            seed=self.seed,
+            likelihood="regression",
+            batches=lambda: batches,
+            jacobian=jacobian,
+            candidates=torch.arange(self.total),
+            prior_precision=self.prior_precision,
+            memory_bytes=MEMORY,
+            track=silent,
+            sigma_noise=self.sigma_noise,
+        )
+
+
+def orders(fitted: Fitted) -> dict[str, Tensor]:
+    """Strategy -> positions, best first; `greedy-variance` stops at a tenth of the weights."""
+    context, everything = fitted.context, torch.arange(fitted.total)
+    curvature = fitted.ggn.diagonal()
+    live = is_live(curvature)
+    factor = torch.linalg.cholesky(_precision(fitted, fitted.prior_precision))
+    marginal = torch.cholesky_inverse(factor).diagonal()
+    gradient = mean_squares(context, everything, lambda: (x for x, _ in context.batches()))
+    shifted = [y for x, _ in context.batches() for y in synthetic_shifts(x, fitted.seed).values()]
+    novelty = mean_squares(context, everything, lambda: iter(shifted)) / gradient.clamp(min=1e-300)
+    drawn = torch.as_tensor(np.random.default_rng(fitted.seed).permutation(fitted.total))
+    swag = trajectory_variance(context, Trajectory(40, 0.01, 0.9, 0.0, "constant", fitted.seed))
+    scores = {
+        "wasserstein-swag": swag,
+        "wasserstein-laplace": _among(live, -curvature),
+        "wasserstein-exact": _among(live, marginal),
+        "gradient": gradient,
+        "novelty": _among(live & (gradient > 0), novelty),
+        "leverage": exact_leverage(context, everything, Sample.of(context, None)),
+        "leverage, sampled": sampled_leverage(context, everything, draw(context, SAMPLED)),
+        "magnitude": context.weights.abs(),
+        "random": drawn.double(),
+        "random live": _among(live, drawn.double()),
+    }
+    ranked = {name: torch.argsort(score, descending=True, stable=True) for name, score in scores.items()}
+    return ranked | {
+        "greedy-variance": _greedy(fitted, with_shifts=False),
+        "greedy-variance, shifts": _greedy(fitted, with_shifts=True),
+    }
+
+
+def _among(allowed: Tensor, scores: Tensor) -> Tensor:
+    return torch.where(allowed, scores, -torch.inf)
+
+
+def matched(fitted: Fitted, size: int) -> Tensor:
+    """`greedy_match` under the prior precision that a subnetwork of this size gets, lambda S / D."""
+    j = fitted.jacobian(_seen(fitted, with_shifts=True))
+    precision = _precision(fitted, fitted.prior_precision)
+    full = (torch.linalg.solve_triangular(torch.linalg.cholesky(precision), j.T, upper=False)).square().sum(0)
+    scaled = _precision(fitted, fitted.prior_precision * size / fitted.total)
+    return greedy_match(scaled, j, size, fitted.sigma_noise**2, full).sort().values
+
+
+def _greedy(fitted: Fitted, with_shifts: bool) -> Tensor:
+    """Explains outputs of training inputs, and of as many shifted ones."""
+    j = fitted.jacobian(_seen(fitted, with_shifts))
+    size = round(GREEDY_SHARE * fitted.total)
+    return greedy_variance(_precision(fitted, fitted.prior_precision), j, size, fitted.sigma_noise**2)
+
+
+def _precision(fitted: Fitted, prior_precision: float) -> Tensor:
+    precision: Tensor = fitted.ggn + prior_precision * torch.eye(fitted.total, dtype=torch.float64)
+    return precision
+
+
+def _seen(fitted: Fitted, with_shifts: bool) -> Tensor:
+    generator = np.random.default_rng(fitted.seed)
+    x = fitted.problem.x[generator.permutation(len(fitted.problem.x))]
+    if not with_shifts:
+        return torch.as_tensor(x[:GREEDY_ROWS])
+    shifted = torch.cat(list(synthetic_shifts(torch.as_tensor(x[:SHIFTED]), fitted.seed).values()))
+    kept = shifted[torch.as_tensor(generator.permutation(len(shifted))[: GREEDY_ROWS // 2])]
+    return torch.cat([torch.as_tensor(x[: GREEDY_ROWS // 2]), kept])

@@ -1,0 +1,53 @@
+"""What every benchmark is handed, and how its result is written."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.artefacts import Shelf
+from offline.progress import Track
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """quick: miniatures and one repetition, to see that everything works; its numbers mean nothing."""
+
+    quick: bool
+    threads: int
+    shelf: Shelf
+    track: Track
+    out: Path
+
+    def choose(self, full: Any, quick: Any) -> Any:
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One entry of the command line: `run` measures, `draw` makes a picture of the result (or none)."""
+
+    name: str
+    summary: str
+    run: Callable[[Settings], Values]
+    draw: Callable[[Values, Path], None] | None = None
+
+
+def write_json(path: Path, values: Values) -> None:
+    """Atomically: a reader finds the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".json")
+    try:
+        with os.fdopen(handle, "w") as stream:
+            json.dump(values, stream, indent=1)
+            stream.write("\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
