@@ -29,7 +29,7 @@ demo: .venv/offline.stamp
 	$(BIN)/probity demo --port $(PORT)
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -16,13 +16,13 @@ Decompositions = dict[Any, Callable[..., Any]]
 
 
 def decompositions() -> Decompositions:
-    """torch.export's defaults, and ours for what they leave."""
-    table: Decompositions = dict(torch.export.default_decompositions())
-    table[aten.convolution_backward.default] = convolution_backward
-    table[aten.avg_pool2d_backward.default] = avg_pool2d_backward
-    table[aten._adaptive_avg_pool2d_backward.default] = adaptive_avg_pool2d_backward
-    table[aten.empty_permuted.default] = empty_permuted
-    return table
+    """For what the exporter has no operator and no decomposition of its own."""
+    return {
+        aten.convolution_backward.default: convolution_backward,
+        aten.avg_pool2d_backward.default: avg_pool2d_backward,
+        aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
+        aten.empty_permuted.default: empty_permuted,
+    }
 
 
 def convolution_backward(

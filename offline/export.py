@@ -17,7 +17,6 @@ from torch._higher_order_ops.scan import scan
 from torch.func import functionalize
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from offline.decompositions import decompositions
 from offline.jacobians import (
     Chosen,
     JacobianPlan,
@@ -76,9 +75,7 @@ def _trace(jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> torch.ex
     plain = None if structured else traced(lambda x: check_output(model(x), x.shape[0]), rows, symbolic=True)
     graph = Graph(structured, generic, plain, _final_order(jacobian))
     dynamic = ({0: torch.export.Dim.DYNAMIC},)
-    program = torch.export.export(graph, (rows,), dynamic_shapes=dynamic)
-    decomposed: torch.export.ExportedProgram = program.run_decompositions(decompositions())
-    return decomposed
+    return torch.export.export(graph, (rows,), dynamic_shapes=dynamic)
 
 
 class StructuredGraph(nn.Module):

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from offline.decompositions import decompositions
+
 aten = torch.ops.aten
 
 
@@ -37,8 +39,9 @@ class SplitGraph:
 
 
 def traced(function: Callable[..., Any], *examples: Tensor, symbolic: bool) -> fx.GraphModule:
-    """The operators of `function`, in-place ones made functional, independent of memory layout."""
-    graph = make_fx(function, tracing_mode="symbolic" if symbolic else "fake", _allow_non_fake_inputs=True)(*examples)
+    """The operators of `function`, in-place ones made functional, independent of memory layout, ours decomposed."""
+    mode = "symbolic" if symbolic else "fake"
+    graph = make_fx(function, decompositions(), tracing_mode=mode, _allow_non_fake_inputs=True)(*examples)
     for node in graph.graph.nodes:
         if node.target in (aten.view.default, aten._unsafe_view.default):
             node.target = aten.reshape.default  # a rewritten operator may return other strides

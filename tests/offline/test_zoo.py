@@ -29,6 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 NEEDS_TRANSFORMERS = ("vit", "bert")
 BATCH = 3
 TESTED = sorted(set(MINIATURE) - {"wrn-28-10"})  # in miniature it is wrn-16-4 again, only wider
+BUNDLED = ("conv1d", "lstm")  # a whole fit each, in which the graph is verified too
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def test_jacobian_equals_plain_differentiation(name: str, dtype: torch.dtype) ->
     assert_close(case, found.numpy(), slice(None), tolerance)
 
 
-@pytest.mark.parametrize("name", TESTED)
+@pytest.mark.parametrize("name", sorted(set(TESTED) - set(BUNDLED)))
 def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
     case = truth(name)
     jacobian = make_jacobian(private_copy(case.model, torch.device("cpu")), case.layout, case.indices, case.inputs)
@@ -128,10 +129,8 @@ def test_an_unknown_network_is_refused_with_the_names_there_are() -> None:
         specimen("resnet19")
 
 
-@pytest.mark.parametrize("name", ["conv1d", "lstm"])
+@pytest.mark.parametrize("name", BUNDLED)
 def test_a_verified_bundle(name: str, tmp_path: Path) -> None:
-    if name in NEEDS_TRANSFORMERS:
-        pytest.importorskip("transformers", reason="transformers is not installed (make test installs it)")
     network = specimen(name, "miniature")
     inputs, targets = network.data(60)
     batches = list(zip(inputs.split(20), targets.split(20), strict=True))
