@@ -119,8 +119,8 @@ def greedy(material: Material) -> Tensor:
     return pool.indices[order.sort().values]
 
 
-def auto(material: Material, judged: int, training: int) -> AutoResult:
-    """The offline job's own choice, on part of the held-out data."""
+def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...] | None) -> AutoResult:
+    """The offline job's own choice, on part of the held-out data; `shifts`: those that it is told of, None: none."""
     context = material.living
 
     def choice(strategy: str, options: Mapping[str, Any], size: int) -> SelectionResult:
@@ -143,6 +143,7 @@ def auto(material: Material, judged: int, training: int) -> AutoResult:
             jacobian=material.jacobian,
             select=choice,
             share=lambda size: prior_share(size, total, "subnetwork"),
+            shifts=shifts,
             judged_examples=judged,
             training_examples=training,
         )

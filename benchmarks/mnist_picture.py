@@ -10,7 +10,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from benchmarks.mnist_summary import PAPER
+from benchmarks.mnist_summary import ANGLES, PAPER
 
 # Okabe and Ito's colours; what is compared first is drawn thick. Name -> colour, line, width.
 STYLES: dict[str, tuple[str, str, float]] = {
@@ -28,6 +28,7 @@ STYLES: dict[str, tuple[str, str, float]] = {
     "random live, head": ("#009E73", "--", 1.2),
     "last-layer": ("#CC79A7", "--", 1.2),
     "auto": ("#D55E00", "-", 3.0),
+    "auto, told of rotation": ("#D55E00", "--", 3.0),
 }
 FOREIGN = {
     "90": ("o", "#0072B2", "digits turned by 90°"),
@@ -60,7 +61,7 @@ def _curves(axes: Axes, runs: list[dict[str, Any]]) -> None:
     for name in _shared(runs):
         colour, line, width = STYLES[name]
         scores = [run["strategies"][name]["log_likelihood"] for run in runs]
-        means = {int(angle): float(np.mean([score[angle] for score in scores])) for angle in scores[0]}
+        means = {int(angle): float(np.mean([score[angle] for score in scores])) for angle in ANGLES}
         axes.plot(list(means), list(means.values()), line, color=colour, linewidth=width, label=name)
     paper = PAPER["log_likelihood"][PAPERS]
     axes.plot([int(angle) for angle in paper], list(paper.values()), "kx", label="the paper's, ResNet-18, S = 42,438")

@@ -12,6 +12,7 @@ the cheapest of them to serve is taken.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,7 +66,7 @@ def choose_automatically(context: AutoContext) -> AutoResult:
         dict(chosen.options),
         chosen.within,
         tuple(replace(score, chosen=c == place) for c, score in enumerate(scores)),
-        explain(scores, place),
+        explain(scores, place, context.shifts),
     )
 
 
@@ -86,10 +87,11 @@ def decide(scores: tuple[CandidateScore, ...], budget: float) -> int:
     return min(alike, key=lambda c: (scores[c].forward_passes, -merit(scores[c]), c))
 
 
-def explain(scores: tuple[CandidateScore, ...], place: int) -> str:
-    """One sentence on the choice and on what came next to it."""
+def explain(scores: tuple[CandidateScore, ...], place: int, shifts: Sequence[str] | None = None) -> str:
+    """One sentence on the choice and on what came next to it; `shifts`: those that counted, None: all."""
     chosen = scores[place]
-    parts = [f"{chosen.name}: log-likelihood under synthetic shift {chosen.shift_log_likelihood:.2f}"]
+    shift = "synthetic shift" if shifts is None else " and ".join(shifts)
+    parts = [f"{chosen.name}: log-likelihood under {shift} {chosen.shift_log_likelihood:.2f}"]
     others = [score for c, score in enumerate(scores) if c != place]
     if others:
         other = max(others, key=merit)

@@ -25,10 +25,11 @@ def propose(context: AutoContext) -> tuple[Proposal, ...]:
     size = min(context.size, len(context.live))
     proposals = [*_cheap_end(context, order), _drawn(context, order, "the network", context.live, None)]
     for strategy in context.strategies:
-        choice = context.select(strategy, {}, size)
+        options = {"shifts": list(context.shifts)} if strategy == "novelty" and context.shifts is not None else {}
+        choice = context.select(strategy, options, size)
         indices = choice.indices.cpu()
         cost = order.forward_passes(_names(context, indices), context.outputs)
-        proposals.append(Proposal(strategy, strategy, indices, cost, choice.dead_weights))
+        proposals.append(Proposal(strategy, strategy, indices, cost, choice.dead_weights, options))
     return _different(proposals)
 
 

@@ -38,6 +38,8 @@ class AutoContext:
     set the threshold must not be among them. jacobian(indices): of ascending positions (S,).
     select(strategy, options, size): runs a selection strategy by name; `strategies`: those to try beside random live
     weights of the whole network and of its last modules.
+    shifts: names of the synthetic shifts (`offline.shifts`) that count, None: all alike. Who knows what will go wrong
+    says so: the best weights for turned images are not the best for noise.
     share(size): lambda_S / lambda, as in `offline.prior.prior_share`. budget: nats of held-out log-likelihood that the
     uncertainty may cost. sigma_noise: observation noise of a regression, None: estimated.
     judged_weights, judged_examples, training_examples: how much of a candidate, of the held-out and of the training
@@ -61,6 +63,7 @@ class AutoContext:
     sigma_noise: float | None = None
     temperature: float = 1.0
     strategies: tuple[str, ...] = ("gradient", "novelty")
+    shifts: tuple[str, ...] | None = None
     judged_weights: int = JUDGED_WEIGHTS
     judged_examples: int = JUDGED_EXAMPLES
     training_examples: int = TRAINING_EXAMPLES
@@ -71,12 +74,19 @@ class AutoContext:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"selection_options[{name!r}]: found {value!r}, expected an integer of at least 1")
+        shifts: object = self.shifts
+        if shifts is not None and not _are_names(shifts):
+            raise ValueError(f"selection_options['shifts']: found {shifts!r}, expected a list of names")
         names: object = self.strategies
-        if not isinstance(names, tuple | list) or not all(isinstance(name, str) and name != "auto" for name in names):
+        if not _are_names(names) or "auto" in self.strategies:
             raise ValueError(
                 f"selection_options['strategies']: found {names!r}, expected a list of selection strategies other than "
                 "'auto'"
             )
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
 
 
 @dataclass(frozen=True)

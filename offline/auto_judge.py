@@ -55,7 +55,7 @@ def judge(context: AutoContext, proposals: tuple[Proposal, ...]) -> tuple[Candid
     usual = _predictions(context, union, spectra, priors, held_out, sigma_noise)
     shifted = {
         name: _predictions(context, union, spectra, priors, HeldOut(inputs, held_out.targets), sigma_noise)
-        for name, inputs in synthetic_shifts(held_out.inputs, context.seed).items()
+        for name, inputs in synthetic_shifts(held_out.inputs, context.seed, context.shifts).items()
     }
     return tuple(
         CandidateScore(

@@ -20,7 +20,7 @@ from offline.strategies.streaming import curvature_diagonal
 from offline.subnetwork import select
 
 STAGE = "selection"
-AUTO_OPTIONS = ("strategies", "judged_weights", "judged_examples", "training_examples")
+AUTO_OPTIONS = ("strategies", "shifts", "judged_weights", "judged_examples", "training_examples")
 
 
 @dataclass(frozen=True)

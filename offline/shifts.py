@@ -6,7 +6,7 @@ the same in any units. Random draws are made on the CPU and follow the seed and 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal
 
 import numpy as np
@@ -38,22 +38,37 @@ def keeps_label(name: str) -> bool:
     return name not in REPLACES_CONTENT
 
 
-def synthetic_shifts(inputs: Tensor, seed: int) -> dict[str, Tensor]:
+def synthetic_shifts(inputs: Tensor, seed: int, names: Collection[str] | None = None) -> dict[str, Tensor]:
     """Name -> shifted inputs of the same shape, dtype and device, finite; `inputs` (B, ...) is not changed.
+
+    Those called `names`, or all (None); a shift's draws are the same whichever others are made.
 
     Images: noise, blur, rotation-45, rotation-90, inversion, erasing. Tables: noise, scaling, permuted-columns,
     widened-range. Tokens: shuffled-order, random-tokens. Anything else: noise, scaling, inversion. A shift that the
-    shape does not allow (one column, one token, one pixel) is left out. Raises `ValueError` for an empty batch.
+    shape does not allow (one column, one token, one pixel) is left out. Raises `ValueError` for an empty batch and
+    for names that inputs of this kind do not have.
     """
     if not inputs.numel():
         raise ValueError(f"synthetic_shifts: found inputs of shape {tuple(inputs.shape)}, expected at least one value")
-    shifts = SHIFTS[kind_of(inputs)]
-    pixels = inputs.shape[1:].numel()
+    known = available_shifts(inputs)
+    wanted = known if names is None else names
+    unknown = sorted(set(wanted) - set(known))
+    if unknown or not wanted:
+        raise ValueError(
+            f"shifts: found {unknown[0] if unknown else 'none'!r}, expected some of {', '.join(known)} for inputs of "
+            f"shape (B, {', '.join(map(str, inputs.shape[1:]))})"
+        )
     return {
         name: _restored(shift(_wide(inputs), _stream(seed, number)), inputs)
-        for number, (name, shift) in enumerate(shifts.items())
-        if pixels > 1 or name not in NEEDS_SEVERAL
+        for number, (name, shift) in enumerate(SHIFTS[kind_of(inputs)].items())
+        if name in wanted
     }
+
+
+def available_shifts(inputs: Tensor) -> tuple[str, ...]:
+    """Names of the shifts that a batch's kind and shape allow."""
+    several = inputs.shape[1:].numel() > 1
+    return tuple(name for name in SHIFTS[kind_of(inputs)] if several or name not in NEEDS_SEVERAL)
 
 
 def _stream(seed: int, number: int) -> torch.Generator:

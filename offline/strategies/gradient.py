@@ -1,6 +1,6 @@
 """Weights by their Jacobians: what moves the outputs, on the training data or under shift."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from torch import Tensor
 
@@ -28,23 +28,27 @@ def gradient(
 
 
 def novelty(
-    context: SelectionContext, examples: int | None = NOVELTY_EXAMPLES, live_only: bool = True
+    context: SelectionContext,
+    examples: int | None = NOVELTY_EXAMPLES,
+    live_only: bool = True,
+    shifts: Collection[str] | None = None,
 ) -> SelectionResult:
     """Largest ratio of the mean squared Jacobian under shift to that on the training data: flat there, alive elsewhere.
 
     score_d = mean_{shifts, x} sum_k (d f_k(shift(x)) / d w_d)^2 / mean_x sum_k (d f_k(x) / d w_d)^2 over `examples`
-    training examples drawn by the seed (None: all) and every shift of `offline.shifts`, each counted alike. Only
-    weights with a derivative on these examples are ranked (`live_only` is always True), the others are counted as dead.
+    training examples drawn by the seed (None: all) and the `shifts` of `offline.shifts` (None: every one), each counted
+    alike. Only weights with a derivative on these examples are ranked (`live_only` is always True), the others are
+    counted as dead.
     """
     check_live_only(live_only, always="novelty")
     sample = Sample.of(context, examples)
     usual = mean_squares(context, context.candidates, lambda: sample.inputs("Output gradients"))
     live, positions, dead = split_live(context, usual)
-    shifted = mean_squares(context, positions, lambda: _shifted(sample))
+    shifted = mean_squares(context, positions, lambda: _shifted(sample, shifts))
     return choose_largest(context, positions, shifted / usual[live], dead)
 
 
-def _shifted(sample: Sample) -> Iterator[Tensor]:
-    """Every shift of every group of inputs; each group has random draws of its own."""
+def _shifted(sample: Sample, names: Collection[str] | None) -> Iterator[Tensor]:
+    """The shifts of every group of inputs; each group has random draws of its own."""
     for number, inputs in enumerate(sample.inputs("Gradients under shift")):
-        yield from synthetic_shifts(inputs, sample.context.seed + number).values()
+        yield from synthetic_shifts(inputs, sample.context.seed + number, names).values()

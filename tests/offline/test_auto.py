@@ -376,6 +376,24 @@ def test_strategies_are_a_list_of_names(value: object) -> None:
 # --------------------------------------------------------------------------- part of the data and of the weights
 
 
+def test_only_the_shifts_that_were_named_count() -> None:
+    context = replace(context_of("images"), shifts=("rotation-90",))
+    result = choose_automatically(context)
+    whole = choose_automatically(context_of("images"))
+    assert "log-likelihood under rotation-90 " in result.explanation
+    pairs = {a.name: (a, b) for a in result.table for b in whole.table if a.name == b.name}
+    assert all(a.log_likelihood == b.log_likelihood for a, b in pairs.values() if a.name != "novelty")
+    assert any(a.shift_log_likelihood != b.shift_log_likelihood for a, b in pairs.values())
+    (novel,) = (proposal for proposal in propose(context) if proposal.strategy == "novelty")
+    assert novel.options == {"shifts": ["rotation-90"]}
+
+
+@pytest.mark.parametrize("value", ["noise", [3]])
+def test_shifts_are_a_list_of_names(value: object) -> None:
+    with pytest.raises(ValueError, match=r"\['shifts'\]: found .* expected a list of names"):
+        replace(context_of("images"), shifts=value)
+
+
 def test_large_candidates_are_judged_on_some_of_their_weights() -> None:
     result = choose_automatically(context_of("table", size=60, judged_weights=25))
     assert {score.judged for score in result.table} == {25}
@@ -471,6 +489,7 @@ def test_the_words() -> None:
         "1.9 forward passes an example"
     )
     assert "(best -1.10, last)" in explain(scores, 1)
+    assert explain(scores[:1], 0, ("noise", "blur")).startswith("last: log-likelihood under noise and blur -1.10, ")
     assert explain(scores[:1], 0) == (
         "last: log-likelihood under synthetic shift -1.10, AUROC 0.97, 1.9 forward passes an example"
     )

@@ -99,6 +99,20 @@ def test_one_column_or_one_token_cannot_change_places() -> None:
     assert synthetic_shifts(torch.arange(4), 0).keys() == {"random-tokens"}
 
 
+@pytest.mark.parametrize("kind", NAMES)
+def test_each_shift_alone_is_the_same_as_among_all(kind: str) -> None:
+    inputs = batch(kind, 5)
+    for name, shifted in synthetic_shifts(inputs, 3).items():
+        (alone,) = synthetic_shifts(inputs, 3, [name]).values()
+        assert torch.equal(alone, shifted)
+
+
+@pytest.mark.parametrize("names", [["fog"], ["permuted-columns", "noise"], []])
+def test_a_shift_that_these_inputs_do_not_have_is_refused(names: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"shifts: found .* expected some of noise, blur, rotation-45"):
+        synthetic_shifts(batch("images", 2), 0, names)
+
+
 def test_an_empty_batch_is_refused() -> None:
     with pytest.raises(ValueError, match=r"found inputs of shape \(0, 3\), expected at least one value"):
         synthetic_shifts(torch.zeros(0, 3), 0)
