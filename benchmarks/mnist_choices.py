@@ -9,20 +9,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.selection_greedy import greedy_variance
 from offline.auto import AutoContext, AutoResult, choose_automatically
 from offline.calibration import HeldOut
 from offline.jacobians import SubnetworkJacobian, private_copy
 from offline.layout import WeightLayout
-from offline.likelihood import sqrt_hessian_product
 from offline.plan import make_jacobian
 from offline.prior import prior_share
 from offline.progress import silent
-from offline.shifts import synthetic_shifts
 from offline.strategies.candidates import candidate_positions
 from offline.strategies.context import SelectionContext, SelectionResult
 from offline.strategies.live import is_live
@@ -31,9 +27,8 @@ from offline.subnetwork import select
 
 SCORED, NOVEL, ROWS = 256, 32, 32
 SWAG_EXAMPLES, SWAG_SNAPSHOTS = 2000, 12
-POOL, GREEDY_SHIFTED = 2048, 12
+POOL = 2048
 WEIGHT_DECAY = 5e-4  # of the training: lambda of the full posterior is N times this
-LOGIT_NOISE = 8 / np.pi  # the variance that halves a logit's square under the probit link
 MEMORY = 512 * 2**20
 
 
@@ -87,36 +82,10 @@ class Material:
         kept = candidate_positions(self.context.network, self.context.layout, modules, "weights")
         return replace(self.living, candidates=kept[torch.isin(kept, self.living.candidates)])
 
-    def rows(self, indices: Tensor, inputs: Tensor, weighted: bool) -> Tensor:
-        """Jacobian rows (n K, S) float64, through the square root of the output Hessian where weighted."""
-        jacobian = self.jacobian(indices)
-        parts = []
-        for chunk in torch.split(inputs, ROWS):
-            mean, j = jacobian(chunk)
-            parts.append(sqrt_hessian_product(j, mean, "classification") if weighted else j)
-        return torch.cat(parts).flatten(0, 1).double()
-
 
 def swag(material: Material) -> Tensor:
     context = replace(material.context, batches=lambda: material.pairs(SWAG_EXAMPLES))
     return select("wasserstein-swag", context, {"snapshots": SWAG_SNAPSHOTS}).indices
-
-
-def greedy(material: Material) -> Tensor:
-    """`greedy_variance` within a random pool of live weights, outputs of training and of shifted digits alike."""
-    pool = select("random", replace(material.living, size=min(POOL, len(material.living.candidates))), {})
-    h = material.rows(pool.indices, material.inputs[:SCORED], weighted=True)
-    precision = h.T @ h
-    share = prior_share(material.size, material.context.layout.total, "subnetwork")
-    precision.diagonal().add_(material.context.prior_precision * share)
-    shifted = torch.cat(list(synthetic_shifts(material.inputs[:GREEDY_SHIFTED], material.seed).values()))
-    j = material.rows(pool.indices, torch.cat([material.inputs[: len(shifted)], shifted]), weighted=False)
-    generator = torch.Generator().manual_seed(material.seed)
-    # The sum of squares over K outputs is the expected square of their sum with random signs: K times fewer rows.
-    signs = torch.randint(0, 2, (len(j) // 10, 10, 1), generator=generator).double() * 2 - 1
-    signed = (j.reshape(-1, 10, j.shape[1]) * signs).sum(1)
-    order = greedy_variance(precision, signed, material.size, 10 * LOGIT_NOISE)
-    return pool.indices[order.sort().values]
 
 
 def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...] | None) -> AutoResult:
@@ -162,7 +131,7 @@ def strategies(last_block: tuple[str, ...]) -> dict[str, Callable[[Material], Te
         "gradient": living("gradient"),
         "novelty": living("novelty", examples=NOVEL),
         "leverage": living("leverage"),
-        "greedy-variance": greedy,
+        "greedy": living("greedy", pool=POOL),
         "magnitude": living("magnitude"),
         "random": lambda m: select("random", m.context, {}).indices,
         "random live": living("random"),

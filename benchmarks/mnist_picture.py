@@ -20,7 +20,7 @@ STYLES: dict[str, tuple[str, str, float]] = {
     "gradient": ("#E69F00", "-", 1.2),
     "novelty": ("#CC79A7", "-", 1.2),
     "leverage": ("#0072B2", "-", 1.2),
-    "greedy-variance": ("#009E73", "-", 1.2),
+    "greedy": ("#009E73", "-", 1.2),
     "magnitude": ("#7A6A00", "--", 1.2),
     "random": ("#56B4E9", ":", 1.2),
     "random live": ("#56B4E9", "-", 1.2),

@@ -24,9 +24,7 @@ STYLES: dict[str, tuple[str, str, float]] = {
     "magnitude": ("#7A6A00", "--", 1.2),
     "random": ("#56B4E9", ":", 1.2),
     "random live": ("#56B4E9", "-", 1.2),
-    "greedy-variance": ("#D55E00", ":", 1.6),
-    "greedy-variance, shifts": ("#009E73", "-", 2.2),
-    "greedy-match": ("#D55E00", "-", 2.2),
+    "greedy": ("#D55E00", "-", 2.2),
 }
 EXPLAINED = {
     "subnetwork": "prior precision scaled by S / D, as in the paper",

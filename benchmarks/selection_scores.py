@@ -1,17 +1,18 @@
 """Every strategy's order of the weights, measured once for a network and cut at each size.
 
-The scores are those of the offline job's strategies; only `greedy-variance` is of this benchmark.
+The scores are those of the offline job's strategies.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from benchmarks.selection_data import Problem
-from benchmarks.selection_greedy import greedy_match, greedy_variance
 from offline.jacobians import SubnetworkJacobian, private_copy
 from offline.layout import WeightLayout
 from offline.plan import make_jacobian
@@ -19,6 +20,7 @@ from offline.posterior import Spectrum
 from offline.progress import silent
 from offline.shifts import synthetic_shifts
 from offline.strategies.context import SelectionContext
+from offline.strategies.greedy import closest, outputs_to_match
 from offline.strategies.leverage import exact_leverage
 from offline.strategies.live import is_live
 from offline.strategies.sample import Sample
@@ -27,7 +29,7 @@ from offline.strategies.streaming import mean_squares
 from offline.strategies.swag import Trajectory, trajectory_variance
 
 PRECISIONS = np.logspace(-3, 4, 71)
-BATCH, GREEDY_ROWS, GREEDY_SHARE, SHIFTED = 128, 400, 0.1, 128
+BATCH = 128
 MEMORY = 4 * 2**30
 SAMPLED = 256  # examples of the approximate leverage
 
@@ -119,7 +121,7 @@ class Fitted:
 
 
 def orders(fitted: Fitted) -> dict[str, Tensor]:
-    """Strategy -> positions, best first; `greedy-variance` stops at a tenth of the weights."""
+    """Strategy -> positions, best first."""
     context, everything = fitted.context, torch.arange(fitted.total)
     curvature = fitted.ggn.diagonal()
     live = is_live(curvature)
@@ -142,43 +144,20 @@ def orders(fitted: Fitted) -> dict[str, Tensor]:
         "random": drawn.double(),
         "random live": _among(live, drawn.double()),
     }
-    ranked = {name: torch.argsort(score, descending=True, stable=True) for name, score in scores.items()}
-    return ranked | {
-        "greedy-variance": _greedy(fitted, with_shifts=False),
-        "greedy-variance, shifts": _greedy(fitted, with_shifts=True),
-    }
+    return {name: torch.argsort(score, descending=True, stable=True) for name, score in scores.items()}
 
 
 def _among(allowed: Tensor, scores: Tensor) -> Tensor:
     return torch.where(allowed, scores, -torch.inf)
 
 
-def matched(fitted: Fitted, size: int) -> Tensor:
-    """`greedy_match` under the prior precision that a subnetwork of this size gets, lambda S / D."""
-    j = fitted.jacobian(_seen(fitted, with_shifts=True))
-    precision = _precision(fitted, fitted.prior_precision)
-    full = (torch.linalg.solve_triangular(torch.linalg.cholesky(precision), j.T, upper=False)).square().sum(0)
-    scaled = _precision(fitted, fitted.prior_precision * size / fitted.total)
-    return greedy_match(scaled, j, size, fitted.sigma_noise**2, full).sort().values
-
-
-def _greedy(fitted: Fitted, with_shifts: bool) -> Tensor:
-    """Explains outputs of training inputs, and of as many shifted ones."""
-    j = fitted.jacobian(_seen(fitted, with_shifts))
-    size = round(GREEDY_SHARE * fitted.total)
-    return greedy_variance(_precision(fitted, fitted.prior_precision), j, size, fitted.sigma_noise**2)
+def greedy(fitted: Fitted, sizes: Iterable[int], scaling: Literal["subnetwork", "none"]) -> dict[int, Tensor]:
+    """Size -> positions: they depend on it, through lambda S / D, and on the scaling."""
+    rows = outputs_to_match(fitted.context, fitted.context.candidates)
+    contexts = (replace(fitted.context, size=size, prior_scaling=scaling) for size in sizes)
+    return {context.size: closest(context, fitted.ggn, rows).sort().values for context in contexts}
 
 
 def _precision(fitted: Fitted, prior_precision: float) -> Tensor:
     precision: Tensor = fitted.ggn + prior_precision * torch.eye(fitted.total, dtype=torch.float64)
     return precision
-
-
-def _seen(fitted: Fitted, with_shifts: bool) -> Tensor:
-    generator = np.random.default_rng(fitted.seed)
-    x = fitted.problem.x[generator.permutation(len(fitted.problem.x))]
-    if not with_shifts:
-        return torch.as_tensor(x[:GREEDY_ROWS])
-    shifted = torch.cat(list(synthetic_shifts(torch.as_tensor(x[:SHIFTED]), fitted.seed).values()))
-    kept = shifted[torch.as_tensor(generator.permutation(len(shifted))[: GREEDY_ROWS // 2])]
-    return torch.cat([torch.as_tensor(x[: GREEDY_ROWS // 2]), kept])

@@ -78,7 +78,7 @@ def _network(runs: list[dict[str, Any]], problem: str) -> dict[str, Any]:
     training = {
         share: {
             "bound": float(np.mean([run["bound_on_training"][share] for run in chosen])),
-            **{name: _training(chosen, name, share) for name in (BASELINE, "leverage", "greedy-variance")},
+            **{name: _training(chosen, name, share) for name in (BASELINE, "leverage", "greedy")},
         }
         for share in JUDGED
     }

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,16 @@ from benchmarks.selection_bound import gaussian_divergence, least_divergence
 from benchmarks.selection_data import Problem, toy, uci
 from benchmarks.selection_picture import draw
 from benchmarks.selection_record import arguments, measured_with
-from benchmarks.selection_scores import Fitted, matched, orders
+from benchmarks.selection_scores import Fitted, greedy, orders
 from benchmarks.selection_summary import print_table, summarise
 from benchmarks.settings import write_json
 from offline.prior import prior_share
 
 Array = npt.NDArray[Any]
 SHARES = (0.01, 0.03, 0.1, 0.5)
-SCALINGS = ("subnetwork", "none")
+Scaling = Literal["subnetwork", "none"]
+SCALINGS: tuple[Scaling, ...] = ("subnetwork", "none")
+GREEDY_SHARE = 0.1  # its cost grows with the square of the size
 WIDTH, STEPS, BATCH, LEARNING_RATE = 50, 2500, 128, 0.01
 TRAINING_POINTS = 1000
 SEEDS = 5
@@ -80,12 +82,15 @@ def one_network(problem: Problem, weight_decay: float, seed: int) -> dict[str, A
     full = variances(fitted, torch.arange(fitted.total), fitted.prior_precision, jacobians)
     noise = fitted.sigma_noise**2
     sizes = {share: round(share * fitted.total) for share in SHARES}
-    ranked = orders(fitted)
     chosen = {
-        name: {share: order[:size].sort().values for share, size in sizes.items() if size <= len(order)}
-        for name, order in ranked.items()
+        name: {share: dict.fromkeys(SCALINGS, order[:size].sort().values) for share, size in sizes.items()}
+        for name, order in orders(fitted).items()
     }
-    chosen["greedy-match"] = {share: matched(fitted, sizes[share]) for share in chosen["greedy-variance"]}
+    cut = [size for share, size in sizes.items() if share <= GREEDY_SHARE]
+    by_size = {scaling: greedy(fitted, cut, scaling) for scaling in SCALINGS}
+    chosen["greedy"] = {
+        share: {scaling: by_size[scaling][size] for scaling in SCALINGS} for share, size in sizes.items() if size in cut
+    }
     return {
         "problem": problem.name,
         "seed": seed,
@@ -99,18 +104,20 @@ def one_network(problem: Problem, weight_decay: float, seed: int) -> dict[str, A
             for share, size in sizes.items()
         },
         "divergence": {
-            name: {str(share): _divergences(fitted, indices, jacobians, full) for share, indices in by_share.items()}
-            for name, by_share in chosen.items()
+            name: {
+                str(share): _divergences(fitted, by_scaling, jacobians, full) for share, by_scaling in shares.items()
+            }
+            for name, shares in chosen.items()
         },
     }
 
 
 def _divergences(
-    fitted: Fitted, indices: Tensor, jacobians: dict[str, Tensor], full: dict[str, Array]
+    fitted: Fitted, by_scaling: dict[Scaling, Tensor], jacobians: dict[str, Tensor], full: dict[str, Array]
 ) -> dict[str, dict[str, float]]:
     """Scaling -> set of points -> mean KL."""
-    found: dict[str, dict[str, float]] = {"subnetwork": {}, "none": {}}
-    for scaling in ("subnetwork", "none"):
+    found: dict[str, dict[str, float]] = {}
+    for scaling, indices in by_scaling.items():
         used = fitted.prior_precision * prior_share(len(indices), fitted.total, scaling)
         other = variances(fitted, indices, used, jacobians)
         found[scaling] = {name: float(gaussian_divergence(full[name], other[name]).mean()) for name in full}

@@ -98,6 +98,7 @@ def selection_context(job: Job, size: int, within: Sequence[str] | None) -> Sele
         memory_bytes=job.memory_bytes,
         track=job.track,
         sigma_noise=sigma if isinstance(sigma, float) and config.likelihood == "regression" else None,
+        prior_scaling=config.prior_scaling,
     )
 
 

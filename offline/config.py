@@ -11,6 +11,7 @@ Strategy = Literal[
     "wasserstein-exact",
     "gradient",
     "leverage",
+    "greedy",
     "novelty",
     "magnitude",
     "random",

@@ -9,7 +9,7 @@ what lies below the lowest probe is not even stored.
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx, nn
@@ -40,7 +40,7 @@ class SplitGraph:
 
 def traced(function: Callable[..., Any], *examples: Tensor, symbolic: bool) -> fx.GraphModule:
     """The operators of `function`, in-place ones made functional, independent of memory layout, ours decomposed."""
-    mode = "symbolic" if symbolic else "fake"
+    mode: Literal["symbolic", "fake"] = "symbolic" if symbolic else "fake"
     graph = make_fx(function, decompositions(), tracing_mode=mode, _allow_non_fake_inputs=True)(*examples)
     for node in graph.graph.nodes:
         if node.target in (aten.view.default, aten._unsafe_view.default):

@@ -11,6 +11,7 @@ from typing import Any
 from offline.strategies.candidates import candidate_positions
 from offline.strategies.context import SelectionContext, SelectionResult, largest
 from offline.strategies.gradient import gradient, novelty
+from offline.strategies.greedy import greedy
 from offline.strategies.laplace import wasserstein_exact, wasserstein_laplace
 from offline.strategies.leverage import leverage
 from offline.strategies.named import last_layer, modules, parameters
@@ -25,6 +26,7 @@ STRATEGY_FUNCTIONS: Mapping[str, Callable[..., SelectionResult]] = {
     "wasserstein-exact": wasserstein_exact,
     "gradient": gradient,
     "leverage": leverage,
+    "greedy": greedy,
     "novelty": novelty,
     "magnitude": magnitude,
     "random": random_weights,

@@ -95,6 +95,24 @@ def marginal_variance(precision: Array) -> Array:
     return np.diag(np.linalg.inv(precision))
 
 
+def greedy(precision: Array, rows: Array, size: int, noise: float, full: Array) -> list[int]:
+    """Places in the order chosen: each step tries every weight and takes the smallest divergence from `full` (n,).
+
+    KL(N(f, a) || N(f, b)) = (a / b - 1 - log(a / b)) / 2 with a = full + noise, b the subnetwork's variance + noise.
+    """
+    chosen: list[int] = []
+    while len(chosen) < size:
+        divergences = {}
+        for weight in set(range(len(precision))) - set(chosen):
+            inside = [*chosen, weight]
+            covariance = np.linalg.inv(precision[np.ix_(inside, inside)])
+            variance = np.einsum("ns,st,nt->n", rows[:, inside], covariance, rows[:, inside])
+            ratio = (full + noise) / (variance + noise)
+            divergences[weight] = np.sum(ratio - 1 - np.log(ratio)) / 2
+        chosen.append(min(divergences, key=lambda weight: divergences[weight]))
+    return chosen
+
+
 def leverage(jacobian: Array, precision: Array) -> Array:
     """mean_n sum_k (C J_nk)_d^2 / C_dd with C = precision^-1, (D,)."""
     covariance = np.linalg.inv(precision)

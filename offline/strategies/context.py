@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,10 @@ class SelectionContext:
 
     network: in eval mode with frozen parameters; it must come back as it was. weights (D,). size: S. candidates (C,)
     int64 ascending: the positions that may be chosen at all. prior_precision: lambda of the full posterior.
-    sigma_noise (regression): observation noise; None estimates it from the residuals on the training data.
-    `batches()` starts a pass over the training data; `jacobian(positions)` is that of ascending positions.
-    memory_bytes: what a strategy may take beside vectors of D numbers.
+    prior_scaling: whether a subnetwork's is lambda S / D ("subnetwork") or lambda ("none"). sigma_noise (regression):
+    observation noise; None estimates it from the residuals on the training data. `batches()` starts a pass over the
+    training data; `jacobian(positions)` is that of ascending positions. memory_bytes: what a strategy may take beside
+    vectors of D numbers.
     """
 
     network: nn.Module
@@ -42,6 +43,7 @@ class SelectionContext:
     memory_bytes: int
     track: Track
     sigma_noise: float | None = None
+    prior_scaling: Literal["subnetwork", "none"] = "subnetwork"
 
 
 @dataclass(frozen=True)
