@@ -15,8 +15,7 @@ from offline.plan import make_jacobian
 from offline.prior import prior_share
 from offline.strategies.candidates import candidate_positions
 from offline.strategies.context import SelectionContext, SelectionResult
-from offline.strategies.live import split_live
-from offline.strategies.streaming import curvature_diagonal
+from offline.strategies.live import live_candidates
 from offline.subnetwork import select
 
 STAGE = "selection"
@@ -128,7 +127,7 @@ def _auto(job: Job, tuning: HeldOut) -> ChosenWeights:
         raise ValueError(
             f"selection_options: found {unknown[0]!r}, expected {', '.join(AUTO_OPTIONS)} for selection='auto'"
         )
-    _, live, dead = split_live(context, curvature_diagonal(context, context.candidates))
+    live, dead = live_candidates(context)
 
     def by_name(strategy: str, options: dict[str, Any], size: int) -> SelectionResult:
         return select(strategy, selection_context(job, size, config.within), options)

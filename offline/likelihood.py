@@ -58,6 +58,14 @@ def sqrt_hessian_product(jacobian: Tensor, mean: Tensor, likelihood: Likelihood)
     return p.sqrt() * (jacobian - (p * jacobian).sum(1, keepdim=True))
 
 
+def sqrt_hessian_transpose_product(vectors: Tensor, mean: Tensor, likelihood: Likelihood) -> Tensor:
+    """C z for `vectors` z (B, K): sqrt(p) z - p (sqrt(p)^T z) for classification, z for regression; mean (B, K)."""
+    if likelihood == "regression":
+        return vectors
+    p = torch.softmax(mean.to(vectors.dtype), dim=1)
+    return p.sqrt() * vectors - p * (p.sqrt() * vectors).sum(1, keepdim=True)
+
+
 def training_loss(output: Tensor, targets: Tensor, likelihood: Likelihood, noise_variance: float = 1.0) -> Tensor:
     """Mean negative log-likelihood of a batch, without constants; regression: (y - f)^2 / (2 sigma^2)."""
     if likelihood == "classification":

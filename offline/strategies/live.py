@@ -2,13 +2,24 @@
 
 A weight without any (behind a ReLU that never fires) has the prior's variance, the largest there is, and changes no
 prediction (Daxberger et al. 2021, appendix: "dead ReLUs").
+
+To see which, no derivative of each output of each example is needed. With C C^T = Lambda and z ~ N(0, I) drawn anew for
+each example, one ordinary backward pass over a batch gives g = sum_n J_n^T C_n z_n with
+
+    E[g_d^2] = sum_n (J_n^T Lambda_n J_n)_dd,
+
+which is nothing exactly where the curvature is.
 """
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
+from offline.curvature import check_finite
+from offline.jacobians import check_output
+from offline.likelihood import sqrt_hessian_transpose_product
 from offline.strategies.context import SelectionContext
-from offline.strategies.streaming import curvature_diagonal
+from offline.strategies.streaming import rows_for
 
 # A weight whose curvature is below this share of the largest carries none that float32 derivatives can show.
 DEAD_SHARE = 1e-12
@@ -19,16 +30,46 @@ def is_live(curvature: Tensor) -> Tensor:
     return curvature > DEAD_SHARE * curvature.max()
 
 
-def eligible(context: SelectionContext, live_only: bool) -> tuple[Tensor, int | None]:
-    """The candidates to choose among, and how many dead ones were left out (None: not asked).
-
-    `live_only` costs one pass over the training data for the diagonal of the curvature.
-    """
-    check_live_only(live_only)
-    if not live_only:
-        return context.candidates, None
-    _, positions, dead = split_live(context, curvature_diagonal(context, context.candidates))
+def live_candidates(context: SelectionContext) -> tuple[Tensor, int]:
+    """The candidates that live, and how many do not; costs about three forward passes over the training data."""
+    _, positions, dead = split_live(context, curvature_estimate(context))
     return positions, dead
+
+
+def eligible(context: SelectionContext, live_only: bool) -> tuple[Tensor, int | None]:
+    """The candidates to choose among, and how many dead ones were left out (None: not asked)."""
+    check_live_only(live_only)
+    return live_candidates(context) if live_only else (context.candidates, None)
+
+
+def curvature_estimate(context: SelectionContext) -> Tensor:
+    """An unbiased estimate of diag(sum_n J_n^T Lambda_n J_n) at the candidates (C,), float64: a sum of squares of g.
+
+    Draws follow the seed. Raises `ValueError` where derivatives overflow.
+    """
+    sums = torch.zeros(len(context.candidates), dtype=torch.float64)
+    generator, rows = torch.Generator().manual_seed(context.seed), 0
+    for inputs, _ in context.track(context.batches(), "Live weights"):
+        rows = rows or rows_for(context.memory_bytes, lambda one: _gradient(context, one, generator), inputs)
+        for chunk in torch.split(inputs, rows):
+            sums += _gradient(context, chunk, generator).double().square_()
+    check_finite(sums)
+    return sums
+
+
+def _gradient(context: SelectionContext, inputs: Tensor, generator: torch.Generator) -> Tensor:
+    """g = sum_n J_n^T C_n z_n at the candidates, (C,) on the CPU."""
+    located = list(context.layout.locate(context.candidates))
+    owned = dict(context.network.named_parameters())
+    chosen = {parameter.name: owned[parameter.name].detach().requires_grad_() for parameter, _ in located}
+    mean = check_output(functional_call(context.network, chosen, (inputs,)), len(inputs))
+    if not mean.requires_grad:
+        return torch.zeros(len(context.candidates))
+    z = torch.randn(mean.shape, generator=generator).to(mean)
+    cotangent = sqrt_hessian_transpose_product(z, mean.detach(), context.likelihood)
+    gradients = torch.autograd.grad(mean, list(chosen.values()), cotangent, allow_unused=True, materialize_grads=True)
+    parts = [g.flatten()[inside.to(g.device)] for g, (_, inside) in zip(gradients, located, strict=True)]
+    return torch.cat(parts).cpu()
 
 
 def check_live_only(live_only: object, always: str | None = None) -> None:

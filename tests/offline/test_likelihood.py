@@ -14,6 +14,7 @@ from offline.likelihood import (
     class_log_likelihood,
     gaussian_log_likelihood,
     sqrt_hessian_product,
+    sqrt_hessian_transpose_product,
     training_loss,
 )
 
@@ -167,3 +168,15 @@ def test_the_training_loss_has_the_gradient_of_the_mean_negative_log_likelihood(
         expected = (output - targets) / 4
     (found,) = torch.autograd.grad(training_loss(output, targets, likelihood), output)
     torch.testing.assert_close(found, expected.detach())
+
+
+@pytest.mark.parametrize("likelihood", ["classification", "regression"])
+def test_the_root_and_its_transpose_belong_together(likelihood: Likelihood) -> None:
+    """z^T (C^T J) = (C z)^T J for any z and J."""
+    generator = torch.Generator().manual_seed(0)
+    mean, z, jacobian = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((4, 3), (4, 3), (4, 3, 5))
+    )
+    left = torch.einsum("bk,bks->bs", z, sqrt_hessian_product(jacobian, mean, likelihood))
+    right = torch.einsum("bk,bks->bs", sqrt_hessian_transpose_product(z, mean, likelihood), jacobian)
+    torch.testing.assert_close(left, right)
