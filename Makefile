@@ -7,11 +7,13 @@ BIN := .venv/bin
 PEER := laplace-torch backpack-for-pytorch curvlinops-for-pytorch asdfghjkl einops einconv opt-einsum \
         linear-operator unfoldnd torchmetrics
 
-.PHONY: demo test check format clean smoke help
+.PHONY: demo test check bench bench-selection format clean smoke help
 
 help:
 	@echo "make demo    train, fit, serve and query a digit classifier (PORT=$(PORT))"
 	@echo "make test    every test            make check   lint, types, import arrows"
+	@echo "make bench   speed and memory against laplace-torch, the floor, growth (results in benchmarks/results)"
+	@echo "make bench-selection   which weights: toys, UCI and MNIST (hours; data from PROBITY_DATA_DIR)"
 	@echo "make smoke   a fresh environment with the base install serves the golden bundle"
 
 .venv/offline.stamp: pyproject.toml constraints.txt
@@ -36,6 +38,13 @@ check: .venv/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: .venv/dev.stamp
+	$(BIN)/python -m benchmarks all
+
+bench-selection: .venv/dev.stamp
+	$(BIN)/python -m benchmarks.selection_uci
+	$(BIN)/python -m benchmarks.mnist_shift
 
 format: .venv/dev.stamp
 	$(BIN)/ruff format .

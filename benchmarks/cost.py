@@ -1,6 +1,7 @@
 """What fitting ResNet-18 on CIFAR-sized data costs: seconds of each stage, measured on a few hundred examples.
 
-Stages that pass over the data are extrapolated in proportion to N, and are marked so; the others do not depend on N.
+Stages that pass over the data are extrapolated in proportion to N, and are marked so; the scores of `auto` look at a
+sample of fixed size; the others do not depend on N.
 """
 
 import statistics
@@ -15,18 +16,27 @@ from benchmarks.contenders import CPU, PRIOR, jacobian_of
 from benchmarks.harness import call
 from benchmarks.settings import Settings, Values
 from benchmarks.workloads import Workload
-from offline.curvature import accumulate_ggn, diagonal_ggn
+from offline.curvature import accumulate_ggn
 from offline.export import export_onnx
 from offline.jacobians import SubnetworkJacobian, private_copy
 from offline.layout import WeightLayout
 from offline.plan import make_jacobian
 from offline.posterior import Spectrum, factor, posterior_precision
+from offline.progress import silent
+from offline.strategies import sample
+from offline.strategies.context import SelectionContext
+from offline.strategies.gradient import NOVELTY_EXAMPLES
+from offline.strategies.live import curvature_estimate
+from offline.strategies.streaming import add_squares
 
 WORKLOAD, MINIATURE = Workload("resnet18", 2000), Workload("resnet18", 100, size="miniature")
-BATCH = 16
-SELECTION_EXAMPLES, CURVATURE_EXAMPLES, QUICK_EXAMPLES = 96, 320, 32
+BATCH, SCORE_ROWS = 16, 4
+MEMORY = 4 * 2**30
+LIVE_EXAMPLES, SCORE_EXAMPLES, CURVATURE_EXAMPLES, QUICK_EXAMPLES = 320, 64, 320, 32
 EXTRAPOLATED = (50_000, 60_000)
-TOTALS = ("selection", "curvature", "spectrum", "factor", "export")
+# `auto` scores by "gradient", and by "novelty" once as they are and once for each of six shifts.
+SCORED = sample.SCORE_EXAMPLES + 7 * NOVELTY_EXAMPLES
+TOTALS = ("live weights", "scores", "curvature", "spectrum", "factor", "export")
 
 
 def run(settings: Settings) -> Values:
@@ -34,7 +44,8 @@ def run(settings: Settings) -> Values:
     workload = settings.choose(WORKLOAD, MINIATURE)
     values = {
         "workload": workload.as_json(),
-        "selection_examples": settings.choose(SELECTION_EXAMPLES, QUICK_EXAMPLES),
+        "live_examples": settings.choose(LIVE_EXAMPLES, QUICK_EXAMPLES),
+        "score_examples": settings.choose(SCORE_EXAMPLES, QUICK_EXAMPLES),
         "curvature_examples": settings.choose(CURVATURE_EXAMPLES, QUICK_EXAMPLES),
     }
     (stages,) = [call("benchmarks.cost:measure", values, settings.threads) for _ in settings.track([0], "Stages", 1)]
@@ -48,7 +59,7 @@ def run(settings: Settings) -> Values:
 
 def extrapolate(stages: dict[str, Values], count: int) -> Values:
     """Seconds of each stage and of all for `count` examples."""
-    seconds = {name: stage_seconds(stages[name], count) for name in TOTALS}
+    seconds = {name: stage_seconds(stages[name], SCORED if name == "scores" else count) for name in TOTALS}
     return {"extrapolated": True, "seconds": seconds, "total_seconds": sum(seconds.values())}
 
 
@@ -67,23 +78,31 @@ def measure(values: dict[str, Any]) -> dict[str, Values]:
     jacobian, plan = timed(lambda: jacobian_of(workload, model, inputs))
     batch = inputs[:BATCH], targets[:BATCH]
 
-    def select() -> Tensor:
-        return diagonal_ggn(everything, [batch], outputs, "classification")
+    def live() -> Tensor:
+        return curvature_estimate(context_of(workload, everything, batch))
+
+    def score() -> Tensor:
+        sums = torch.zeros(everything.size, dtype=torch.float64)
+        for rows in torch.split(batch[0], SCORE_ROWS):
+            add_squares(everything, rows, sums)
+        return sums
 
     def curve() -> Tensor:
         return accumulate_ggn(jacobian, [batch], outputs, "classification").ggn
 
-    selection = per_example(select, values["selection_examples"] // BATCH)
+    alive = per_example(live, values["live_examples"] // BATCH)
+    scores = per_example(score, values["score_examples"] // BATCH)
     curvature = per_example(curve, values["curvature_examples"] // BATCH)
     ggn = curve()
     _, spectrum = timed(lambda: Spectrum.of(ggn))
     _, factored = timed(lambda: factor(posterior_precision(ggn, PRIOR)))
     _, export = timed(lambda: export_onnx(jacobian, inputs, outputs))
-    selection["what"] = "the squared Jacobian in all D weights, streamed: what selection by gradient passes over"
+    scores["what"] = f"the squared Jacobian in all D weights, streamed; `auto` takes it of {SCORED} inputs"
     return {
         "plan of all weights": {"seconds": plan_all},
         "plan": {"seconds": plan},
-        "selection": selection,
+        "live weights": alive,
+        "scores": scores,
         "curvature": curvature,
         "spectrum": {"seconds": spectrum},
         "factor": {"seconds": factored},
@@ -94,6 +113,25 @@ def measure(values: dict[str, Any]) -> dict[str, Values]:
 def jacobian_of_all(model: torch.nn.Module, inputs: Tensor) -> SubnetworkJacobian:
     layout = WeightLayout.of(model)
     return make_jacobian(private_copy(model, CPU), layout, torch.arange(layout.total), inputs[:2])
+
+
+def context_of(workload: Workload, everything: SubnetworkJacobian, batch: tuple[Tensor, Tensor]) -> SelectionContext:
+    """What `auto` has when it looks for live weights."""
+    return SelectionContext(
+        network=everything.model,
+        layout=everything.layout,
+        weights=torch.empty(0),
+        size=workload.weights,
+        outputs=workload.specimen.outputs,
+        seed=0,
+        likelihood="classification",
+        batches=lambda: [batch],
+        jacobian=lambda _: everything,
+        candidates=everything.indices,
+        prior_precision=PRIOR,
+        memory_bytes=MEMORY,
+        track=silent,
+    )
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
