@@ -2,9 +2,10 @@
 
 With every other weight fixed, the mean predictive variance over the training inputs is
 
-    (1 / N) sum_n J_Sn (H_SS + lambda_S I)^-1 J_Sn^T = (sigma^2 / N) tr(H_SS (H_SS + lambda_S I)^-1) <= S sigma^2 / N,
+    (1 / N) sum_n J_Sn (H_SS + lambda_S I)^-1 J_Sn^T = (sigma^2 / N) tr(H_SS (H_SS + lambda_S I)^-1) <= S sigma^2 / N
 
-so that a network whose data determine more than S directions cannot be matched by S weights.
+(over a random part of the training inputs, as here, up to sampling), so that a network whose data determine more than S
+directions cannot be matched by S weights.
 """
 
 from typing import Any

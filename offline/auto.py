@@ -21,6 +21,7 @@ from torch import Tensor
 from offline.auto_candidates import propose
 from offline.auto_context import AutoContext, CandidateScore
 from offline.auto_judge import judge
+from offline.shifts import accepted_shifts, available_shifts
 
 __all__ = ["MARGIN", "AutoContext", "AutoResult", "CandidateScore", "choose_automatically", "decide", "merit"]
 
@@ -48,13 +49,18 @@ class AutoResult:
 def choose_automatically(context: AutoContext) -> AutoResult:
     """Compare the candidates and choose one; the same seed and data give the same choice.
 
-    Raises `ValueError` when there are no tuning data, no weight has curvature, or a strategy refuses its input.
+    A shift under which the network has outputs that are not finite does not count; the explanation then names those
+    that do. Raises `ValueError` when there are no tuning data, no weight has curvature, no shift is left, or a strategy
+    refuses its input.
     """
     if not len(context.tuning):
         raise ValueError(
             "selection='auto': found no held-out data to compare candidates on, expected at least one example; give "
             "more calibration data"
         )
+    accepted = accepted_shifts(context.network, context.tuning.inputs, context.seed, context.shifts)
+    if context.shifts is not None or len(accepted) < len(available_shifts(context.tuning.inputs)):
+        context = replace(context, shifts=accepted)
     proposals = propose(context)
     scores = judge(context, proposals)
     place = decide(scores, context.budget)

@@ -44,7 +44,7 @@ def _cheap_end(context: AutoContext, order: CallOrder) -> list[Proposal]:
             [torch.arange(p.offset, p.offset + p.size) for p in context.layout.parameters if p.name in names]
         )
         inside = context.live.cpu()[torch.isin(context.live.cpu(), positions)]
-        modules = _modules(context, names)
+        modules = _modules(context, set(_names(context, inside)))
         first = min(modules, key=lambda path: _begins(order, path))
         where = f"{first!r}" if len(modules) == 1 else f"{first!r} and after it"
         proposals.append(_drawn(context, order, where, inside, modules))

@@ -143,14 +143,26 @@ class Checkpoint:
         found, expected = record["fingerprint"], self.fingerprint | dict(identity)
         for name, value in expected.items():
             if found.get(name) != value:
+                difference = _difference(name, str(found.get(name)), value)
                 raise CheckpointError(
-                    f"{self._path(stage)}: the checkpoint is another job's: found {name} {found.get(name)!s:.200}, "
-                    f"expected {value:.200}; run that job to its end, or {self._remedy}"
+                    f"{self._path(stage)}: the checkpoint is another job's: {difference}; run that job to its end, or "
+                    f"{self._remedy}"
                 )
 
     @property
     def _remedy(self) -> str:
         return f"remove the folder {self.folder} to start again"
+
+
+def _difference(name: str, found: str, expected: str) -> str:
+    """What was found and expected; of JSON objects, only the entries that differ."""
+    try:
+        one, other = json.loads(found), json.loads(expected)
+        keys = [key for key in other if one.get(key) != other[key]]
+    except (ValueError, AttributeError, TypeError):
+        return f"found {name} {found:.200}, expected {expected:.200}"
+    pairs = [f"{key} {json.dumps(one.get(key))}, expected {json.dumps(other[key])}" for key in keys]
+    return f"found in the {name} {'; '.join(pairs):.400}"
 
 
 def _read_tensor(stored: Any, into: Tensor | None) -> Tensor:

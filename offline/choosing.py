@@ -9,16 +9,20 @@ from torch import Tensor
 from offline.auto import AutoContext, CandidateScore, choose_automatically
 from offline.calibration import HeldOut
 from offline.checkpoint import Checkpoint
+from offline.config import FitConfig
 from offline.jacobians import SubnetworkJacobian
 from offline.job import Job
+from offline.memory import selection_bytes
 from offline.plan import make_jacobian
 from offline.prior import prior_share
+from offline.resume import tensors_digest
 from offline.strategies.candidates import candidate_positions
 from offline.strategies.context import SelectionContext, SelectionResult
 from offline.strategies.live import live_candidates
 from offline.subnetwork import select
 
 STAGE = "selection"
+COVARIANCE_STRATEGIES = ("wasserstein-exact", "leverage", "greedy")
 AUTO_OPTIONS = ("strategies", "shifts", "judged_weights", "judged_examples", "training_examples")
 
 
@@ -41,7 +45,8 @@ class ChosenWeights:
 
 def choose_weights(job: Job, tuning: HeldOut, checkpoint: Checkpoint) -> ChosenWeights:
     """By the main process, or from the checkpoint of an interrupted job; every process gets the same."""
-    saved = checkpoint.load(STAGE, {})
+    identity = {"sha256 of the calibration data": tensors_digest({"inputs": tuning.inputs, "targets": tuning.targets})}
+    saved = checkpoint.load(STAGE, identity)
     found = _from_saved(*saved) if saved is not None else None
     if found is None and job.shard.is_main:
         found = _auto(job, tuning) if job.config.selection == "auto" else _by_name(job)
@@ -49,7 +54,7 @@ def choose_weights(job: Job, tuning: HeldOut, checkpoint: Checkpoint) -> ChosenW
     told = job.shard.broadcast_json(None if found is None else _to_saved(found))
     chosen = _from_saved(indices, told)
     if saved is None and checkpoint.due():  # what took no time is chosen again
-        checkpoint.save(STAGE, chosen.indices, told, {})
+        checkpoint.save(STAGE, chosen.indices, told, identity)
     return chosen
 
 
@@ -78,6 +83,12 @@ def _from_saved(indices: Tensor, told: dict[str, Any]) -> ChosenWeights:
     )
 
 
+def needs_covariance(config: FitConfig) -> bool:
+    """Whether the selection, or a candidate of `auto`, forms a covariance of many weights."""
+    named = (config.selection, *config.selection_options.get("strategies", ()))
+    return any(name in COVARIANCE_STRATEGIES for name in named)
+
+
 def selection_context(job: Job, size: int, within: Sequence[str] | None) -> SelectionContext:
     """What a strategy may use; `within` restricts it to modules."""
     config = job.config
@@ -94,7 +105,7 @@ def selection_context(job: Job, size: int, within: Sequence[str] | None) -> Sele
         jacobian=lambda indices: jacobian_of(job, indices),
         candidates=candidate_positions(job.network, job.layout, within, config.kinds),
         prior_precision=prior if isinstance(prior, float) else 1.0,
-        memory_bytes=job.memory_bytes,
+        memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes, needs_covariance(config)),
         track=job.track,
         sigma_noise=sigma if isinstance(sigma, float) and config.likelihood == "regression" else None,
         prior_scaling=config.prior_scaling,

@@ -1,6 +1,8 @@
 """`probity`: the command line. Commands that need torch import it when they run, so `probity serve` never does."""
 
 import importlib.util
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -157,6 +159,7 @@ def demo(
 
 def main() -> None:
     """Entry point of the `probity` command."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what is half done is cleared away
     app()
 
 

@@ -32,7 +32,7 @@ from offline.publishing import Fitted, publish
 from offline.record import check_class_names, check_input_spec
 from offline.resources import describe_job, plan_job, plan_stand_in
 from offline.resume import job_fingerprint, tensors_digest
-from service.bundle import InputSpec, check_destination
+from service.bundle import InputSpec, check_destination, check_writable
 from service.rejection import RejectionRule
 
 TUNING_SHARE = 0.5
@@ -76,6 +76,7 @@ def fit_bundle(
     config = config or FitConfig()
     destination = Path(out)
     check_destination(destination)
+    check_writable(destination)
     check_loader(train_loader, "train_loader")
     check_loader(calibration_loader, "calibration_loader")
     device = local_device(resolve_device(config.device))
@@ -92,15 +93,25 @@ def fit_bundle(
     return destination
 
 
-def dry_run(model: nn.Module, train_loader: Batches, config: FitConfig | None = None) -> list[str]:
-    """What a fit would take, as lines for people: D, S, K, memory, time. Nothing is fitted and nothing written."""
+def dry_run(
+    model: nn.Module,
+    train_loader: Batches,
+    config: FitConfig | None = None,
+    *,
+    calibration_loader: Batches | None = None,
+) -> list[str]:
+    """What a fit would take, as lines for people: D, S, K, memory, and the time of the curvature.
+
+    Nothing is fitted and nothing written. The calibration data, where given, are checked and counted.
+    """
     config = config or FitConfig()
     check_loader(train_loader, "train_loader")
     device = local_device(resolve_device(config.device))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as shard:
         torch.manual_seed(config.seed)
         job = prepare(model, train_loader, config, device, shard, silent)
-        return describe_job(job, plan_stand_in(job, 0))
+        held_bytes = 0 if calibration_loader is None else _bytes_of(*_held_out(job, calibration_loader))
+        return describe_job(job, plan_stand_in(job, held_bytes))
 
 
 def _fit(
@@ -113,13 +124,17 @@ def _fit(
     checkpoint: Checkpoint,
 ) -> None:
     tuning, conformal = _held_out(job, calibration_loader)
-    held_bytes = sum(t.numel() * t.element_size() for h in (tuning, conformal) for t in (h.inputs, h.targets))
-    plan_stand_in(job, held_bytes)  # refuses at once what cannot fit
+    held_bytes = _bytes_of(tuning, conformal)
+    expected = plan_stand_in(job, held_bytes)  # refuses at once what cannot fit
+    if job.shard.is_main:
+        for line in expected.describe():
+            say(line)
     selection = choose_weights(job, tuning, checkpoint)
     jacobian = jacobian_of(job, selection.indices)
     memory = plan_job(job, selection.indices, held_bytes)
     if job.shard.is_main:
-        for line in describe_job(job, memory, jacobian):
+        say(f"{len(selection.indices):,} weights chosen")
+        for line in describe_job(job, memory, jacobian)[1:]:
             say(line)
     torch.manual_seed(job.config.seed)  # a loader that shuffles gives an interrupted pass its order again
     curvature = accumulate_ggn(
@@ -135,6 +150,10 @@ def _fit(
         found = infer(job, jacobian, curvature, tuning)
         fitted = _calibrated(job, jacobian, curvature, found, tuning, conformal, memory)
         publish(job, fitted, selection, destination, names, spec)
+
+
+def _bytes_of(*held: HeldOut) -> int:
+    return sum(t.numel() * t.element_size() for h in held for t in (h.inputs, h.targets))
 
 
 def _checkpoint(job: Job, destination: Path) -> Checkpoint:

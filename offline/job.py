@@ -15,6 +15,8 @@ from offline.layout import WeightLayout
 from offline.likelihood import check_targets
 from offline.progress import Track, length_of
 
+FEW = 16
+
 
 @dataclass(frozen=True)
 class Job:
@@ -39,6 +41,17 @@ class Job:
         return self.passes.count(checked_batches(batches, "train_loader", self.device))
 
 
+def _refuse_probabilities(network: nn.Module, inputs: Tensor) -> None:
+    """`ValueError` for a network that ends in a softmax: its probabilities would be taken for logits."""
+    with torch.no_grad():
+        found = network(inputs).double()
+    if bool((found >= 0).all()) and torch.allclose(found.sum(1), torch.ones_like(found[:, 0]), atol=1e-4):
+        raise ValueError(
+            "model: found outputs that are probabilities (every row sums to 1), expected logits; leave out the last "
+            "softmax"
+        )
+
+
 def resolve_device(name: str) -> torch.device:
     """ "auto" is the GPU where there is one."""
     if name == "auto":
@@ -60,6 +73,8 @@ def prepare(
     inputs, targets = next(checked_batches(train, "train_loader", device))
     outputs = _outputs(network, inputs)
     check_targets(targets, outputs, len(inputs), config.likelihood)
+    if config.likelihood == "classification":
+        _refuse_probabilities(network, inputs[:FEW])
     return Job(
         config=config,
         network=network,

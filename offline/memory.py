@@ -14,7 +14,17 @@ from offline.budget import default_budget
 from offline.curvature import MAX_ROWS
 from offline.layout import WeightLayout
 from offline.likelihood import Likelihood
-from offline.stages import FLOAT64, MatrixStep, Stage, copies, diagonal_stage, export_stage, least_check, row_stages
+from offline.stages import (
+    FLOAT64,
+    MatrixStep,
+    Stage,
+    copies,
+    covariance_bytes,
+    diagonal_stage,
+    export_stage,
+    least_check,
+    row_stages,
+)
 
 # Modules imported on first use, thread pools, compiled kernels, BLAS buffers; on a GPU, the libraries' work spaces.
 OVERHEAD_BYTES = {"cpu": 160 * 2**20, "cuda": 256 * 2**20}
@@ -77,6 +87,7 @@ def plan_memory(
     likelihood: Likelihood = "classification",
     indices: Tensor | None = None,
     diagonal: bool = False,
+    covariance: int = 0,
     matrix_steps: Mapping[str, MatrixStep] = EIGENVALUES,
     held_bytes: int = 0,
     verified: int = 16,
@@ -85,13 +96,14 @@ def plan_memory(
 
     network: from `private_copy`, on `device`; example (>= 1, *input_shape). indices (S,): the chosen weights; before
     they are known, S weights spread evenly over all layers stand for them: plan again with the indices before the
-    curvature. diagonal: whether the selection needs `diagonal_ggn` of all weights. matrix_steps: what is done with
+    curvature. diagonal: whether the selection needs squared derivatives of all weights; covariance: of how many weights
+    it needs the covariance, or as much of the memory as there is for an approximation. matrix_steps: what is done with
     H_S afterwards, each a function of it that is tried on a small matrix to count its copies. held_bytes: what else
     the job keeps (held-out data). verified: examples that a bundle is verified with; 0: no bundle is written. On a GPU
     the matrix steps, export and verification run on the host and are held to its default budget.
 
-    Stages: "curvature diagonal" (if asked), "plan check", "curvature", "held-out", the matrix steps, and "export and
-    verification".
+    Stages: "curvature diagonal" and "covariance for the selection" (if asked), "plan check", "curvature", "held-out",
+    the matrix steps, and "export and verification".
     Raises `ValueError` when a stage does not fit with a single example.
     """
     rows = example[:1].expand(2, *example.shape[1:]).contiguous()
@@ -102,6 +114,8 @@ def plan_memory(
     stages = []
     if diagonal:
         stages.append(diagonal_stage(network, layout, rows, likelihood))
+    if covariance:
+        stages.append(Stage("covariance for the selection", min(covariance_bytes(covariance), room)))
     stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, outputs, likelihood, matrix)
     stages += [Stage(name, copies(step) * matrix, on_host=host) for name, step in matrix_steps.items()]
     if verified:
@@ -111,6 +125,12 @@ def plan_memory(
     rooms = {False: (room, budget_bytes)} | ({True: (default_budget(torch.device("cpu")),) * 2} if host else {})
     fitted = tuple(_fit(stage, *rooms[stage.on_host], most) for stage in stages)
     return MemoryPlan(layout.total, size, outputs, budget_bytes, resident, fitted)
+
+
+def selection_bytes(network: nn.Module, device: torch.device, budget_bytes: int, covariance: bool) -> int:
+    """What a selection may take beside the model: a chunk's worth, or all there is where it forms a covariance."""
+    room = budget_bytes - OVERHEAD_BYTES[device.type] - model_bytes(network)
+    return max(1, room if covariance else min(room, CHUNK_BYTES[device.type]))
 
 
 def model_bytes(network: nn.Module) -> int:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from offline.choosing import jacobian_of
+from offline.choosing import jacobian_of, needs_covariance
 from offline.inference import PICTURED_SIZE
 from offline.jacobians import SubnetworkJacobian
 from offline.job import Job
@@ -11,9 +11,10 @@ from offline.memory import MemoryPlan, plan_memory
 from offline.posterior import factor
 from offline.progress import length_of
 from offline.stages import MatrixStep
+from offline.strategies.greedy import POOL
 from offline.timing import describe_time, seconds_per_example
 
-CURVATURE_STRATEGIES = ("auto", "wasserstein-laplace", "wasserstein-exact")
+DIAGONAL_STRATEGIES = ("auto", "gradient", "novelty", "wasserstein-laplace")  # of all weights
 
 
 def plan_stand_in(job: Job, held_bytes: int) -> MemoryPlan:
@@ -28,7 +29,7 @@ def plan_job(job: Job, indices: Tensor, held_bytes: int) -> MemoryPlan:
 
 def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> MemoryPlan:
     config = job.config
-    live = bool(config.selection_options.get("live_only"))
+    before = indices is None
     return plan_memory(
         job.network,
         job.layout,
@@ -39,10 +40,17 @@ def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> Memor
         job.device,
         likelihood=config.likelihood,
         indices=indices,
-        diagonal=indices is None and (live or config.selection in CURVATURE_STRATEGIES),
+        diagonal=before and config.selection in DIAGONAL_STRATEGIES,
+        covariance=_covariance_size(job) if before and needs_covariance(config) else 0,
         matrix_steps=_matrix_steps(job, size),
         held_bytes=held_bytes,
     )
+
+
+def _covariance_size(job: Job) -> int:
+    """Of how many weights the selection forms the covariance, where it fits."""
+    pool = job.config.selection_options.get("pool", POOL) if job.config.selection == "greedy" else None
+    return job.layout.total if not isinstance(pool, int) else min(pool, job.layout.total)
 
 
 def _matrix_steps(job: Job, size: int) -> dict[str, MatrixStep]:

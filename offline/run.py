@@ -56,7 +56,8 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
 def dry_run_recipe(recipe_path: Path, given: dict[str, Any]) -> list[str]:
     """What fitting the recipe would take, as lines for people."""
     recipe = load_recipe(recipe_path)
-    return dry_run(recipe.model(), recipe.data("train_data"), _config(recipe, given))
+    config, held_out = _config(recipe, given), recipe.data("calibration_data")
+    return dry_run(recipe.model(), recipe.data("train_data"), config, calibration_loader=held_out)
 
 
 def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
@@ -101,3 +102,4 @@ class Bars:
         for item in items:
             yield item
             self._progress.advance(task)
+        self._progress.update(task, total=self._progress.tasks[task].completed)  # the clock stops

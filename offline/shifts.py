@@ -11,13 +11,14 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 Kind = Literal["images", "table", "tokens", "other"]
 Shift = Callable[[Tensor, torch.Generator], Tensor]
 STRETCH = 3.0  # how far "scaling" moves an example from the batch's mean
 WIDENING = 0.5  # by how much of the range "widened-range" goes beyond either end
+OUTPUT_ROWS = 64
 BLUR_SHARE, PATCH_SHARE = 4, 2  # a blur over a quarter of each side; a patch of half of each side
 REPLACES_CONTENT = frozenset({"widened-range", "random-tokens"})
 
@@ -51,8 +52,10 @@ def synthetic_shifts(inputs: Tensor, seed: int, names: Collection[str] | None = 
     if not inputs.numel():
         raise ValueError(f"synthetic_shifts: found inputs of shape {tuple(inputs.shape)}, expected at least one value")
     known = available_shifts(inputs)
+    if isinstance(names, str) or not isinstance(names, Collection | None):
+        raise ValueError(f"shifts: found {names!r}, expected a list of names, some of {', '.join(known)}")
     wanted = known if names is None else names
-    unknown = sorted(set(wanted) - set(known))
+    unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
         raise ValueError(
             f"shifts: found {unknown[0] if unknown else 'none'!r}, expected some of {', '.join(known)} for inputs of "
@@ -69,6 +72,32 @@ def available_shifts(inputs: Tensor) -> tuple[str, ...]:
     """Names of the shifts that a batch's kind and shape allow."""
     several = inputs.shape[1:].numel() > 1
     return tuple(name for name in SHIFTS[kind_of(inputs)] if several or name not in NEEDS_SEVERAL)
+
+
+def accepted_shifts(
+    network: nn.Module, inputs: Tensor, seed: int, names: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """Names of the shifts of `inputs` that leave the network's outputs finite; those called `names`, or all (None).
+
+    A network may be undefined where a shift leads (the logarithm of a price below zero). Raises `ValueError` where no
+    shift is left, beside what `synthetic_shifts` raises.
+    """
+    shifted = synthetic_shifts(inputs, seed, names)
+    accepted = tuple(name for name, changed in shifted.items() if _has_finite_outputs(network, changed))
+    if not accepted:
+        raise ValueError(
+            f"shifts: found no finite output under {', '.join(shifted)}, expected them under one at least; give "
+            "selection_options={'shifts': [...]} that the network is defined for, or choose selection='random'"
+        )
+    return accepted
+
+
+def _has_finite_outputs(network: nn.Module, inputs: Tensor) -> bool:
+    try:
+        with torch.no_grad():
+            return all(bool(torch.isfinite(network(part)).all()) for part in torch.split(inputs, OUTPUT_ROWS))
+    except (RuntimeError, ValueError, IndexError, ArithmeticError, AssertionError):  # it refuses such inputs itself
+        return False
 
 
 def _stream(seed: int, number: int) -> torch.Generator:
@@ -180,15 +209,21 @@ def widened_range(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def shuffled_order(x: Tensor, generator: torch.Generator) -> Tensor:
-    """The tokens of each example in an order of its own."""
+    """The tokens of each example in an order of its own.
+
+    A place may have a vocabulary of its own (columns of categories): what its tokens' range in the batch does not hold
+    stays away from it, and the token that was there remains.
+    """
     flat = x.reshape(len(x), -1)
-    return flat.gather(1, _uniform(flat, generator).argsort(dim=1)).reshape(x.shape)
+    moved = flat.gather(1, _uniform(flat, generator).argsort(dim=1))
+    held = (moved >= flat.amin(0)) & (moved <= flat.amax(0))
+    return torch.where(held, moved, flat).reshape(x.shape)
 
 
 def random_tokens(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Tokens drawn uniformly from those that occur in the batch: no number is out of the vocabulary."""
-    known: Tensor = torch.unique(x)
-    return known[torch.randint(0, len(known), x.shape, generator=generator).to(x.device)]
+    """At each place the token that a random example of the batch has there: no number is out of its vocabulary."""
+    flat = x.reshape(len(x), -1)
+    return flat.gather(0, torch.randint(0, len(flat), flat.shape, generator=generator).to(x.device)).reshape(x.shape)
 
 
 SHIFTS: dict[Kind, dict[str, Shift]] = {

@@ -26,6 +26,10 @@ EXPORTER_BYTES, EXPORT_MODELS, EXPORT_MATRICES = 96 * 2**20, 6, 5
 # A matrix this large shows how many copies a step makes.
 TRIAL_SIZE = 64
 
+# For the full covariance of the candidates: H, H + lambda I, the identity, its copies on the way to the factor, and the
+# factor; half of the memory is for the rows.
+COVARIANCE_MATRICES, COVARIANCE_SHARE = 8, 0.5
+
 MatrixStep = Callable[[Tensor], object]
 
 
@@ -72,6 +76,11 @@ def row_stages(
         # The matrix and its factor; the product with it and its squares are NumPy's, not seen by the measurement.
         _measured("held-out", held_out, rows, 2 * matrix, 3 * row),
     ]
+
+
+def covariance_bytes(count: int) -> int:
+    """What the full covariance of so many weights takes while they are selected by it."""
+    return int(COVARIANCE_MATRICES * FLOAT64 * count**2 / COVARIANCE_SHARE)
 
 
 def diagonal_stage(network: nn.Module, layout: WeightLayout, rows: Tensor, likelihood: Likelihood) -> Stage:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import shutil
 import stat
@@ -20,6 +21,9 @@ OPTIONAL_FILES = frozenset({REPORT})
 REPLACED_TRIES = 10
 
 T = TypeVar("T")
+
+
+STAGING = ".staging-"
 
 
 class BundleError(ValueError):
@@ -43,19 +47,49 @@ def write_file(path: Path, data: bytes) -> None:
 def staged_bundle(out: Path) -> Iterator[Path]:
     """A temporary folder beside `out` that becomes `out` when the block ends well and vanishes when it fails.
 
-    An existing bundle at `out` is replaced; anything else there is refused with `BundleError` before any work.
+    An existing bundle at `out` is replaced; anything else there is refused with `BundleError` before any work, and so
+    is a disk that is full. What a killed process left is removed.
     """
     out = Path(os.path.abspath(out))
     check_destination(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(out)
+        with _locked_folder(out) as staging:
+            yield staging
+            staging.chmod(0o755)
+            check_destination(out)
+            _publish(staging, out)
+    except OSError as error:
+        problem = f"could not be written ({error.strerror or error})"
+        raise BundleError(out, problem, "free some space, or choose another destination") from error
+
+
+@contextlib.contextmanager
+def _locked_folder(out: Path) -> Iterator[Path]:
+    """A new folder beside `out`, locked for as long as its process lives; it vanishes with the block."""
+    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}{STAGING}", dir=out.parent))
+    handle = os.open(staging, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield staging
-        staging.chmod(0o755)
-        check_destination(out)
-        _publish(staging, out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        os.close(handle)
+
+
+def _remove_abandoned(out: Path) -> None:
+    """Staging folders of `out` that no living process holds."""
+    for name in os.listdir(out.parent):  # noqa: PTH208  names only
+        if not name.startswith(f".{out.name}{STAGING}"):
+            continue
+        with contextlib.suppress(OSError):
+            handle = os.open(out.parent / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(out.parent / name, ignore_errors=True)
+            finally:
+                os.close(handle)
 
 
 def check_destination(out: Path) -> None:
@@ -67,6 +101,18 @@ def check_destination(out: Path) -> None:
     names = {entry.name for entry in out.iterdir()}
     if names and (MANIFEST not in names or names - REQUIRED_FILES - OPTIONAL_FILES - {MANIFEST}):
         raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
+
+
+def check_writable(out: Path) -> None:
+    """`BundleError` where no folder can be made beside `out`; better known before hours of work than after."""
+    parent = Path(os.path.abspath(out)).parent
+    while not parent.exists() and parent != parent.parent:
+        parent = parent.parent
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=f".{out.name}.", dir=parent))  # noqa: PTH106  a name, not a path
+    except OSError as error:
+        remedy = f"make {parent} writable, or choose another destination"
+        raise BundleError(out, f"cannot be written ({error.strerror})", remedy) from None
 
 
 def _publish(staging: Path, out: Path) -> None:

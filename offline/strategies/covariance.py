@@ -8,17 +8,14 @@ from torch import Tensor
 from offline.curvature import accumulate_ggn
 from offline.likelihood import check_targets
 from offline.posterior import factor, posterior_precision
+from offline.stages import COVARIANCE_MATRICES, COVARIANCE_SHARE, FLOAT64, covariance_bytes
 from offline.strategies.context import SelectionContext
 from offline.strategies.streaming import curvature_rows
-
-# H, H + lambda I, the identity, its copies on the way to the factor, and the factor; half the memory is for the rows.
-MATRICES = 8
-MATRIX_SHARE = 0.5
 
 
 def largest_that_fits(context: SelectionContext) -> int:
     """How many candidates a full covariance may have."""
-    return isqrt(int(MATRIX_SHARE * context.memory_bytes) // (MATRICES * 8))
+    return isqrt(int(COVARIANCE_SHARE * context.memory_bytes) // (COVARIANCE_MATRICES * FLOAT64))
 
 
 def check_fits(context: SelectionContext, count: int) -> None:
@@ -27,7 +24,7 @@ def check_fits(context: SelectionContext, count: int) -> None:
     if count > most:
         raise ValueError(
             f"selection='wasserstein-exact': found {count} candidates, expected at most {most}: their covariance needs "
-            f"{int(MATRICES * 8 * count**2 / MATRIX_SHARE)} bytes of memory, {context.memory_bytes} may be taken; give "
+            f"{covariance_bytes(count)} bytes of memory, {context.memory_bytes} may be taken; give "
             "a larger memory_budget, restrict the choice to some modules, or choose selection='wasserstein-laplace'"
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from torch import Tensor
 
-from offline.shifts import synthetic_shifts
+from offline.shifts import accepted_shifts, synthetic_shifts
 from offline.strategies.context import SelectionContext, SelectionResult, choose_largest
 from offline.strategies.live import check_live_only, eligible, split_live
 from offline.strategies.sample import SCORE_EXAMPLES, Sample
@@ -44,11 +44,20 @@ def novelty(
     sample = Sample.of(context, examples)
     usual = mean_squares(context, context.candidates, lambda: sample.inputs("Output gradients"))
     live, positions, dead = split_live(context, usual)
-    shifted = mean_squares(context, positions, lambda: _shifted(sample, shifts))
+    names = _accepted(sample, shifts)
+    shifted = mean_squares(context, positions, lambda: _shifted(sample, names))
     return choose_largest(context, positions, shifted / usual[live], dead)
 
 
-def _shifted(sample: Sample, names: Collection[str] | None) -> Iterator[Tensor]:
+def _accepted(sample: Sample, names: Collection[str] | None) -> tuple[str, ...]:
+    """The shifts of the sample for which the network has finite outputs."""
+    context = sample.context
+    for number, inputs in enumerate(sample.inputs("Outputs under shift")):
+        names = accepted_shifts(context.network, inputs, context.seed + number, names)
+    return tuple(names or ())
+
+
+def _shifted(sample: Sample, names: Collection[str]) -> Iterator[Tensor]:
     """The shifts of every group of inputs; each group has random draws of its own."""
     for number, inputs in enumerate(sample.inputs("Gradients under shift")):
         yield from synthetic_shifts(inputs, sample.context.seed + number, names).values()

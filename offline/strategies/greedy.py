@@ -24,7 +24,7 @@ from torch import Tensor
 from offline.posterior import factor, posterior_precision
 from offline.prior import prior_share
 from offline.progress import Track, silent
-from offline.shifts import synthetic_shifts
+from offline.shifts import accepted_shifts, synthetic_shifts
 from offline.strategies.context import SelectionContext, SelectionResult, check_size
 from offline.strategies.covariance import full_curvature, largest_that_fits, noise_variance
 from offline.strategies.live import eligible
@@ -123,8 +123,10 @@ def outputs_to_match(
     """Jacobian (n K, P) float64 of training examples, then of the same, shifted by one shift each in turn."""
     count = examples or max(LEAST_EXAMPLES, OUTPUTS // context.outputs)
     usual = torch.cat(list(Sample.of(context, count).inputs("Sample for the greedy choice")))
-    made = list(synthetic_shifts(usual, context.seed, shifts).values())
+    names = accepted_shifts(context.network, usual, context.seed, shifts)
+    made = list(synthetic_shifts(usual, context.seed, names).values())
     shifted = torch.stack([made[n % len(made)][n] for n in range(len(usual))])
     jacobian, inputs = context.jacobian(positions), torch.cat([usual, shifted])
     rows = rows_for(context.memory_bytes // 4, jacobian, inputs)
-    return torch.cat([jacobian(part)[1].flatten(0, 1).double().cpu() for part in torch.split(inputs, rows)])
+    joined = torch.cat([jacobian(part)[1].flatten(0, 1).double().cpu() for part in torch.split(inputs, rows)])
+    return joined[torch.isfinite(joined).all(1)]  # those of training examples are: the curvature was

@@ -388,6 +388,24 @@ def test_only_the_shifts_that_were_named_count() -> None:
     assert novel.options == {"shifts": ["rotation-90"]}
 
 
+def test_a_shift_that_the_network_is_not_defined_for_does_not_count() -> None:
+    given = context_of("table")
+    seen = [inputs for inputs, _ in given.batches()]
+    limit = float(torch.cat([*seen, given.tuning.inputs]).abs().max()) + 1e-3
+    given.network[0].register_forward_pre_hook(lambda _, x: torch.where(x[0].abs() > limit, torch.nan, x[0]))
+    result = choose_automatically(replace(given, strategies=()))
+    assert "log-likelihood under permuted-columns " in result.explanation
+    assert all(math.isfinite(merit(score)) for score in result.table)
+
+
+def test_what_may_not_be_chosen_is_not_named() -> None:
+    """Live weights restricted to the first layers: no proposal says that later ones were open."""
+    given = context_of("table")
+    first = given.layout.parameters[0].size + given.layout.parameters[1].size
+    proposals = propose(replace(given, live=given.live[given.live < first]))
+    assert all(proposal.within in (None, ("0",)) for proposal in proposals if proposal.strategy == "random")
+
+
 @pytest.mark.parametrize("value", ["noise", [3]])
 def test_shifts_are_a_list_of_names(value: object) -> None:
     with pytest.raises(ValueError, match=r"\['shifts'\]: found .* expected a list of names"):

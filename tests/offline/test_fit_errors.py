@@ -3,6 +3,7 @@
 import errno
 import math
 import random
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -343,10 +344,28 @@ def test_a_full_disk_leaves_the_old_bundle(tmp_path: Path, monkeypatch: pytest.M
         write(path, data)
 
     monkeypatch.setattr(service.bundle, "write_file", full)
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(BundleError, match=r"bundle: could not be written \(No space left on device\) .*free some"):
         fit_bundle(network(), batches(), out, calibration_loader=batches(seed=1), config=CONFIG)
     assert len(calls) == written + 1
     assert contents(tmp_path) == before
+
+
+def test_a_destination_that_cannot_be_written_is_known_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    with pytest.raises(BundleError, match=r"out: cannot be written \(Read-only file system\) .*make .* writable"):
+        fit_bundle(network(), [], tmp_path / "new" / "out", calibration_loader=[], config=CONFIG)
+
+
+def test_probabilities_are_not_taken_for_logits(tmp_path: Path) -> None:
+    model = nn.Sequential(network(), nn.Softmax(1))
+    with pytest.raises(ValueError, match=r"found outputs that are probabilities .* expected logits"):
+        fit_bundle(model, batches(), tmp_path / "out", calibration_loader=batches(seed=1), config=CONFIG)
+    assert contents(tmp_path) == {}
 
 
 # --------------------------------------------------------------------------- corner cases

@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
-from offline.shifts import keeps_label, kind_of, rotate, synthetic_shifts
+from offline.shifts import accepted_shifts, keeps_label, kind_of, rotate, synthetic_shifts
 
 NAMES = {
     "images": {"noise", "blur", "rotation-45", "rotation-90", "inversion", "erasing"},
@@ -207,10 +207,49 @@ def test_the_widened_range_is_twice_the_range() -> None:
 
 
 def test_tokens_are_those_of_the_batch() -> None:
-    inputs = batch("tokens")
+    """Where every place takes every token, an order is a permutation."""
+    inputs = torch.cat([batch("tokens"), torch.full((1, 9), 3), torch.full((1, 9), 18)])
     shifts = synthetic_shifts(inputs, 0)
     assert torch.equal(shifts["shuffled-order"].sort(1).values, inputs.sort(1).values)
-    assert set(shifts["random-tokens"].flatten().tolist()) <= set(inputs.flatten().tolist())
+    for place in range(9):
+        assert set(shifts["random-tokens"][:, place].tolist()) <= set(inputs[:, place].tolist())
+
+
+def test_columns_of_categories_keep_to_their_own_vocabulary() -> None:
+    generator = torch.Generator().manual_seed(0)
+    sizes = (200, 5, 7)
+    inputs = torch.stack([torch.randint(0, size, (50,), generator=generator) for size in sizes], 1)
+    for shifted in synthetic_shifts(inputs, 1).values():
+        assert all(0 <= int(c.min()) <= int(c.max()) < size for c, size in zip(shifted.T, sizes, strict=True))
+        assert not torch.equal(shifted, inputs)
+
+
+class Logarithm(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.log()
+
+
+class Picky(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if float(x.max()) > 1000:
+            raise ValueError("too large")
+        return x
+
+
+def test_shifts_that_the_network_has_no_finite_output_for_are_left_out() -> None:
+    inputs = 0.2 + torch.rand(20, 4, generator=torch.Generator().manual_seed(0))
+    accepted = accepted_shifts(Logarithm(), inputs, 0)
+    assert "permuted-columns" in accepted
+    assert "widened-range" not in accepted
+    assert accepted_shifts(Picky(), 700 * inputs, 0, ["scaling", "permuted-columns"]) == ("permuted-columns",)
+    with pytest.raises(ValueError, match="shifts: found no finite output under scaling, expected them under one"):
+        accepted_shifts(Picky(), 800 * inputs, 0, ["scaling"])
+
+
+@pytest.mark.parametrize("names", ["noise", 3])
+def test_names_are_a_list(names: object) -> None:
+    with pytest.raises(ValueError, match="expected a list of names"):
+        synthetic_shifts(batch("images"), 0, names)  # type: ignore[arg-type]
 
 
 def test_labels_are_lost_where_the_content_is_drawn_anew() -> None:

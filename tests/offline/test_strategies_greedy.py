@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from offline.strategies.greedy import match
 from offline.subnetwork import select
@@ -72,6 +72,23 @@ def test_more_weights_than_are_compared_is_an_error() -> None:
         select("greedy", context(*problem(), 31), {"pool": 30})
     with pytest.raises(ValueError, match="found 66, expected at most the 65 weights"):
         select("greedy", context(*problem(), 66), {})
+
+
+def test_outputs_that_a_shift_leaves_undefined_do_not_count() -> None:
+    torch.manual_seed(0)
+    inputs, targets = torch.rand(40, 3) + 0.2, torch.randint(0, 2, (40,))
+    model = nn.Sequential(Logarithm(), nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+    given = context(model, [(inputs, targets)], 6)
+    with_names = select("greedy", given, {"shifts": ["permuted-columns"]}).indices
+    assert torch.equal(select("greedy", given, {"shifts": ["widened-range", "permuted-columns"]}).indices, with_names)
+    with pytest.raises(ValueError, match="shifts: found no finite output under widened-range"):
+        select("greedy", given, {"shifts": ["widened-range"]})
+    assert torch.isfinite(given.weights[select("novelty", given, {}).indices]).all()
+
+
+class Logarithm(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.log()
 
 
 @pytest.mark.parametrize(("option", "value"), [("pool", 0), ("examples", 2.5), ("live_only", 1), ("shifts", ["fog"])])

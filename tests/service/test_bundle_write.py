@@ -205,7 +205,7 @@ class TestWithoutAtomicExchange:
             rename(source, target)
 
         monkeypatch.setattr(os, "rename", fail_second)
-        with pytest.raises(OSError, match="disk on fire"):
+        with pytest.raises(BundleError, match="disk on fire"):
             rewrite(regression.path, folder)
         assert contents(folder) == before
         assert listing(folder.parent) == {folder.name}
