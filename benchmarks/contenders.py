@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.workloads import Workload
+from offline.budget import default_budget
 from offline.curvature import Curvature, accumulate_ggn
 from offline.jacobians import SubnetworkJacobian, private_copy
 from offline.layout import WeightLayout
+from offline.memory import plan_memory
 from offline.plan import make_jacobian
 from offline.posterior import factor, posterior_precision
 from service.predictive import functional_variance, link_approx
@@ -40,6 +42,7 @@ class Ours:
     """The parts that this project's contenders in torch share."""
 
     preparation_counts = True
+    rows: int | None = None
 
     def __init__(self, values: dict[str, Any]) -> None:
         torch.set_num_threads(values["threads"])
@@ -57,11 +60,27 @@ class Ours:
 
     def curvature(self, examples: int, batches: int = 1) -> Curvature:
         pairs = [(self.inputs[:examples], self.targets[:examples])] * batches
-        return accumulate_ggn(self.jacobian, pairs, self.outputs, "classification")
+        return accumulate_ggn(self.jacobian, pairs, self.outputs, "classification", rows=self.rows)
 
 
 class Fit(Ours):
-    """The curvature, example by example: `accumulate_ggn`."""
+    """The curvature as a fit sums it: batches cut into the chunks that the memory plan allows on this machine."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        plan = plan_memory(
+            self.jacobian.model,
+            self.jacobian.layout,
+            self.jacobian.size,
+            self.outputs,
+            self.inputs[:2],
+            default_budget(CPU),
+            CPU,
+            indices=self.jacobian.indices,
+            matrix_steps={},
+            verified=0,
+        )
+        self.rows = plan.rows("curvature")
 
     def step(self, batch: int, batches: int) -> None:
         self.curvature(batch, batches)

@@ -68,7 +68,7 @@ def _curves(axes: Axes, runs: list[dict[str, Any]]) -> None:
     axes.set(xlabel="rotation of the test digits (degrees)", ylabel="mean log-likelihood (nats), higher is better")
     axes.set_xticks(range(0, 181, 30))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=4)
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
 
 
 def _marks(axes: Axes, runs: list[dict[str, Any]]) -> None:
@@ -86,4 +86,4 @@ def _marks(axes: Axes, runs: list[dict[str, Any]]) -> None:
         title="Telling foreign inputs apart (in brackets: forward passes)",
     )
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
