@@ -85,7 +85,7 @@ def test_a_killed_fit_goes_on_and_ends_as_if_nothing_had_happened(whole: Bundle,
 def test_two_processes_write_one_bundle(whole: Bundle, tmp_path: Path) -> None:
     done = fit(TORCHRUN, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("predicted at most") == 1
+    assert done.stdout.count("predicted at most") == 2  # before the selection and after it, by one process
     found = read_bundle(tmp_path / "bundle")
     assert found.manifest.metrics == pytest.approx(whole.manifest.metrics, rel=1e-6)
     np.testing.assert_array_equal(found.subnetwork_indices, whole.subnetwork_indices)
