@@ -269,3 +269,12 @@ def test_a_digest_takes_many_rows() -> None:
         update_digest(digest, tensor)
         digests.append(digest.hexdigest())
     assert digests[0] != digests[1]
+
+
+def test_of_a_configuration_only_what_differs_is_shown(tmp_path: Path) -> None:
+    """However long the configuration is."""
+    before, after = ({"a": "x" * 500, "seed": seed, "z": 1.5} for seed in (0, 1))
+    first, second = (Checkpoint(tmp_path / "c", {"configuration": json.dumps(c)}) for c in (before, after))
+    first.save("curvature", torch.zeros(2), {}, {})
+    with pytest.raises(CheckpointError, match="found in the configuration seed 0, expected 1; run that job"):
+        second.check()

@@ -16,6 +16,7 @@ from service.bundle import (
     MODEL,
     BundleError,
     CholeskyPosterior,
+    check_writable,
     read_bundle,
     seal_bundle,
     staged_bundle,
@@ -48,6 +49,34 @@ def test_an_existing_bundle_or_empty_folder_is_replaced(
     rewrite(regression.path, out)
     assert contents(out) == contents(regression.path)
     assert listing(tmp_path) == {"bundle"}
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_is_not(
+    classification: Synthetic, tmp_path: Path
+) -> None:
+    """Only staging folders of this very bundle: neither another's, nor a file, nor what a link leads to."""
+    elsewhere = tmp_path / "elsewhere"
+    for folder in (tmp_path / ".bundle.staging-dead", tmp_path / ".other.staging-dead", elsewhere):
+        folder.mkdir()
+        (folder / "half").write_text("a bundle")
+    (tmp_path / ".bundle.staging-link").symlink_to(elsewhere)
+    with staged_bundle(tmp_path / "bundle") as held:
+        rewrite(classification.path, tmp_path / "bundle")
+        assert listing(tmp_path) == {"bundle", "elsewhere", ".other.staging-dead", ".bundle.staging-link", held.name}
+        shutil.copytree(classification.path, held, dirs_exist_ok=True)
+    assert listing(elsewhere) == {"half"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_rights_is_refused_before_any_work(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(BundleError, match=r"cannot be written \(Permission denied\)"):
+        check_writable(tmp_path / "new" / "bundle")
+
+
+def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_writable(tmp_path / "new" / "bundle")
+    assert listing(tmp_path) == set()
 
 
 def test_a_relative_path_is_taken_from_the_working_folder(
