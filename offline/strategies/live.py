@@ -17,10 +17,12 @@ from torch.func import functional_call
 
 from offline.curvature import check_finite
 from offline.jacobians import check_output
+from offline.layout import Parameter
 from offline.likelihood import sqrt_hessian_transpose_product
 from offline.strategies.context import SelectionContext
 from offline.strategies.streaming import rows_for
 
+Located = tuple[tuple[Parameter, Tensor], ...]
 # A weight whose curvature is below this share of the largest carries none that float32 derivatives can show.
 DEAD_SHARE = 1e-12
 
@@ -47,29 +49,39 @@ def curvature_estimate(context: SelectionContext) -> Tensor:
 
     Draws follow the seed. Raises `ValueError` where derivatives overflow.
     """
+    located = tuple(context.layout.locate(context.candidates))
     sums = torch.zeros(len(context.candidates), dtype=torch.float64)
     generator, rows = torch.Generator().manual_seed(context.seed), 0
     for inputs, _ in context.track(context.batches(), "Live weights"):
-        rows = rows or rows_for(context.memory_bytes, lambda one: _gradient(context, one, generator), inputs)
+        rows = rows or rows_for(context.memory_bytes, lambda one: _gradients(context, located, one, generator), inputs)
         for chunk in torch.split(inputs, rows):
-            sums += _gradient(context, chunk, generator).double().square_()
+            _add_squares(_gradients(context, located, chunk, generator), located, sums)
     check_finite(sums)
     return sums
 
 
-def _gradient(context: SelectionContext, inputs: Tensor, generator: torch.Generator) -> Tensor:
-    """g = sum_n J_n^T C_n z_n at the candidates, (C,) on the CPU."""
-    located = list(context.layout.locate(context.candidates))
+def _gradients(
+    context: SelectionContext, located: Located, inputs: Tensor, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    """g = sum_n J_n^T C_n z_n, one tensor a parameter; none where the outputs do not depend on any."""
     owned = dict(context.network.named_parameters())
     chosen = {parameter.name: owned[parameter.name].detach().requires_grad_() for parameter, _ in located}
     mean = check_output(functional_call(context.network, chosen, (inputs,)), len(inputs))
     if not mean.requires_grad:
-        return torch.zeros(len(context.candidates))
+        return ()
     z = torch.randn(mean.shape, generator=generator).to(mean)
     cotangent = sqrt_hessian_transpose_product(z, mean.detach(), context.likelihood)
-    gradients = torch.autograd.grad(mean, list(chosen.values()), cotangent, allow_unused=True, materialize_grads=True)
-    parts = [g.flatten()[inside.to(g.device)] for g, (_, inside) in zip(gradients, located, strict=True)]
-    return torch.cat(parts).cpu()
+    return torch.autograd.grad(mean, list(chosen.values()), cotangent, allow_unused=True, materialize_grads=True)
+
+
+def _add_squares(gradients: tuple[Tensor, ...], located: Located, sums: Tensor) -> None:
+    """Add g_d^2 at the candidates."""
+    start = 0
+    for gradient, (parameter, inside) in zip(gradients, located, strict=False):
+        flat = gradient.flatten()
+        part = flat if len(inside) == parameter.size else flat[inside.to(flat.device)]
+        sums[start : start + len(inside)] += part.double().square_().cpu()
+        start += len(inside)
 
 
 def check_live_only(live_only: object, always: str | None = None) -> None:
