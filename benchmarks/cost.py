@@ -7,6 +7,7 @@ sample of fixed size; the others do not depend on N.
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -78,9 +79,6 @@ def measure(values: dict[str, Any]) -> dict[str, Values]:
     jacobian, plan = timed(lambda: jacobian_of(workload, model, inputs))
     batch = inputs[:BATCH], targets[:BATCH]
 
-    def live() -> Tensor:
-        return curvature_estimate(context_of(workload, everything, batch))
-
     def score() -> Tensor:
         sums = torch.zeros(everything.size, dtype=torch.float64)
         for rows in torch.split(batch[0], SCORE_ROWS):
@@ -90,7 +88,7 @@ def measure(values: dict[str, Any]) -> dict[str, Values]:
     def curve() -> Tensor:
         return accumulate_ggn(jacobian, [batch], outputs, "classification").ggn
 
-    alive = per_example(live, values["live_examples"] // BATCH)
+    alive = live_weights(context_of(workload, everything, batch), values["live_examples"] // BATCH)
     scores = per_example(score, values["score_examples"] // BATCH)
     curvature = per_example(curve, values["curvature_examples"] // BATCH)
     ggn = curve()
@@ -113,6 +111,16 @@ def measure(values: dict[str, Any]) -> dict[str, Values]:
 def jacobian_of_all(model: torch.nn.Module, inputs: Tensor) -> SubnetworkJacobian:
     layout = WeightLayout.of(model)
     return make_jacobian(private_copy(model, CPU), layout, torch.arange(layout.total), inputs[:2])
+
+
+def live_weights(context: SelectionContext, batches: int) -> Values:
+    """Seconds an example of one pass over so many batches; what a pass does once is left out."""
+    (batch,) = context.batches()
+    several = replace(context, batches=lambda: [batch] * (1 + batches))
+    _, once = timed(lambda: curvature_estimate(context))
+    _, whole = timed(lambda: curvature_estimate(several))
+    examples = BATCH * batches
+    return {"batch": BATCH, "examples_measured": examples, "median_seconds_per_example": (whole - once) / examples}
 
 
 def context_of(workload: Workload, everything: SubnetworkJacobian, batch: tuple[Tensor, Tensor]) -> SelectionContext:
