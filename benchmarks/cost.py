@@ -117,6 +117,7 @@ def live_weights(context: SelectionContext, batches: int) -> Values:
     """Seconds an example of one pass over so many batches; what a pass does once is left out."""
     (batch,) = context.batches()
     several = replace(context, batches=lambda: [batch] * (1 + batches))
+    curvature_estimate(context)  # first use
     _, once = timed(lambda: curvature_estimate(context))
     _, whole = timed(lambda: curvature_estimate(several))
     examples = BATCH * batches
