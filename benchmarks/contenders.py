@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch._dynamo  # torch imports it on first use of some calls: part of everyone's baseline, of nobody's peak
 from torch import Tensor
 
 from benchmarks.workloads import Workload

@@ -149,15 +149,20 @@ def probe(model: nn.Module, plan: JacobianPlan, x: Tensor) -> tuple[Tensor, list
     outputs in its probe, (B, K, *layer output).
     """
     mean, calls = probed_forward(model, plan, x)
+    return mean.detach(), calls, probe_gradients(mean, calls)
+
+
+def probe_gradients(outputs: Tensor, calls: list[ProbeCall]) -> list[Tensor]:
+    """For each call the gradients of `outputs` (B, K) in its probe, (B, K, *layer output)."""
     probes = [call.probe for call in calls]
-    if not mean.requires_grad:
-        return mean, calls, [item.new_zeros(len(x), mean.shape[1], *item.shape[1:]) for item in probes]
-    last = mean.shape[1] - 1
+    batch, count = outputs.shape
+    if not outputs.requires_grad:
+        return [item.new_zeros(batch, count, *item.shape[1:]) for item in probes]
     rows = [
-        torch.autograd.grad(out.sum(), probes, retain_graph=k != last, allow_unused=True, materialize_grads=True)
-        for k, out in enumerate(mean.unbind(1))
+        torch.autograd.grad(out.sum(), probes, retain_graph=k != count - 1, allow_unused=True, materialize_grads=True)
+        for k, out in enumerate(outputs.unbind(1))
     ]
-    return mean.detach(), calls, [torch.stack(parts, dim=1) for parts in zip(*rows, strict=True)]
+    return [torch.stack(parts, dim=1) for parts in zip(*rows, strict=True)]
 
 
 def structured_block(

@@ -5,7 +5,8 @@ fed time-major, or read by other code. So the structured rules are tried on a fe
 in float64, at positions spread over each parameter, and a parameter that does not agree takes the generic route.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import torch
@@ -19,21 +20,22 @@ from offline.jacobians import (
     StructuredParameter,
     SubnetworkJacobian,
     check_output,
-    private_copy,
-    probe,
+    probe_gradients,
+    probed_forward,
     structured_block,
 )
 from offline.layout import WeightLayout
 
 Owners = dict[str, list[tuple[str, str]]]
 CHECK_EXAMPLES = 2
+CHECK_OUTPUTS = 2  # random mixtures of the outputs stand for all of them: the rules are linear in their gradients
 CHECK_POSITIONS = 48  # of each parameter: comparing all of a large one would need its whole Jacobian
 
 
 def make_jacobian(model: nn.Module, layout: WeightLayout, indices: Tensor, examples: Tensor) -> SubnetworkJacobian:
     """The Jacobian of the chosen weights, its plan tried on the first of `examples` (B, *input_shape).
 
-    model: from `private_copy`; indices (S,) ascending positions in the layout.
+    model: from `private_copy`, in float64 while the plan is tried; indices (S,) ascending positions in the layout.
     """
     indices = indices.to(examples.device)
     chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
@@ -57,12 +59,23 @@ def trusted_names(model: nn.Module, chosen: tuple[Chosen, ...], owners: Owners, 
     sampled = tuple(replace(c, positions=_spread(c.positions)) for c in chosen)
     layers = {c.parameter.name for c in chosen if _in_layers(model, owners.get(c.parameter.name, []))}
     bare = {c.parameter.name for c in chosen if _is_bare(model, c, owners.get(c.parameter.name, []))}
-    exact = private_copy(model, x.device, torch.float64)
-    for names in (layers | bare, layers):  # a model that cannot take a bare parameter once an example
-        right = _agreeing(exact, plan_for(exact, sampled, owners, names), sampled, x)
-        if right is not None:
-            return right
+    with in_float64(model):
+        for names in (layers | bare, layers):  # a model that cannot take a bare parameter once an example
+            right = _agreeing(model, plan_for(model, sampled, owners, names), sampled, x)
+            if right is not None:
+                return right
     return set()
+
+
+@contextmanager
+def in_float64(model: nn.Module) -> Iterator[None]:
+    """The model itself in float64 and back, to the last bit: a second one would be most of what the trial takes."""
+    dtype = next(parameter.dtype for parameter in model.parameters())
+    model.double()
+    try:
+        yield
+    finally:
+        model.to(dtype)
 
 
 def _spread(positions: Tensor) -> Tensor:
@@ -108,14 +121,25 @@ def _agreeing(exact: nn.Module, plan: JacobianPlan, chosen: tuple[Chosen, ...], 
         return names
     x = x.double() if x.is_floating_point() else x
     structured = tuple(c for c in chosen if c.parameter.name in names)
-    truth = torch.split(plain_jacobian(exact, structured, x), [len(c.positions) for c in structured], dim=2)
+    mixing = _mixing(check_output(exact(x[:1]), 1))
+    truth = torch.split(plain_jacobian(exact, structured, x, mixing), [len(c.positions) for c in structured], dim=2)
     expected = {c.parameter.name: part for c, part in zip(structured, truth, strict=True)}
     try:
-        _, calls, gradients = probe(exact, plan, x)
+        mean, calls = probed_forward(exact, plan, x)
+        gradients = probe_gradients(mean @ mixing, calls)
     except (RuntimeError, TypeError, AttributeError, ValueError):  # a place that gives or takes something unusual
         return None
     found = {item.parameter.name: _try_block(exact, item, calls, gradients) for item in plan.structured}
     return {name for name in names if _agree(found[name], expected[name])}
+
+
+def _mixing(mean: Tensor) -> Tensor:
+    """(K, at most `CHECK_OUTPUTS`): what the outputs are multiplied by while the plan is tried."""
+    count = mean.shape[1]
+    if count <= CHECK_OUTPUTS:
+        return torch.eye(count, dtype=mean.dtype, device=mean.device)
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(count, CHECK_OUTPUTS, dtype=mean.dtype, generator=generator).to(mean.device)
 
 
 def _try_block(
@@ -134,10 +158,12 @@ def _agree(found: Tensor | None, expected: Tensor) -> bool:
     return torch.allclose(found, expected, rtol=1e-8, atol=1e-10 * float(expected.abs().max()))
 
 
-def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor) -> Tensor:
+def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor, mixing: Tensor | None = None) -> Tensor:
     """(B, K, n), one example and one output at a time by plain autograd: slow, and independent of all the above.
 
-    A parameter that the outputs do not depend on has derivative zero.
+    mixing (K, M): the derivatives of M mixtures of the outputs instead, (B, M, n). A parameter that the outputs do not
+    depend on has derivative zero. The chosen entries of each parameter's gradient are taken as soon as it is there, and
+    the rest of it is freed: all gradients at once would be a second network.
     """
     parameters = dict(model.named_parameters())
     tensors = [parameters[c.parameter.name] for c in chosen]
@@ -145,18 +171,34 @@ def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor) -> T
         for tensor in tensors:
             tensor.requires_grad_(True)
         with torch.enable_grad():
-            return torch.stack([_plain_example(model, chosen, tensors, example.unsqueeze(0)) for example in x])
+            return torch.stack([_plain_example(model, chosen, tensors, example.unsqueeze(0), mixing) for example in x])
     finally:
         for tensor in tensors:
             tensor.requires_grad_(False)
 
 
-def _plain_example(model: nn.Module, chosen: tuple[Chosen, ...], tensors: Sequence[Tensor], x: Tensor) -> Tensor:
+def _plain_example(
+    model: nn.Module, chosen: tuple[Chosen, ...], tensors: Sequence[Tensor], x: Tensor, mixing: Tensor | None
+) -> Tensor:
     outputs = check_output(model(x), 1)[0]
-    if not outputs.requires_grad:
-        return torch.zeros(len(outputs), sum(len(c.positions) for c in chosen), dtype=outputs.dtype, device=x.device)
-    rows = []
-    for output in outputs:
-        gradients = torch.autograd.grad(output, tensors, retain_graph=True, allow_unused=True, materialize_grads=True)
-        rows.append(torch.cat([g.reshape(-1)[c.positions] for g, c in zip(gradients, chosen, strict=True)]))
-    return torch.stack(rows)
+    outputs = outputs if mixing is None else outputs @ mixing
+    result = torch.zeros(len(outputs), sum(len(c.positions) for c in chosen), dtype=outputs.dtype, device=x.device)
+    if outputs.requires_grad:
+        for output, row in zip(outputs, result, strict=True):
+            _plain_row(output, chosen, tensors, row)
+    return result
+
+
+def _plain_row(output: Tensor, chosen: tuple[Chosen, ...], tensors: Sequence[Tensor], row: Tensor) -> None:
+    """One output's derivatives into `row` (n,)."""
+    with ExitStack() as hooks:
+        for c, tensor, part in zip(chosen, tensors, torch.split(row, [len(c.positions) for c in chosen]), strict=True):
+
+            def take(leaf: Tensor, part: Tensor = part, positions: Tensor = c.positions) -> None:
+                assert leaf.grad is not None
+                part.copy_(leaf.grad.reshape(-1)[positions])
+                leaf.grad = None
+
+            handle = tensor.register_post_accumulate_grad_hook(take)  # type: ignore[no-untyped-call]
+            hooks.callback(handle.remove)
+        torch.autograd.backward(output, retain_graph=True)

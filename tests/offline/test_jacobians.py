@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from offline.jacobians import SubnetworkJacobian, private_copy
+from offline.jacobians import Chosen, SubnetworkJacobian, private_copy
 from offline.layout import WeightLayout
-from offline.plan import make_jacobian
+from offline.plan import CHECK_EXAMPLES, CHECK_OUTPUTS, make_jacobian, plain_jacobian
 from offline.products import ProductIndex
 from tests import reference
 from tests.offline.networks import NETWORKS, build
@@ -115,3 +115,37 @@ def test_a_constant_model_has_zero_derivatives() -> None:
     everything = torch.arange(layout.total)
     jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, everything, torch.randn(2, 3))
     assert jacobian(torch.randn(4, 3))[1].abs().max() == 0
+
+
+def test_the_trial_of_a_plan_leaves_the_network_as_it_was() -> None:
+    """It is made in float64 and back; running statistics go there too."""
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    network, before = private_copy(model, torch.device("cpu")), model.state_dict()
+    make_jacobian(network, WeightLayout.of(model), torch.arange(20), torch.randn(2, 4))
+    for name, tensor in network.state_dict().items():
+        assert tensor.dtype == before[name].dtype
+        assert torch.equal(tensor, before[name])
+    assert all(not parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
+
+
+def test_the_trial_of_a_plan_costs_the_same_for_any_number_of_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a thousand classes, an exact backward pass for each of them would take longer than the job."""
+    passes = []
+    backward = torch.autograd.backward
+    monkeypatch.setattr(torch.autograd, "backward", lambda *a, **k: (passes.append(1), backward(*a, **k)))
+    for outputs in (2, 300):
+        model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs))
+        network = private_copy(model, torch.device("cpu"))
+        jacobian = make_jacobian(network, WeightLayout.of(model), torch.arange(37), torch.randn(2, 4))
+        assert not jacobian.plan.generic
+    assert len(passes) == 2 * CHECK_EXAMPLES * CHECK_OUTPUTS
+
+
+def test_derivatives_of_mixed_outputs_are_mixtures_of_derivatives() -> None:
+    network, inputs, indices = build("residual")
+    exact, layout = private_copy(network, torch.device("cpu"), torch.float64), WeightLayout.of(network)
+    chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
+    every = plain_jacobian(exact, chosen, inputs.double())
+    mixing = torch.randn(every.shape[1], 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    mixed = plain_jacobian(exact, chosen, inputs.double(), mixing)
+    torch.testing.assert_close(mixed, torch.einsum("bkn,km->bmn", every, mixing))
