@@ -26,8 +26,8 @@ from offline.posterior import Spectrum, factor, posterior_precision
 from offline.progress import silent
 from offline.strategies import sample
 from offline.strategies.context import SelectionContext
-from offline.strategies.gradient import NOVELTY_EXAMPLES
 from offline.strategies.live import curvature_estimate
+from offline.strategies.novelty import NOVELTY_EXAMPLES
 from offline.strategies.streaming import add_squares
 
 WORKLOAD, MINIATURE = Workload("resnet18", 2000), Workload("resnet18", 100, size="miniature")
@@ -35,7 +35,7 @@ BATCH, SCORE_ROWS = 16, 4
 MEMORY = 4 * 2**30
 LIVE_EXAMPLES, SCORE_EXAMPLES, CURVATURE_EXAMPLES, QUICK_EXAMPLES = 320, 64, 320, 32
 EXTRAPOLATED = (50_000, 60_000)
-# `auto` scores by "gradient", and by "novelty" once as they are and once for each of six shifts.
+# `auto` scores by "gradient", and by "novelty-sampling" once as they are and once for each of six shifts.
 SCORED = sample.SCORE_EXAMPLES + 7 * NOVELTY_EXAMPLES
 TOTALS = ("live weights", "scores", "curvature", "spectrum", "factor", "export")
 

@@ -93,7 +93,7 @@ def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...]
     context = material.living
 
     def choice(strategy: str, options: Mapping[str, Any], size: int) -> SelectionResult:
-        extra = {"examples": NOVEL} if strategy == "novelty" else {}
+        extra = {"examples": NOVEL} if strategy == "novelty-sampling" else {}
         return select(strategy, replace(context, size=size), {**options, **extra})
 
     total = context.layout.total
@@ -130,6 +130,7 @@ def strategies(last_block: tuple[str, ...]) -> dict[str, Callable[[Material], Te
         "wasserstein-laplace": living("wasserstein-laplace"),
         "gradient": living("gradient"),
         "novelty": living("novelty", examples=NOVEL),
+        "novelty-sampling": living("novelty-sampling", examples=NOVEL),
         "leverage": living("leverage"),
         "greedy": living("greedy", pool=POOL),
         "magnitude": living("magnitude"),

@@ -19,6 +19,7 @@ STYLES: dict[str, tuple[str, str, float]] = {
     "wasserstein-laplace": ("#888888", "--", 1.2),
     "gradient": ("#E69F00", "-", 1.2),
     "novelty": ("#CC79A7", "-", 1.2),
+    "novelty-sampling": ("#CC79A7", "-", 2.4),
     "leverage": ("#0072B2", "-", 1.2),
     "greedy": ("#009E73", "-", 1.2),
     "magnitude": ("#7A6A00", "--", 1.2),

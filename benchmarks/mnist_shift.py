@@ -56,7 +56,7 @@ class Scale:
     rows: int = 25
 
 
-FULL = {"cnn": Scale(4000, 1000, 500, 200, 750), "resnet": Scale(2000, 500, 200, 100, 500)}
+FULL = {"cnn": Scale(4000, 1000, 500, 500, 4000), "resnet": Scale(2000, 500, 200, 200, 2000)}
 QUICK = {name: Scale(300, 100, 60, 30, 100, 3000) for name in FULL}
 SEEDS = 3
 

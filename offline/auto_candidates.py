@@ -8,6 +8,7 @@ from offline.auto_context import AutoContext, Proposal
 from offline.call_order import CallOrder
 from offline.plan import parameter_owners
 
+SHIFT_STRATEGIES = ("novelty", "novelty-sampling")  # they look at the shifts that are named
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules
 
 
@@ -25,12 +26,16 @@ def propose(context: AutoContext) -> tuple[Proposal, ...]:
     size = min(context.size, len(context.live))
     proposals = [*_cheap_end(context, order), _drawn(context, order, "the network", context.live, None)]
     for strategy in context.strategies:
-        options = {"shifts": list(context.shifts)} if strategy == "novelty" and context.shifts is not None else {}
+        options = _told(context.shifts) if strategy in SHIFT_STRATEGIES else {}
         choice = context.select(strategy, options, size)
         indices = choice.indices.cpu()
         cost = order.forward_passes(_names(context, indices), context.outputs)
         proposals.append(Proposal(strategy, strategy, indices, cost, choice.dead_weights, options))
     return _different(proposals)
+
+
+def _told(shifts: tuple[str, ...] | None) -> dict[str, list[str]]:
+    return {} if shifts is None else {"shifts": list(shifts)}
 
 
 def _cheap_end(context: AutoContext, order: CallOrder) -> list[Proposal]:

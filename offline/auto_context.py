@@ -14,9 +14,11 @@ from offline.layout import WeightLayout
 from offline.likelihood import Likelihood
 from offline.progress import Track, silent
 
-JUDGED_WEIGHTS = 500
+JUDGED_WEIGHTS = 1000
 JUDGED_EXAMPLES = 500
-TRAINING_EXAMPLES = 1000
+# Fewer leave directions without curvature that all the data would have given them. Measured on MNIST: the merit of a
+# dozen candidates judged with 1,000 correlates with that with all by 0.5 to 0.7, with 4,000 by 0.95 to 0.98.
+TRAINING_EXAMPLES = 4000
 
 
 class Choice(Protocol):
@@ -62,7 +64,7 @@ class AutoContext:
     budget: float = 0.05
     sigma_noise: float | None = None
     temperature: float = 1.0
-    strategies: tuple[str, ...] = ("gradient", "novelty")
+    strategies: tuple[str, ...] = ("gradient", "novelty-sampling")
     shifts: tuple[str, ...] | None = None
     judged_weights: int = JUDGED_WEIGHTS
     judged_examples: int = JUDGED_EXAMPLES

@@ -13,6 +13,7 @@ Strategy = Literal[
     "leverage",
     "greedy",
     "novelty",
+    "novelty-sampling",
     "magnitude",
     "random",
     "last-layer",

@@ -14,7 +14,7 @@ from offline.stages import MatrixStep
 from offline.strategies.greedy import POOL
 from offline.timing import describe_time, seconds_per_example
 
-DIAGONAL_STRATEGIES = ("auto", "gradient", "novelty", "wasserstein-laplace")  # of all weights
+DIAGONAL_STRATEGIES = ("auto", "gradient", "novelty", "novelty-sampling", "wasserstein-laplace")  # of all weights
 
 
 def plan_stand_in(job: Job, held_bytes: int) -> MemoryPlan:

@@ -10,11 +10,12 @@ from typing import Any
 
 from offline.strategies.candidates import candidate_positions
 from offline.strategies.context import SelectionContext, SelectionResult, largest
-from offline.strategies.gradient import gradient, novelty
+from offline.strategies.gradient import gradient
 from offline.strategies.greedy import greedy
 from offline.strategies.laplace import wasserstein_exact, wasserstein_laplace
 from offline.strategies.leverage import leverage
 from offline.strategies.named import last_layer, modules, parameters
+from offline.strategies.novelty import novelty, novelty_sampling
 from offline.strategies.plain import magnitude, random_weights
 from offline.strategies.swag import wasserstein_swag
 
@@ -28,6 +29,7 @@ STRATEGY_FUNCTIONS: Mapping[str, Callable[..., SelectionResult]] = {
     "leverage": leverage,
     "greedy": greedy,
     "novelty": novelty,
+    "novelty-sampling": novelty_sampling,
     "magnitude": magnitude,
     "random": random_weights,
     "last-layer": last_layer,

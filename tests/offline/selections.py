@@ -31,7 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {name: {} for name in STRATEGY_FUNCTIONS} |
     "parameters": {"names": ["6.weight", "6.bias"]},
 }
 WHOLE = {"last-layer", "modules", "parameters"}  # they take layers, not S weights
-ALWAYS_LIVE = {"wasserstein-laplace", "wasserstein-exact", "novelty"}
+ALWAYS_LIVE = {"wasserstein-laplace", "wasserstein-exact", "novelty", "novelty-sampling"}
 
 
 def context(

@@ -24,8 +24,9 @@ from offline.progress import silent
 from offline.shifts import keeps_label, synthetic_shifts
 from offline.strategies.candidates import candidate_positions
 from offline.strategies.context import SelectionContext, SelectionResult
-from offline.strategies.gradient import gradient, novelty
+from offline.strategies.gradient import gradient
 from offline.strategies.live import eligible
+from offline.strategies.novelty import novelty, novelty_sampling
 from offline.strategies.plain import random_weights
 from tests import reference
 
@@ -33,6 +34,7 @@ CPU = torch.device("cpu")
 STRATEGIES: dict[str, Callable[..., SelectionResult]] = {
     "gradient": gradient,
     "novelty": novelty,
+    "novelty-sampling": novelty_sampling,
     "random": random_weights,
 }
 BUDGET = 0.05
@@ -162,7 +164,7 @@ def test_the_table_is_complete_and_one_is_chosen(case: tuple[str, AutoContext, A
     _, context, result = case
     names = [score.name for score in result.table]
     assert len(set(names)) == len(names) >= 4
-    assert {"gradient", "novelty"} <= set(names)
+    assert {"gradient", "novelty-sampling"} <= set(names)
     assert sum(name.startswith(("random live weights", "all live weights")) for name in names) >= 2
     (chosen,) = [score for score in result.table if score.chosen]
     assert chosen.size == len(result.indices) <= context.size
@@ -382,9 +384,9 @@ def test_only_the_shifts_that_were_named_count() -> None:
     whole = choose_automatically(context_of("images"))
     assert "log-likelihood under rotation-90 " in result.explanation
     pairs = {a.name: (a, b) for a in result.table for b in whole.table if a.name == b.name}
-    assert all(a.log_likelihood == b.log_likelihood for a, b in pairs.values() if a.name != "novelty")
+    assert all(a.log_likelihood == b.log_likelihood for a, b in pairs.values() if a.name != "novelty-sampling")
     assert any(a.shift_log_likelihood != b.shift_log_likelihood for a, b in pairs.values())
-    (novel,) = (proposal for proposal in propose(context) if proposal.strategy == "novelty")
+    (novel,) = (proposal for proposal in propose(context) if proposal.strategy == "novelty-sampling")
     assert novel.options == {"shifts": ["rotation-90"]}
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from offline.shifts import synthetic_shifts
+from offline.strategies.novelty import LEAST_RATIO, perturbed
 from offline.subnetwork import SelectionContext, select
 from tests import reference
 from tests.cases import Case
@@ -71,6 +72,29 @@ def test_novelty_takes_what_is_flat_on_the_data_and_alive_under_shift(case: Case
     live = usual > 1e-12 * usual.max()
     scores = np.where(live, np.mean(shifted, axis=0) / np.where(live, usual, 1), -np.inf)
     check_ranking("novelty", case_context(case, size), scores, {"examples": None})
+
+
+@pytest.mark.parametrize("size", SIZES)
+@cases
+def test_novelty_sampling_draws_by_the_geometric_mean_over_shifts(case: Case, size: int) -> None:
+    inputs = case.data(COUNT)[0]
+    usual = reference.mean_squared_jacobian(truth(case.name)[0])
+    live = usual > 1e-12 * usual.max()
+    ratios = [
+        reference.mean_squared_jacobian(reference.full_jacobian(case.model(), x)[1])[live] / usual[live]
+        for x in synthetic_shifts(inputs, 0).values()
+    ]
+    scores = np.zeros(len(usual))
+    drawn = np.exp(np.random.default_rng(0).gumbel(size=live.sum()))
+    scores[live] = np.exp(np.log(np.array(ratios) + LEAST_RATIO).mean(0)) * drawn
+    check_ranking("novelty-sampling", case_context(case, size), scores, {"examples": None})
+
+
+def test_what_is_drawn_follows_the_scores() -> None:
+    scores = torch.tensor([1.0, 2.0, 5.0, 2.0], dtype=torch.float64)
+    draws = torch.stack([perturbed(scores.log(), seed) for seed in range(2000)])
+    shares = torch.bincount(draws.argmax(1), minlength=4) / 2000
+    torch.testing.assert_close(shares, (scores / scores.sum()).float(), rtol=0, atol=0.04)  # 3.6 standard deviations
 
 
 def test_regression_takes_the_noise_that_is_given() -> None:

@@ -68,8 +68,17 @@ def test_candidates_are_cut_only_where_a_parameter_is_too_wide() -> None:
         lambda given: select("leverage", replace(given, candidates=given.candidates[::60]), {}),
         lambda given: select("wasserstein-exact", replace(given, candidates=given.candidates[::60]), {}),
         lambda given: select("novelty", given, {}),
+        lambda given: select("novelty-sampling", given, {}),
     ],
-    ids=["squared gradients", "curvature diagonal", "sampled leverage", "exact leverage", "exact variance", "novelty"],
+    ids=[
+        "squared gradients",
+        "curvature diagonal",
+        "sampled leverage",
+        "exact leverage",
+        "exact variance",
+        "novelty",
+        "drawn",
+    ],
 )
 def test_strategies_stay_within_the_memory(work: Callable[[SelectionContext], object], memory: int) -> None:
     """Beside vectors of D numbers; without a bound, 60 examples' Jacobians of one layer alone take 11 MB."""
@@ -132,7 +141,13 @@ def test_a_loader_that_grows_is_an_error() -> None:
 @pytest.mark.parametrize("examples", [0, -3, 2.5, "all", True])
 @pytest.mark.parametrize(
     ("strategy", "option"),
-    [("gradient", "examples"), ("novelty", "examples"), ("leverage", "examples"), ("leverage", "curvature_examples")],
+    [
+        ("gradient", "examples"),
+        ("novelty", "examples"),
+        ("novelty-sampling", "examples"),
+        ("leverage", "examples"),
+        ("leverage", "curvature_examples"),
+    ],
 )
 def test_a_number_of_examples_is_checked(strategy: str, option: str, examples: object) -> None:
     with pytest.raises(
