@@ -85,8 +85,9 @@ def _from_saved(indices: Tensor, told: dict[str, Any]) -> ChosenWeights:
 
 def needs_covariance(config: FitConfig) -> bool:
     """Whether the selection, or a candidate of `auto`, forms a covariance of many weights."""
-    named = (config.selection, *config.selection_options.get("strategies", ()))
-    return any(name in COVARIANCE_STRATEGIES for name in named)
+    candidates = config.selection_options.get("strategies", ())
+    named = candidates if isinstance(candidates, list | tuple) else ()  # anything else is refused with the options
+    return any(name in COVARIANCE_STRATEGIES for name in (config.selection, *named))
 
 
 def selection_context(job: Job, size: int, within: Sequence[str] | None) -> SelectionContext:

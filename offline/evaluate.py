@@ -10,7 +10,7 @@ import torch
 from offline.data import Batches, checked_batches
 from offline.diagnostics import expected_calibration_error
 from offline.likelihood import check_targets, class_log_likelihood, gaussian_log_likelihood
-from service.predictive import gaussian_interval
+from service.predictive import entropy, gaussian_interval
 from service.predictor import Prediction, Predictor
 
 Array = npt.NDArray[Any]
@@ -20,7 +20,8 @@ def evaluate(predictor: Predictor, test: Batches, foreign: Batches | None = None
     """Quality on test data and, given out-of-distribution data, how well the score tells them apart.
 
     Classification: accuracy, log-likelihood, Brier score and expected calibration error, each also for the plain
-    network (`map_`). Regression: RMSE, log-likelihood, interval coverage. Both: reject rate; AUROC of the score.
+    network (`map_`). Regression: RMSE, log-likelihood, interval coverage. Both: reject rate; AUROC of the score, for
+    classification also of the plain network's entropy.
     """
     manifest = predictor.manifest
     predictions, targets = [], []
@@ -65,9 +66,12 @@ def _against(predictions: list[Prediction], predictor: Predictor, foreign: Batch
     from sklearn.metrics import roc_auc_score
 
     others = [predictor.predict(x.numpy()) for x, _ in checked_batches(foreign, "ood_data", torch.device("cpu"))]
-    inside, outside = _joined(predictions, "score"), _joined(others, "score")
-    labels = np.concatenate([np.zeros(len(inside)), np.ones(len(outside))])
-    return {
+    labels = np.repeat([0, 1], [sum(len(p.score) for p in group) for group in (predictions, others)])
+    metrics = {
         "ood_reject_rate": float(_joined(others, "rejected").mean()),
-        "ood_auroc": float(roc_auc_score(labels, np.concatenate([inside, outside]))),
+        "ood_auroc": float(roc_auc_score(labels, _joined([*predictions, *others], "score"))),
     }
+    if predictor.manifest.task == "classification":
+        plain = entropy(_joined([*predictions, *others], "map_probabilities"))
+        metrics["map_ood_auroc"] = float(roc_auc_score(labels, plain))
+    return metrics

@@ -23,7 +23,7 @@ from offline.distributed import environment_shard
 from offline.evaluate import evaluate
 from offline.fit import dry_run, fit_bundle, quiet
 from offline.progress import silent
-from offline.recipe import Recipe, load_recipe
+from offline.recipe import Recipe, RecipeError, load_recipe
 from service.predictor import Predictor
 
 T = TypeVar("T")
@@ -70,9 +70,14 @@ def _say(line: str) -> None:
 
 def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
     """The metrics of `offline.evaluate` on the recipe's test_data() and, if it has one, ood_data()."""
-    recipe = load_recipe(recipe_path)
+    recipe, predictor = load_recipe(recipe_path), Predictor.load(bundle)
+    if recipe.config.likelihood != predictor.manifest.task:
+        raise RecipeError(
+            f"{recipe_path}: config.likelihood: found {recipe.config.likelihood!r}, expected "
+            f"{predictor.manifest.task!r} as in the bundle {bundle}; give the recipe that the bundle was fitted with"
+        )
     foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
-    return evaluate(Predictor.load(bundle), recipe.data("test_data"), foreign)
+    return evaluate(predictor, recipe.data("test_data"), foreign)
 
 
 class Rate(ProgressColumn):

@@ -96,6 +96,8 @@ def _has_finite_outputs(network: nn.Module, inputs: Tensor) -> bool:
     try:
         with torch.no_grad():
             return all(bool(torch.isfinite(network(part)).all()) for part in torch.split(inputs, OUTPUT_ROWS))
+    except torch.OutOfMemoryError:  # says nothing about the shift
+        raise
     except (RuntimeError, ValueError, IndexError, ArithmeticError, AssertionError):  # it refuses such inputs itself
         return False
 

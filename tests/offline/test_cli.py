@@ -134,6 +134,12 @@ def test_evaluate_names_the_function_that_the_recipe_lacks(fitted: Fitted, tmp_p
     refused(probity("evaluate", fitted.bundle, recipe), "found no function test_data()")
 
 
+def test_evaluate_wants_the_recipe_of_the_bundle(fitted: Fitted, tmp_path: Path) -> None:
+    other = RECIPE + '\nconfig = FitConfig(likelihood="regression")\n'
+    message = "config.likelihood: found 'regression', expected 'classification' as in the bundle"
+    refused(probity("evaluate", fitted.bundle, write(tmp_path, other)), message)
+
+
 def test_serve_loads_a_bundle_without_torch(fitted: Fitted) -> None:
     done = without_torch("serve", fitted.bundle)
     assert done.returncode == 0, done.stderr

@@ -121,6 +121,12 @@ def test_classification_by_hand(tmp_path: Path) -> None:
         "reject_rate": sum(score > threshold for score in inside) / 20,
         "ood_reject_rate": sum(score > threshold for score in outside) / 9,
         "ood_auroc": auroc(inside, outside),
+        "map_ood_auroc": auroc(
+            *(
+                [float(-(p * np.log(p)).sum()) for p in group]
+                for group in (plain, [softmax(x / TEMPERATURE) for x in foreign])
+            )
+        ),
     }
     for prefix, group in (("", adjusted), ("map_", plain)):
         expected[f"{prefix}accuracy"] = sum(int(np.argmax(p)) == c for p, c in zip(group, y, strict=True)) / 20

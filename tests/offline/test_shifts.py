@@ -246,6 +246,15 @@ def test_shifts_that_the_network_has_no_finite_output_for_are_left_out() -> None
         accepted_shifts(Picky(), 800 * inputs, 0, ["scaling"])
 
 
+def test_too_little_memory_says_nothing_about_a_shift() -> None:
+    class Large(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            raise torch.OutOfMemoryError("no room")
+
+    with pytest.raises(torch.OutOfMemoryError, match="no room"):
+        accepted_shifts(Large(), torch.rand(20, 4), 0)
+
+
 @pytest.mark.parametrize("names", ["noise", 3])
 def test_names_are_a_list(names: object) -> None:
     with pytest.raises(ValueError, match="expected a list of names"):
