@@ -18,6 +18,9 @@ from torch.func import functional_call, vjp, vmap
 from offline.entries import Entries
 from offline.layout import Parameter, WeightLayout
 
+# More rows than these in a backward pass are no faster on a CPU: they leave the caches.
+ROWS_AT_ONCE = 32
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -39,12 +42,14 @@ class StructuredParameter:
 class JacobianPlan:
     """Which chosen parameters are formed from probes, and which take the generic route.
 
-    `expanded`: names of the bare parameters among the structured ones.
+    `expanded`: names of the bare parameters among the structured ones. `together`: whether the outputs may be
+    differentiated several at once (`probe_gradients`).
     """
 
     structured: tuple[StructuredParameter, ...]
     generic: tuple[Chosen, ...]
     expanded: tuple[str, ...] = ()
+    together: bool = False
 
     @property
     def paths(self) -> list[str]:
@@ -143,26 +148,42 @@ def _expanded(name: str, parameter: Tensor, batch: int) -> ProbeCall:
 
 
 def probe(model: nn.Module, plan: JacobianPlan, x: Tensor) -> tuple[Tensor, list[ProbeCall], list[Tensor]]:
-    """One forward pass with probes and one backward pass an output.
+    """One forward pass with probes and K backward passes, several at once where the plan allows.
 
     x (B, *input_shape) -> mean (B, K), the calls of the probed places, and for each call the gradients of the
     outputs in its probe, (B, K, *layer output).
     """
     mean, calls = probed_forward(model, plan, x)
-    return mean.detach(), calls, probe_gradients(mean, calls)
+    at_once = outputs_at_once(*mean.shape) if plan.together else 1
+    return mean.detach(), calls, probe_gradients(mean, calls, at_once)
 
 
-def probe_gradients(outputs: Tensor, calls: list[ProbeCall]) -> list[Tensor]:
-    """For each call the gradients of `outputs` (B, K) in its probe, (B, K, *layer output)."""
+def outputs_at_once(batch: int, outputs: int) -> int:
+    """So many that at most `ROWS_AT_ONCE` rows go backwards at once, in passes of equal size."""
+    passes = -(-batch * outputs // ROWS_AT_ONCE)
+    return max(1, -(-outputs // passes))
+
+
+def probe_gradients(outputs: Tensor, calls: list[ProbeCall], at_once: int) -> list[Tensor]:
+    """For each call the gradients of `outputs` (B, K) in its probe, (B, K, *layer output).
+
+    at_once: outputs that share a backward pass. A pass reads every weight of the network; for few examples that is
+    most of what it costs.
+    """
     probes = [call.probe for call in calls]
     batch, count = outputs.shape
     if not outputs.requires_grad:
         return [item.new_zeros(batch, count, *item.shape[1:]) for item in probes]
-    rows = [
-        torch.autograd.grad(out.sum(), probes, retain_graph=k != count - 1, allow_unused=True, materialize_grads=True)
-        for k, out in enumerate(outputs.unbind(1))
-    ]
-    return [torch.stack(parts, dim=1) for parts in zip(*rows, strict=True)]
+
+    def pulled(cotangents: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(
+            outputs, probes, cotangents, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+
+    one_hot = torch.eye(count, dtype=outputs.dtype, device=outputs.device).unsqueeze(1).expand(count, batch, count)
+    if at_once == 1:
+        return [torch.stack(parts, dim=1) for parts in zip(*map(pulled, one_hot), strict=True)]
+    return [part.transpose(0, 1) for part in vmap(pulled, chunk_size=at_once)(one_hot)]
 
 
 def structured_block(

@@ -5,6 +5,7 @@ fed time-major, or read by other code. So the structured rules are tried on a fe
 in float64, at positions spread over each parameter, and a parameter that does not agree takes the generic route.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -41,7 +42,32 @@ def make_jacobian(model: nn.Module, layout: WeightLayout, indices: Tensor, examp
     chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
     owners = parameter_owners(model)
     names = trusted_names(model, chosen, owners, examples[:CHECK_EXAMPLES])
-    return SubnetworkJacobian(model, layout, indices, plan_for(model, chosen, owners, names))
+    plan = plan_for(model, chosen, owners, names)
+    plan = replace(plan, together=allows_outputs_together(model, plan, examples[:CHECK_EXAMPLES]))
+    return SubnetworkJacobian(model, layout, indices, plan)
+
+
+def allows_outputs_together(model: nn.Module, plan: JacobianPlan, x: Tensor) -> bool:
+    """Whether several outputs can be differentiated in one pass: tried, since not every operation has a rule for it."""
+    mean, calls = probed_forward(model, plan, x)
+    if mean.shape[1] == 1 or not calls:
+        return False
+    mixed = mean @ _mixing(mean.detach())
+    expected = probe_gradients(mixed, calls, 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # torch says so where it goes through the outputs one by one
+            found = probe_gradients(mixed, calls, CHECK_OUTPUTS)
+    except (RuntimeError, ValueError, NotImplementedError, UserWarning):
+        return False
+    return all(_nearly(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def _nearly(found: Tensor, expected: Tensor) -> bool:
+    """Up to what rounding in float32 explains."""
+    if found.shape != expected.shape:
+        return False
+    return torch.allclose(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
 
 
 def parameter_owners(model: nn.Module) -> Owners:
@@ -126,7 +152,7 @@ def _agreeing(exact: nn.Module, plan: JacobianPlan, chosen: tuple[Chosen, ...], 
     expected = {c.parameter.name: part for c, part in zip(structured, truth, strict=True)}
     try:
         mean, calls = probed_forward(exact, plan, x)
-        gradients = probe_gradients(mean @ mixing, calls)
+        gradients = probe_gradients(mean @ mixing, calls, 1)
     except (RuntimeError, TypeError, AttributeError, ValueError):  # a place that gives or takes something unusual
         return None
     found = {item.parameter.name: _try_block(exact, item, calls, gradients) for item in plan.structured}

@@ -5,6 +5,7 @@ block of one example would not fit, and an example's price is measured before a 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -84,7 +85,8 @@ def restricted(whole: SubnetworkJacobian, parts: Sequence[Tensor]) -> Iterator[S
     for part in parts:
         indices = part.to(whole.indices.device)
         chosen = tuple(Chosen(parameter, inside) for parameter, inside in whole.layout.locate(indices))
-        yield SubnetworkJacobian(whole.model, whole.layout, indices, plan_for(whole.model, chosen, owners, names))
+        plan = replace(plan_for(whole.model, chosen, owners, names), together=whole.plan.together)
+        yield SubnetworkJacobian(whole.model, whole.layout, indices, plan)
 
 
 def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian, memory: int, extra: int = 0) -> int:

@@ -3,9 +3,19 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
-from offline.jacobians import Chosen, SubnetworkJacobian, private_copy
+from offline.jacobians import (
+    ROWS_AT_ONCE,
+    Chosen,
+    SubnetworkJacobian,
+    outputs_at_once,
+    private_copy,
+    probe_gradients,
+    probed_forward,
+)
 from offline.layout import WeightLayout
 from offline.plan import CHECK_EXAMPLES, CHECK_OUTPUTS, make_jacobian, plain_jacobian
 from offline.products import ProductIndex
@@ -149,3 +159,31 @@ def test_derivatives_of_mixed_outputs_are_mixtures_of_derivatives() -> None:
     mixing = torch.randn(every.shape[1], 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     mixed = plain_jacobian(exact, chosen, inputs.double(), mixing)
     torch.testing.assert_close(mixed, torch.einsum("bkn,km->bmn", every, mixing))
+
+
+@given(batch=st.integers(1, 600), outputs=st.integers(1, 1200))
+def test_outputs_go_backwards_together_up_to_a_number_of_rows(batch: int, outputs: int) -> None:
+    at_once = outputs_at_once(batch, outputs)
+    assert 1 <= at_once <= outputs
+    assert at_once == 1 or batch * at_once <= ROWS_AT_ONCE + batch
+    assert batch * outputs > ROWS_AT_ONCE or at_once == outputs
+
+
+@pytest.mark.parametrize("at_once", [2, 3, 10])
+@pytest.mark.parametrize("name", ["groups-few", "residual", "tied", "called-twice"])
+def test_outputs_together_give_what_one_by_one_gives(name: str, at_once: int) -> None:
+    jacobian, _, inputs, _ = jacobian_of(name)
+    assert jacobian.plan.together
+    mean, calls = probed_forward(jacobian.model, jacobian.plan, inputs)
+    for found, expected in zip(probe_gradients(mean, calls, at_once), probe_gradients(mean, calls, 1), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["attention", "recurrent"])
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_outputs_go_one_by_one_where_torch_would_do_so_anyway(name: str) -> None:
+    """Fused attention and recurrent layers have no rule for several at once: torch would warn and take turns."""
+    network, inputs, _ = build(name)
+    head = torch.arange(WeightLayout.of(network).total - 3, WeightLayout.of(network).total)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), WeightLayout.of(network), head, inputs)
+    assert jacobian(inputs)[1].shape[2] == 3
