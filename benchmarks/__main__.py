@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks import cost, floor, gpu, growth, peer, pictures
+from benchmarks import bundles, cost, floor, gpu, growth, peer, pictures
 from benchmarks.artefacts import Shelf
 from benchmarks.environment import environment
 from benchmarks.harness import MeasurementError
@@ -24,6 +24,7 @@ BENCHMARKS = (
     Benchmark("floor", "Jacobian time over forward time, against 1 + 2 K", floor.run, pictures.floor),
     Benchmark("growth", "time and memory of the fit against S, N and D", growth.run, pictures.growth),
     Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
+    Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),
     Benchmark("gpu", "ResNet-18, 60,000 examples, S = 42,438, selection to bundle; needs cuda", gpu.run),
 )
 ALL = "all"

@@ -53,7 +53,12 @@ def bar(axis: Any, number: int, place: int, value: float, ratio: Values | None, 
     y = number + 0.27 * (1 - place)
     value = max(value, 1e-3)
     axis.barh(y, value, height=0.25, color=COLOURS[place])
-    axis.text(value, y, f" {value:.3g}" + (compared(ratio[key]) if ratio else ""), va="center", fontsize=8)
+    axis.text(value, y, f" {readable(value)}" + (compared(ratio[key]) if ratio else ""), va="center", fontsize=8)
+
+
+def readable(value: float) -> str:
+    """Three digits, and no powers of ten."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def compared(ratio: float) -> str:
