@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from service.bundle import Manifest
 from service.predictive import gaussian_interval
-from service.predictor import Prediction, Predictor
+from service.predictor import PlainPrediction, Prediction, Predictor
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
@@ -19,14 +19,40 @@ def class_names(manifest: Manifest) -> list[str]:
     return list(manifest.class_names or map(str, range(manifest.outputs)))
 
 
-def predictions_json(prediction: Prediction, predictor: Predictor, interval_level: float) -> list[Json]:
+def predictions_json(
+    prediction: Prediction | PlainPrediction, predictor: Predictor, interval_level: float
+) -> list[Json]:
     """One JSON object an example, as `service.schemas` describes them."""
+    if isinstance(prediction, PlainPrediction):
+        return _plain(prediction, predictor.manifest)
     if prediction.probabilities is not None:
         examples = _classification(prediction, class_names(predictor.manifest))
     else:
         examples = _regression(prediction, predictor.manifest, interval_level)
     decisions = _decisions(prediction, predictor)
     return [{**example, "ood": ood} for example, ood in zip(examples, decisions, strict=True)]
+
+
+def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
+    """What the network alone says; everything that needs the posterior is null, so that nobody takes it for known."""
+    means, q = prediction.mean.tolist(), prediction.map_probabilities
+    if q is None:
+        unknown = dict.fromkeys(("epistemic_std", "std", "interval", "ood"))
+        return [{"mean": mean, "noise_std": manifest.sigma_noise, **unknown} for mean in means]
+    names, labels = class_names(manifest), q.argmax(axis=1).tolist()
+    unknown = dict.fromkeys(("logit_variance", "uncertainty", "ood"))
+    return [
+        {
+            "label": names[label],
+            "probability": probabilities[label],
+            "probabilities": dict(zip(names, probabilities, strict=True)),
+            "map_probabilities": dict(zip(names, probabilities, strict=True)),
+            "map_label": names[label],
+            "logit_mean": mean,
+            **unknown,
+        }
+        for mean, label, probabilities in zip(means, labels, q.tolist(), strict=True)
+    ]
 
 
 def _decisions(prediction: Prediction, predictor: Predictor) -> list[Json]:

@@ -1,76 +1,100 @@
-"""create_app: the application around one predictor, and the one place where errors become HTTP."""
+"""create_app: the application around the loaded models."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from fastapi import FastAPI, Request, Response
+from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
-from service.inputs import InputError, InputTooLarge
+from service.batching import Workers
+from service.loading import load_predictor
 from service.metrics import Metrics
-from service.middleware import CLIENT_GONE, RequestMetrics
-from service.predictor import NetworkError, Predictor
-from service.problems import ProblemError, make_problem, problem_response
+from service.middleware import RequestMetrics, SafeHeaders
+from service.predictor import Predictor
+from service.problems import problem_response
+from service.refusals import TRANSLATIONS, refusal
+from service.repository import Repository
 from service.routes import operations, predict
 from service.runtime import Runtime
-from service.schemas import Problem
+from service.served import ServedModel
 from service.settings import Settings
+from service.store import ModelStore
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
+VERSION = "0.1.0"
 
 
-def create_app(predictor: Predictor, settings: Settings, registry: CollectorRegistry | None = None) -> FastAPI:
-    """The service around `predictor`. `registry` receives the metrics; without one, the app has its own."""
+def create_app(
+    predictors: Predictor | Iterable[Predictor], settings: Settings, registry: CollectorRegistry | None = None
+) -> FastAPI:
+    """The service of `predictors`, the first of which is the default model.
+
+    `registry` receives the metrics; without one, the app has its own. With `settings.watch_seconds`, the folders they
+    came from and `settings.models` are watched.
+    """
+    loaded = [predictors] if isinstance(predictors, Predictor) else [*predictors]
     metrics = Metrics(registry if registry is not None else CollectorRegistry())
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        runtime = Runtime(predictor, settings, metrics)
-        app.state.runtime = runtime
-        metrics.model_loaded(predictor)
-        yield
-        runtime.draining = True
+        async with _running(loaded, settings, metrics) as runtime:
+            app.state.runtime = runtime
+            yield
+            runtime.draining = True
 
-    app = FastAPI(title="Probity", description=DESCRIPTION, version=predictor.manifest.version, lifespan=lifespan)
+    app = FastAPI(title="Probity", description=DESCRIPTION, version=VERSION, lifespan=lifespan)
     app.include_router(predict.router)
     app.include_router(operations.router)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
+        )
+    app.add_middleware(SafeHeaders)
     app.add_middleware(RequestMetrics, metrics=metrics)
     _translate_errors(app, metrics)
     return app
 
 
+@contextlib.asynccontextmanager
+async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics) -> AsyncIterator[Runtime]:
+    """The models behind their queues; at the end, what was admitted is computed."""
+    workers = Workers(settings.concurrency)
+    store = ModelStore(settings.default_model)
+    folders = [predictor.path for predictor in loaded]
+    repository = Repository(
+        store,
+        lambda folder: load_predictor(folder, settings),
+        lambda predictor: ServedModel(predictor, settings, workers, metrics),
+        metrics,
+        folders,
+        settings.models,
+    )
+    repository.adopt(loaded)
+    if settings.models is not None:
+        await repository.refresh()
+    watching = asyncio.create_task(_watch(repository, settings))
+    try:
+        yield Runtime(settings, metrics, store, repository, workers)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await repository.close()
+        workers.shutdown()
+
+
+async def _watch(repository: Repository, settings: Settings) -> None:
+    if settings.watch_seconds is not None:
+        await repository.watch(settings.watch_seconds)
+
+
 def _translate_errors(app: FastAPI, metrics: Metrics) -> None:
-    def refuse(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    async def refuse(_: Request, error: Exception) -> Response:
+        problem, headers = refusal(error)
         metrics.errors.labels(problem.code).inc()
         return problem_response(problem, headers)
 
-    @app.exception_handler(ProblemError)
-    async def on_problem(_: Request, error: ProblemError) -> Response:
-        return refuse(error.problem)
-
-    @app.exception_handler(InputError)
-    async def on_input(_: Request, error: InputError) -> Response:
-        too_large = isinstance(error, InputTooLarge)
-        status, code = (413, "input_too_large") if too_large else (422, "input")
-        where = {"field": error.field, "found": error.found, "expected": error.expected}
-        return refuse(make_problem(status, code, f"{error}.", **where))
-
-    @app.exception_handler(NetworkError)
-    async def on_network(_: Request, error: NetworkError) -> Response:
-        return refuse(make_problem(422, "network", f"{error}"))
-
-    @app.exception_handler(ClientDisconnect)
-    async def on_disconnect(_: Request, __: ClientDisconnect) -> Response:
-        return Response(status_code=CLIENT_GONE)  # nobody reads it; it is counted
-
-    @app.exception_handler(HTTPException)
-    async def on_http(_: Request, error: HTTPException) -> Response:
-        codes = {404: "not_found", 405: "method_not_allowed"}
-        code = codes.get(error.status_code, "http")
-        return refuse(make_problem(error.status_code, code, f"{error.detail}."), dict(error.headers or {}))
-
-    @app.exception_handler(Exception)
-    async def on_bug(_: Request, __: Exception) -> Response:
-        return refuse(make_problem(500, "internal", "The service failed; the operator's log has the details."))
+    for kind in (*TRANSLATIONS, HTTPException, Exception):
+        app.add_exception_handler(kind, refuse)

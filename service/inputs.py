@@ -5,7 +5,7 @@ import binascii
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from service.bundle import ImagePreprocessing, InputSpec
 
 Array = npt.NDArray[Any]
-IMAGE_FORMATS = ("PNG", "JPEG")
+IMAGE_FORMATS = ("PNG", "JPEG", "WEBP")
+IMAGE_NAMES = "PNG, JPEG or WebP"
 MAX_DEPTH = 32  # NumPy itself ends at 64
 LONGEST_BITS = 10_000  # Python refuses to write longer integers in decimal
 
@@ -50,14 +51,25 @@ def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Ar
         raise _too_large(values, integers) from None
     except ValueError:
         raise InputError("inputs", "rows of different lengths", "a full array") from None
+    return array_from_array(array, spec, max_rows)
+
+
+def array_from_array(array: Array, spec: InputSpec, max_rows: int, field: str = "inputs") -> Array:
+    """An array (B, *input_shape), or one example (*input_shape), of numbers that the input's dtype can hold."""
+    kinds = "iu" if spec.dtype == "int64" else "iuf"
+    if array.dtype.kind not in kinds:
+        expected = "whole numbers" if spec.dtype == "int64" else "whole or floating-point numbers"
+        raise InputError(field, f"an array of {array.dtype}", expected)
     batch = array[None] if array.shape == spec.shape else array
     if batch.shape[1:] != spec.shape or not len(batch):
         expected = f"(batch, {', '.join(map(str, spec.shape))})" if spec.shape else "(batch,)"
-        raise InputError("inputs", f"shape {array.shape}", f"shape {expected}, or one example without the batch")
-    check_rows("inputs", len(batch), max_rows)
+        raise InputError(field, f"shape {array.shape}", f"shape {expected}, or one example without the batch")
+    check_rows(field, len(batch), max_rows)
+    if array.dtype.kind == "u" and spec.dtype == "int64" and (batch > np.uint64(2**63 - 1)).any():
+        raise InputError(field, f"{batch.max()}", "numbers that fit int64")
     with np.errstate(over="ignore"):
-        batch = batch.astype(spec.dtype)
-    check_finite(batch)
+        batch = np.ascontiguousarray(batch.astype(spec.dtype, copy=False))
+    check_finite(batch, field)
     return batch
 
 
@@ -99,28 +111,39 @@ def check_rows(field: str, rows: int, max_rows: int) -> None:
         raise InputTooLarge(field, f"{rows} examples", f"at most {max_rows} in one request")
 
 
-def check_finite(batch: Array) -> None:
+def check_finite(batch: Array, field: str = "inputs") -> None:
     """Refuse NaN and infinity (also numbers that overflow float32), naming the first place."""
     finite = np.isfinite(batch)
     if not finite.all():
         index = tuple(int(i) for i in np.argwhere(~finite)[0])
         place = "".join(f"[{i}]" for i in index)
-        raise InputError(f"inputs{place}", f"{batch[index]}", "a finite number within float32's range")
+        raise InputError(f"{field}{place}", f"{batch[index]}", "a finite number within float32's range")
 
 
 def array_from_images(images: Sequence[str], spec: InputSpec, max_rows: int, max_pixels: int) -> Array:
-    """Base64 PNG or JPEG files -> (B, C, H, W) float32, decoded and scaled as the input spec says."""
+    """Base64 image files -> (B, C, H, W) float32, decoded and scaled as the input spec says."""
+    check_images("images", len(images), spec, max_rows)
+    files = (_decode_base64(text, f"images[{i}]") for i, text in enumerate(images))
+    return _stack_images(files, spec, max_pixels, "images")
+
+
+def array_from_files(files: Sequence[bytes], spec: InputSpec, max_rows: int, max_pixels: int) -> Array:
+    """Image files -> (B, C, H, W) float32, decoded and scaled as the input spec says."""
+    check_images("files", len(files), spec, max_rows)
+    return _stack_images(files, spec, max_pixels, "files")
+
+
+def check_images(field: str, count: int, spec: InputSpec, max_rows: int) -> None:
+    """Refuse images where the model takes arrays, none, and too many."""
     if spec.image is None:
-        raise InputError("images", "images", "'inputs': this model takes arrays, its bundle has no image input spec")
-    if not images:
-        raise InputError("images", "an empty list", "at least one image")
-    check_rows("images", len(images), max_rows)
-    return np.stack(
-        [
-            image_to_array(_decode_base64(text, f"images[{i}]"), spec, max_pixels, f"images[{i}]")
-            for i, text in enumerate(images)
-        ]
-    )
+        raise InputError(field, "images", "'inputs': this model takes arrays, its bundle has no image input spec")
+    if not count:
+        raise InputError(field, "an empty list", "at least one image")
+    check_rows(field, count, max_rows)
+
+
+def _stack_images(files: Iterable[bytes], spec: InputSpec, max_pixels: int, field: str) -> Array:
+    return np.stack([image_to_array(data, spec, max_pixels, f"{field}[{i}]") for i, data in enumerate(files)])
 
 
 def _decode_base64(text: str, field: str) -> bytes:
@@ -129,7 +152,7 @@ def _decode_base64(text: str, field: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InputError(field, "text that is not base64", "a base64-encoded PNG or JPEG file") from error
+        raise InputError(field, "text that is not base64", f"a base64-encoded {IMAGE_NAMES} file") from error
 
 
 def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) -> Array:
@@ -157,7 +180,7 @@ def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) ->
 @contextlib.contextmanager
 def _image_errors(field: str) -> Iterator[None]:
     """Whatever goes wrong inside Pillow is the file's fault: its decoders raise nearly every kind of exception."""
-    expected = "a readable PNG or JPEG file"
+    expected = f"a readable {IMAGE_NAMES} file"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,16 +1,49 @@
-"""Request metrics as plain ASGI: streams and disconnects pass through untouched."""
+"""Plain ASGI around every request: streams and disconnects pass through untouched."""
 
 import asyncio
 import time
 
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.metrics import Metrics
 from service.problems import make_problem, problem_response
+from service.refusals import CLIENT_GONE
 
-# No answer was begun: the client went away first (the number is nginx's).
-CLIENT_GONE = 499
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+SAFE_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+# A JSON answer needs nothing; only pages made to be looked at bring scripts and styles with them.
+NO_CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'"
+
+
+class SafeHeaders:
+    """Headers that keep browsers from guessing, framing and caching; while draining, connections are given up."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SAFE_HEADERS.items():
+                    headers.setdefault(name, value)
+                if not headers.get("content-type", "").startswith("text/html"):
+                    headers.setdefault("Content-Security-Policy", NO_CONTENT_POLICY)
+                if scope["app"].state.runtime.draining:
+                    headers["Connection"] = "close"
+            await send(message)
+
+        await self.app(scope, receive, with_headers)
 
 
 class RequestMetrics:

@@ -3,9 +3,10 @@
 import dataclasses
 import math
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from service.predictive import entropy_parts, link_approx, predictive_std, softm
 from service.rejection import RejectionRule, classification_score, regression_score
 
 Array = npt.NDArray[Any]
+P = TypeVar("P", "Prediction", "PlainPrediction")
 ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
 DEFAULT_JACOBIAN_BYTES = 256 * 2**20
 MAX_CHUNK_ROWS = 64  # the graph's activations take memory too: more rows at once gain no speed
@@ -56,6 +58,56 @@ class Prediction:
     epistemic: Array | None = None
     std: Array | None = None
 
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def rows(self, start: int, stop: int) -> "Prediction":
+        """Examples `start` to `stop`."""
+        return _by_field(Prediction, [self], lambda values: values[0][start:stop])
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[Prediction]") -> "Prediction":
+        """The examples of all parts, in order."""
+        return _by_field(Prediction, parts, np.concatenate)
+
+    @property
+    def finite(self) -> Array:
+        """(B,) bool: whether the network's output is finite, and with it everything else about the example."""
+        usable: Array = np.isfinite(self.mean) & np.isfinite(self.variance)
+        return np.asarray(usable.all(axis=1))
+
+
+@dataclass(frozen=True)
+class PlainPrediction:
+    """What the network alone says, without any uncertainty: mean (B, K) float32, and for a classification its
+    probabilities map_probabilities (B, K)."""
+
+    mean: Array
+    map_probabilities: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def rows(self, start: int, stop: int) -> "PlainPrediction":
+        """Examples `start` to `stop`."""
+        return _by_field(PlainPrediction, [self], lambda values: values[0][start:stop])
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[PlainPrediction]") -> "PlainPrediction":
+        """The examples of all parts, in order."""
+        return _by_field(PlainPrediction, parts, np.concatenate)
+
+    @property
+    def finite(self) -> Array:
+        """(B,) bool: whether the network's output is finite."""
+        return np.asarray(np.isfinite(self.mean).all(axis=1))
+
+
+def _by_field(kind: type[P], parts: Sequence[P], change: Callable[[list[Array]], Array]) -> P:
+    """A new prediction: `change` applied to each field that is there."""
+    names = [field.name for field in dataclasses.fields(kind) if getattr(parts[0], field.name) is not None]
+    return kind(**{name: change([getattr(part, name) for part in parts]) for name in names})
+
 
 class Predictor:
     """Answers for one bundle. Thread-safe: nothing changes after construction."""
@@ -64,6 +116,7 @@ class Predictor:
         self, bundle: Bundle, *, threads: int | None = None, jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES
     ) -> None:
         """`threads`: onnxruntime's (None: its default); `jacobian_bytes` bounds one chunk's Jacobian in memory."""
+        self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
         self.digest = bundle.digest
         self.reference = bundle.reference
@@ -86,24 +139,43 @@ class Predictor:
 
         Raises `ValueError` for a wrong shape and `NonFinitePrediction` where the network's output is not finite.
         """
+        prediction = self.predict_rows(inputs)
+        check_finite(prediction)
+        return prediction
+
+    def predict_rows(self, inputs: Array) -> Prediction:
+        """As `predict`, but an example whose output is not finite stands there as it is: see `Prediction.finite`."""
         inputs = self._check_inputs(inputs)
         chunks = [
             self._mean_and_variance(inputs[start : start + self.chunk_rows])
             for start in range(0, len(inputs), self.chunk_rows)
         ]
         mean, variance = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
-        bad = ~(np.isfinite(mean).all(axis=1) & np.isfinite(variance).all(axis=1))
-        if bad.any():
-            raise NonFinitePrediction(int(np.argmax(bad)))
-        return decide(mean, variance, self.manifest, self.rule)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return decide(mean, variance, self.manifest, self.rule)
+
+    def predict_plain(self, inputs: Array) -> PlainPrediction:
+        """The network alone: one forward pass an example, no Jacobian. As with `predict_rows`, rows may be infinite."""
+        inputs = self._check_inputs(inputs)
+        options = onnxruntime.RunOptions()
+        options.only_execute_path_to_fetches = True
+        (mean,) = self._run(["mean"], inputs, options)
+        if self.manifest.sigma_noise is not None:
+            return PlainPrediction(mean)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return PlainPrediction(mean, softmax(np.asarray(mean, np.float64) / self.manifest.temperature))
 
     def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
         """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`."""
+        mean, jacobian = self._run(["mean", "jacobian"], inputs)
+        return mean, jacobian
+
+    def _run(self, outputs: list[str], inputs: Array, options: onnxruntime.RunOptions | None = None) -> list[Array]:
         try:
-            mean, jacobian = self._session.run(["mean", "jacobian"], {"inputs": inputs})
+            found: list[Array] = self._session.run(outputs, {"inputs": inputs}, options)
         except InvalidArgument as error:
             raise NetworkError("the network cannot process these inputs; are all values in its range?") from error
-        return mean, jacobian
+        return found
 
     def _mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
         mean, jacobian = self.mean_and_jacobian(inputs)
@@ -116,6 +188,13 @@ class Predictor:
         if inputs.shape[1:] != spec.shape or not len(inputs):
             raise ValueError(f"inputs: found shape {inputs.shape}, expected (batch of at least 1, *{spec.shape})")
         return inputs
+
+
+def check_finite(prediction: Prediction | PlainPrediction) -> None:
+    """Raises `NonFinitePrediction` for the first example whose output is not finite."""
+    finite = prediction.finite
+    if not finite.all():
+        raise NonFinitePrediction(int(np.argmin(finite)))
 
 
 def decide(mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule) -> Prediction:

@@ -1,5 +1,6 @@
-"""RFC 9457 problem details: how a refusal looks. The mapping from errors to these stands in `service.app`."""
+"""RFC 9457 problem details: how a refusal looks. The mapping from errors to these stands in `service.refusals`."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from fastapi import Response
@@ -12,9 +13,11 @@ MEDIA_TYPE = "application/problem+json"
 class ProblemError(Exception):
     """Raised by a route to refuse a request with this problem."""
 
-    def __init__(self, status: int, code: str, detail: str, **where: str | None) -> None:
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **where: str | None
+    ) -> None:
         super().__init__(detail)
-        self.problem = make_problem(status, code, detail, **where)
+        self.problem, self.headers = make_problem(status, code, detail, **where), dict(headers or {})
 
 
 def make_problem(status: int, code: str, detail: str, **where: str | None) -> Problem:
@@ -23,7 +26,7 @@ def make_problem(status: int, code: str, detail: str, **where: str | None) -> Pr
     return Problem.model_validate({"title": title, "status": status, "detail": detail, "code": code, **where})
 
 
-def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """The problem as an `application/problem+json` response."""
     body = problem.model_dump_json(exclude_none=True)
     return Response(body, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)

@@ -1,27 +1,74 @@
-"""What one running service holds: its model, settings, metrics and worker slots. No global state."""
+"""What one running service holds: its models, settings, metrics and the room for requests. No global state."""
 
+import asyncio
+import math
 from dataclasses import dataclass, field
 
 import anyio
 from fastapi import Request
 
+from service.admission import ByteBudget
+from service.batching import Workers
+from service.cpu import available_cpus
+from service.decoding import InputLimits
 from service.metrics import Metrics
-from service.predictor import Predictor
+from service.problems import ProblemError
+from service.repository import Repository
 from service.settings import Settings
+from service.store import ModelStore
+
+TIMEOUT_HEADER = "X-Request-Timeout"
 
 
 @dataclass
 class Runtime:
-    """`limiter` bounds how many requests are computed at once; `draining` turns readiness off."""
+    """`decoders` bounds how many requests are decoded at once; `draining` turns readiness off."""
 
-    predictor: Predictor
     settings: Settings
     metrics: Metrics
-    limiter: anyio.CapacityLimiter = field(init=False)
+    store: ModelStore
+    repository: Repository
+    workers: Workers
+    bodies: ByteBudget = field(init=False)
+    decoders: anyio.CapacityLimiter = field(init=False)
+    limits: InputLimits = field(init=False)
     draining: bool = False
 
     def __post_init__(self) -> None:
-        self.limiter = anyio.CapacityLimiter(self.settings.concurrency)
+        self.bodies = ByteBudget(self.settings.max_pending_bytes)
+        self.decoders = anyio.CapacityLimiter(available_cpus())
+        self.limits = InputLimits(self.settings.max_rows, self.settings.max_pixels)
+
+    @property
+    def alive(self) -> bool:
+        """Whether every loaded model still computes."""
+        return all(model.alive for model in self.store)
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are welcome: a model is loaded, every one computes, and no shutdown was asked for."""
+        return not self.draining and self.alive and any(True for _ in self.store)
+
+    def deadline(self, request: Request) -> float:
+        """When this request's time is over, on the event loop's clock; refuses a header that is no number (422)."""
+        seconds = self.settings.request_timeout_seconds
+        asked = request.headers.get(TIMEOUT_HEADER)
+        if asked is not None:
+            seconds = min(seconds, _seconds(asked))
+        return asyncio.get_running_loop().time() + seconds
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        detail = f"{TIMEOUT_HEADER}: found {text!r:.50}, expected seconds above 0."
+        raise ProblemError(
+            422, "field", detail, field=TIMEOUT_HEADER, found=f"{text!r:.50}", expected="seconds above 0"
+        )
+    return seconds
 
 
 def get_runtime(request: Request) -> Runtime:

@@ -16,7 +16,7 @@ class PredictRequest(BaseModel):
     ] = None
     images: Annotated[
         Annotated[list[str], Field(fail_fast=True)] | None,
-        Field(description="Base64 PNG or JPEG files; decoded and scaled as the bundle's input spec says."),
+        Field(description="Base64 PNG, JPEG or WebP files; decoded and scaled as the bundle's input spec says."),
     ] = None
 
     @model_validator(mode="after")
@@ -56,7 +56,7 @@ class Uncertainty(BaseModel):
 
 
 class ClassificationPrediction(BaseModel):
-    """One example; logits in nats, variances of the logits."""
+    """One example; logits in nats, variances of the logits. What needs the posterior is null in a degraded answer."""
 
     label: str
     probability: Annotated[float, Field(description="Probability of the label.")]
@@ -64,9 +64,9 @@ class ClassificationPrediction(BaseModel):
     map_probabilities: Annotated[dict[str, float], Field(description="The plain network's, by class.")]
     map_label: Annotated[str, Field(description="The plain network's choice; may differ from the label.")]
     logit_mean: list[float]
-    logit_variance: list[float]
-    uncertainty: Uncertainty
-    ood: OutOfDistribution
+    logit_variance: list[float] | None
+    uncertainty: Uncertainty | None
+    ood: OutOfDistribution | None
 
 
 class Interval(BaseModel):
@@ -78,20 +78,21 @@ class Interval(BaseModel):
 
 
 class RegressionPrediction(BaseModel):
-    """One entry for each output, in the target's units."""
+    """One entry for each output, in the target's units. What needs the posterior is null in a degraded answer."""
 
     mean: list[float]
-    epistemic_std: list[float]
+    epistemic_std: list[float] | None
     noise_std: float
-    std: Annotated[list[float], Field(description="sqrt(epistemic_std^2 + noise_std^2)")]
-    interval: Interval
-    ood: OutOfDistribution
+    std: Annotated[list[float] | None, Field(description="sqrt(epistemic_std^2 + noise_std^2)")]
+    interval: Interval | None
+    ood: OutOfDistribution | None
 
 
 class Timing(BaseModel):
-    """Where the time went, without waiting."""
+    """Where the time went: decoding the body, waiting for a worker, and computing the batches with these examples."""
 
     decode_seconds: float
+    queue_seconds: float
     compute_seconds: float
 
 
@@ -100,6 +101,9 @@ class PredictResponse(BaseModel):
 
     model: ModelName
     predictions: list[ClassificationPrediction] | list[RegressionPrediction]
+    degraded: Annotated[
+        bool, Field(description="Whether the plain network answered alone, for lack of time: no uncertainty is known.")
+    ] = False
     timing: Timing
 
 
@@ -119,4 +123,19 @@ class Problem(BaseModel):
 class Health(BaseModel):
     """State of the process."""
 
-    status: Literal["live", "ready", "draining"]
+    status: Literal["live", "ready"]
+
+
+class ModelVersion(BaseModel):
+    """A loaded model."""
+
+    name: str
+    version: str
+    digest: str
+    default: Annotated[bool, Field(description="Whether it answers `/predict`.")]
+
+
+class ModelList(BaseModel):
+    """Every loaded version of every model."""
+
+    models: list[ModelVersion]

@@ -4,14 +4,16 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "PROBITY_"
-# Names with the prefix that belong to the benchmarks and to docker-compose.yml, not to the service.
-FOREIGN = frozenset({"PROBITY_DATA_DIR", "PROBITY_BUNDLE_DIR"})
+# Names with the prefix that belong to the benchmarks, to docker-compose.yml and to the client, not to the service.
+FOREIGN = frozenset({"PROBITY_DATA_DIR", "PROBITY_BUNDLE_DIR", "PROBITY_API_KEY"})
 
 Positive = Annotated[int, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Words = Annotated[tuple[str, ...], NoDecode]
 
 
 class UnknownSettingError(ValueError):
@@ -23,32 +25,117 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    bundle: Annotated[Path | None, Field(description="Folder of the bundle to serve.")] = None
+    bundle: Annotated[
+        Words, Field(description=f"Folders of bundles to serve, separated by '{os.pathsep}'.", validate_default=False)
+    ] = ()
+    models: Annotated[
+        Path | None, Field(description="Folder whose subfolders are bundles; all of them are served.")
+    ] = None
+    default_model: Annotated[
+        str | None, Field(description="Model that answers `/predict`; unset: the first one loaded.")
+    ] = None
+    watch_seconds: Annotated[
+        Seconds | None,
+        Field(description="How often to look for new, changed and removed bundles; unset: never."),
+    ] = None
+    repository_api: Annotated[
+        bool, Field(description="Whether clients may load and unload models over `/v2/repository`.")
+    ] = False
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8000
+    workers: Annotated[Positive, Field(description="Processes that serve on the port, each with its own models.")] = 1
     threads: Annotated[
-        Positive | None, Field(description="CPU threads for one prediction; unset: the container's CPU share.")
+        Positive | None, Field(description="CPU threads for one batch; unset: the container's CPU share.")
     ] = None
-    concurrency: Annotated[Positive, Field(description="Requests computed at the same time; others wait.")] = 1
-    max_body_bytes: Annotated[Positive, Field(description="Largest request body; a larger one is answered 413.")] = (
-        16 * 2**20
-    )
+    concurrency: Annotated[Positive, Field(description="Batches computed at the same time; others wait.")] = 1
+    max_batch_size: Annotated[
+        Positive | None, Field(description="Most examples in a batch; unset: what the Jacobians' memory allows.")
+    ] = None
+    max_queue_rows: Annotated[
+        Positive, Field(description="Most examples that may wait for a model; more are answered 429.")
+    ] = 4096
+    max_queue_delay_seconds: Annotated[
+        float,
+        Field(ge=0, allow_inf_nan=False, description="How long an example waits for company while a worker is idle."),
+    ] = 0.0
+    request_timeout_seconds: Annotated[
+        Seconds, Field(description="How long a request may wait; then it is answered 504. Clients may ask for less.")
+    ] = 30.0
+    degrade_after_seconds: Annotated[
+        Seconds | None,
+        Field(description="Requests that waited longer get the plain network's answer, marked degraded; unset: never."),
+    ] = None
+    max_body_bytes: Annotated[
+        Positive, Field(description="Largest request body, also decompressed; a larger one is answered 413.")
+    ] = 16 * 2**20
+    max_pending_bytes: Annotated[
+        Positive, Field(description="Most bytes of request bodies worked on at once; more are answered 429.")
+    ] = 256 * 2**20
+    body_timeout_seconds: Annotated[
+        Seconds, Field(description="How long a body may take to arrive; then it is answered 408.")
+    ] = 30.0
+    max_header_bytes: Annotated[
+        Positive, Field(description="Largest head of a request; a larger one is answered 431.")
+    ] = 32 * 2**10
+    header_timeout_seconds: Annotated[
+        Seconds, Field(description="How long a request's head may take to arrive; then the connection is closed.")
+    ] = 10.0
     max_rows: Annotated[Positive, Field(description="Most examples in one request; more are answered 413.")] = 1024
     max_pixels: Annotated[
         Positive, Field(description="Most pixels of one image, checked before it is decoded; more are answered 413.")
     ] = 16 * 2**20
     jacobian_bytes: Annotated[
-        Positive, Field(description="Memory for one chunk of Jacobians; larger batches are computed in chunks.")
+        Positive, Field(description="Memory for the Jacobians of one batch; it bounds the batch.")
     ] = 256 * 2**20
     interval_level: Annotated[
         float, Field(gt=0, lt=1, description="Probability that a regression answer's interval covers.")
     ] = 0.95
-    shutdown_seconds: Annotated[
-        Positive, Field(description="How long running requests may take to finish after SIGTERM.")
-    ] = 30
+    drain_seconds: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="After SIGTERM, how long to go on accepting while `/health/ready` says 503 already.",
+        ),
+    ] = 0.0
+    shutdown_seconds: Annotated[Positive, Field(description="How long running requests may then take to finish.")] = 30
+    api_keys_file: Annotated[
+        Path | None, Field(description="File of API keys' hashes; with it, requests need a key. Read again on change.")
+    ] = None
+    metrics_public: Annotated[bool, Field(description="Whether `/metrics` is answered without an API key.")] = True
+    cors_origins: Annotated[
+        Words, Field(description="Origins whose pages may call the service, separated by ','; none by default.")
+    ] = ()
+    trusted_keys: Annotated[
+        Path | None, Field(description="File of public keys; with it, only bundles signed by one of them are loaded.")
+    ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="Least severe message to log.")
     ] = "info"
+
+    @model_validator(mode="before")
+    @classmethod
+    def split_lists(cls, values: Any) -> Any:
+        """A list in the environment is text: paths as in PATH, origins with commas."""
+        separators = {"bundle": os.pathsep, "cors_origins": ","}
+        if not isinstance(values, dict):
+            return values
+        return {
+            name: _split(value, separators[name]) if name in separators else value for name, value in values.items()
+        }
+
+    @property
+    def bundles(self) -> tuple[Path, ...]:
+        """The folders named one by one."""
+        return tuple(map(Path, self.bundle))
+
+
+def _split(value: Any, separator: str) -> Any:
+    if isinstance(value, Path):
+        return (str(value),)
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(separator) if part.strip())
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def load_settings(**given: Any) -> Settings:

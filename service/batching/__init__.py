@@ -1,0 +1,30 @@
+"""Dynamic batching: requests in, one result each out, computed together. Standard library and NumPy only.
+
+    submit(rows) -> RowQueue: which rows go next -> merge -> compute in a worker thread -> split -> each one's result
+
+`queue` decides, `pieces` merges and splits, `batcher` runs. None knows of networks or of HTTP.
+"""
+
+from service.batching.batcher import Answered, Batch, DynamicBatcher, Fallback
+from service.batching.clock import Clock, Timer
+from service.batching.errors import BatcherFailed, Closed, DeadlineExceeded, QueueFull, Unserved
+from service.batching.pieces import Rows
+from service.batching.queue import Limits
+from service.batching.workers import Workers
+
+__all__ = [
+    "Answered",
+    "Batch",
+    "BatcherFailed",
+    "Clock",
+    "Closed",
+    "DeadlineExceeded",
+    "DynamicBatcher",
+    "Fallback",
+    "Limits",
+    "QueueFull",
+    "Rows",
+    "Timer",
+    "Unserved",
+    "Workers",
+]

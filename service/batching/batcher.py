@@ -1,0 +1,242 @@
+"""The dynamic batcher: forms a batch whenever a worker is idle, and gives each request its own result."""
+
+import asyncio
+import functools
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy.typing as npt
+
+from service.batching.clock import Clock, Timer
+from service.batching.errors import BatcherFailed, Closed, DeadlineExceeded
+from service.batching.pieces import Rows, compute_together, join
+from service.batching.queue import Item, Limits, Piece, RowQueue, Take
+from service.batching.workers import Workers
+
+Array = npt.NDArray[Any]
+R = TypeVar("R", bound=Rows)
+RATE_MEMORY = 0.8  # weight of what was known, in the moving average of rows a second
+log = logging.getLogger("probity")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the observer is told of a computed batch."""
+
+    rows: int
+    requests: int
+    compute_seconds: float
+    late: bool
+
+
+@dataclass(frozen=True)
+class Answered(Generic[R]):
+    """A request's result. queue_seconds: from admission until its first rows were taken; compute_seconds: of the
+    batches that it was part of."""
+
+    result: R
+    queue_seconds: float
+    compute_seconds: float
+    late: bool
+
+
+@dataclass(frozen=True)
+class Fallback(Generic[R]):
+    """A cheaper computation, for requests that have waited `after_seconds`."""
+
+    compute: Callable[[Array], R]
+    after_seconds: float
+
+
+@dataclass(eq=False)
+class _Request(Item, Generic[R]):
+    inputs: Array = field(kw_only=True)
+    future: "asyncio.Future[Answered[R]]" = field(kw_only=True)
+    parts: dict[int, R] = field(default_factory=dict)
+    done_rows: int = 0
+    first_taken: float = math.inf
+    compute_seconds: float = 0.0
+    timer: Timer | None = None
+
+
+class DynamicBatcher(Generic[R]):
+    """Batches for one model: `compute` takes (B, ...) to a result of B rows.
+
+    Make and use it in a running event loop. `clock` None: that loop's. `observe` is told of every batch.
+    """
+
+    def __init__(
+        self,
+        compute: Callable[[Array], R],
+        limits: Limits,
+        workers: Workers,
+        *,
+        fallback: Fallback[R] | None = None,
+        clock: Clock | None = None,
+        observe: Callable[[Batch], None] = lambda _: None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._compute, self._fallback, self._workers, self._observe = compute, fallback, workers, observe
+        self._clock: Clock = clock or loop
+        self._queue = RowQueue(limits, fallback.after_seconds if fallback else math.inf)
+        self._changed = asyncio.Event()
+        self._open: set[_Request[R]] = set()
+        self._running: set[asyncio.Task[None]] = set()
+        self._rows_per_second = 0.0
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._loop = loop.create_task(self._form_batches())
+        self._loop.add_done_callback(self._supervise)
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are still computed; False for ever after a bug."""
+        return self._failure is None
+
+    @property
+    def queue_rows(self) -> int:
+        """Rows that wait."""
+        return self._queue.rows
+
+    async def submit(self, inputs: Array, deadline: float = math.inf) -> Answered[R]:
+        """The result for `inputs` (B, ...), B >= 1; `deadline` is a moment of the clock.
+
+        Raises `QueueFull`, `DeadlineExceeded`, `Closed`, `BatcherFailed`, or what `compute` raised for these inputs
+        alone. Cancelling the call takes its rows out of the queue.
+        """
+        request = self._admit(inputs, deadline)
+        try:
+            return await request.future
+        except asyncio.CancelledError:
+            self._queue.discard(request)
+            raise
+        finally:
+            self._open.discard(request)
+            if request.timer is not None:
+                request.timer.cancel()
+
+    async def close(self) -> None:
+        """Refuse new requests, compute what was admitted, and end."""
+        self._closed = True
+        while self._open and self._failure is None:
+            await asyncio.wait([request.future for request in self._open])
+            await asyncio.sleep(0)  # those who waited for them go on
+        self._loop.cancel()
+        await asyncio.gather(self._loop, *self._running, return_exceptions=True)
+
+    def _admit(self, inputs: Array, deadline: float) -> _Request[R]:
+        if self._failure is not None:
+            raise BatcherFailed("the loop that forms batches has died") from self._failure
+        if self._closed:
+            raise Closed("no more requests are taken")
+        future = asyncio.get_running_loop().create_future()
+        request: _Request[R] = _Request(len(inputs), deadline=deadline, inputs=inputs, future=future)
+        self._queue.admit(request, self._clock.time(), self._retry_after())
+        self._open.add(request)
+        if deadline < math.inf:
+            request.timer = self._clock.call_at(deadline, functools.partial(self._expire, request))
+        self._changed.set()
+        return request
+
+    def _retry_after(self) -> float:
+        """How long what waits now will take, as fast as the last batches went."""
+        return max(1.0, self._queue.rows / self._rows_per_second) if self._rows_per_second else 1.0
+
+    def _expire(self, request: _Request[R]) -> None:
+        if self._queue.discard(request):
+            _fail(request, DeadlineExceeded("the deadline passed while the request waited"))
+
+    async def _form_batches(self) -> None:
+        while True:
+            await self._until_ready()
+            await self._workers.acquire()
+            started = False
+            try:
+                started = self._dispatch()
+            finally:
+                if not started:
+                    self._workers.release()
+
+    async def _until_ready(self) -> None:
+        while (ready_at := self._queue.ready_at()) > self._clock.time():
+            self._changed.clear()
+            timer = self._clock.call_at(ready_at, self._changed.set) if ready_at < math.inf else None
+            try:
+                await self._changed.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    def _dispatch(self) -> bool:
+        """Start the next batch on the worker that was acquired; False where nothing waits any more."""
+        now = self._clock.time()
+        take = self._queue.take(now)
+        for item in take.expired:
+            assert isinstance(item, _Request)
+            _fail(item, DeadlineExceeded("the deadline passed while the request waited"))
+        if not take.pieces:
+            return False
+        task = asyncio.get_running_loop().create_task(self._run(take, now))
+        self._running.add(task)
+        task.add_done_callback(self._supervise)
+        return True
+
+    async def _run(self, take: Take, now: float) -> None:
+        pieces = [(piece, _request(piece)) for piece in take.pieces]
+        inputs = [request.inputs[piece.start : piece.stop] for piece, request in pieces]
+        compute = self._fallback.compute if take.late and self._fallback else self._compute
+        try:
+            results = await self._workers.run(functools.partial(compute_together, compute, inputs))
+        finally:
+            self._workers.release()
+        seconds = self._clock.time() - now
+        for (piece, request), result in zip(pieces, results, strict=True):
+            request.first_taken = min(request.first_taken, now)
+            request.compute_seconds += seconds
+            self._deliver(piece, request, result)
+        self._note(Batch(sum(map(len, inputs)), len(pieces), seconds, take.late))
+
+    def _deliver(self, piece: Piece, request: _Request[R], result: R | Exception) -> None:
+        if request.future.done():  # its client has gone, or another piece of it has failed
+            return
+        if isinstance(result, Exception):
+            self._queue.discard(request)
+            _fail(request, result)
+            return
+        request.parts[piece.start] = result
+        request.done_rows += piece.rows
+        if request.done_rows == request.rows:
+            queued = request.first_taken - request.admitted
+            request.future.set_result(Answered(join(request.parts), queued, request.compute_seconds, request.late))
+
+    def _note(self, batch: Batch) -> None:
+        rate = batch.rows / max(batch.compute_seconds, 1e-6)
+        known = self._rows_per_second or rate
+        self._rows_per_second = RATE_MEMORY * known + (1 - RATE_MEMORY) * rate
+        self._observe(batch)
+
+    def _supervise(self, task: "asyncio.Task[None]") -> None:
+        """A task of the batcher has ended: if by an exception, that is a bug, and nobody waits in vain."""
+        self._running.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.error("the batcher failed; every waiting request fails with it", exc_info=error)
+        self._failure = error
+        self._loop.cancel()
+        for _ in self._queue.drain():
+            pass
+        for request in self._open:
+            _fail(request, BatcherFailed("the loop that forms batches has died"))
+
+
+def _request(piece: Piece) -> _Request[Any]:
+    assert isinstance(piece.item, _Request)
+    return piece.item
+
+
+def _fail(request: _Request[Any], error: Exception) -> None:
+    if not request.future.done():
+        request.future.set_exception(error)

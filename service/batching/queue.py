@@ -1,0 +1,144 @@
+"""Which rows go into the next batch. Pure scheduling: no threads, no event loop, and the time is an argument."""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from service.batching.errors import DeadlineExceeded, QueueFull
+
+
+@dataclass(frozen=True)
+class Limits:
+    """batch_rows: most rows computed together; queue_rows: most rows that may wait; delay_seconds: how long the first
+    row waits for company while a worker is idle (0: not at all)."""
+
+    batch_rows: int
+    queue_rows: int
+    delay_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.batch_rows < 1 or self.queue_rows < 1 or not 0 <= self.delay_seconds < math.inf:
+            raise ValueError(f"found {self}, expected at least 1 row each and a finite delay of at least 0")
+
+
+@dataclass(eq=False)
+class Item:
+    """One request's place in the queue. `taken` of its `rows` were handed out."""
+
+    rows: int
+    admitted: float = 0.0
+    deadline: float = math.inf
+    taken: int = 0
+    late: bool = False
+
+    @property
+    def waiting(self) -> int:
+        """Rows not handed out yet."""
+        return self.rows - self.taken
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows `start` to `stop` of a request."""
+
+    item: Item
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Take:
+    """What `RowQueue.take` hands out: the pieces of one batch, and the requests whose time is over."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    expired: list[Item] = field(default_factory=list)
+
+    @property
+    def late(self) -> bool:
+        """Whether the batch is one of late requests."""
+        return bool(self.pieces) and self.pieces[0].item.late
+
+
+class RowQueue:
+    """Requests in the order of their arrival, counted in rows; a request too large for one batch is split.
+
+    With `late_seconds`, a request that has waited as long before its first row is handed out is late. Late requests
+    share batches with each other only, as they are computed in another way.
+    """
+
+    def __init__(self, limits: Limits, late_seconds: float = math.inf) -> None:
+        self.limits, self.late_seconds = limits, late_seconds
+        self.rows = 0
+        self._items: deque[Item] = deque()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def admit(self, item: Item, now: float, retry_after_seconds: float = 1.0) -> None:
+        """Queue it; raises `DeadlineExceeded`, or `QueueFull` where its rows would be more than may wait.
+
+        An empty queue takes a request of any size: it would never fit otherwise.
+        """
+        if item.deadline <= now:
+            raise DeadlineExceeded("the deadline had passed when the request arrived")
+        if self._items and self.rows + item.rows > self.limits.queue_rows:
+            raise QueueFull(self.rows, self.limits.queue_rows, retry_after_seconds)
+        item.admitted = now
+        self._items.append(item)
+        self.rows += item.waiting
+
+    def discard(self, item: Item) -> bool:
+        """Take a request out, whose client has gone or whose time is over; False where it waits no longer."""
+        try:
+            self._items.remove(item)
+        except ValueError:
+            return False
+        self.rows -= item.waiting
+        return True
+
+    def drain(self) -> Iterator[Item]:
+        """Take everything out."""
+        while self._items:
+            item = self._items.popleft()
+            self.rows -= item.waiting
+            yield item
+
+    def ready_at(self) -> float:
+        """When the next batch should go: at once (-inf) with a full one, never (inf) without any."""
+        if not self._items:
+            return math.inf
+        if self.rows >= self.limits.batch_rows or self._items[0].taken:
+            return -math.inf
+        return self._items[0].admitted + self.limits.delay_seconds
+
+    def take(self, now: float) -> Take:
+        """The rows of the next batch, at most `batch_rows`; requests past their deadline are handed out as expired."""
+        taken = Take()
+        room = self.limits.batch_rows
+        while self._items and room:
+            item = self._items[0]
+            if item.deadline <= now:
+                self._drop_first()
+                taken.expired.append(item)
+                continue
+            if not item.taken:
+                item.late = now - item.admitted >= self.late_seconds
+            if taken.pieces and item.late != taken.late:
+                break
+            rows = min(room, item.waiting)
+            taken.pieces.append(Piece(item, item.taken, item.taken + rows))
+            item.taken += rows
+            self.rows -= rows
+            room -= rows
+            if not item.waiting:
+                self._items.popleft()
+        return taken
+
+    def _drop_first(self) -> None:
+        self.rows -= self._items.popleft().waiting

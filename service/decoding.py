@@ -1,0 +1,122 @@
+"""A request's body -> one array (B, *input_shape), or a clear error. One function for each media type."""
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from service.bundle import InputSpec
+from service.inputs import (
+    InputError,
+    InputTooLarge,
+    array_from_array,
+    array_from_files,
+    array_from_images,
+    array_from_json,
+)
+from service.schemas import PredictRequest
+
+Array = npt.NDArray[Any]
+JSON, NPY = "application/json", "application/x-npy"
+IMAGES = frozenset({"image/png", "image/jpeg", "image/webp"})
+ENTRIES_FACTOR, ENTRIES_SLACK = 4, 200_000
+MAX_NPY_HEADER = 10_000
+
+
+class NotJson(ValueError):
+    """The body is not JSON at all."""
+
+
+class FieldError(ValueError):
+    """A field is missing, unknown, or of the wrong type."""
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {message}")
+
+
+@dataclass(frozen=True)
+class InputLimits:
+    """Most examples in one request, and most pixels of one image."""
+
+    max_rows: int
+    max_pixels: int
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """`array` (B, *input_shape), and the name by which the request's fields call its rows."""
+
+    array: Array
+    field: str
+
+
+def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
+    """`{"inputs": [...]}` or `{"images": [...]}`; raises `NotJson`, `FieldError` or `InputError`."""
+    _check_entries(body, int(np.prod(spec.shape, dtype=np.int64)) * limits.max_rows)
+    request = _parse(body)
+    if request.images is not None:
+        return Decoded(array_from_images(request.images, spec, limits.max_rows, limits.max_pixels), "images")
+    assert request.inputs is not None
+    return Decoded(array_from_json(request.inputs, spec, limits.max_rows), "inputs")
+
+
+def from_files(files: list[bytes], spec: InputSpec, limits: InputLimits) -> Decoded:
+    """Image files, as they are; raises `InputError`."""
+    return Decoded(array_from_files(files, spec, limits.max_rows, limits.max_pixels), "files")
+
+
+def from_npy(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
+    """NumPy's .npy format without pickles; raises `InputError`.
+
+    The header is compared with the length of the body before an array is made of it.
+    """
+    stream = io.BytesIO(body)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, fortran, dtype = read(stream, max_header_size=MAX_NPY_HEADER)
+    except (ValueError, KeyError, EOFError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
+        reason = " ".join(str(error).split())[:150]
+        raise InputError("body", f"bytes that are no .npy file ({reason})", "what numpy.save writes") from None
+    if dtype.kind not in "iuf" or dtype.itemsize > 8:
+        raise InputError("body", f"an array of {dtype!s:.50}", "whole or floating-point numbers of at most 64 bits")
+    data, rows = body[stream.tell() :], shape[0] if shape else 1
+    expected = dtype.itemsize * _product(shape)
+    if min(shape, default=1) < 0 or len(data) != expected:
+        raise InputError("body", f"{len(data)} bytes of data", f"{expected} for shape {shape!s:.100} of {dtype}")
+    if len(shape) == len(spec.shape) + 1 and rows > limits.max_rows:
+        raise InputTooLarge("body", f"{rows} examples", f"at most {limits.max_rows} in one request")
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return Decoded(array_from_array(array, spec, limits.max_rows, "body"), "body")
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def _check_entries(body: bytes, numbers: int) -> None:
+    """Refuse a body with far more entries than the largest batch has, before millions of objects are made of it.
+
+    Parsing holds Python's lock, so a flood of entries would stop the event loop too; counting bytes does not.
+    """
+    most = ENTRIES_FACTOR * numbers + ENTRIES_SLACK
+    if max(body.count(b","), body.count(b"["), body.count(b"{")) > most:
+        raise InputTooLarge("body", f"more than {most} entries", f"at most {most} entries")
+
+
+def _parse(body: bytes) -> PredictRequest:
+    try:
+        return PredictRequest.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        if first["type"] == "json_invalid":
+            raise NotJson(f"The body is not JSON: {first['msg']:.200}") from None
+        field = ".".join(map(str, first["loc"]))[:100] or "body"
+        raise FieldError(field, f"{first['msg']:.200}") from None

@@ -1,0 +1,236 @@
+"""Folders -> loaded models: what is there is served, what changes is swapped in, what is bad changes nothing."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from service.bundle import MANIFEST, BundleError, read_manifest
+from service.metrics import Metrics
+from service.predictor import Predictor
+from service.served import ServedModel
+from service.store import ModelNotFound, ModelStore
+
+State = Literal["READY", "UNAVAILABLE"]
+Stamp = tuple[int, int, int]
+# A folder that is being replaced may be gone for an instant: only one missing this often in a row was removed.
+MISSING_SCANS = 2
+log = logging.getLogger("probity")
+
+
+@dataclass
+class Entry:
+    """One bundle folder: the model loaded from it, and why its present content is not the one that serves."""
+
+    folder: Path
+    stamp: Stamp | None = None
+    model: ServedModel | None = None
+    reason: str = ""
+    parked: bool = False
+    missing: int = 0
+
+    @property
+    def name(self) -> str:
+        """The model's name, or the folder's where it never was loaded."""
+        return self.model.name if self.model else self.folder.name
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of the repository's index."""
+
+    name: str
+    version: str
+    state: State
+    reason: str
+
+
+class Repository:
+    """`folders` are bundles; each folder inside `models_folder` that holds a bundle (or, one level deeper, several
+    versions) is one too. `load` reads a bundle (in a thread), `serve` puts a queue before it."""
+
+    def __init__(
+        self,
+        store: ModelStore,
+        load: Callable[[Path], Predictor],
+        serve: Callable[[Predictor], ServedModel],
+        metrics: Metrics,
+        folders: Iterable[Path] = (),
+        models_folder: Path | None = None,
+    ) -> None:
+        self.store, self._load, self._serve, self._metrics = store, load, serve, metrics
+        self._folders, self._models_folder = list(folders), models_folder
+        self._entries: dict[Path, Entry] = {}
+        self._change = asyncio.Lock()
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def adopt(self, predictors: Iterable[Predictor]) -> None:
+        """Serve what was loaded before the event loop ran; raises `BundleError` where two are the same model."""
+        for predictor in predictors:
+            entry = self._entries.setdefault(predictor.path, Entry(predictor.path))
+            self._swap(entry, predictor)
+
+    def index(self) -> list[Listed]:
+        """Every folder, loaded or not."""
+        return [
+            Listed(
+                entry.name,
+                entry.model.version if entry.model else "",
+                "READY" if entry.model and not entry.parked else "UNAVAILABLE",
+                "unloaded" if entry.parked else entry.reason,
+            )
+            for entry in self._entries.values()
+        ]
+
+    async def refresh(self) -> None:
+        """Load what is new or changed, unload what is gone."""
+        async with self._change:
+            found = await asyncio.to_thread(self._scan)
+            for folder, stamp in found.items():
+                entry = self._entries.setdefault(folder, Entry(folder))
+                entry.missing = 0
+                if entry.stamp != stamp:
+                    await self._reload(entry, stamp)
+            for folder in [*self._entries]:
+                if folder not in found:
+                    self._miss(self._entries[folder])
+
+    async def watch(self, seconds: float) -> None:
+        """Refresh for ever, every so many seconds."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self.refresh()
+            except Exception:
+                log.exception("the models' folders could not be looked through")
+
+    async def load(self, name: str) -> None:
+        """Load the model again, or for the first time; raises `ModelNotFound` or `BundleError`, and then the one
+        loaded before still serves."""
+        async with self._change:
+            for folder, stamp in (await asyncio.to_thread(self._scan)).items():
+                entry = self._entries.setdefault(folder, Entry(folder))
+                entry.stamp = entry.stamp or stamp
+            entries = self._named(name)
+            for entry in entries:
+                await self._reload(entry, await asyncio.to_thread(_stamp, entry.folder))
+                if entry.reason:
+                    raise BundleError(
+                        entry.folder, entry.reason, "mend the bundle; what was loaded before still serves"
+                    )
+
+    async def unload(self, name: str) -> None:
+        """Serve no version of it any longer; raises `ModelNotFound`."""
+        async with self._change:
+            for entry in self._named(name):
+                entry.parked = True
+                if entry.model is not None and self.store.remove(entry.model):
+                    self._retire(entry.model)
+
+    async def close(self) -> None:
+        """Compute what was admitted, and end."""
+        for model in self.store:
+            self._retire(model)
+        await asyncio.gather(*self._retiring)
+
+    def _named(self, name: str) -> list[Entry]:
+        entries = [entry for entry in self._entries.values() if entry.name == name]
+        if not entries:
+            raise ModelNotFound(name, None, sorted({entry.name for entry in self._entries.values()}))
+        return entries
+
+    async def _reload(self, entry: Entry, stamp: Stamp | None) -> None:
+        entry.stamp = stamp
+        try:
+            digest = await asyncio.to_thread(_digest, entry.folder)
+            if entry.model is not None and entry.model.digest == digest and not entry.parked:
+                entry.reason = ""
+                return  # the very bundle that is served already
+            predictor = await asyncio.to_thread(self._load, entry.folder)
+            self._swap(entry, predictor)
+        except BundleError as error:
+            entry.reason = str(error)
+            kept = "what was loaded before still serves" if entry.model and not entry.parked else "nothing is served"
+            log.error("%s: not loaded, %s: %s", entry.folder, kept, error)
+            self._metrics.load_failed(entry.name)
+
+    def _swap(self, entry: Entry, predictor: Predictor) -> None:
+        """From one request to the next, `predictor` answers in place of what was loaded from this folder."""
+        old = entry.model
+        self._refuse_clash(entry, predictor)
+        model = self._serve(predictor)
+        self._metrics.model_loaded(predictor)
+        self.store.put(model)
+        if old is not None and not entry.parked:
+            self.store.remove(old)
+            self._retire(old)
+        entry.model, entry.reason, entry.parked = model, "", False
+        log.info("%s: serving %s version %s, digest %s", entry.folder, model.name, model.version, model.digest)
+
+    def _refuse_clash(self, entry: Entry, predictor: Predictor) -> None:
+        manifest = predictor.manifest
+        for other in self._entries.values():
+            model = other.model
+            if other is entry or model is None or other.parked:
+                continue
+            if (model.name, model.version) == (manifest.name, manifest.version):
+                found = f"found the model {manifest.name!r} version {manifest.version!r}, which {other.folder} serves"
+                raise BundleError(entry.folder, found, "give one of them another name or version")
+
+    def _retire(self, model: ServedModel) -> None:
+        if not any(other.digest == model.digest for other in self.store if other is not model):
+            self._metrics.model_unloaded(model.predictor)
+        task = asyncio.get_running_loop().create_task(model.retire())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    def _miss(self, entry: Entry) -> None:
+        entry.missing += 1
+        if entry.missing < MISSING_SCANS or entry.folder in self._folders:
+            return
+        del self._entries[entry.folder]
+        if entry.model is not None and self.store.remove(entry.model):
+            self._retire(entry.model)
+        log.info("%s: gone, unloaded", entry.folder)
+
+    def _scan(self) -> dict[Path, Stamp]:
+        """Every bundle folder there is, with what tells whether its content was replaced."""
+        folders = [*self._folders, *(_bundles_in(self._models_folder) if self._models_folder else [])]
+        stamps = {folder: _stamp(folder) for folder in folders}
+        return {folder: stamp for folder, stamp in stamps.items() if stamp is not None}
+
+
+def _bundles_in(models_folder: Path) -> list[Path]:
+    """Folders with a manifest in it, or one level deeper; hidden ones are somebody's work in progress."""
+    found = []
+    for folder in _subfolders(models_folder):
+        found += (
+            [folder]
+            if (folder / MANIFEST).is_file()
+            else [deeper for deeper in _subfolders(folder) if (deeper / MANIFEST).is_file()]
+        )
+    return found
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208  names only
+    except OSError:
+        return []
+    return [folder / name for name in names if not name.startswith(".") and (folder / name).is_dir()]
+
+
+def _digest(folder: Path) -> str:
+    return read_manifest(folder)[1]
+
+
+def _stamp(folder: Path) -> Stamp | None:
+    """A bundle is replaced as a whole, so its manifest's inode, time and size tell; None without a manifest."""
+    try:
+        status = (folder / MANIFEST).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
