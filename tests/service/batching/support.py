@@ -1,0 +1,135 @@
+"""A clock that is set by hand, a result that can be cut, and computations that wait to be let go."""
+
+import asyncio
+import heapq
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.batching import DynamicBatcher, Limits, Workers
+
+Array = npt.NDArray[Any]
+TIMEOUT = 30
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A result: one number a row."""
+
+    values: Array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self, start: int, stop: int) -> "Numbers":
+        return Numbers(self.values[start:stop])
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[Numbers]") -> "Numbers":
+        return cls(np.concatenate([part.values for part in parts]))
+
+
+@dataclass(order=True)
+class Call:
+    when: float
+    number: int
+    callback: Callable[[], None] = field(compare=False)
+    cancelled: bool = field(default=False, compare=False)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class HandClock:
+    """Time stands still until `advance`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._calls: list[Call] = []
+        self._count = 0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Call:
+        self._count += 1
+        call = Call(when, self._count, callback)
+        heapq.heappush(self._calls, call)
+        return call
+
+    def advance(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self._calls and self._calls[0].when <= end:
+            call = heapq.heappop(self._calls)
+            self.now = max(self.now, call.when)
+            if not call.cancelled:
+                call.callback()
+        self.now = end
+
+    @property
+    def pending(self) -> int:
+        return sum(not call.cancelled for call in self._calls)
+
+
+class Gate:
+    """A computation (doubling) that notes its batches and, while closed, waits in its thread."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[float]] = []
+        self._open = threading.Event()
+        self._open.set()
+
+    def close(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def __call__(self, inputs: Array) -> Numbers:
+        self.batches.append(inputs.tolist())
+        assert self._open.wait(TIMEOUT)
+        return Numbers(inputs * 2)
+
+
+class Poison(Exception):
+    """What `picky` raises."""
+
+
+def picky(inputs: Array) -> Numbers:
+    """Doubles, but fails for the whole batch where a number is negative."""
+    if (inputs < 0).any():
+        raise Poison(f"found {inputs.min()}")
+    return Numbers(inputs * 2)
+
+
+def numbers(*values: float) -> Array:
+    return np.array(values, float)
+
+
+def batcher(
+    compute: Callable[[Array], Numbers],
+    *,
+    rows: int = 8,
+    queue: int = 100,
+    delay: float = 0.0,
+    threads: int = 1,
+    **options: Any,
+) -> DynamicBatcher[Numbers]:
+    return DynamicBatcher(compute, Limits(rows, queue, delay), Workers(threads), **options)
+
+
+async def settle() -> None:
+    """Let every task go on as far as it can without threads or time."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let tasks and threads go on until something holds."""
+    async with asyncio.timeout(TIMEOUT):
+        while not condition():
+            await asyncio.sleep(0)

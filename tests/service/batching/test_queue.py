@@ -1,0 +1,177 @@
+"""Which rows go next: rows are counted, requests split, late ones kept apart; nothing is lost or doubled."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from service.batching import DeadlineExceeded, Limits, QueueFull
+from service.batching.queue import Item, RowQueue
+
+
+def queue(batch: int = 4, most: int = 10, delay: float = 0.0, late: float = math.inf) -> RowQueue:
+    return RowQueue(Limits(batch, most, delay), late)
+
+
+def taken(rows: RowQueue, now: float = 0.0) -> list[tuple[int, int, int]]:
+    return [(piece.item.rows, piece.start, piece.stop) for piece in rows.take(now).pieces]
+
+
+def test_small_requests_share_a_batch_and_a_large_one_is_split() -> None:
+    rows = queue()
+    for size in (1, 2, 6):
+        rows.admit(Item(size), 0.0)
+    assert taken(rows) == [(1, 0, 1), (2, 0, 2), (6, 0, 1)]
+    assert rows.rows == 5
+    assert taken(rows) == [(6, 1, 5)]
+    assert taken(rows) == [(6, 5, 6)]
+    assert taken(rows) == []
+
+
+def test_the_bound_counts_rows() -> None:
+    rows = queue(most=5)
+    rows.admit(Item(3), 0.0)
+    with pytest.raises(QueueFull) as full:
+        rows.admit(Item(3), 0.0, 7.0)
+    assert (full.value.rows, full.value.limit, full.value.retry_after_seconds) == (3, 5, 7.0)
+    rows.admit(Item(2), 0.0)
+    assert rows.rows == 5
+
+
+def test_a_request_larger_than_the_queue_enters_an_empty_one_only() -> None:
+    rows = queue(most=5)
+    rows.admit(Item(9), 0.0)
+    with pytest.raises(QueueFull):
+        rows.admit(Item(1), 0.0)
+
+
+@pytest.mark.parametrize(("deadline", "fine"), [(1.0, False), (0.5, False), (1.1, True)])
+def test_a_deadline_that_has_passed_is_refused_at_admission(deadline: float, fine: bool) -> None:
+    rows = queue()
+    if fine:
+        rows.admit(Item(1, deadline=deadline), 1.0)
+    else:
+        with pytest.raises(DeadlineExceeded):
+            rows.admit(Item(1, deadline=deadline), 1.0)
+    assert len(rows) == fine
+
+
+def test_a_deadline_that_has_passed_is_found_at_dispatch() -> None:
+    rows = queue()
+    late, fine = Item(2, deadline=1.0), Item(2)
+    rows.admit(late, 0.0)
+    rows.admit(fine, 0.0)
+    take = rows.take(1.0)
+    assert take.expired == [late]
+    assert [piece.item for piece in take.pieces] == [fine]
+    assert rows.rows == 0
+
+
+def test_what_is_discarded_is_never_handed_out() -> None:
+    rows = queue(batch=2)
+    first, second = Item(3), Item(1)
+    rows.admit(first, 0.0)
+    rows.admit(second, 0.0)
+    assert taken(rows) == [(3, 0, 2)]
+    assert rows.discard(first)
+    assert not rows.discard(first)
+    assert rows.rows == 1
+    assert taken(rows) == [(1, 0, 1)]
+
+
+def test_a_batch_goes_when_full_or_when_its_first_row_has_waited() -> None:
+    rows = queue(batch=4, delay=0.5)
+    assert rows.ready_at() == math.inf
+    rows.admit(Item(1), 2.0)
+    rows.admit(Item(1), 2.4)
+    assert rows.ready_at() == 2.5
+    rows.admit(Item(2), 2.4)
+    assert rows.ready_at() == -math.inf
+
+
+def test_late_requests_share_batches_with_each_other_only() -> None:
+    rows = queue(batch=8, late=1.0)
+    for moment in (0.0, 0.1, 0.9):
+        rows.admit(Item(1), moment)
+    take = rows.take(1.1)
+    assert take.late
+    assert len(take.pieces) == 2
+    rest = rows.take(1.1)
+    assert not rest.late
+    assert len(rest.pieces) == 1
+
+
+def test_a_request_begun_in_time_never_becomes_late() -> None:
+    rows = queue(batch=2, late=1.0)
+    rows.admit(Item(4), 0.0)
+    assert not rows.take(0.0).late
+    assert not rows.take(5.0).late
+
+
+@pytest.mark.parametrize("limits", [(0, 1, 0.0), (1, 0, 0.0), (1, 1, -1.0), (1, 1, math.inf)])
+def test_limits_are_checked(limits: tuple[int, int, float]) -> None:
+    with pytest.raises(ValueError, match="at least 1 row"):
+        Limits(*limits)
+
+
+class Rows(RuleBasedStateMachine):
+    """Every row is handed out once and in order, or never, where its request was discarded or its time is over."""
+
+    @initialize(batch=st.integers(1, 5), most=st.integers(1, 12), late=st.sampled_from([math.inf, 1.0]))
+    def begin(self, batch: int, most: int, late: float) -> None:
+        self.batch, self.most, self.now = batch, most, 0.0
+        self.queue = RowQueue(Limits(batch, most), late)
+        self.admitted: list[Item] = []
+        self.handed: dict[Item, list[tuple[int, int]]] = {}
+        self.out: set[Item] = set()
+
+    @rule(rows=st.integers(1, 9), seconds=st.one_of(st.just(math.inf), st.floats(0.1, 5)))
+    def admit(self, rows: int, seconds: float) -> None:
+        item, waiting = Item(rows, deadline=self.now + seconds), self.queue.rows
+        try:
+            self.queue.admit(item, self.now)
+            self.admitted.append(item)
+        except QueueFull:
+            assert waiting + rows > self.most
+
+    @rule()
+    def take(self) -> None:
+        found = self.queue.take(self.now)
+        assert sum(piece.rows for piece in found.pieces) <= self.batch
+        assert len({piece.item.late for piece in found.pieces}) <= 1
+        self.out.update(found.expired)
+        for piece in found.pieces:
+            assert piece.item not in self.out
+            self.handed.setdefault(piece.item, []).append((piece.start, piece.stop))
+
+    @rule(number=st.integers(0, 20))
+    def discard(self, number: int) -> None:
+        if number < len(self.admitted) and self.queue.discard(self.admitted[number]):
+            self.out.add(self.admitted[number])
+
+    @rule(seconds=st.integers(1, 3))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+
+    @invariant()
+    def rows_are_counted(self) -> None:
+        if hasattr(self, "queue"):
+            assert self.queue.rows == sum(item.waiting for item in self.admitted if item not in self.out)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        while len(self.queue):
+            self.take()
+        for item in self.admitted:
+            self._check(item, self.handed.get(item, []))
+
+    def _check(self, item: Item, parts: list[tuple[int, int]]) -> None:
+        assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(parts))
+        if item not in self.out:
+            assert (parts[0][0], parts[-1][1]) == (0, item.rows)
+
+
+TestRows = Rows.TestCase
