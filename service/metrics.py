@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from service.answers import class_names
 from service.batching import Batch
 from service.bundle import REFERENCE_LEVELS
-from service.predictor import Prediction, Predictor
+from service.predictor import PlainPrediction, Prediction, Predictor
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -127,18 +127,14 @@ class Metrics:
         model = (predictor.manifest.name, predictor.manifest.version)
         self.compute_seconds.labels(*model).observe(batch.compute_seconds)
         self.batch_rows.labels(*model).observe(batch.rows)
-        if batch.late:
-            self.degraded.labels(*model).inc(batch.rows)
 
-    def predicted(self, predictor: Predictor, prediction: Prediction) -> None:
-        """Count what was predicted, example by example; those without a finite output are errors, and not here."""
-        finite = prediction.finite
-        if not finite.all():
-            keep = np.flatnonzero(finite)
-            if not len(keep):
-                return
-            prediction = Prediction.concatenate([prediction.rows(i, i + 1) for i in keep.tolist()])
+    def answered(self, predictor: Predictor, prediction: Prediction | PlainPrediction, queue_seconds: float) -> None:
+        """Count one request that was answered, example by example."""
         model = (predictor.manifest.name, predictor.manifest.version)
+        self.queue_seconds.labels(*model).observe(queue_seconds)
+        if isinstance(prediction, PlainPrediction):
+            self.degraded.labels(*model).inc(len(prediction))
+            return
         self.rejections.labels(*model, "score").inc(int(np.count_nonzero(prediction.rejected)))
         _observe(self.variance.labels(*model), prediction.variance.max(axis=1))
         _observe(self.score.labels(*model), prediction.score)

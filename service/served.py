@@ -65,7 +65,7 @@ class ServedModel:
         """
         answered = await self._batcher.submit(inputs, deadline)
         check_finite(answered.result)
-        self._metrics.queue_seconds.labels(self.name, self.version).observe(answered.queue_seconds)
+        self._metrics.answered(self.predictor, answered.result, answered.queue_seconds)
         return answered
 
     async def retire(self) -> None:
@@ -74,9 +74,7 @@ class ServedModel:
         await self._batcher.close()
 
     def _compute(self, inputs: Array) -> AnyPrediction:
-        prediction = self.predictor.predict_rows(inputs)
-        self._metrics.predicted(self.predictor, prediction)
-        return prediction
+        return self.predictor.predict_rows(inputs)
 
     def _compute_plain(self, inputs: Array) -> AnyPrediction:
         return self.predictor.predict_plain(inputs)

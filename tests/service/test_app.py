@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from service.app import create_app
 from service.bundle import SEAL
 from service.predictor import Predictor
+from service.routes.predict import REFUSALS
 from service.runtime import Runtime
 from service.schemas import (
     ClassificationPrediction,
@@ -253,7 +254,7 @@ def test_the_openapi_document(client: Client) -> None:
     assert all(part["description"] for part in request["properties"].values())
     answer = resolve(document, operation["responses"]["200"]["content"]["application/json"]["schema"])
     assert set(answer["properties"]) == set(PredictResponse.model_fields)
-    assert set(operation["responses"]) == {"200", "400", "413", "415", "422"}
+    assert set(operation["responses"]) == {"200", *(str(status) for status in REFUSALS)}
     for status in ("400", "413", "415", "422"):
         content = operation["responses"][status]["content"]
         assert set(content) == {"application/problem+json"}

@@ -27,7 +27,7 @@ def check(client: Client, bad: Bad) -> None:
     if bad.code in ("input", "media_type", "content_encoding", "input_too_large"):
         assert found.expected
         assert found.found is not None
-        assert bad.name == "an empty type" or found.found
+        assert found.found
 
 
 @pytest.mark.parametrize("bad", BAD_REQUESTS, ids=lambda bad: bad.name)
@@ -127,7 +127,7 @@ class TestLimits:
 @pytest.mark.parametrize("entry", ["[]", "1", "{}"])
 def test_a_flood_of_entries_is_refused_before_it_is_parsed(client: Client, entry: str) -> None:
     body = b'{"inputs": [' + b",".join([entry.encode()] * 300_000) + b"]}"
-    problem(client.predict(body), 413, "body_too_large")
+    problem(client.predict(body), 413, "input_too_large")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_media_type_may_be_missing_or_have_parameters(client: Client) -> Non
 
 def test_a_bug_is_a_problem_without_details(classification: Synthetic) -> None:
     class Broken(Predictor):
-        def predict(self, inputs: Any) -> Any:
+        def predict_rows(self, inputs: Any) -> Any:
             raise RuntimeError("secret details")
 
     with serving(Broken.load(classification.path)) as client:

@@ -28,7 +28,7 @@ class Slow(Predictor):
         self.at_once = self.most_at_once = 0
         self.threads: set[int] = set()
 
-    def predict(self, inputs: Any) -> Prediction:
+    def predict_rows(self, inputs: Any) -> Prediction:
         with self.lock:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
@@ -36,7 +36,7 @@ class Slow(Predictor):
         self.entered.release()
         assert self.proceed.wait(TIMEOUT)
         try:
-            return super().predict(inputs)
+            return super().predict_rows(inputs)
         finally:
             with self.lock:
                 self.at_once -= 1
@@ -62,26 +62,27 @@ def test_health_and_metrics_answer_while_a_prediction_is_computed(slow: Slow) ->
         assert running.result(TIMEOUT).status_code == 200
 
 
-def test_the_event_loop_never_computes_or_decodes(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_event_loop_never_computes_nor_decodes_large_bodies(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     decoders: list[int] = []
-    decode = predict_route.array_from_json
+    decode = predict_route.from_json
 
     def noting(*arguments: Any) -> Any:
         decoders.append(threading.get_ident())
         return decode(*arguments)
 
-    monkeypatch.setattr(predict_route, "array_from_json", noting)
+    monkeypatch.setattr(predict_route, "from_json", noting)
     slow.proceed.set()
     with serving(slow) as client:
-        assert start(client).result(TIMEOUT).status_code == 200
+        large = BODY + b" " * predict_route.INLINE_BYTES
+        assert client.request("POST", "/predict", content=large, headers=JSON).status_code == 200
         loop_thread = client.portal.call(threading.get_ident)
     assert decoders
     assert loop_thread not in slow.threads | set(decoders)
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
-def test_no_more_requests_are_computed_at_once_than_allowed(slow: Slow, concurrency: int) -> None:
-    with serving(slow, Settings(concurrency=concurrency)) as client:
+def test_no_more_batches_are_computed_at_once_than_allowed(slow: Slow, concurrency: int) -> None:
+    with serving(slow, Settings(concurrency=concurrency, max_batch_size=1)) as client:
         running = [start(client) for _ in range(4)]
         for _ in range(concurrency):  # so many get in, and at the same time
             assert slow.entered.acquire(timeout=TIMEOUT)
