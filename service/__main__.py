@@ -1,19 +1,18 @@
 """`python -m service BUNDLE ...`: serve bundles."""
 
+import logging.config
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import threadpoolctl
 import typer
-import uvicorn
 from pydantic import ValidationError
 
-from service.app import create_app
 from service.bundle import BundleError
-from service.cpu import available_cpus
 from service.loading import load_named
-from service.server import Server
+from service.server import build_server, log_config
 from service.settings import PREFIX, Settings, UnknownSettingError, load_settings
+from service.supervisor import STARTUP_FAILURE, supervise
 
 
 def serve(
@@ -32,35 +31,50 @@ def serve(
         settings = load_settings(
             bundle=tuple(map(str, bundle)) if bundle else None, models=models, host=host, port=port
         )
-        server = build_server(settings)
+        run = _workers(settings) if settings.workers > 1 else _single(settings)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
         _fail(f"{name} ({PREFIX}{name.upper()}): {first['msg']}, found {first['input']!r:.100}")
     except (BundleError, UnknownSettingError) as error:
         _fail(str(error))
-    server.run()
-    if not server.started:
-        raise typer.Exit(3)
+    if status := run():
+        raise typer.Exit(status)
+
+
+def _single(settings: Settings) -> Callable[[], int]:
+    server = build_server(settings)
+
+    def run() -> int:
+        server.run()
+        return 0 if server.started else STARTUP_FAILURE
+
+    return run
+
+
+def _workers(settings: Settings) -> Callable[[], int]:
+    """The bundles are looked at here first, so that a bad one is one clear line, whatever the number of workers."""
+    if settings.repository_api:
+        _fail(
+            f"{PREFIX}REPOSITORY_API: found true with {settings.workers} workers, but a request to load a model "
+            f"reaches only one of them; set {PREFIX}WORKERS=1, or {PREFIX}WATCH_SECONDS, with which each looks itself"
+        )
+    load_named(settings)
+    logging.config.dictConfig(log_config(settings))
+
+    def run() -> int:
+        try:
+            return supervise(settings)
+        except OSError as error:
+            typer.echo(f"error: cannot serve on {settings.host}:{settings.port}: {error}", err=True)
+            return STARTUP_FAILURE
+
+    return run
 
 
 def _fail(message: str) -> NoReturn:
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(2)
-
-
-def build_server(settings: Settings) -> Server:
-    """Load the bundles, fit the thread pools to the container's CPU share, and prepare the HTTP server."""
-    threadpoolctl.threadpool_limits(settings.threads or available_cpus())
-    config = uvicorn.Config(
-        create_app(load_named(settings), settings),
-        host=settings.host,
-        port=settings.port,
-        log_level=settings.log_level,
-        timeout_graceful_shutdown=settings.shutdown_seconds,
-        server_header=False,
-    )
-    return Server(config, settings.drain_seconds)
 
 
 def main() -> None:

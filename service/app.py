@@ -14,10 +14,10 @@ from service.loading import load_predictor
 from service.metrics import Metrics
 from service.middleware import RequestMetrics, SafeHeaders
 from service.predictor import Predictor
-from service.problems import problem_response
+from service.problems import render
 from service.refusals import TRANSLATIONS, refusal
 from service.repository import Repository
-from service.routes import operations, predict
+from service.routes import operations, predict, v2
 from service.runtime import Runtime
 from service.served import ServedModel
 from service.settings import Settings
@@ -47,6 +47,7 @@ def create_app(
 
     app = FastAPI(title="Probity", description=DESCRIPTION, version=VERSION, lifespan=lifespan)
     app.include_router(predict.router)
+    app.include_router(v2.router)
     app.include_router(operations.router)
     if settings.cors_origins:
         app.add_middleware(
@@ -91,10 +92,10 @@ async def _watch(repository: Repository, settings: Settings) -> None:
 
 
 def _translate_errors(app: FastAPI, metrics: Metrics) -> None:
-    async def refuse(_: Request, error: Exception) -> Response:
+    async def refuse(request: Request, error: Exception) -> Response:
         problem, headers = refusal(error)
         metrics.errors.labels(problem.code).inc()
-        return problem_response(problem, headers)
+        return render(request.scope["path"], problem, headers)
 
     for kind in (*TRANSLATIONS, HTTPException, Exception):
         app.add_exception_handler(kind, refuse)

@@ -8,10 +8,14 @@ from service.predictor import Predictor
 from service.settings import Settings
 
 
+def threads_per_worker(settings: Settings) -> int:
+    """CPU threads for one batch: as set, or this worker's part of the container's CPU share."""
+    return settings.threads or max(1, available_cpus() // settings.workers)
+
+
 def load_predictor(folder: Path, settings: Settings) -> Predictor:
     """Read, check and open the bundle; raises `BundleError`."""
-    threads = settings.threads or available_cpus()
-    return Predictor.load(folder, threads=threads, jacobian_bytes=settings.jacobian_bytes)
+    return Predictor.load(folder, threads=threads_per_worker(settings), jacobian_bytes=settings.jacobian_bytes)
 
 
 def load_named(settings: Settings) -> list[Predictor]:

@@ -1,5 +1,6 @@
 """RFC 9457 problem details: how a refusal looks. The mapping from errors to these stands in `service.refusals`."""
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -30,3 +31,11 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
     """The problem as an `application/problem+json` response."""
     body = problem.model_dump_json(exclude_none=True)
     return Response(body, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def render(path: str, problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """The refusal in the form that clients of this path understand: under `/v2` an object with `error`."""
+    if path != "/v2" and not path.startswith("/v2/"):
+        return problem_response(problem, headers)
+    body = json.dumps({"error": problem.detail})
+    return Response(body, status_code=problem.status, media_type="application/json", headers=headers)

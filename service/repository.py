@@ -162,7 +162,7 @@ class Repository:
         old = entry.model
         self._refuse_clash(entry, predictor)
         model = self._serve(predictor)
-        self._metrics.model_loaded(predictor)
+        model.metrics.announce()
         self.store.put(model)
         if old is not None and not entry.parked:
             self.store.remove(old)
@@ -182,7 +182,7 @@ class Repository:
 
     def _retire(self, model: ServedModel) -> None:
         if not any(other.digest == model.digest for other in self.store if other is not model):
-            self._metrics.model_unloaded(model.predictor)
+            model.metrics.withdraw()
         task = asyncio.get_running_loop().create_task(model.retire())
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)

@@ -71,7 +71,12 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def get_runtime(request: Request) -> Runtime:
+def runtime_of(request: Request) -> Runtime:
     """The runtime of the application that answers this request."""
     runtime: Runtime = request.app.state.runtime
     return runtime
+
+
+async def get_runtime(request: Request) -> Runtime:
+    """As `runtime_of`, for FastAPI: it would run a plain function in a thread."""
+    return runtime_of(request)

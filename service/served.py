@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from service.batching import Answered, Batch, Clock, DynamicBatcher, Fallback, Limits, Workers
+from service.batching import Answered, Clock, DynamicBatcher, Fallback, Limits, Workers
 from service.metrics import Metrics
+from service.model_metrics import ModelMetrics
 from service.predictor import PlainPrediction, Prediction, Predictor, check_finite
 from service.settings import Settings
 
@@ -25,7 +26,7 @@ class ServedModel:
     ) -> None:
         self.predictor, self.manifest, self.digest = predictor, predictor.manifest, predictor.digest
         self.name, self.version = self.manifest.name, self.manifest.version
-        self._metrics, self._users, self._unused = metrics, 0, asyncio.Event()
+        self.metrics, self._users, self._unused = ModelMetrics(metrics, predictor), 0, asyncio.Event()
         self._unused.set()
         self._batcher: DynamicBatcher[AnyPrediction] = DynamicBatcher(
             self._compute,
@@ -33,7 +34,7 @@ class ServedModel:
             workers,
             fallback=self._fallback(settings.degrade_after_seconds),
             clock=clock,
-            observe=self._observe,
+            observe=self.metrics.batch_computed,
         )
 
     @property
@@ -65,7 +66,7 @@ class ServedModel:
         """
         answered = await self._batcher.submit(inputs, deadline)
         check_finite(answered.result)
-        self._metrics.answered(self.predictor, answered.result, answered.queue_seconds)
+        self.metrics.answered(answered.result, answered.queue_seconds)
         return answered
 
     async def retire(self) -> None:
@@ -81,9 +82,6 @@ class ServedModel:
 
     def _fallback(self, after_seconds: float | None) -> Fallback[AnyPrediction] | None:
         return None if after_seconds is None else Fallback(self._compute_plain, after_seconds)
-
-    def _observe(self, batch: Batch) -> None:
-        self._metrics.batch_computed(self.predictor, batch)
 
 
 def _limits(settings: Settings, predictor: Predictor) -> Limits:

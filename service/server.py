@@ -2,16 +2,27 @@
 
 import asyncio
 import contextlib
+import copy
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from socket import socket
 from types import FrameType
+from typing import Any
 
+import threadpoolctl
 import uvicorn
+from uvicorn.config import LOGGING_CONFIG
 
+from service.app import create_app
+from service.loading import load_named, threads_per_worker
+from service.protocol import limited_protocol
 from service.runtime import Runtime
+from service.settings import Settings
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Longer than the minute for which load balancers commonly keep idle connections: the side that closes first must be
+# theirs, or they send a request into a connection that has just gone.
+KEEP_ALIVE_SECONDS = 75
 
 
 class Server(uvicorn.Server):
@@ -19,18 +30,25 @@ class Server(uvicorn.Server):
 
     On SIGTERM readiness fails at once; requests are accepted for `drain_seconds` more, until the load balancer has
     noticed; then nothing new is accepted, what runs is finished, and the process ends. SIGINT, and a second signal, do
-    not wait.
+    not wait. `on_started` is called when requests are accepted.
     """
 
-    def __init__(self, config: uvicorn.Config, drain_seconds: float = 0.0) -> None:
+    def __init__(
+        self, config: uvicorn.Config, drain_seconds: float = 0.0, on_started: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
-        self.drain_seconds = drain_seconds
+        self.drain_seconds, self.on_started = drain_seconds, on_started
         self._event_loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, sockets: list[socket] | None = None) -> None:
         """Serve until told to stop."""
         self._event_loop = asyncio.get_running_loop()
         await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Load what is loaded late, and accept requests."""
+        await super().startup(sockets)
+        self.on_started()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -44,7 +62,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Readiness turns to 503 at once, for clients that keep their connection; then drain."""
-        runtime: Runtime | None = getattr(self.config.loaded_app.state, "runtime", None)
+        runtime = _runtime(self.config.app)
         first = runtime is not None and not runtime.draining
         if runtime is not None:
             runtime.draining = True
@@ -56,3 +74,42 @@ class Server(uvicorn.Server):
 
     def _stop_later(self, sig: int) -> None:
         asyncio.get_running_loop().call_later(self.drain_seconds, super().handle_exit, sig, None)
+
+
+def _runtime(app: Any) -> Runtime | None:
+    """What the app holds while it runs; None before."""
+    return getattr(app.state, "runtime", None)
+
+
+def build_server(settings: Settings, on_started: Callable[[], None] = lambda: None) -> Server:
+    """Load the bundles, fit the thread pools to the container's CPU share, and prepare the HTTP server."""
+    threadpoolctl.threadpool_limits(threads_per_worker(settings))
+    app = create_app(load_named(settings), settings)
+
+    def count_refusal(code: str) -> None:
+        runtime = _runtime(app)
+        if runtime is not None:
+            runtime.metrics.errors.labels(code).inc()
+
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="auto",  # uvloop, where there is one
+        http=limited_protocol(settings, count_refusal),
+        ws="none",
+        workers=1,
+        log_config=log_config(settings),
+        log_level=settings.log_level,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+        server_header=False,
+    )
+    return Server(config, settings.drain_seconds, on_started)
+
+
+def log_config(settings: Settings) -> dict[str, Any]:
+    """uvicorn's logging, and the service's own messages beside it."""
+    config = copy.deepcopy(LOGGING_CONFIG)
+    config["loggers"]["probity"] = {"handlers": ["default"], "level": settings.log_level.upper()}
+    return config

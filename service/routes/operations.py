@@ -73,7 +73,7 @@ def _card(served: ServedModel) -> dict[str, Any]:
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Prometheus text exposition, of all worker processes."""
     for served in runtime.store:
-        runtime.metrics.queue_rows.labels(served.name, served.version).set(served.queue_rows)
+        served.metrics.waiting(served.queue_rows)
     registry = runtime.metrics.registry
     if several_processes():
         registry = CollectorRegistry()

@@ -84,7 +84,8 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     assert [samples[key] for key in series] == [0, 0, 0]
     assert ("probity_rejections_total", frozenset({("model", model), ("version", "1"), ("reason", "score")})) in samples
     levels = [
-        value(samples, "probity_reference", model=model, version="1", quantity="variance", level=str(q)) for q in REFERENCE_LEVELS
+        value(samples, "probity_reference", model=model, version="1", quantity="variance", level=str(q))
+        for q in REFERENCE_LEVELS
     ]
     assert levels == pytest.approx(np.linspace(0.1, 0.9, 5))
 

@@ -1,0 +1,13 @@
+"""Open Inference Protocol v2 (KServe, Triton): requests and answers as bytes, JSON and binary. Knows nothing of HTTP.
+
+    bytes -> parse_request -> InferRequest -> array_of -> array (B, *input_shape) -> [model] -> encode -> bytes
+
+Everything that is wrong with a request raises `NotJson` or `InputError`, of which `RequestError` is one kind.
+"""
+
+from service.oip.errors import OutputUnavailable, RequestError
+from service.oip.inputs import array_of
+from service.oip.request import InferRequest, parse_request
+from service.oip.response import Encoded, encode
+
+__all__ = ["Encoded", "InferRequest", "OutputUnavailable", "RequestError", "array_of", "encode", "parse_request"]

@@ -1,0 +1,72 @@
+"""What a model tells about itself: the protocol's metadata, and Triton's configuration and statistics."""
+
+from collections.abc import Callable
+from typing import Any
+
+from service.bundle import Manifest
+from service.oip.outputs import FP32, outputs_of
+from service.oip.request import INPUT
+
+Json = dict[str, Any]
+PLATFORM, BACKEND = "onnxruntime_onnx", "onnxruntime"
+DATATYPES = {"float32": FP32, "int64": "INT64"}
+ANY_NUMBER = -1
+NANOSECONDS = 1e9
+
+
+def metadata(manifest: Manifest, versions: list[str], digest: str) -> Json:
+    """Inputs and outputs with the batch, whose size is open."""
+    outputs = [
+        {"name": output.name, "datatype": output.datatype, "shape": [ANY_NUMBER, *output.shape]}
+        for output in outputs_of(manifest).values()
+    ]
+    shape = [ANY_NUMBER, *manifest.input.shape]
+    return {
+        "name": manifest.name,
+        "versions": versions,
+        "platform": PLATFORM,
+        "inputs": [{"name": INPUT, "datatype": DATATYPES[manifest.input.dtype], "shape": shape}],
+        "outputs": outputs,
+        "parameters": {"digest": digest, "task": manifest.task},
+    }
+
+
+def configuration(manifest: Manifest, max_rows: int, max_queue_delay_seconds: float) -> Json:
+    """As Triton writes it: shapes are without the batch, since there is a largest one."""
+    outputs = [
+        {"name": output.name, "data_type": f"TYPE_{output.datatype}", "dims": list(output.shape)}
+        for output in outputs_of(manifest).values()
+    ]
+    data_type = f"TYPE_{DATATYPES[manifest.input.dtype]}"
+    return {
+        "name": manifest.name,
+        "platform": PLATFORM,
+        "backend": BACKEND,
+        "max_batch_size": max_rows,
+        "input": [{"name": INPUT, "data_type": data_type, "dims": list(manifest.input.shape)}],
+        "output": outputs,
+        "dynamic_batching": {"max_queue_delay_microseconds": round(max_queue_delay_seconds * 1e6)},
+    }
+
+
+def statistics(name: str, version: str, sample: Callable[[str, dict[str, str]], float | None]) -> Json:
+    """Counts since the start. `sample` gives the value of a metric; what is not measured by model is left out."""
+    labels = {"model": name, "version": version}
+
+    def value(metric: str) -> float:
+        return sample(f"probity_{metric}", labels) or 0.0
+
+    def duration(metric: str) -> Json:
+        return {"count": int(value(f"{metric}_count")), "ns": round(value(f"{metric}_sum") * NANOSECONDS)}
+
+    return {
+        "name": name,
+        "version": version,
+        "inference_count": int(value("batch_rows_sum")),
+        "execution_count": int(value("batch_rows_count")),
+        "inference_stats": {
+            "success": {"count": int(value("queue_seconds_count"))},
+            "queue": duration("queue_seconds"),
+            "compute_infer": duration("compute_seconds"),
+        },
+    }

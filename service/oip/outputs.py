@@ -1,0 +1,67 @@
+"""The output tensors of a model: their names, datatypes and shapes, and their values in a prediction."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from service.bundle import Manifest
+from service.oip.datatypes import BOOL, Array
+from service.oip.document import shown
+from service.oip.errors import OutputUnavailable, RequestError
+from service.oip.request import InferRequest, Wanted
+from service.predictor import PlainPrediction, Prediction
+
+AnyPrediction = Prediction | PlainPrediction
+FP32 = "FP32"
+
+
+@dataclass(frozen=True)
+class Output:
+    """`shape` without the batch."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+def outputs_of(manifest: Manifest) -> Mapping[str, Output]:
+    """What the model can answer, in the order in which it is sent."""
+    return _outputs(manifest.task, manifest.outputs)
+
+
+@functools.lru_cache(maxsize=64)
+def _outputs(task: str, count: int) -> Mapping[str, Output]:
+    wide = (count,)
+    per_output = ["mean", "variance"]
+    if task == "classification":
+        per_output = ["probabilities", "map_probabilities", *per_output]
+    found = [Output(name, FP32, wide) for name in per_output]
+    found += [Output("score", FP32, ()), Output("p_value", FP32, ()), Output("rejected", BOOL, ())]
+    return MappingProxyType({output.name: output for output in found})
+
+
+def check_outputs(request: InferRequest, known: Mapping[str, Output]) -> None:
+    """Refuse names that the model does not have, before anything is computed."""
+    for wanted in request.outputs or ():
+        if wanted.name not in known:
+            raise RequestError(wanted.place, shown(wanted.name), f"one of {', '.join(known)}")
+
+
+def chosen(request: InferRequest, known: Mapping[str, Output], prediction: AnyPrediction) -> list[tuple[Wanted, Array]]:
+    """The outputs asked for, or all that there are; raises `OutputUnavailable` for what a degraded answer lacks."""
+    values = {name: value for name in known if (value := _value(prediction, name)) is not None}
+    if request.outputs is None:
+        return [(Wanted(name, request.binary, name), value) for name, value in values.items()]
+    missing = [wanted.name for wanted in request.outputs if wanted.name not in values]
+    if missing:
+        raise OutputUnavailable(missing, list(values))
+    return [(wanted, values[wanted.name]) for wanted in request.outputs]
+
+
+def _value(prediction: AnyPrediction, name: str) -> Array | None:
+    """The plain network's probabilities are the best there are where no others are known."""
+    if name == "probabilities" and isinstance(prediction, PlainPrediction):
+        name = "map_probabilities"
+    value: Array | None = getattr(prediction, name, None)
+    return value

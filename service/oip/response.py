@@ -1,0 +1,52 @@
+"""An answer -> bytes: JSON alone, or JSON followed by the tensors that are sent in binary."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from service.oip.datatypes import Array, from_bytes, to_bytes, to_values
+from service.oip.outputs import Output
+from service.oip.request import Wanted
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """`header_length`: how long the JSON is where binary tensors follow it."""
+
+    body: bytes
+    header_length: int | None
+
+
+@dataclass(frozen=True)
+class Head:
+    """What an answer says beside its tensors; `id` is the request's."""
+
+    model_name: str
+    model_version: str
+    id: str | None
+    degraded: bool
+
+    def json(self) -> dict[str, Any]:
+        """As the protocol has it; without an `id` there is none."""
+        head: dict[str, Any] = {"model_name": self.model_name, "model_version": self.model_version}
+        if self.id is not None:
+            head["id"] = self.id
+        return {**head, "parameters": {"degraded": self.degraded}}
+
+
+def encode(head: Head, tensors: Iterable[tuple[Wanted, Array]], known: Mapping[str, Output]) -> Encoded:
+    """Each tensor as JSON or as bytes, as was asked for."""
+    outputs, parts = [], []
+    for wanted, values in tensors:
+        datatype = known[wanted.name].datatype
+        described: dict[str, Any] = {"name": wanted.name, "datatype": datatype, "shape": list(values.shape)}
+        if wanted.binary:
+            parts.append(to_bytes(datatype, values))
+            described["parameters"] = {"binary_data_size": len(parts[-1])}
+        else:
+            described["data"] = to_values(from_bytes(datatype, to_bytes(datatype, values), 0, values.size))
+        outputs.append(described)
+    text = to_json({**head.json(), "outputs": outputs})
+    return Encoded(b"".join([text, *parts]), len(text)) if parts else Encoded(text, None)

@@ -1,0 +1,121 @@
+"""One input tensor of a request: what its JSON says about it, and where its data are. Nothing is converted yet."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from service.inputs import InputTooLarge
+from service.oip import datatypes
+from service.oip.document import Document, shown
+from service.oip.elements import split_elements
+from service.oip.errors import RequestError
+
+MAX_DIMENSIONS = 32  # NumPy 1 ends there
+LARGEST_SIZE = 2**63 - 1
+SHARED_MEMORY = "shared_memory_region"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """`data` are the JSON values, or None where the elements are the bytes `start` to `stop` of `body`."""
+
+    place: str
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: list[Any] | None
+    body: bytes
+    start: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        """How many elements the shape says there are."""
+        return math.prod(self.shape)
+
+    @property
+    def shape_text(self) -> str:
+        """The shape, for errors."""
+        return f"shape {list(self.shape)!s:.100}"
+
+    def array(self) -> datatypes.Array:
+        """The elements in their shape, of any datatype but BYTES."""
+        if self.data is None:
+            flat = datatypes.from_bytes(self.datatype, self.body, self.start, self.count)
+        else:
+            flat = datatypes.from_values(self.datatype, self.values(), f"{self.place}.data")
+        return flat.reshape(self.shape)
+
+    def values(self) -> list[Any]:
+        """The JSON values, flat; nested lists must be as the shape says."""
+        assert self.data is not None
+        rows = self.data
+        if rows and type(rows[0]) is list:
+            rows = [rows]
+            for size in self.shape:
+                self._check_rows(rows, size)
+                rows = list(itertools.chain.from_iterable(rows))
+        if len(rows) != self.count:
+            expected = f"{shown(self.count)} for the {self.shape_text}"
+            raise RequestError(f"{self.place}.data", f"{len(rows)} values", expected)
+        return rows
+
+    def elements(self, most: int) -> list[bytes]:
+        """The elements of a binary BYTES tensor, at most so many."""
+        if self.count > most:
+            raise InputTooLarge(self.place, f"{shown(self.count)} elements", f"at most {most} in one request")
+        return split_elements(self.body, self.start, self.stop, self.count, self.place)
+
+    def _check_rows(self, rows: list[Any], size: int) -> None:
+        if set(map(type, rows)) - {list} or set(map(len, rows)) - {size}:
+            expected = f"full rows as the {self.shape_text} says, or one flat list"
+            raise RequestError(f"{self.place}.data", "rows of other lengths", expected)
+
+
+def read_tensor(document: Document, body: bytes, start: int) -> Tensor:
+    """Its binary data, where it has any, begin at `start` of the body. Sizes are compared before anything is cut."""
+    parameters = document.inner("parameters")
+    if SHARED_MEMORY in parameters.values:
+        raise RequestError(parameters.where(SHARED_MEMORY), "shared memory", "the data in the request")
+    size, data = parameters.optional("binary_data_size", int), document.optional("data", list)
+    if (size is None) == (data is None):
+        found = "neither 'data' nor 'parameters.binary_data_size'" if data is None else "both"
+        raise RequestError(document.where("data"), found, "one of 'data' and 'parameters.binary_data_size'")
+    name, datatype = document.required("name", str), _datatype(document)
+    shape = _shape(document)
+    stop = start + (size or 0)
+    tensor = Tensor(document.place, name, datatype, shape, data, body, start, stop)
+    if size is not None:
+        _check_size(tensor, size, parameters.where("binary_data_size"))
+    return tensor
+
+
+def _check_size(tensor: Tensor, size: int, place: str) -> None:
+    left = len(tensor.body) - tensor.start
+    if not 0 <= size <= left:
+        raise RequestError(place, shown(size), f"at most the {left} bytes that follow the JSON")
+    if tensor.datatype == datatypes.BYTES:
+        return
+    expected = tensor.count * datatypes.item_size(tensor.datatype)
+    if size != expected:
+        raise RequestError(
+            place, f"{size} bytes", f"{shown(expected)} for the {tensor.shape_text} of {tensor.datatype}"
+        )
+
+
+def _datatype(document: Document) -> str:
+    datatype = document.required("datatype", str)
+    if datatype not in datatypes.NAMES:
+        raise RequestError(document.where("datatype"), shown(datatype), f"one of {', '.join(datatypes.NAMES)}")
+    return datatype
+
+
+def _shape(document: Document) -> tuple[int, ...]:
+    shape, place = document.required("shape", list), document.where("shape")
+    if not 0 < len(shape) <= MAX_DIMENSIONS:
+        raise RequestError(place, f"{len(shape)} sizes", f"1 to {MAX_DIMENSIONS}")
+    for i, size in enumerate(shape):
+        if type(size) is not int or not 1 <= size <= LARGEST_SIZE:
+            raise RequestError(f"{place}[{i}]", shown(size), "a whole number of at least 1")
+    return tuple(shape)

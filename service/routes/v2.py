@@ -1,0 +1,128 @@
+"""/v2: the Open Inference Protocol (KServe, Triton). Health, metadata and statistics; `infer` and the
+repository stand beside it."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CollectorRegistry, multiprocess
+
+from service.metrics import several_processes
+from service.oip.metadata import configuration, metadata, statistics
+from service.oip.schemas_models import (
+    ModelConfig,
+    ModelMetadata,
+    ModelStatistics,
+    ServerMetadata,
+)
+from service.problems import ProblemError
+from service.routes import operations, v2_infer, v2_repository
+from service.routes.v2_documented import documented
+from service.runtime import Runtime, runtime_of
+from service.served import ServedModel
+
+router = APIRouter(prefix="/v2", tags=["open inference protocol"])
+Json = dict[str, Any]
+Endpoint = Callable[..., Any]
+MODEL, VERSION = "/models/{name}", "/models/{name}/versions/{version}"
+NOT_READY = documented(401, 503)
+
+
+def _of_model(path: str, method: str = "GET", **options: Any) -> Callable[[Endpoint], Endpoint]:
+    """Under the model's name, and under its name and version: the endpoint takes both from the request."""
+    extra = options.pop("openapi_extra", {})
+
+    def register(endpoint: Endpoint) -> Endpoint:
+        for base, names in ((MODEL, ["name"]), (VERSION, ["name", "version"])):
+            parameters = [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+            ]
+            described = {**extra, "parameters": [*parameters, *extra.get("parameters", [])]}
+            router.add_api_route(base + path, endpoint, methods=[method], openapi_extra=described, **options)
+        return endpoint
+
+    return register
+
+
+def _find(request: Request) -> ServedModel:
+    store, named = runtime_of(request).store, request.path_params
+    return store.find(named["name"], named.get("version"))
+
+
+# Routes are tried one after the other: the one that matters comes first.
+_of_model("/infer", "POST", **v2_infer.DOCUMENTED)(v2_infer.infer)
+
+
+@router.get("", response_model=ServerMetadata, responses=documented(401))
+async def server(request: Request) -> Json:
+    """The service's name and version, and which extensions of the protocol it has."""
+    repository = ["model_repository"] if runtime_of(request).settings.repository_api else []
+    return {"name": "probity", "version": request.app.version, "extensions": ["binary_tensor_data", *repository]}
+
+
+@router.get("/health/live", response_class=Response, responses=NOT_READY)
+async def live(request: Request) -> Response:
+    """As `/health/live`."""
+    await operations.live(runtime_of(request))
+    return Response()
+
+
+@router.get("/health/ready", response_class=Response, responses=NOT_READY)
+async def ready(request: Request) -> Response:
+    """As `/health/ready`."""
+    await operations.ready(runtime_of(request))
+    return Response()
+
+
+@router.get(
+    "/models/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=documented(401)
+)
+async def all_stats(request: Request) -> Json:
+    """As a model's `stats`, of every model."""
+    runtime = runtime_of(request)
+    return _statistics(runtime, runtime.store)
+
+
+@_of_model("", response_model=ModelMetadata, responses=documented(401, 404))
+async def model(request: Request) -> Json:
+    """The model's tensors, and its loaded versions."""
+    found = _find(request)
+    return metadata(found.manifest, runtime_of(request).store.versions(found.name), found.digest)
+
+
+@_of_model("/ready", response_class=Response, responses=documented(401, 404, 503))
+async def model_ready(request: Request) -> Response:
+    """The model is loaded and computes, and the service is not shutting down."""
+    found = _find(request)
+    if runtime_of(request).draining:
+        raise ProblemError(503, "draining", "The service is shutting down.")
+    if not found.alive:
+        raise ProblemError(503, "batcher_failed", "The model computes nothing any more; the log says why.")
+    return Response()
+
+
+@_of_model("/config", response_model=ModelConfig, responses=documented(401, 404))
+async def config(request: Request) -> Json:
+    """What has a meaning here of Triton's model configuration."""
+    settings = runtime_of(request).settings
+    return configuration(_find(request).manifest, settings.max_rows, settings.max_queue_delay_seconds)
+
+
+@_of_model("/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=documented(401, 404))
+async def stats(request: Request) -> Json:
+    """Counts and times since the start; what is not measured by model is left out."""
+    found, runtime = _find(request), runtime_of(request)
+    if "version" in request.path_params:
+        return _statistics(runtime, [found])
+    return _statistics(runtime, [model for model in runtime.store if model.name == found.name])
+
+
+def _statistics(runtime: Runtime, models: Iterable[ServedModel]) -> Json:
+    registry = runtime.metrics.registry
+    if several_processes():
+        registry = CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return {"model_stats": [statistics(one.name, one.version, registry.get_sample_value) for one in models]}
+
+
+router.include_router(v2_repository.router)

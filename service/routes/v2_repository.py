@@ -1,0 +1,85 @@
+"""/v2/repository: which bundles there are, and loading and unloading them where the operator allows it."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from service.bodies import read_body
+from service.oip import RequestError
+from service.oip.document import Document, read_json
+from service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, inlined
+from service.problems import ProblemError
+from service.routes.v2_documented import documented
+from service.runtime import Runtime, runtime_of
+
+router = APIRouter(prefix="/repository")
+Json = dict[str, Any]
+MAX_COMMAND_BYTES, MAX_COMMAND_ENTRIES = 64 * 2**10, 1000
+COMMAND_ERRORS = documented(400, 401, 408, 413, 415, 422, 429)
+
+
+def _command(model: type[IndexRequest | LoadRequest]) -> Json:
+    return {"requestBody": {"required": False, "content": {"application/json": {"schema": inlined(model)}}}}
+
+
+@router.post(
+    "/index",
+    response_model=list[IndexEntry],
+    responses=COMMAND_ERRORS,
+    openapi_extra=_command(IndexRequest),
+)
+async def index(request: Request) -> list[Json]:
+    """Every bundle's folder, loaded or not; with `ready` true, only what is served."""
+    runtime = runtime_of(request)
+    only_ready = (await _read_command(request, runtime)).optional("ready", bool)
+    return [vars(entry) for entry in runtime.repository.index() if entry.state == "READY" or not only_ready]
+
+
+LOADING: Json = {
+    "response_class": Response,
+    "responses": {
+        **COMMAND_ERRORS,
+        403: {**COMMAND_ERRORS["default"], "description": "The operator does not allow it."},
+        404: {**COMMAND_ERRORS["default"], "description": "No such model."},
+    },
+    "openapi_extra": _command(LoadRequest),
+}
+
+
+@router.post("/models/{name}/load", **LOADING)
+async def load(name: str, request: Request) -> Response:
+    """Load the model from its folder, again or for the first time; a bad bundle leaves the old one serving."""
+    runtime = _allowed(request)
+    parameters = (await _read_command(request, runtime)).inner("parameters")
+    for key in parameters.values:
+        if key == "config" or key.startswith("file:"):
+            expected = "none: a model is loaded as its bundle is; put another bundle in its place"
+            raise RequestError(parameters.where(key)[:100], f"the parameter {key!r:.60}", expected)
+    await runtime.repository.load(name)
+    return Response()
+
+
+@router.post("/models/{name}/unload", **LOADING)
+async def unload(name: str, request: Request) -> Response:
+    """Serve the model no longer; requests under way are answered."""
+    runtime = _allowed(request)
+    await _read_command(request, runtime)
+    await runtime.repository.unload(name)
+    return Response()
+
+
+def _allowed(request: Request) -> Runtime:
+    runtime = runtime_of(request)
+    if not runtime.settings.repository_api:
+        detail = "Loading and unloading over HTTP is off; the operator allows it with PROBITY_REPOSITORY_API=true."
+        raise ProblemError(403, "repository_api", detail)
+    return runtime
+
+
+async def _read_command(request: Request, runtime: Runtime) -> Document:
+    """The small JSON object that may come with a command, of whatever media type."""
+    settings = runtime.settings
+    with runtime.bodies.lease() as lease:
+        limit = min(MAX_COMMAND_BYTES, settings.max_body_bytes)
+        body = await read_body(request, limit, settings.body_timeout_seconds, lease)
+    return read_json(body, MAX_COMMAND_ENTRIES) if body.strip() else Document({})

@@ -1,0 +1,138 @@
+"""Answers, JSON and binary: only what was asked for, and nothing that a degraded answer does not know."""
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
+from service.oip.compression import coding
+from service.oip.outputs import check_outputs, chosen, outputs_of
+from service.oip.request import Wanted
+from service.oip.response import Head
+from service.oip.tensor import Tensor
+from service.predictor import PlainPrediction, Prediction, Predictor
+from tests.support_bundles import Synthetic
+
+Array = npt.NDArray[Any]
+TENSOR = Tensor("inputs[0]", "inputs", "FP32", (1,), [1.0], b"", 0, 0)
+NAMES = ["probabilities", "map_probabilities", "mean", "variance", "score", "p_value", "rejected"]
+REGRESSION_NAMES = NAMES[2:]
+POSTERIOR = ["variance", "score", "p_value", "rejected"]
+
+
+def asking(*names: str, binary: bool = False) -> InferRequest:
+    outputs = tuple(Wanted(name, binary, f"outputs[{i}].name") for i, name in enumerate(names)) or None
+    return InferRequest(None, TENSOR, outputs, binary, None)
+
+
+def predict(synthetic: Synthetic, rows: int = 2) -> Prediction:
+    inputs = np.random.default_rng(0).normal(size=(rows, *synthetic.manifest.input.shape)).astype(np.float32)
+    return Predictor.load(synthetic.path).predict(inputs)
+
+
+def answer(synthetic: Synthetic, request: InferRequest, prediction: Any, head: Head | None = None) -> Encoded:
+    known = outputs_of(synthetic.manifest)
+    check_outputs(request, known)
+    return encode(head or Head("m", "1", None, False), chosen(request, known, prediction), known)
+
+
+def read(encoded: Encoded) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The JSON, and each output as an array."""
+    length = len(encoded.body) if encoded.header_length is None else encoded.header_length
+    document, at, arrays = json.loads(encoded.body[:length]), length, {}
+    for output in document["outputs"]:
+        dtype = {"FP32": np.dtype("<f4"), "BOOL": np.dtype(bool)}[output["datatype"]]
+        if "data" in output:
+            flat = np.array(output["data"], dtype)
+        else:
+            size = output["parameters"]["binary_data_size"]
+            flat = np.frombuffer(encoded.body[at : at + size], dtype)
+            at += size
+        arrays[output["name"]] = flat.reshape(output["shape"])
+    assert at == len(encoded.body)
+    return document, arrays
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_all_outputs(classification: Synthetic, binary: bool) -> None:
+    prediction = predict(classification)
+    encoded = answer(classification, asking(binary=binary), prediction)
+    document, arrays = read(encoded)
+    assert (encoded.header_length is not None) is binary
+    assert list(arrays) == NAMES
+    for name, found in arrays.items():
+        np.testing.assert_array_equal(found, np.asarray(getattr(prediction, name), found.dtype))
+    assert document["model_name"] == "m"
+    assert document["parameters"] == {"degraded": False}
+    assert "id" not in document
+
+
+def test_a_regression_has_no_probabilities(regression: Synthetic) -> None:
+    _, arrays = read(answer(regression, asking(binary=True), predict(regression)))
+    assert list(arrays) == REGRESSION_NAMES
+    assert arrays["mean"].shape == (2, 2)
+    assert arrays["score"].shape == (2,)
+    with pytest.raises(RequestError, match="'probabilities'"):
+        check_outputs(asking("mean", "probabilities"), outputs_of(regression.manifest))
+
+
+def test_only_what_was_asked_for_in_that_order(classification: Synthetic) -> None:
+    known, prediction = outputs_of(classification.manifest), predict(classification)
+    wanted = (Wanted("score", True, ""), Wanted("mean", False, ""), Wanted("rejected", True, ""))
+    request = InferRequest("x", TENSOR, wanted, False, None)
+    head = Head("m", "1", 'an "id" \u00e9', False)
+    document, arrays = read(encode(head, chosen(request, known, prediction), known))
+    assert list(arrays) == ["score", "mean", "rejected"]
+    assert ["data" in output for output in document["outputs"]] == [False, True, False]
+    assert document["id"] == 'an "id" \u00e9'
+
+
+def test_a_degraded_answer_knows_less(classification: Synthetic) -> None:
+    whole = predict(classification)
+    plain = PlainPrediction(whole.mean, whole.map_probabilities)
+    _, arrays = read(answer(classification, asking(binary=True), plain))
+    assert list(arrays) == NAMES[:3]
+    np.testing.assert_array_equal(arrays["probabilities"], arrays["map_probabilities"])
+    _, arrays = read(answer(classification, asking("probabilities", "mean"), plain))
+    assert list(arrays) == ["probabilities", "mean"]
+    for name in POSTERIOR:
+        with pytest.raises(OutputUnavailable, match=f"without {name}") as caught:
+            answer(classification, asking("mean", name), plain)
+        assert "probabilities" in str(caught.value)
+
+
+def test_a_degraded_regression(regression: Synthetic) -> None:
+    plain = PlainPrediction(predict(regression).mean)
+    _, arrays = read(answer(regression, asking(), plain))
+    assert list(arrays) == ["mean"]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 1e300])
+def test_what_is_not_finite_is_encoded_all_the_same(classification: Synthetic, odd: float, binary: bool) -> None:
+    mean = np.array([[odd, 0.0, 1.0]])
+    encoded = answer(classification, asking("mean", binary=binary), PlainPrediction(mean, mean))
+    document, arrays = read(encoded)
+    assert not np.isfinite(arrays["mean"][0, 0])
+    if not binary:
+        assert document["outputs"][0]["data"] == [None, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gzip", "gzip"),
+        (" Deflate ", "deflate"),
+        ("gzip, deflate", None),
+        ("br", None),
+        ("identity", None),
+        ("*", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_only_one_coding_by_name_is_a_wish(text: str | None, expected: str | None) -> None:
+    assert coding(text) == expected

@@ -1,0 +1,196 @@
+"""Several worker processes (`PROBITY_WORKERS=2`): one socket, one set of metrics, one end."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.schemas import PredictResponse
+from tests.support_bundles import Synthetic
+from tests.support_requests import GOOD
+from tests.support_server import TIMEOUT, Server, run_to_end, running
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+BODY = json.dumps({"inputs": GOOD}).encode()
+IN_FLIGHT = "probity_http_requests_in_flight"  # the one that asks is one of them
+STARTED = r"Started server process \[(\d+)\]"
+
+
+def pids(server: Server) -> list[int]:
+    """The worker processes that were started, the oldest first."""
+    return [int(match[1]) for line in server.lines if (match := re.search(STARTED, line))]
+
+
+def metric(server: Server, pattern: str) -> float:
+    text = server.request("GET", "/metrics")[2].decode()
+    return sum(map(float, re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE)))
+
+
+def wait_for_metric(server: Server, pattern: str, value: float) -> None:
+    """A request is counted once it is answered: an instant after its client has the answer."""
+    for _ in range(10_000):
+        if metric(server, pattern) == value:
+            return
+    pytest.fail(f"{pattern} never became {value}")
+
+
+def predict(server: Server) -> None:
+    status, _, body = server.request("POST", "/predict", BODY)
+    assert status == 200, body
+    PredictResponse.model_validate_json(body)
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process that does nothing for the length of the block; a signal may take effect after it was sent."""
+    os.kill(pid, signal.SIGSTOP)
+    while ") T " not in Path(f"/proc/{pid}/stat").read_text():
+        pass
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def two_workers(bundle: Path, **extra: str) -> Iterator[Server]:
+    with running(bundle, PROBITY_WORKERS="2", **extra) as server:
+        yield server
+
+
+def test_each_worker_answers_and_metrics_add_up(classification: Synthetic) -> None:
+    with two_workers(classification.path) as server:
+        first, second = pids(server)
+        for idle in (first, second):  # what one cannot accept, the other does
+            with stopped(idle):
+                for _ in range(5):
+                    predict(server)
+        posts = r'probity_http_requests_total\{method="POST",route="/predict",status="200"\}'
+        predicted = r"probity_predictions_total\{.*\}"
+        wait_for_metric(server, posts, 10)
+        for asked in (first, second):  # whichever is asked tells of both
+            with stopped(asked):
+                assert metric(server, posts) == 10
+                assert metric(server, predicted) == 10
+        info = r"probity_model_info\{.*\}"
+        assert metric(server, info) == 1
+        assert server.terminate() == 0
+        assert len([line for line in server.lines if "Finished server process" in line]) == 2
+        assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
+
+
+def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Synthetic, tmp_path: Path) -> None:
+    with two_workers(classification.path, PROMETHEUS_MULTIPROC_DIR=str(tmp_path)) as server:
+        first, second = pids(server)
+        predict(server)
+        os.kill(first, signal.SIGKILL)
+        server.wait_for(rf"Worker {first} ended with status -9: starting another")
+        predict(server)
+        start = next(i for i, line in enumerate(server.lines) if f"Worker {first} ended" in line)
+        third = int(server.wait_for(STARTED, start)[1])
+        server.wait_for("Application startup complete", start)
+        with stopped(second):
+            predict(server)
+        assert {first, second} & {third} == set()
+        assert not list(tmp_path.glob(f"gauge_live*_{first}.db"))
+        wait_for_metric(server, r"probity_predictions_total\{.*\}", 3)  # what the dead one counted is not lost
+        wait_for_metric(server, IN_FLIGHT, 1)
+        assert server.terminate() == 0
+    assert tmp_path.is_dir()
+
+
+def test_requests_that_were_begun_are_answered_before_the_end(classification: Synthetic) -> None:
+    """One in each worker: while the first is busy with one, the other is given the second."""
+    with two_workers(classification.path) as server, contextlib.ExitStack() as stack:
+        connections = []
+        for idle in pids(server):
+            with stopped(idle):
+                connection = stack.enter_context(contextlib.closing(server.socket()))
+                connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{" % len(BODY))
+                assert server.request("GET", "/health/live")[0] == 200  # came later: so the first one was accepted
+            connections.append(connection)
+        wait_for_metric(server, IN_FLIGHT, 3)
+        server.process.terminate()
+        for _ in range(2):
+            server.wait_for("Shutting down")
+        for connection in connections:
+            connection.sendall(BODY[1:])
+        for connection in connections:
+            answer = b"".join(iter(lambda connection=connection: connection.recv(65536), b""))
+            assert answer.startswith(b"HTTP/1.1 200 ")
+        assert server.process.wait(TIMEOUT) == 0
+
+
+def test_a_signal_from_a_terminal_ends_all(classification: Synthetic) -> None:
+    with two_workers(classification.path) as server:
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(TIMEOUT) == 0
+        server._reader.join(TIMEOUT)
+        assert not [line for line in server.lines if "Traceback" in line or "Exception" in line]
+        assert len([line for line in server.lines if "Finished server process" in line]) == 2
+
+
+def test_workers_end_with_their_parent(classification: Synthetic) -> None:
+    """Even where it could not tell them: nobody would ever stop them."""
+    with two_workers(classification.path) as server:
+        server.process.kill()
+        server._reader.join(TIMEOUT)  # their ends of the log are closed
+        assert not server._reader.is_alive()
+        assert len([line for line in server.lines if "Finished server process" in line]) == 2
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["told to end", "killed"])
+def test_the_folder_of_the_metrics_goes_with_the_service(classification: Synthetic, killed: bool) -> None:
+    def folders() -> set[Path]:
+        return {folder for root in ("/dev/shm", "/tmp") for folder in Path(root).glob("probity-metrics-*")}
+
+    before = folders()
+    with two_workers(classification.path) as server:
+        (mine,) = folders() - before
+        if killed:
+            server.process.kill()
+            server._reader.join(TIMEOUT)
+        else:
+            assert server.terminate() == 0
+    assert not mine.exists()
+
+
+def test_a_bad_bundle_is_one_line_before_any_worker_is_started(folder: Path) -> None:
+    (folder / "model.onnx").write_bytes(b"changed")
+    status, out, errors = run_to_end(str(folder), PROBITY_WORKERS="2")
+    assert (status, out) == (2, "")
+    (line,) = errors.splitlines()
+    assert line.startswith(f"error: {folder / 'model.onnx'}: ")
+
+
+def test_a_port_in_use_and_a_missing_folder_are_one_line(classification: Synthetic, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        status, _, errors = run_to_end(str(classification.path), "--port", port, PROBITY_WORKERS="2")
+    assert status == 3
+    assert "ddress already in use" in errors
+    missing = str(tmp_path / "missing")
+    extra = {"PROBITY_WORKERS": "2", "PROMETHEUS_MULTIPROC_DIR": missing}
+    status, _, errors = run_to_end(str(classification.path), "--port", "0", **extra)
+    assert status == 3
+    (line,) = errors.splitlines()
+    assert "PROMETHEUS_MULTIPROC_DIR" in line
+    assert missing in line
+
+
+def test_loading_over_the_api_needs_one_worker(classification: Synthetic) -> None:
+    """It would reach only the worker that is asked."""
+    extra = {"PROBITY_WORKERS": "2", "PROBITY_REPOSITORY_API": "true"}
+    status, _, errors = run_to_end(str(classification.path), "--port", "0", **extra)
+    assert status == 2
+    (line,) = errors.splitlines()
+    assert "PROBITY_REPOSITORY_API" in line
+    assert "PROBITY_WATCH_SECONDS" in line
