@@ -92,6 +92,10 @@ class Metrics:
         self.loads.labels(name, "failure").inc()
         self.stale.labels(name).set(1)
 
+    def load_mended(self, name: str) -> None:
+        """What serves is what is there again."""
+        self.stale.labels(name).set(0)
+
 
 def several_processes() -> bool:
     """Whether worker processes share their metrics through files."""

@@ -93,7 +93,7 @@ class Repository:
                 entry = self._entries.setdefault(folder, Entry(folder))
                 entry.missing = 0
                 if entry.stamp != stamp:
-                    await self._reload(entry, stamp)
+                    await self._renew(entry, stamp)
             for folder in [*self._entries]:
                 if folder not in found:
                     self._miss(self._entries[folder])
@@ -142,13 +142,18 @@ class Repository:
             raise ModelNotFound(name, None, sorted({entry.name for entry in self._entries.values()}))
         return entries
 
+    async def _renew(self, entry: Entry, stamp: Stamp) -> None:
+        """Load what is there, unless it is the very bundle that was loaded already."""
+        entry.stamp = stamp
+        if entry.model is None or await asyncio.to_thread(_digest, entry.folder) != entry.model.digest:
+            await self._reload(entry, stamp)
+        elif entry.reason:  # a bad bundle was taken back
+            entry.reason = ""
+            self._metrics.load_mended(entry.name)
+
     async def _reload(self, entry: Entry, stamp: Stamp | None) -> None:
         entry.stamp = stamp
         try:
-            digest = await asyncio.to_thread(_digest, entry.folder)
-            if entry.model is not None and entry.model.digest == digest and not entry.parked:
-                entry.reason = ""
-                return  # the very bundle that is served already
             predictor = await asyncio.to_thread(self._load, entry.folder)
             self._swap(entry, predictor)
         except BundleError as error:
@@ -224,7 +229,11 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _digest(folder: Path) -> str:
-    return read_manifest(folder)[1]
+    """What the manifest says of itself; "" where it cannot be read."""
+    try:
+        return read_manifest(folder)[1]
+    except BundleError:
+        return ""
 
 
 def _stamp(folder: Path) -> Stamp | None:

@@ -147,12 +147,10 @@ def test_workers_end_with_their_parent(classification: Synthetic) -> None:
 
 @pytest.mark.parametrize("killed", [False, True], ids=["told to end", "killed"])
 def test_the_folder_of_the_metrics_goes_with_the_service(classification: Synthetic, killed: bool) -> None:
-    def folders() -> set[Path]:
-        return {folder for root in ("/dev/shm", "/tmp") for folder in Path(root).glob("probity-metrics-*")}
-
-    before = folders()
     with two_workers(classification.path) as server:
-        (mine,) = folders() - before
+        variables = Path(f"/proc/{pids(server)[0]}/environ").read_text().split("\0")
+        mine = Path(dict(line.partition("=")[::2] for line in variables)["PROMETHEUS_MULTIPROC_DIR"])
+        assert [*mine.glob("*.db")]
         if killed:
             server.process.kill()
             server._reader.join(TIMEOUT)
