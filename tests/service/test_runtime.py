@@ -7,39 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.bundle import Bundle, read_bundle
-from service.predictor import Prediction, Predictor
+from service.bundle import read_bundle
+from service.predictor import Predictor
 from service.routes import predict as predict_route
 from service.settings import Settings
 from tests.support_bundles import Synthetic
 from tests.support_client import Client, serving
 from tests.support_requests import GOOD, JSON
+from tests.support_slow import TIMEOUT, Slow
 
-TIMEOUT = 30
 BODY = b'{"inputs": ' + str(GOOD).encode() + b"}"
-
-
-class Slow(Predictor):
-    """Announces that it computes, then waits until it is told to go on."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        super().__init__(bundle)
-        self.entered, self.proceed, self.lock = threading.Semaphore(0), threading.Event(), threading.Lock()
-        self.at_once = self.most_at_once = 0
-        self.threads: set[int] = set()
-
-    def predict_rows(self, inputs: Any) -> Prediction:
-        with self.lock:
-            self.at_once += 1
-            self.most_at_once = max(self.most_at_once, self.at_once)
-            self.threads.add(threading.get_ident())
-        self.entered.release()
-        assert self.proceed.wait(TIMEOUT)
-        try:
-            return super().predict_rows(inputs)
-        finally:
-            with self.lock:
-                self.at_once -= 1
 
 
 @pytest.fixture

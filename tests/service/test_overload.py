@@ -1,0 +1,196 @@
+"""What happens when more is asked than can be computed: bounded waiting, deadlines, the plain network's answer."""
+
+import concurrent.futures
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.bundle import read_bundle
+from service.predictor import Predictor
+from service.settings import Settings
+from tests.support_bundles import Synthetic
+from tests.support_client import Client, problem, serving
+from tests.support_metrics import metric
+from tests.support_requests import GOOD, JSON
+from tests.support_slow import TIMEOUT, Slow
+
+BUDGET = 0.5
+Answer = concurrent.futures.Future[Any]
+
+
+def overdue() -> Callable[[str], bool]:
+    """Holds once what waits now has waited for longer than its budget."""
+    end = time.monotonic() + 1.1 * BUDGET
+    return lambda text: metric(text, "probity_queue_rows") > 0 and time.monotonic() > end
+
+
+@pytest.fixture
+def slow(classification: Synthetic) -> Slow:
+    return Slow(read_bundle(classification.path))
+
+
+def ask(client: Client, rows: int = 1, **headers: str) -> Answer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return client.start("POST", "/predict", json={"inputs": [GOOD] * rows}, headers=named)
+
+
+def busy(client: Client, slow: Slow) -> Answer:
+    """A request that holds the only worker."""
+    first = ask(client)
+    assert slow.entered.acquire(timeout=TIMEOUT)
+    return first
+
+
+def wait_for(client: Client, condition: Callable[[str], bool]) -> None:
+    for _ in range(10_000):
+        if condition(client.get("/metrics").text):
+            return
+    pytest.fail("it never happened")
+
+
+def queued(rows: int) -> Callable[[str], bool]:
+    return lambda text: metric(text, "probity_queue_rows") == rows
+
+
+def test_a_full_queue_is_429_at_once_with_a_time_to_come_again(slow: Slow) -> None:
+    with serving(slow, Settings(max_queue_rows=3)) as client:
+        first = busy(client, slow)
+        waiting = ask(client, 3)
+        wait_for(client, queued(3))
+        refused = ask(client).result(TIMEOUT)
+        problem(refused, 429, "queue_full")
+        assert int(refused.headers["retry-after"]) >= 1
+        slow.proceed.set()
+        assert [one.result(TIMEOUT).status_code for one in (first, waiting)] == [200, 200]
+        assert metric(client.get("/metrics").text, "probity_errors_total", reason="queue_full") == 1
+
+
+def test_a_deadline_ends_the_waiting(slow: Slow) -> None:
+    with serving(slow) as client:
+        first = busy(client, slow)
+        problem(ask(client, x_request_timeout="0.01").result(TIMEOUT), 504, "deadline")
+        assert metric(client.get("/metrics").text, "probity_queue_rows") == 0
+        slow.proceed.set()
+        assert first.result(TIMEOUT).status_code == 200
+        assert ask(client, x_request_timeout="30").result(TIMEOUT).status_code == 200
+
+
+def test_the_operator_s_deadline_holds_whatever_the_client_asks(slow: Slow) -> None:
+    with serving(slow, Settings(request_timeout_seconds=0.5)) as client:
+        first = busy(client, slow)
+        problem(ask(client, x_request_timeout="1e6").result(TIMEOUT), 504, "deadline")
+        slow.proceed.set()
+        assert first.result(TIMEOUT).status_code == 200
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0", "-1", "nan", "inf", "1e999"])
+def test_a_deadline_that_is_none_is_refused(client: Client, text: str) -> None:
+    found = problem(client.predict({"inputs": GOOD}, x_request_timeout=text), 422, "field")
+    assert found.field == "X-Request-Timeout"
+
+
+def test_past_its_budget_a_request_gets_the_plain_network_s_answer(slow: Slow) -> None:
+    with serving(slow, Settings(degrade_after_seconds=BUDGET)) as client:
+        first = busy(client, slow)
+        late = ask(client, 2)
+        wait_for(client, overdue())
+        slow.proceed.set()
+        assert first.result(TIMEOUT).json()["degraded"] is False
+        answer = late.result(TIMEOUT).json()
+        assert answer["degraded"] is True
+        assert len(answer["predictions"]) == 2
+        found = answer["predictions"][0]
+        plain = Predictor.load(slow.path).predict(np.array([GOOD], np.float32))
+        assert plain.map_probabilities is not None
+        assert list(found["map_probabilities"].values()) == pytest.approx(plain.map_probabilities[0], rel=1e-5)
+        assert found["probabilities"] == found["map_probabilities"]
+        assert found["label"] == found["map_label"]
+        assert (found["ood"], found["uncertainty"], found["logit_variance"]) == (None, None, None)
+        text = client.get("/metrics").text
+        assert metric(text, "probity_degraded_total") == 2
+        assert metric(text, "probity_predictions_total") == 1  # the first: a degraded answer is none of them
+
+
+def test_the_plain_network_s_answer_of_a_regression(regression: Synthetic) -> None:
+    slow = Slow(read_bundle(regression.path))
+    with serving(slow, Settings(degrade_after_seconds=BUDGET)) as client:
+        body = {"inputs": [[0.5, -1.0, 2.0]]}
+        first = client.start("POST", "/predict", json=body)
+        assert slow.entered.acquire(timeout=TIMEOUT)
+        late = client.start("POST", "/predict", json=body)
+        wait_for(client, overdue())
+        slow.proceed.set()
+        full, plain = (one.result(TIMEOUT).json() for one in (first, late))
+        assert plain["degraded"]
+        assert plain["predictions"][0]["mean"] == full["predictions"][0]["mean"]
+        assert plain["predictions"][0]["interval"] is None
+        assert plain["predictions"][0]["ood"] is None
+
+
+def test_without_leave_nothing_is_degraded(slow: Slow) -> None:
+    with serving(slow) as client:
+        running = [busy(client, slow), ask(client)]
+        slow.proceed.set()
+        assert [one.result(TIMEOUT).json()["degraded"] for one in running] == [False, False]
+
+
+def test_bodies_under_way_are_bounded(slow: Slow) -> None:
+    with serving(slow, Settings(max_pending_bytes=100)) as client:
+        first = busy(client, slow)
+        refused = client.predict(b'{"inputs": [1, 2, 3, 4]}' + b" " * 200)
+        problem(refused, 429, "queue_full")
+        assert refused.headers["retry-after"]
+        slow.proceed.set()
+        assert first.result(TIMEOUT).status_code == 200
+        assert client.predict(b'{"inputs": [1, 2, 3, 4]}' + b" " * 200).status_code == 200  # one always fits
+
+
+def test_a_client_that_goes_takes_its_rows_out_of_the_queue(slow: Slow) -> None:
+    with serving(slow) as client:
+        first = busy(client, slow)
+        leaving, staying = ask(client, 5), ask(client, 2)
+        wait_for(client, queued(7))
+        leaving.cancel()
+        wait_for(client, queued(2))
+        slow.proceed.set()
+        assert first.result(TIMEOUT).status_code == 200
+        assert staying.result(TIMEOUT).status_code == 200
+
+
+def test_when_the_batcher_has_died_the_service_says_so(
+    classification: Synthetic, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(Predictor.load(classification.path)) as client:
+        assert client.predict({"inputs": GOOD}).status_code == 200
+        model = client.app.state.runtime.store.find()
+        model._batcher._queue.take = lambda now: [][0]
+        problem(client.predict({"inputs": GOOD}), 503, "batcher_failed")
+        problem(client.get("/health/ready"), 503, "not_ready")
+        problem(client.get("/health/live"), 503, "batcher_failed")
+        problem(client.predict({"inputs": GOOD}), 503, "batcher_failed")
+        assert client.get("/metrics").status_code == 200
+    assert "IndexError" in caplog.text
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_batched_answers_equal_single_ones(classification: Synthetic, rows: int) -> None:
+    """Whatever a request shares its batch with: probabilities within 1e-5, the same flags."""
+    slow = Slow(read_bundle(classification.path))
+    inputs = np.random.default_rng(5).normal(scale=2, size=(40, rows, 4))
+    with serving(slow) as client:
+        first = busy(client, slow)
+        running = [client.start("POST", "/predict", json={"inputs": rows.tolist()}, headers=JSON) for rows in inputs]
+        wait_for(client, queued(40 * rows))
+        slow.proceed.set()
+        assert first.result(TIMEOUT).status_code == 200
+        batched = [one.result(TIMEOUT).json()["predictions"] for one in running]
+    with serving(Predictor.load(classification.path)) as client:
+        for one, batch in zip(inputs, batched, strict=True):
+            for row, found in zip(one, batch, strict=True):
+                (alone,) = client.predict({"inputs": row.tolist()}).json()["predictions"]
+                assert found["probabilities"] == pytest.approx(alone["probabilities"], rel=1e-5)
+                assert found["ood"]["rejected"] is alone["ood"]["rejected"]
+                assert found["label"] == alone["label"]

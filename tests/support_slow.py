@@ -1,0 +1,32 @@
+"""A predictor whose speed the test decides."""
+
+import threading
+from typing import Any
+
+from service.bundle import Bundle
+from service.predictor import Prediction, Predictor
+
+TIMEOUT = 30
+
+
+class Slow(Predictor):
+    """Announces that it computes, then waits until it is told to go on."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__(bundle)
+        self.entered, self.proceed, self.lock = threading.Semaphore(0), threading.Event(), threading.Lock()
+        self.at_once = self.most_at_once = 0
+        self.threads: set[int] = set()
+
+    def predict_rows(self, inputs: Any) -> Prediction:
+        with self.lock:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            self.threads.add(threading.get_ident())
+        self.entered.release()
+        assert self.proceed.wait(TIMEOUT)
+        try:
+            return super().predict_rows(inputs)
+        finally:
+            with self.lock:
+                self.at_once -= 1
