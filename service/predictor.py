@@ -14,6 +14,7 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from service.bundle import MANIFEST, MODEL, Bundle, BundleError, Manifest, read_bundle
+from service.onnx_part import WireError, part_of
 from service.predictive import entropy_parts, link_approx, predictive_std, softmax
 from service.rejection import RejectionRule, classification_score, regression_score
 
@@ -113,9 +114,17 @@ class Predictor:
     """Answers for one bundle. Thread-safe: nothing changes after construction."""
 
     def __init__(
-        self, bundle: Bundle, *, threads: int | None = None, jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES
+        self,
+        bundle: Bundle,
+        *,
+        threads: int | None = None,
+        jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
+        plain_too: bool = False,
     ) -> None:
-        """`threads`: onnxruntime's (None: its default); `jacobian_bytes` bounds one chunk's Jacobian in memory."""
+        """`threads`: onnxruntime's (None: its default); `jacobian_bytes` bounds one chunk's Jacobian in memory.
+
+        `plain_too` opens the network a second time without its Jacobian, which `predict_plain` needs.
+        """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
         self.digest = bundle.digest
@@ -126,13 +135,19 @@ class Predictor:
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
         self._posterior = bundle.posterior
         self._session = _open_session(bundle, threads)
+        self._plain_session = _open_plain(bundle, threads) if plain_too else None
 
     @classmethod
     def load(
-        cls, path: Path | str, *, threads: int | None = None, jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES
+        cls,
+        path: Path | str,
+        *,
+        threads: int | None = None,
+        jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
+        plain_too: bool = False,
     ) -> "Predictor":
         """Read, check and open the bundle at `path`; raises `BundleError`."""
-        return cls(read_bundle(path), threads=threads, jacobian_bytes=jacobian_bytes)
+        return cls(read_bundle(path), threads=threads, jacobian_bytes=jacobian_bytes, plain_too=plain_too)
 
     def predict(self, inputs: Array) -> Prediction:
         """inputs (B, *input_shape), B >= 1 -> Prediction.
@@ -155,11 +170,13 @@ class Predictor:
             return decide(mean, variance, self.manifest, self.rule)
 
     def predict_plain(self, inputs: Array) -> PlainPrediction:
-        """The network alone: one forward pass an example, no Jacobian. As with `predict_rows`, rows may be infinite."""
-        inputs = self._check_inputs(inputs)
-        options = onnxruntime.RunOptions()
-        options.only_execute_path_to_fetches = True
-        (mean,) = self._run(["mean"], inputs, options)
+        """The network alone: one forward pass an example, no Jacobian. As with `predict_rows`, rows may be infinite.
+
+        Needs `plain_too`; raises `RuntimeError` without.
+        """
+        if self._plain_session is None:
+            raise RuntimeError("found a predictor without the plain network, expected one made with plain_too=True")
+        (mean,) = _run(self._plain_session, ["mean"], self._check_inputs(inputs))
         if self.manifest.sigma_noise is not None:
             return PlainPrediction(mean)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -167,15 +184,8 @@ class Predictor:
 
     def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
         """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`."""
-        mean, jacobian = self._run(["mean", "jacobian"], inputs)
+        mean, jacobian = _run(self._session, ["mean", "jacobian"], inputs)
         return mean, jacobian
-
-    def _run(self, outputs: list[str], inputs: Array, options: onnxruntime.RunOptions | None = None) -> list[Array]:
-        try:
-            found: list[Array] = self._session.run(outputs, {"inputs": inputs}, options)
-        except InvalidArgument as error:
-            raise NetworkError("the network cannot process these inputs; are all values in its range?") from error
-        return found
 
     def _mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
         mean, jacobian = self.mean_and_jacobian(inputs)
@@ -188,6 +198,14 @@ class Predictor:
         if inputs.shape[1:] != spec.shape or not len(inputs):
             raise ValueError(f"inputs: found shape {inputs.shape}, expected (batch of at least 1, *{spec.shape})")
         return inputs
+
+
+def _run(session: onnxruntime.InferenceSession, outputs: list[str], inputs: Array) -> list[Array]:
+    try:
+        found: list[Array] = session.run(outputs, {"inputs": inputs})
+    except InvalidArgument as error:
+        raise NetworkError("the network cannot process these inputs; are all values in its range?") from error
+    return found
 
 
 def check_finite(prediction: Prediction | PlainPrediction) -> None:
@@ -238,6 +256,23 @@ def _check_threshold(rule: RejectionRule, bundle: Bundle) -> None:
 
 
 def _open_session(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceSession:
+    file = bundle.path / MODEL
+    session = _session(bundle.model, threads, file)
+    _check_signature(session, bundle.manifest, file)
+    _check_run(session, bundle.manifest, file)
+    return session
+
+
+def _open_plain(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceSession:
+    """The graph that was checked already, without what only the Jacobian needs."""
+    file = bundle.path / MODEL
+    try:
+        return _session(part_of(bundle.model, ["mean"]), threads, file)
+    except WireError as error:
+        raise BundleError(file, f"cannot be taken apart: {error}") from error
+
+
+def _session(model: bytes, threads: int | None, file: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what goes wrong is raised, and said once
     # Weights outside the model file would be read unchecked, relative to wherever the service was started.
@@ -247,14 +282,10 @@ def _open_session(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceS
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if threads is not None:
         options.intra_op_num_threads = threads
-    file = bundle.path / MODEL
     try:
-        session = onnxruntime.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises a family of unrelated exceptions for a bad graph
         raise BundleError(file, f"onnxruntime cannot open it: {error!s:.300}") from error
-    _check_signature(session, bundle.manifest, file)
-    _check_run(session, bundle.manifest, file)
-    return session
 
 
 def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, file: Path) -> None:

@@ -13,7 +13,7 @@ class Slow(Predictor):
     """Announces that it computes, then waits until it is told to go on."""
 
     def __init__(self, bundle: Bundle) -> None:
-        super().__init__(bundle)
+        super().__init__(bundle, plain_too=True)
         self.entered, self.proceed, self.lock = threading.Semaphore(0), threading.Event(), threading.Lock()
         self.at_once = self.most_at_once = 0
         self.threads: set[int] = set()
