@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from offline.console import print_card, print_lines, print_metrics
 from service.__main__ import serve
 from service.bundle import BundleError, read_bundle
+from service.keys import app as keys
+from service.keys import sign
 
 app = typer.Typer(
     name="probity",
@@ -22,6 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("serve")(serve)
+app.command("sign")(sign)
+app.add_typer(keys, name="keys")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
 BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
 

@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 from pydantic import ValidationError
 
+from service.api_keys import KeyFileError, KeyRing
 from service.bundle import BundleError
 from service.loading import load_named
 from service.server import build_server, log_config
@@ -36,7 +37,7 @@ def serve(
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
         _fail(f"{name} ({PREFIX}{name.upper()}): {first['msg']}, found {first['input']!r:.100}")
-    except (BundleError, UnknownSettingError) as error:
+    except (BundleError, KeyFileError, UnknownSettingError) as error:
         _fail(str(error))
     if status := run():
         raise typer.Exit(status)
@@ -53,13 +54,15 @@ def _single(settings: Settings) -> Callable[[], int]:
 
 
 def _workers(settings: Settings) -> Callable[[], int]:
-    """The bundles are looked at here first, so that a bad one is one clear line, whatever the number of workers."""
+    """Bundles and keys are looked at here first, so that a bad one is one clear line for all workers."""
     if settings.repository_api:
         _fail(
             f"{PREFIX}REPOSITORY_API: found true with {settings.workers} workers, but a request to load a model "
             f"reaches only one of them; set {PREFIX}WORKERS=1, or {PREFIX}WATCH_SECONDS, with which each looks itself"
         )
     load_named(settings)
+    if settings.api_keys_file is not None:
+        KeyRing(settings.api_keys_file)
     logging.config.dictConfig(log_config(settings))
 
     def run() -> int:

@@ -9,10 +9,11 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 
+from service.api_keys import KeyRing
 from service.batching import Workers
 from service.loading import load_predictor
 from service.metrics import Metrics
-from service.middleware import RequestMetrics, SafeHeaders
+from service.middleware import ApiKeys, RequestMetrics, SafeHeaders
 from service.predictor import Predictor
 from service.problems import render
 from service.refusals import TRANSLATIONS, refusal
@@ -49,6 +50,9 @@ def create_app(
     app.include_router(predict.router)
     app.include_router(v2.router)
     app.include_router(operations.router)
+    if settings.api_keys_file is not None:
+        keys = KeyRing(settings.api_keys_file)
+        app.add_middleware(ApiKeys, keys=keys, metrics=metrics, metrics_public=settings.metrics_public)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]

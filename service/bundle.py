@@ -23,6 +23,8 @@ from service.bundle_files import (
     POSTERIOR,
     REPORT,
     REQUIRED_FILES,
+    SIGNATURE,
+    UNLISTED_FILES,
     BundleError,
     Folder,
     check_destination,
@@ -32,6 +34,8 @@ from service.bundle_files import (
     write_file,
 )
 from service.bundle_seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
+from service.bundle_signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
+from service.bundle_signature import Signature, Verify, signature_from_bytes
 from service.bundle_tensors import (
     REFERENCE_LEVELS,
     calibration_from_bytes,
@@ -70,6 +74,7 @@ __all__ = [
     "REPORT",
     "REQUIRED_FILES",
     "SEAL",
+    "SIGNATURE",
     "Bundle",
     "BundleError",
     "Calibration",
@@ -85,8 +90,10 @@ __all__ = [
     "PosteriorFactor",
     "Prior",
     "Selection",
+    "Signature",
     "Tried",
     "Verification",
+    "Verify",
     "check_destination",
     "check_writable",
     "pack_lower_triangle",
@@ -109,7 +116,8 @@ class Bundle:
 
     `posterior` gives the variance of the outputs; `subnetwork_indices` (S,) int64 ascending positions in the flattened
     trainable weights; `calibration_scores` (n,) float64 ascending; `reference` maps a quantity to its values at
-    `REFERENCE_LEVELS` on the calibration data; `digest` is the manifest's seal, and so that of everything.
+    `REFERENCE_LEVELS` on the calibration data; `digest` is the manifest's seal, and so that of everything;
+    `manifest_bytes` is manifest.json as it was on disk, over which `signature`, if there is one, was made.
     """
 
     path: Path
@@ -120,6 +128,8 @@ class Bundle:
     subnetwork_indices: Array
     calibration_scores: Array
     reference: dict[str, Array]
+    manifest_bytes: bytes
+    signature: Signature | None
 
 
 # --------------------------------------------------------------------------- writing
@@ -156,8 +166,10 @@ def _write(folder: Path, name: str, data: bytes) -> FileEntry:
 def reseal_manifest(folder: Path, manifest: Manifest, report: bytes | None = None) -> Manifest:
     """Write the manifest anew, for instance with the verification filled in, and with it `report` as report.html.
 
-    Whatever version of the format the manifest was read from, it is written in this one.
+    Whatever version of the format the manifest was read from, it is written in this one. A signature over the one
+    before goes first: there is never a manifest beside a signature of another.
     """
+    (folder / SIGNATURE).unlink(missing_ok=True)
     listed = {} if report is None else {REPORT: _write(folder, REPORT, report)}
     manifest = dataclasses.replace(manifest, files={**manifest.files, **listed}, format_version=FORMAT_VERSION)
     write_file(folder / MANIFEST, manifest_to_bytes(manifest))
@@ -184,13 +196,14 @@ def write_bundle(
 # --------------------------------------------------------------------------- reading
 
 
-def read_bundle(path: Path | str) -> Bundle:
+def read_bundle(path: Path | str, verify: Verify | None = None) -> Bundle:
     """Read and check a bundle; raise `BundleError` naming the file, what was found and the remedy.
 
-    All files are opened through one handle on the folder, so that a bundle that is replaced meanwhile is read whole,
-    the old one or the new one.
+    `verify` decides whether the signature suffices, before anything that it covers is parsed. All files are opened
+    through one handle on the folder, so that a bundle that is replaced meanwhile is read whole, the old one or the new
+    one.
     """
-    return with_folder(Path(path), _read_whole)
+    return with_folder(Path(path), lambda folder: _read_whole(folder, verify))
 
 
 def read_manifest(path: Path | str) -> tuple[Manifest, str]:
@@ -198,8 +211,11 @@ def read_manifest(path: Path | str) -> tuple[Manifest, str]:
     return with_folder(Path(path), _read_manifest)
 
 
-def _read_whole(folder: Folder) -> Bundle:
-    manifest, digest = _read_manifest(folder)
+def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
+    manifest_bytes, signature = folder.read(MANIFEST, MAX_MANIFEST_BYTES), _read_signature(folder)
+    if verify is not None:
+        verify(folder.path, manifest_bytes, signature)
+    manifest, digest = manifest_from_bytes(folder.path / MANIFEST, manifest_bytes)
     _check_file_names(folder, manifest)
     contents = {name: _read_checked(folder, name, entry) for name, entry in manifest.files.items()}
     # The bytes of the posterior are let go before its matrix is made: both are large.
@@ -214,7 +230,15 @@ def _read_whole(folder: Folder) -> Bundle:
         subnetwork_indices=indices,
         calibration_scores=scores,
         reference=reference,
+        manifest_bytes=manifest_bytes,
+        signature=signature,
     )
+
+
+def _read_signature(folder: Folder) -> Signature | None:
+    if SIGNATURE not in folder.names():
+        return None
+    return signature_from_bytes(folder.path / SIGNATURE, folder.read(SIGNATURE, MAX_SIGNATURE_BYTES))
 
 
 def _read_manifest(folder: Folder) -> tuple[Manifest, str]:
@@ -228,7 +252,7 @@ def _check_file_names(folder: Folder, manifest: Manifest) -> None:
         raise BundleError(file, f"files: found the name {name!r:.100}, expected only {sorted(allowed)}")
     for name in sorted(REQUIRED_FILES - named):
         raise BundleError(file, f"files: {name!r} is not listed")
-    for name in sorted(folder.names() - named - {MANIFEST}):
+    for name in sorted(folder.names() - named - UNLISTED_FILES):
         remedy = "remove it, or copy the bundle anew"
         raise BundleError(folder.path / name, "extra file, not listed in the manifest", remedy)
 

@@ -15,9 +15,10 @@ from typing import TypeVar
 
 MANIFEST, MODEL = "manifest.json", "model.onnx"
 POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
-REPORT = "report.html"
+REPORT, SIGNATURE = "report.html", "signature.json"
 REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
 OPTIONAL_FILES = frozenset({REPORT})
+UNLISTED_FILES = frozenset({MANIFEST, SIGNATURE})  # a manifest can name neither itself nor what is made from it
 REPLACED_TRIES = 10
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ def check_destination(out: Path) -> None:
     if out.is_symlink() or not out.is_dir():
         raise BundleError(out, "exists and is not a folder", "choose another destination")
     names = {entry.name for entry in out.iterdir()}
-    if names and (MANIFEST not in names or names - REQUIRED_FILES - OPTIONAL_FILES - {MANIFEST}):
+    if names and (MANIFEST not in names or names - REQUIRED_FILES - OPTIONAL_FILES - UNLISTED_FILES):
         raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
 
 

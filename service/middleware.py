@@ -3,11 +3,12 @@
 import asyncio
 import time
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api_keys import KeyRing
 from service.metrics import Metrics
-from service.problems import make_problem, problem_response
+from service.problems import make_problem, problem_response, render
 from service.refusals import CLIENT_GONE
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -19,6 +20,8 @@ SAFE_HEADERS = {
 }
 # A JSON answer needs nothing; only pages made to be looked at bring scripts and styles with them.
 NO_CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'"
+# Exact paths: no spelling of another one begins like a public one.
+PUBLIC = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
 
 
 class SafeHeaders:
@@ -80,3 +83,39 @@ class RequestMetrics:
             method = scope["method"] if scope["method"] in METHODS else "other"
             self.metrics.requests.labels(method, route, str(status)).inc()
             self.metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
+
+
+class ApiKeys:
+    """Requests without a good key are answered 401; `Authorization: Bearer KEY` and `X-API-Key: KEY` are understood.
+
+    Health is public, for those who watch over the service, and with `metrics_public` the metrics are. It belongs inside
+    the CORS middleware, which answers a browser's preflight (it comes without a key) and lets pages see the 401. The
+    key's name is in the scope's state as `api_key`.
+    """
+
+    def __init__(self, app: ASGIApp, keys: KeyRing, metrics: Metrics, metrics_public: bool) -> None:
+        self.app, self.keys, self.metrics = app, keys, metrics
+        self.public = PUBLIC | ({"/metrics"} if metrics_public else set())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self.public:
+            await self.app(scope, receive, send)
+            return
+        key = _presented(Headers(scope=scope))
+        owner = self.keys.owner(key) if key else None
+        if owner is None:
+            self.metrics.errors.labels("unauthorized").inc()
+            found = "no key" if not key else "a key that is not known here"
+            detail = f"Found {found}, expected one in the header 'Authorization: Bearer KEY' or 'X-API-Key: KEY'."
+            refusal = make_problem(401, "unauthorized", detail)
+            await render(scope["path"], refusal, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            return
+        scope.setdefault("state", {})["api_key"] = owner
+        await self.app(scope, receive, send)
+
+
+def _presented(headers: Headers) -> bytes:
+    """The key as bytes, as they came: header values are latin-1 to Starlette, whatever they were."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
+    return (bearer or headers.get("x-api-key", "").strip()).encode("latin-1")

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from service.bundle import MANIFEST, BundleError, read_manifest
+from service.bundle import MANIFEST, SIGNATURE, BundleError, read_manifest
 from service.metrics import Metrics
 from service.predictor import Predictor
 from service.served import ServedModel
 from service.store import ModelNotFound, ModelStore
 
 State = Literal["READY", "UNAVAILABLE"]
-Stamp = tuple[int, int, int]
+Stamp = tuple[int, ...]
 # A folder that is being replaced may be gone for an instant: only one missing this often in a row was removed.
 MISSING_SCANS = 2
 log = logging.getLogger("probity")
@@ -237,9 +237,17 @@ def _digest(folder: Path) -> str:
 
 
 def _stamp(folder: Path) -> Stamp | None:
-    """A bundle is replaced as a whole, so its manifest's inode, time and size tell; None without a manifest."""
+    """A bundle is replaced as a whole, so its manifest's inode, time and size tell; a signature may come later.
+
+    None without a manifest.
+    """
+    manifest = _marks(folder / MANIFEST)
+    return manifest + _marks(folder / SIGNATURE) if manifest else None
+
+
+def _marks(file: Path) -> Stamp:
     try:
-        status = (folder / MANIFEST).stat()
+        status = file.stat()
     except OSError:
-        return None
+        return ()
     return status.st_ino, status.st_mtime_ns, status.st_size

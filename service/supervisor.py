@@ -24,6 +24,7 @@ from pathlib import Path
 
 from prometheus_client import multiprocess as metrics_files
 
+from service.api_keys import KeyFileError
 from service.bundle import BundleError
 from service.server import SIGNALS, build_server
 from service.settings import Settings
@@ -155,7 +156,7 @@ def work(settings: Settings, listener: socket.socket, line: Connection, leftover
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
         server = build_server(settings, lambda: line.send_bytes(b"serving"))
-    except BundleError as error:  # it was sound when the parent looked
+    except (BundleError, KeyFileError) as error:  # it was sound when the parent looked
         sys.exit(f"error: {error}")
     server.run([listener])
     if leftover is not None and not _parent().is_alive():

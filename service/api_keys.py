@@ -1,0 +1,140 @@
+"""API keys: who may ask. The file holds their hashes, so that reading it lets nobody in."""
+
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "probity_"  # lets scanners of source code and logs recognise a key that leaked
+LINE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})\s+sha256:(?P<digest>[0-9a-fA-F]{64})")
+FORM = "NAME sha256:HEX (1 to 64 letters, digits and ._-, then 64 hexadecimal digits)"
+MAX_FILE_BYTES = 2**20
+CHECK_SECONDS = 1.0
+Stamp = tuple[int, ...]
+log = logging.getLogger("probity")
+
+
+class KeyFileError(ValueError):
+    """The file of API keys cannot be used: the message names the line, what was found and what was expected."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key: whose it is, and its SHA-256."""
+
+    name: str
+    digest: bytes
+
+    @property
+    def line(self) -> str:
+        """How it stands in the file."""
+        return f"{self.name} sha256:{self.digest.hex()}"
+
+
+def new_key(name: str) -> tuple[str, Entry]:
+    """A fresh key of 256 random bits, and its entry; `KeyFileError` for a name that the file cannot hold."""
+    key = PREFIX + secrets.token_urlsafe(32)
+    entry = Entry(name, _digest(key))
+    if LINE.fullmatch(entry.line) is None:
+        raise KeyFileError(f"name: found {name!r:.100}, expected 1 to 64 letters, digits and ._-")
+    return key, entry
+
+
+def parse_keys(text: str, file: Path) -> tuple[Entry, ...]:
+    """The entries of a key file, one a line; what follows a # is a comment."""
+    entries: dict[str, Entry] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        content = line.partition("#")[0].strip()
+        if not content:
+            continue
+        match = LINE.fullmatch(content)
+        if match is None:  # the line itself is not shown: a key pasted by mistake would be in the log
+            found = f"{len(content)} characters of another form"
+            raise KeyFileError(f"{file}, line {number}: found {found}, expected {FORM}")
+        name = match["name"]
+        if name in entries:
+            raise KeyFileError(f"{file}, line {number}: found the name {name!r} again, expected names that differ")
+        entries[name] = Entry(name, bytes.fromhex(match["digest"]))
+    if not entries:
+        raise KeyFileError(
+            f"{file}: found no key, so nobody could ask; make one with `python -m service.keys new NAME`"
+        )
+    return tuple(entries.values())
+
+
+class KeyRing:
+    """The keys in `file`, which is read again when it changes; raises `KeyFileError` where it is bad at first.
+
+    A key is 256 random bits, so a plain SHA-256 is right: slow, salted hashes protect what people choose from being
+    guessed, and nobody guesses 256 bits. They would only let every request cost the service the work that they are
+    meant to cost a thief.
+
+    A file that became unreadable or wrong changes nothing, and is logged: a slip while rotating keys must not lock
+    everybody out. To withdraw a key, remove its line. `now` tells seconds; the file is looked at once a second at most.
+    """
+
+    def __init__(self, file: Path, now: Callable[[], float] = time.monotonic) -> None:
+        self.file, self._now = file, now
+        self._checked = now()
+        self._stamp, self._entries = _read(file)
+
+    def owner(self, key: str | bytes) -> str | None:
+        """The name whose key this is; None for an unknown one. Which entry matches does not show in the time taken."""
+        self._refresh()
+        digest, owner = _digest(key), None
+        for entry in self._entries:
+            if hmac.compare_digest(digest, entry.digest):
+                owner = entry.name
+        return owner
+
+    def _refresh(self) -> None:
+        now = self._now()
+        if now - self._checked < CHECK_SECONDS:
+            return
+        self._checked = now
+        stamp = _stamp_of(self.file)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp  # whatever is wrong with it is logged once
+        try:
+            self._stamp, self._entries = _read(self.file)
+        except KeyFileError as error:
+            log.error("API keys not read again, the earlier ones are still good: %s", error)
+        else:
+            log.info("%s: read again, %d API keys", self.file, len(self._entries))
+
+
+def _digest(key: str | bytes) -> bytes:
+    return hashlib.sha256(key.encode() if isinstance(key, str) else key).digest()
+
+
+def _read(file: Path) -> tuple[Stamp, tuple[Entry, ...]]:
+    """What is in the file, and the stamp of what was read."""
+    try:
+        with open(file, "rb") as stream:
+            stamp = _stamp(os.fstat(stream.fileno()))
+            data = stream.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise KeyFileError(f"{file}: found more than {MAX_FILE_BYTES} bytes, expected a line for each key")
+        return stamp, parse_keys(data.decode(), file)
+    except OSError as error:
+        raise KeyFileError(f"{file}: cannot be read ({error.strerror}); check PROBITY_API_KEYS_FILE") from None
+    except UnicodeDecodeError:
+        raise KeyFileError(f"{file}: found bytes that are no UTF-8, expected a text file") from None
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _stamp_of(file: Path) -> Stamp:
+    try:
+        return _stamp(file.stat())
+    except OSError:
+        return ()

@@ -1,0 +1,60 @@
+"""A typed client of the native API, over httpx: `pip install 'probity[client]'`.
+
+>>> from service.client import Client
+>>> with Client("http://127.0.0.1:8000") as client:
+...     answer = client.predict([[0.5, -1.0, 2.0, 0.25]])
+
+`AsyncClient` has the same methods, to be awaited. Every failure is a `ProbityError`; its subclasses are named for what
+a caller does about them.
+"""
+
+from service.client.aio import AsyncClient
+from service.client.calls import File, Inputs
+from service.client.errors import (
+    BadRequestError,
+    ConnectionFailedError,
+    DeadlineError,
+    NotFoundError,
+    ProbityError,
+    RefusedError,
+    ServerError,
+    TimedOutError,
+    TooBusyError,
+    UnauthorizedError,
+    UnavailableError,
+    UnexpectedAnswerError,
+)
+from service.client.retrying import Clocks
+from service.client.sync import Client
+from service.schemas import (
+    ClassificationPrediction,
+    ModelVersion,
+    PredictResponse,
+    Problem,
+    RegressionPrediction,
+)
+
+__all__ = [
+    "AsyncClient",
+    "BadRequestError",
+    "ClassificationPrediction",
+    "Client",
+    "Clocks",
+    "ConnectionFailedError",
+    "DeadlineError",
+    "File",
+    "Inputs",
+    "ModelVersion",
+    "NotFoundError",
+    "PredictResponse",
+    "ProbityError",
+    "Problem",
+    "RefusedError",
+    "RegressionPrediction",
+    "ServerError",
+    "TimedOutError",
+    "TooBusyError",
+    "UnauthorizedError",
+    "UnavailableError",
+    "UnexpectedAnswerError",
+]

@@ -1,0 +1,115 @@
+"""The client that is awaited."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from service.client.calls import (
+    Call,
+    File,
+    Inputs,
+    T,
+    card_call,
+    health_call,
+    images_call,
+    metrics_call,
+    models_call,
+    predict_call,
+)
+from service.client.connection import Connection
+from service.client.errors import ProbityError
+from service.client.retrying import Clocks, Tries
+from service.schemas import ModelVersion, PredictResponse
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same arguments, methods and errors. Use it with `async with`, or `aclose` it.
+
+    It belongs to the event loop in which it was first used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 3,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clocks: Clocks | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._connection, self._sleep = Connection(base_url, api_key, timeout, retries, clocks), sleep
+        self._http = httpx.AsyncClient(transport=transport, **self._connection.options())
+
+    async def predict(
+        self, inputs: Inputs, *, model: str | None = None, version: str | None = None, timeout: float | None = None
+    ) -> PredictResponse:
+        """As `Client.predict`; raises the same."""
+        return await self._ask(predict_call(inputs, model, version), timeout)
+
+    async def predict_images(
+        self,
+        files: File | Iterable[File],
+        *,
+        model: str | None = None,
+        version: str | None = None,
+        timeout: float | None = None,
+    ) -> PredictResponse:
+        """As `Client.predict_images`; raises the same. The files are read in a thread."""
+        return await self._ask(await asyncio.to_thread(images_call, files, model, version), timeout)
+
+    async def ready(self) -> bool:
+        """As `Client.ready`; raises the same."""
+        return await self._ask(health_call("ready"))
+
+    async def live(self) -> bool:
+        """As `Client.live`; raises the same."""
+        return await self._ask(health_call("live"))
+
+    async def models(self) -> list[ModelVersion]:
+        """As `Client.models`; raises the same."""
+        return await self._ask(models_call())
+
+    async def card(self, model: str | None = None, version: str | None = None) -> dict[str, Any]:
+        """As `Client.card`; raises the same."""
+        return await self._ask(card_call(model, version))
+
+    async def metrics(self) -> str:
+        """As `Client.metrics`; raises the same."""
+        return await self._ask(metrics_call())
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _ask(self, call: Call[T], timeout: float | None = None) -> T:
+        tries = self._connection.tries(timeout)
+        while True:
+            try:
+                return await self._try(call, tries)
+            except ProbityError as error:
+                pause = tries.pause_after(error)
+                if pause is None:
+                    raise
+                await self._sleep(pause)
+                if tries.over:
+                    raise
+
+    async def _try(self, call: Call[T], tries: Tries) -> T:
+        request = self._connection.request(self._http, call, tries)
+        with self._connection.failures():
+            async with asyncio.timeout(tries.remaining):
+                response = await self._http.send(request)
+        return self._connection.result(call, response, response.content)

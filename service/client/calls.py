@@ -1,0 +1,104 @@
+"""What is asked, and what the answers mean: one function for each method of the clients. Nothing is sent here."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from pydantic import TypeAdapter
+
+from service.client.answers import Answer, error_of, excerpt
+from service.client.encoding import File as File
+from service.client.encoding import Inputs as Inputs
+from service.client.encoding import encode_files, encode_inputs
+from service.client.errors import UnexpectedAnswerError
+from service.schemas import Health, ModelList, ModelVersion, PredictResponse
+
+TIMEOUT_HEADER = "X-Request-Timeout"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request, and how the bodies of its answers are read, by their status; other statuses are refusals."""
+
+    method: str
+    path: str
+    readers: Mapping[int, Callable[[bytes], T]]
+    content: bytes | None = None
+    media_type: str | None = None
+
+    def headers(self, seconds: float) -> dict[str, str]:
+        """For a try that has so many seconds."""
+        kind = {"Content-Type": self.media_type} if self.media_type else {}
+        return {TIMEOUT_HEADER: f"{seconds:.6g}", **kind}
+
+    def result(self, answer: Answer, now: float) -> T:
+        """What the answer says; raises the `ProbityError` that it is."""
+        reader = self.readers.get(answer.status)
+        if reader is None:
+            raise error_of(answer, now)
+        try:
+            return reader(answer.body)
+        except ValueError as error:
+            reason = f"it does not fit the schema; it begins {excerpt(answer.body)}"
+            raise UnexpectedAnswerError(answer.status, reason) from error
+
+
+def predict_call(inputs: Inputs, model: str | None, version: str | None) -> Call[PredictResponse]:
+    """Predictions for an array or lists."""
+    return _predict(model, version, encode_inputs(inputs))
+
+
+def images_call(files: File | Iterable[File], model: str | None, version: str | None) -> Call[PredictResponse]:
+    """Predictions for image files, which are read here."""
+    return _predict(model, version, encode_files(files))
+
+
+def _predict(model: str | None, version: str | None, body: tuple[bytes, str]) -> Call[PredictResponse]:
+    path = f"{_model_path(model, version)}/predict"
+    return Call("POST", path, {200: PredictResponse.model_validate_json}, *body)
+
+
+def card_call(model: str | None, version: str | None) -> Call[dict[str, Any]]:
+    """A model's card."""
+    return Call("GET", _model_path(model, version) or "/model", {200: TypeAdapter(dict[str, Any]).validate_json})
+
+
+def models_call() -> Call[list[ModelVersion]]:
+    """The models that are loaded."""
+    return Call("GET", "/models", {200: lambda body: ModelList.model_validate_json(body).models})
+
+
+def health_call(state: str) -> Call[bool]:
+    """Whether the service is "live" or "ready"; 503 is an answer here, not a refusal."""
+    return Call("GET", f"/health/{state}", {200: lambda body: _health(body, state), 503: lambda _: False})
+
+
+def _health(body: bytes, state: str) -> bool:
+    found = Health.model_validate_json(body).status
+    if found != state:
+        raise ValueError(f"found the status {found!r}, expected {state!r}")
+    return True
+
+
+def metrics_call() -> Call[str]:
+    """The metrics, as Prometheus reads them."""
+    return Call("GET", "/metrics", {200: bytes.decode})
+
+
+def _model_path(model: str | None, version: str | None) -> str:
+    """Empty for the default model; `ValueError` for names that would lead elsewhere."""
+    if model is None:
+        if version is not None:
+            raise ValueError("version: found one without a model, expected both, or the model alone")
+        return ""
+    path = f"/models/{_segment('model', model)}"
+    return path if version is None else f"{path}/versions/{_segment('version', version)}"
+
+
+def _segment(what: str, name: str) -> str:
+    """The name as one segment of a path."""
+    if name in ("", ".", ".."):
+        raise ValueError(f"{what}: found {name!r}, expected a name")
+    return quote(name, safe="")

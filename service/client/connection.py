@@ -1,0 +1,89 @@
+"""What the two clients share beside the calls: where, with which key, for how long; failures as errors."""
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from service.client.answers import Answer
+from service.client.calls import Call, T
+from service.client.errors import ConnectionFailedError, TimedOutError, UnexpectedAnswerError
+from service.client.retrying import Clocks, Tries
+
+KEY_VARIABLE = "PROBITY_API_KEY"
+
+
+class Connection:
+    """The checked arguments of a client; `ValueError` for those that cannot work."""
+
+    def __init__(self, base_url: str, api_key: str | None, timeout: float, retries: int, clocks: Clocks | None) -> None:
+        self.url, self.clocks = _url(base_url), clocks or Clocks()
+        self._headers = _key_headers(os.environ.get(KEY_VARIABLE) if api_key is None else api_key)
+        self._timeout, self._retries = _seconds(timeout), retries
+        if retries < 0:
+            raise ValueError(f"retries: found {retries}, expected 0 or more")
+        if self._headers and self.url.userinfo:  # httpx would send that in the key's place
+            raise ValueError("base_url: found a user name in it beside an API key, expected one of the two")
+
+    def options(self) -> dict[str, Any]:
+        """For httpx's own clients."""
+        return {"base_url": self.url, "headers": self._headers}
+
+    def tries(self, timeout: float | None) -> Tries:
+        """The budget of one call; without a timeout the client's own."""
+        return Tries(self._timeout if timeout is None else _seconds(timeout), self._retries, self.clocks)
+
+    def request(self, http: httpx.Client | httpx.AsyncClient, call: Call[T], tries: Tries) -> httpx.Request:
+        """The request of one try, which knows how much time is left."""
+        seconds = tries.remaining
+        return http.build_request(
+            call.method, call.path, content=call.content, headers=call.headers(seconds), timeout=seconds
+        )
+
+    def result(self, call: Call[T], response: httpx.Response, body: bytes) -> T:
+        """What the answer says; raises the `ProbityError` that it is."""
+        return call.result(Answer(response.status_code, response.headers, body), self.clocks.wall())
+
+    @contextlib.contextmanager
+    def failures(self) -> Iterator[None]:
+        """What httpx raises, as the client's errors."""
+        where = f"{self.url.scheme}://{self.url.netloc.decode('ascii')}"
+        try:
+            yield
+        except (httpx.TimeoutException, TimeoutError) as error:
+            raise TimedOutError(f"{where}: no whole answer in time ({_named(error)})") from error
+        except httpx.DecodingError as error:
+            raise UnexpectedAnswerError(None, f"its body cannot be decoded ({_named(error)})") from error
+        except httpx.HTTPError as error:
+            raise ConnectionFailedError(f"{where}: no whole answer ({_named(error)})") from error
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
+
+
+def _url(text: str) -> httpx.URL:
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"base_url: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
+        raise ValueError("base_url: expected one like http://127.0.0.1:8000, without a query")
+    return url
+
+
+def _key_headers(key: str | None) -> Mapping[str, str]:
+    if not key:
+        return {}
+    if not key.isascii() or not key.isprintable() or " " in key:  # the key itself is not shown
+        raise ValueError("api_key: found blanks, control characters or letters beyond ASCII in it, expected none")
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _seconds(timeout: float) -> float:
+    if not 0 < timeout < math.inf:
+        raise ValueError(f"timeout: found {timeout}, expected seconds above 0")
+    return timeout

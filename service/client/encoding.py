@@ -1,0 +1,72 @@
+"""Arrays, lists and image files -> a body and its media type. NumPy is used where the caller did."""
+
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeAlias
+
+import httpx
+
+JSON, NPY = "application/json", "application/x-npy"
+FIELD = "files"
+
+
+class Array(Protocol):
+    """Anything that can write itself as lists, such as the arrays of NumPy, torch and JAX."""
+
+    def tolist(self) -> Any: ...
+
+
+Inputs: TypeAlias = Sequence[Any] | Array | float
+File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
+
+
+def encode_inputs(inputs: Inputs) -> tuple[bytes, str]:
+    """The body and its media type; `TypeError` or `ValueError` for what is no array and no list of numbers.
+
+    Numbers that are not finite are sent as they are: the service says which they were.
+    """
+    # Whoever has an array has imported NumPy; without one there is no need of it.
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(inputs, numpy.ndarray):
+        stream = io.BytesIO()
+        numpy.save(stream, inputs, allow_pickle=False)
+        return stream.getvalue(), NPY
+    return json.dumps({"inputs": inputs}, default=_listed).encode(), JSON
+
+
+def _listed(value: Any) -> Any:
+    tolist = getattr(value, "tolist", None)
+    if tolist is None:
+        raise TypeError(f"inputs: found {type(value).__name__}, expected an array, or lists of numbers")
+    return tolist()
+
+
+def encode_files(files: File | Iterable[File]) -> tuple[bytes, str]:
+    """A form with the files, and its media type; the files' own names are not sent.
+
+    Raises `ValueError` without files, `TypeError` for what is no file, and `OSError` where one cannot be read.
+    """
+    parts = [(FIELD, (f"image-{i}", _bytes_of(file), "application/octet-stream")) for i, file in enumerate(_all(files))]
+    if not parts:
+        raise ValueError("files: found none, expected at least one")
+    request = httpx.Request("POST", "http://unused", files=parts)
+    return request.read(), request.headers["content-type"]
+
+
+def _all(files: Any) -> Iterable[Any]:
+    """One file stands for a list of it: iterating over a path or an open file would give other things."""
+    one = isinstance(files, str | os.PathLike | bytes | bytearray | memoryview) or hasattr(files, "read")
+    return [files] if one else files
+
+
+def _bytes_of(file: Any) -> bytes:
+    if isinstance(file, str | os.PathLike):
+        return Path(file).read_bytes()
+    data = file.read() if hasattr(file, "read") else file
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"files: found {type(data).__name__}, expected a path, bytes, or a file opened in binary mode")
+    return bytes(data)

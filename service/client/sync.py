@@ -1,0 +1,138 @@
+"""The client that waits."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from service.client.calls import (
+    Call,
+    File,
+    Inputs,
+    T,
+    card_call,
+    health_call,
+    images_call,
+    metrics_call,
+    models_call,
+    predict_call,
+)
+from service.client.connection import Connection
+from service.client.errors import ProbityError
+from service.client.retrying import Clocks, Tries
+from service.schemas import ModelVersion, PredictResponse
+
+
+class Client:
+    """Asks one service. Use it as a context manager, or `close` it; threads may share it.
+
+    * `base_url`: where the service is, such as `http://127.0.0.1:8000`; a path is kept.
+    * `api_key`: sent as `Authorization: Bearer`; without one, that of the environment variable `PROBITY_API_KEY`;
+      an empty one: none.
+    * `timeout`: seconds that a call may take, tries and pauses together, unless the call names its own.
+    * `retries`: how often a request is sent again, at most, after 429, 503, and connections that failed. The pause is
+      what `Retry-After` asks for, or else random, and doubles; one that would not end in time is not begun.
+    * `transport`: httpx's, in place of the network.
+    * `clocks`, `sleep`: for tests.
+
+    As with httpx, the environment's proxies (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`) are used for loopback addresses
+    too, unless `NO_PROXY` names them; with a `transport` they are not used.
+
+    Raises `ValueError` for arguments that cannot work. Every call raises `ProbityError`: `RefusedError` where the
+    service refused, `ConnectionFailedError` where no whole answer came in time, `UnexpectedAnswerError` for any other.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 3,
+        transport: httpx.BaseTransport | None = None,
+        clocks: Clocks | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._connection, self._sleep = Connection(base_url, api_key, timeout, retries, clocks), sleep
+        self._http = httpx.Client(transport=transport, **self._connection.options())
+
+    def predict(
+        self, inputs: Inputs, *, model: str | None = None, version: str | None = None, timeout: float | None = None
+    ) -> PredictResponse:
+        """Predictions for numbers as the network takes them, shape (batch, *input shape) or one example.
+
+        NumPy arrays travel as they are in memory; anything else as JSON. Without a `model` the service's default one
+        answers, without a `version` the latest. `timeout` bounds the whole call, and the service is told of it.
+
+        Raises `ProbityError`; before anything is sent, `TypeError` or `ValueError` for what is no array of numbers, for
+        a version without a model, and for a timeout that is not above 0.
+        """
+        return self._ask(predict_call(inputs, model, version), timeout)
+
+    def predict_images(
+        self,
+        files: File | Iterable[File],
+        *,
+        model: str | None = None,
+        version: str | None = None,
+        timeout: float | None = None,
+    ) -> PredictResponse:
+        """Predictions for PNG, JPEG or WebP files: one or several paths, bytes, or files opened in binary mode.
+
+        Raises as `predict` does, and `OSError` where a file cannot be read.
+        """
+        return self._ask(images_call(files, model, version), timeout)
+
+    def ready(self) -> bool:
+        """Whether requests are welcome; False while starting and draining. Raises `ProbityError` without an answer."""
+        return self._ask(health_call("ready"))
+
+    def live(self) -> bool:
+        """Whether the process can do its work. Raises `ProbityError` without an answer."""
+        return self._ask(health_call("live"))
+
+    def models(self) -> list[ModelVersion]:
+        """Every loaded version of every model. Raises `ProbityError`."""
+        return self._ask(models_call())
+
+    def card(self, model: str | None = None, version: str | None = None) -> dict[str, Any]:
+        """The model's card: its bundle's manifest and digest. Raises `ProbityError`; `NotFoundError` without such."""
+        return self._ask(card_call(model, version))
+
+    def metrics(self) -> str:
+        """The metrics, in the form that Prometheus reads. Raises `ProbityError`."""
+        return self._ask(metrics_call())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, call: Call[T], timeout: float | None = None) -> T:
+        tries = self._connection.tries(timeout)
+        while True:
+            try:
+                return self._try(call, tries)
+            except ProbityError as error:
+                pause = tries.pause_after(error)
+                if pause is None:
+                    raise
+                self._sleep(pause)
+                if tries.over:
+                    raise
+
+    def _try(self, call: Call[T], tries: Tries) -> T:
+        request = self._connection.request(self._http, call, tries)
+        with self._connection.failures(), contextlib.closing(self._http.send(request, stream=True)) as response:
+            body = b"".join(tries.in_time(response.iter_bytes()))
+        return self._connection.result(call, response, body)

@@ -1,0 +1,167 @@
+"""The asynchronous client and the application itself, without a socket."""
+
+import functools
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.api_keys import new_key
+from service.client import (
+    BadRequestError,
+    ClassificationPrediction,
+    NotFoundError,
+    PredictResponse,
+    RegressionPrediction,
+    UnauthorizedError,
+)
+from service.predictor import Predictor
+from service.settings import Settings
+from tests.service.client.support import URL, ask_async
+from tests.support_bundles import Synthetic
+from tests.support_client import Client as App
+from tests.support_client import serving
+from tests.support_requests import GOOD, image_file
+
+
+def ask(app: App, method: str, *arguments: Any, api_key: str | None = None, **named: Any) -> Any:
+    options = {"transport": httpx.ASGITransport(app.app, raise_app_exceptions=False), "api_key": api_key, "retries": 0}
+    return app.portal.call(functools.partial(ask_async, method, *arguments, options=options, url=URL, **named))
+
+
+@pytest.mark.parametrize("inputs", [[GOOD, GOOD], np.array([GOOD, GOOD]), np.array([GOOD, GOOD], np.float32)])
+def test_classification(client: App, classification: Synthetic, inputs: Any) -> None:
+    answer: PredictResponse = ask(client, "predict", inputs)
+    assert answer.model.name == classification.manifest.name
+    assert not answer.degraded
+    assert len(answer.predictions) == 2
+    expected = Predictor.load(classification.path).predict(np.array([GOOD], np.float32))
+    for found in answer.predictions:
+        assert isinstance(found, ClassificationPrediction)
+        assert found.logit_mean == pytest.approx(expected.mean[0].tolist(), rel=1e-3)
+        assert found.logit_variance == pytest.approx(expected.variance[0].tolist(), rel=1e-3)
+        assert found.ood is not None
+        assert found.ood.rejected == bool(expected.rejected[0])
+
+
+def test_one_example(client: App) -> None:
+    assert len(ask(client, "predict", GOOD).predictions) == 1
+    assert len(ask(client, "predict", np.array(GOOD)).predictions) == 1
+
+
+@pytest.mark.parametrize("bundle", ["regression", "single_regression"])
+def test_regression(bundle: str, request: pytest.FixtureRequest) -> None:
+    synthetic: Synthetic = request.getfixturevalue(bundle)
+    with serving(Predictor.load(synthetic.path)) as app:
+        answer: PredictResponse = ask(app, "predict", [[1.0, 2.0, 3.0]])
+    (found,) = answer.predictions
+    assert isinstance(found, RegressionPrediction)
+    assert found.mean == pytest.approx(synthetic.mean(np.array([[1.0, 2.0, 3.0]]))[0].tolist(), rel=1e-3)
+    assert found.epistemic_std is not None
+    assert found.interval is not None
+    assert found.ood is not None
+
+
+@pytest.mark.parametrize("bundle", ["classification", "regression"])
+def test_a_degraded_answer_knows_no_uncertainty(bundle: str, request: pytest.FixtureRequest) -> None:
+    synthetic: Synthetic = request.getfixturevalue(bundle)
+    inputs = np.ones((1, *synthetic.manifest.input.shape), np.float32)
+    with serving(Predictor.load(synthetic.path, plain_too=True), Settings(degrade_after_seconds=1e-9)) as app:
+        answer: PredictResponse = ask(app, "predict", inputs)
+    assert answer.degraded
+    (found,) = answer.predictions
+    assert found.ood is None
+    if isinstance(found, ClassificationPrediction):
+        assert found.logit_variance is None
+        assert found.uncertainty is None
+        assert found.probabilities == found.map_probabilities
+    else:
+        assert found.epistemic_std is None
+        assert found.std is None
+        assert found.interval is None
+
+
+def test_images(image_client: App, tmp_path: Path) -> None:
+    path = tmp_path / "image.jpeg"
+    path.write_bytes(image_file("JPEG"))
+    one: PredictResponse = ask(image_client, "predict_images", image_file())
+    several: PredictResponse = ask(image_client, "predict_images", [image_file(), path, io.BytesIO(image_file())])
+    assert len(one.predictions) == 1
+    assert several.predictions[0] == several.predictions[2] != several.predictions[1]
+    assert several.predictions[0].ood is not None
+    with pytest.raises(BadRequestError) as caught:
+        ask(image_client, "predict_images", [image_file(), b"no image"])
+    assert caught.value.field == "files[1]"
+
+
+def test_everything_else(client: App, classification: Synthetic) -> None:
+    assert ask(client, "ready") is True
+    assert ask(client, "live") is True
+    (model,) = ask(client, "models")
+    assert (model.name, model.version) == (classification.manifest.name, classification.manifest.version)
+    assert model.default
+    cards = [ask(client, "card"), ask(client, "card", model.name), ask(client, "card", model.name, model.version)]
+    assert all(card == cards[0] for card in cards)
+    assert cards[0]["digest"] == model.digest
+    assert "probity_model_info" in ask(client, "metrics")
+    named: PredictResponse = ask(client, "predict", [GOOD], model=model.name, version=model.version)
+    assert named.model.digest == model.digest
+
+
+def test_while_draining_it_is_alive_and_not_ready(classification: Synthetic) -> None:
+    with serving(Predictor.load(classification.path)) as app:
+        app.app.state.runtime.draining = True
+        assert ask(app, "ready") is False
+        assert ask(app, "live") is True
+
+
+@pytest.mark.parametrize("method", ["card", "predict"])
+def test_no_such_model(client: App, classification: Synthetic, method: str) -> None:
+    arguments = [[GOOD]] if method == "predict" else []
+    for names in ({"model": "nobody"}, {"model": classification.manifest.name, "version": "99"}):
+        with pytest.raises(NotFoundError) as caught:
+            ask(client, method, *arguments, **names)
+        assert caught.value.code == "model_not_found"
+
+
+@pytest.mark.parametrize("number", ["three", None, float("nan"), float("inf")])
+def test_a_wrong_value_is_named(client: App, number: Any) -> None:
+    with pytest.raises(BadRequestError) as caught:
+        ask(client, "predict", [[1.0, 2.0, number, 4.0]])
+    assert (caught.value.status, caught.value.field) == (422, "inputs[0][2]")
+    assert caught.value.found
+    assert caught.value.expected
+
+
+@pytest.mark.parametrize("array", [np.zeros((1, 5)), np.zeros((1, 4), bool), np.full((1, 4), np.nan), np.zeros((0, 4))])
+def test_a_wrong_array_is_refused(client: App, array: Any) -> None:
+    with pytest.raises(BadRequestError) as caught:
+        ask(client, "predict", array)
+    assert caught.value.status == 422
+
+
+@pytest.fixture(scope="module")
+def locked(classification: Synthetic, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[App, str]]:
+    key, entry = new_key("tester")
+    file = tmp_path_factory.mktemp("keys") / "keys"
+    file.write_text(entry.line)
+    with serving(Predictor.load(classification.path), Settings(api_keys_file=file)) as app:
+        yield app, key
+
+
+def test_with_the_key_it_answers(locked: tuple[App, str]) -> None:
+    app, key = locked
+    assert ask(app, "predict", [GOOD], api_key=key).predictions
+    assert ask(app, "card", api_key=key)
+    assert ask(app, "ready")
+
+
+@pytest.mark.parametrize("key", [None, "probity_another"])
+def test_without_the_key_it_does_not(locked: tuple[App, str], key: str | None) -> None:
+    with pytest.raises(UnauthorizedError) as caught:
+        ask(locked[0], "predict", [GOOD], api_key=key)
+    assert caught.value.code == "unauthorized"
