@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from offline.calibration import HeldOut, held_out_metrics, reference_quantiles, to_numpy
 from offline.choosing import ChosenWeights
@@ -61,7 +62,9 @@ def publish(
         factor = fitted.inference.factor
         sealed = seal_bundle(folder, manifest, model, factor, indices, fitted.rule.scores, reference)
         truth = _truth(job, fitted)
-        verification = one_step(job.track, "Verification", lambda: verify(folder, truth))
+        verification = one_step(
+            job.track, "Verification", lambda: verify(folder, truth, lambda: _rounding(job, fitted, truth))
+        )
         verified = replace(sealed, verification=verification)
         reseal_manifest(folder, verified, _report(verified, fitted))
 
@@ -115,14 +118,24 @@ def _warnings(job: Job, fitted: Fitted) -> list[str]:
 
 
 def _truth(job: Job, fitted: Fitted) -> Truth:
-    inputs, indices = fitted.conformal.inputs[:VERIFY_EXAMPLES], fitted.jacobian.indices
-    exact = private_copy(job.network, job.device, torch.float64)
-    precise = inputs.double() if inputs.is_floating_point() else inputs
-    chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(indices))
+    inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
+    return Truth(to_numpy(inputs), *_plainly(job, fitted, inputs, torch.float64))
+
+
+def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
+    """How far plain torch in float32 is from float64."""
+    return truth.errors(*_plainly(job, fitted, fitted.conformal.inputs[:VERIFY_EXAMPLES], torch.float32))
+
+
+def _plainly(job: Job, fitted: Fitted, inputs: Tensor, dtype: torch.dtype) -> tuple[Array, Array, Array]:
+    """Mean, Jacobian and variance by nothing but torch's own differentiation in this precision."""
+    network = private_copy(job.network, job.device, dtype)
+    inputs = inputs.to(dtype) if inputs.is_floating_point() else inputs
+    chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(fitted.jacobian.indices))
     with torch.no_grad():
-        mean = exact(precise)
-    jacobian = to_numpy(plain_jacobian(exact, chosen, precise))
-    return Truth(to_numpy(inputs), to_numpy(mean), jacobian, fitted.inference.factor.variance(jacobian))
+        mean = to_numpy(network(inputs))
+    jacobian = to_numpy(plain_jacobian(network, chosen, inputs))
+    return mean, jacobian, fitted.inference.factor.variance(jacobian)
 
 
 def _report(manifest: Manifest, fitted: Fitted) -> bytes:
