@@ -14,9 +14,10 @@ from offline.choosing import ChosenWeights
 from offline.curvature import Curvature
 from offline.export import export_onnx
 from offline.inference import Inference
-from offline.jacobians import Chosen, SubnetworkJacobian, private_copy
+from offline.jacobians import Chosen, SubnetworkJacobian
 from offline.job import Job
 from offline.plan import plain_jacobian
+from offline.private import in_float64, runs_in_float64
 from offline.progress import length_of, one_step
 from offline.record import make_manifest, training_metrics
 from offline.report import ReportData, report_html
@@ -65,7 +66,7 @@ def publish(
         verification = one_step(
             job.track, "Verification", lambda: verify(folder, truth, lambda: _rounding(job, fitted, truth))
         )
-        verified = replace(sealed, verification=verification)
+        verified = replace(sealed, verification=verification, warnings=(*sealed.warnings, *_imprecise(truth)))
         reseal_manifest(folder, verified, _report(verified, fitted))
 
 
@@ -117,20 +118,33 @@ def _warnings(job: Job, fitted: Fitted) -> list[str]:
     return found
 
 
+def _imprecise(truth: Truth) -> list[str]:
+    if truth.precision == "float64":
+        return []
+    return [
+        "the network does not run in float64 (it casts to float32, or makes float32 tensors): its derivatives were "
+        "tried, and the bundle was verified, against plain torch in float32"
+    ]
+
+
 def _truth(job: Job, fitted: Fitted) -> Truth:
+    """In float64, or in float32 where the network cannot run otherwise."""
     inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
-    return Truth(to_numpy(inputs), *_plainly(job, fitted, inputs, torch.float64))
+    if not runs_in_float64(job.network, inputs):
+        return Truth(to_numpy(inputs), *_plainly(job, fitted, inputs), precision="float32")
+    with in_float64(job.network):
+        precise = inputs.double() if inputs.is_floating_point() else inputs
+        return Truth(to_numpy(inputs), *_plainly(job, fitted, precise))
 
 
 def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
     """How far plain torch in float32 is from float64."""
-    return truth.errors(*_plainly(job, fitted, fitted.conformal.inputs[:VERIFY_EXAMPLES], torch.float32))
+    return truth.errors(*_plainly(job, fitted, fitted.conformal.inputs[:VERIFY_EXAMPLES]))
 
 
-def _plainly(job: Job, fitted: Fitted, inputs: Tensor, dtype: torch.dtype) -> tuple[Array, Array, Array]:
-    """Mean, Jacobian and variance by nothing but torch's own differentiation in this precision."""
-    network = private_copy(job.network, job.device, dtype)
-    inputs = inputs.to(dtype) if inputs.is_floating_point() else inputs
+def _plainly(job: Job, fitted: Fitted, inputs: Tensor) -> tuple[Array, Array, Array]:
+    """Mean, Jacobian and variance by nothing but torch's own differentiation, in the network's present precision."""
+    network = job.network
     chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(fitted.jacobian.indices))
     with torch.no_grad():
         mean = to_numpy(network(inputs))

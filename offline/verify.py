@@ -27,12 +27,14 @@ class VerificationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Truth:
-    """Plain torch in float64: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance (n, K)."""
+    """Plain torch in this precision: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance
+    (n, K)."""
 
     inputs: Array
     mean: Array
     jacobian: Array
     variance: Array
+    precision: str = "float64"
 
     def errors(self, mean: Array, jacobian: Array, variance: Array) -> dict[str, float]:
         """Relative errors of other values for the same inputs."""
@@ -67,9 +69,10 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
     for name, error in errors.items():
         if not error <= allowed[name]:
             raise VerificationError(
-                f"verification: the {name} served differs from torch in float64 by {error:.1e} (relative), expected at "
-                f"most {allowed[name]:.0e}; nothing was published. A larger prior_precision or fewer weights make the "
-                "posterior better conditioned; a model that mixes the examples of a batch cannot be served"
+                f"verification: the {name} served differs from torch in {truth.precision} by {error:.1e} (relative), "
+                f"expected at most {allowed[name]:.0e}; nothing was published. A larger prior_precision or fewer "
+                "weights make the posterior better conditioned; a model that mixes the examples of a batch cannot be "
+                "served"
             )
     return Verification(
         examples=len(truth.inputs),
