@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from offline.calibration import HeldOut, held_out_metrics, reference_quantiles, to_numpy
 from offline.choosing import ChosenWeights
 from offline.curvature import Curvature
 from offline.export import export_onnx
 from offline.inference import Inference
-from offline.jacobians import Chosen, SubnetworkJacobian
+from offline.jacobians import Chosen, SubnetworkJacobian, private_copy
 from offline.job import Job
 from offline.plan import plain_jacobian
 from offline.private import in_float64, runs_in_float64
@@ -27,6 +27,7 @@ from service.predictor import Prediction
 from service.rejection import RejectionRule
 
 VERIFY_EXAMPLES = 8
+ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
 Array = npt.NDArray[Any]
 
 
@@ -131,20 +132,33 @@ def _truth(job: Job, fitted: Fitted) -> Truth:
     """In float64, or in float32 where the network cannot run otherwise."""
     inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
     if not runs_in_float64(job.network, inputs):
-        return Truth(to_numpy(inputs), *_plainly(job, fitted, inputs), precision="float32")
+        return Truth(to_numpy(inputs), *_plainly(job.network, job, fitted, inputs), precision="float32")
     with in_float64(job.network):
         precise = inputs.double() if inputs.is_floating_point() else inputs
-        return Truth(to_numpy(inputs), *_plainly(job, fitted, precise))
+        return Truth(to_numpy(inputs), *_plainly(job.network, job, fitted, precise))
 
 
 def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
-    """How far plain torch in float32 is from float64."""
-    return truth.errors(*_plainly(job, fitted, fitted.conformal.inputs[:VERIFY_EXAMPLES]))
+    """How far rounding carries the network: plain torch in float32, and with every weight off by a few float32 steps.
+
+    Which units of a large network lie so near to a kink that a derivative jumps differs from one to the other.
+    """
+    inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
+    single = truth.errors(*_plainly(job.network, job, fitted, inputs))
+    shaken = private_copy(job.network, job.device, torch.float64)
+    generator = torch.Generator(job.device).manual_seed(0)
+    for weight in shaken.parameters():
+        noise = torch.randn(weight.shape, generator=generator, device=job.device, dtype=weight.dtype)
+        weight.mul_(1 + ROUNDING_STEP * noise)
+    if truth.precision == "float32":
+        shaken.float()
+    precise = inputs.to(next(shaken.parameters()).dtype) if inputs.is_floating_point() else inputs
+    moved = truth.errors(*_plainly(shaken, job, fitted, precise))
+    return {name: max(single[name], moved[name]) for name in single}
 
 
-def _plainly(job: Job, fitted: Fitted, inputs: Tensor) -> tuple[Array, Array, Array]:
-    """Mean, Jacobian and variance by nothing but torch's own differentiation, in the network's present precision."""
-    network = job.network
+def _plainly(network: nn.Module, job: Job, fitted: Fitted, inputs: Tensor) -> tuple[Array, Array, Array]:
+    """Mean, Jacobian and variance by nothing but torch's own differentiation, in the network's precision."""
     chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(fitted.jacobian.indices))
     with torch.no_grad():
         mean = to_numpy(network(inputs))

@@ -17,7 +17,7 @@ TOLERANCE = 1e-4
 # that a batch hardly moves has no digits left in float32.
 SMALL_SHARE = 1e-6
 # In a network of millions of ReLUs some inputs lie so near to zero that float32 puts them on the other side, and a
-# derivative jumps. Torch in float32 is as far off then, so no more than a few times its distance is asked for.
+# derivative jumps. Torch's own derivatives jump then too, so no more than a few times their distance is asked for.
 ROUNDING_FACTOR, LOOSEST = 5.0, 1e-2
 
 
@@ -51,8 +51,8 @@ Rounding = Callable[[], Mapping[str, float]]
 def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, tolerance: float = TOLERANCE) -> Verification:
     """Load the bundle as the service does and compare; raises `VerificationError` above `tolerance`.
 
-    `rounding` gives the errors of plain torch in float32, and is asked only where the tolerance is missed: then five
-    times those are allowed, at most 1e-2.
+    `rounding` gives the errors that rounding alone makes in plain torch, and is asked only where the tolerance is
+    missed: then five times those are allowed, at most 1e-2.
 
     Every example is predicted in one batch and alone, so that a batch dimension that was fixed by the export, or a
     network that mixes examples, shows here.

@@ -1,14 +1,21 @@
 """offline/verify.py: what is served is compared with the truth, and nothing far from it passes."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import offline.publishing
+from offline.config import FitConfig
+from offline.fit import fit_bundle
 from offline.verify import LOOSEST, ROUNDING_FACTOR, TOLERANCE, Truth, VerificationError, verify
+from service.bundle import Verification
 from tests.support_bundles import FEATURE_SPEC, write_linear
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
 ROUNDING = {"mean": 0.0, "jacobian": 0.0, "variance": 0.0}
 
 
@@ -56,3 +63,24 @@ def test_there_is_an_end_to_it(case: tuple[Path, Truth]) -> None:
         verify(folder, changed, lambda: {**ROUNDING, "jacobian": 1.0})
     with pytest.raises(VerificationError):
         verify(folder, replace(truth, mean=truth.mean * np.nan), lambda: {**ROUNDING, "mean": np.inf})
+
+
+def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a fit hands to `verify`: about float32's precision, for every quantity."""
+    asked: list[dict[str, float]] = []
+
+    def asking(folder: Path, truth: Truth, rounding: Callable[[], dict[str, float]]) -> Verification:
+        asked.append(rounding())
+        return verify(folder, truth, rounding)
+
+    monkeypatch.setattr(offline.publishing, "verify", asking)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    loader = [(torch.randn(30, 4), torch.randint(0, 3, (30,))) for _ in range(2)]
+    config = FitConfig(subnetwork_size=10, selection="random", prior_precision=1.0)
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    fit_bundle(net, loader, tmp_path / "b", calibration_loader=loader, config=config)
+    (found,) = asked
+    assert set(found) == set(ROUNDING)
+    assert all(1e-8 < error < 1e-4 for error in found.values()), found
+    assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
