@@ -36,14 +36,21 @@ def explained_errors() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        first = error.errors()[0]
-        fail(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+        fail(_one_line(error))
     except (ValueError, TypeError, OSError) as error:
         fail(str(error))
     except RuntimeError as error:
         if type(error) is RuntimeError:  # ours are named: ExportError, VerificationError
             raise
         fail(str(error))
+
+
+def _one_line(error: ValidationError) -> str:
+    """The first wrong value, and everything that it could have been."""
+    first, *others = error.errors()
+    field = str(first["loc"][0]) if first["loc"] else "arguments"
+    said = dict.fromkeys([first["msg"], *(other["msg"] for other in others if other["loc"][:1] == first["loc"][:1])])
+    return f"{field}: found {first['input']!r:.100}; {', or: '.join(said)}"
 
 
 def fail(message: str) -> None:

@@ -35,6 +35,9 @@ NAMES = {"probity_inputs": "inputs", "probity_mean": "mean", "probity_jacobian":
 # of the input's other sizes (nor 1, to which shapes would be specialised).
 TRACE_ROWS = (11, 13, 17, 19, 23, 29, 31, 37)
 PROTOBUF_LIMIT = 2**31
+# The exporter's optimiser takes more than linear time: hours for a recurrent network unrolled over 50 steps. Larger
+# graphs are left to onnxruntime, which optimises what it loads anyhow.
+OPTIMISED_NODES = 5_000
 
 
 class ExportError(RuntimeError):
@@ -50,9 +53,11 @@ def export_onnx(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> 
         with _quiet(), _plain_kernels():
             program = _trace(jacobian, rows, outputs)
             exported = torch.onnx.export(
-                program, (), dynamo=True, input_names=names[:1], output_names=names[1:], verbose=False
+                program, (), dynamo=True, input_names=names[:1], output_names=names[1:], verbose=False, optimize=False
             )
-        assert exported is not None
+            assert exported is not None
+            if _nodes(exported.model_proto.graph) <= OPTIMISED_NODES:
+                exported.optimize()
         model = exported.model_proto
     except Exception as error:  # tracing and conversion raise a wide family of errors
         raise ExportError(
@@ -64,6 +69,12 @@ def export_onnx(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> 
         raise ExportError(f"the ONNX graph has {model.ByteSize()} bytes, expected less than {PROTOBUF_LIMIT}")
     opset = next(entry.version for entry in model.opset_import if entry.domain == "")
     return model.SerializeToString(deterministic=True), opset
+
+
+def _nodes(graph: onnx.GraphProto) -> int:
+    """Nodes of a graph and of those inside it."""
+    inner = (attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g"))
+    return len(graph.node) + sum(map(_nodes, inner))
 
 
 def _trace(jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> torch.export.ExportedProgram:

@@ -36,7 +36,6 @@ from service.bundle import InputSpec, check_destination, check_writable
 from service.rejection import RejectionRule
 
 TUNING_SHARE = 0.5
-VERIFY_EXAMPLES = 8
 Say = Callable[[str], None]
 
 

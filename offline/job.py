@@ -10,9 +10,9 @@ from offline.budget import default_budget
 from offline.config import FitConfig
 from offline.data import Batches, Passes, checked_batches
 from offline.distributed import Shard
-from offline.jacobians import check_output, private_copy
 from offline.layout import WeightLayout
 from offline.likelihood import check_targets
+from offline.private import check_private, copied_model, usable
 from offline.progress import Track, length_of
 
 FEW = 16
@@ -65,13 +65,14 @@ def prepare(
     model: nn.Module, train: Batches, config: FitConfig, device: torch.device, shard: Shard, track: Track
 ) -> Job:
     """Check model and first batch; `ValueError` for NaN in the weights, outputs of a wrong shape, S > D."""
+    model = usable(model)
+    network = copied_model(model, device)
     layout = WeightLayout.of(model)
-    network = private_copy(model, device)
     for name, tensor in network.state_dict().items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
     inputs, targets = next(checked_batches(train, "train_loader", device))
-    outputs = _outputs(network, inputs)
+    outputs = check_private(model, network, inputs)
     check_targets(targets, outputs, len(inputs), config.likelihood)
     if config.likelihood == "classification":
         _refuse_probabilities(network, inputs[:FEW])
@@ -89,15 +90,3 @@ def prepare(
         memory_bytes=config.memory_budget or default_budget(device),
         track=track,
     )
-
-
-def _outputs(network: nn.Module, inputs: Tensor) -> int:
-    """K, from a forward pass of a few examples."""
-    few = inputs[:2]
-    try:
-        with torch.no_grad():
-            return check_output(network(few), len(few)).shape[1]
-    except (RuntimeError, IndexError, TypeError) as error:
-        reason = " ".join(str(error).split())[:300]
-        found = f"shape {tuple(inputs.shape)} and {inputs.dtype}"
-        raise ValueError(f"model: cannot process the inputs of train_loader, found {found}: {reason}") from error

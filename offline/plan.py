@@ -6,8 +6,8 @@ in float64, at positions spread over each parameter, and a parameter that does n
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 
 import torch
@@ -26,6 +26,7 @@ from offline.jacobians import (
     structured_block,
 )
 from offline.layout import WeightLayout
+from offline.private import in_float64, runs_in_float64
 
 Owners = dict[str, list[tuple[str, str]]]
 CHECK_EXAMPLES = 2
@@ -85,23 +86,14 @@ def trusted_names(model: nn.Module, chosen: tuple[Chosen, ...], owners: Owners, 
     sampled = tuple(replace(c, positions=_spread(c.positions)) for c in chosen)
     layers = {c.parameter.name for c in chosen if _in_layers(model, owners.get(c.parameter.name, []))}
     bare = {c.parameter.name for c in chosen if _is_bare(model, c, owners.get(c.parameter.name, []))}
-    with in_float64(model):
+    exactly = runs_in_float64(model, x)
+    x = x.double() if exactly and x.is_floating_point() else x
+    with in_float64(model) if exactly else nullcontext():
         for names in (layers | bare, layers):  # a model that cannot take a bare parameter once an example
             right = _agreeing(model, plan_for(model, sampled, owners, names), sampled, x)
             if right is not None:
                 return right
     return set()
-
-
-@contextmanager
-def in_float64(model: nn.Module) -> Iterator[None]:
-    """The model itself in float64 and back, to the last bit: a second one would be most of what the trial takes."""
-    dtype = next(parameter.dtype for parameter in model.parameters())
-    model.double()
-    try:
-        yield
-    finally:
-        model.to(dtype)
 
 
 def _spread(positions: Tensor) -> Tensor:
@@ -141,11 +133,10 @@ def plan_for(model: nn.Module, chosen: tuple[Chosen, ...], owners: Owners, names
 
 
 def _agreeing(exact: nn.Module, plan: JacobianPlan, chosen: tuple[Chosen, ...], x: Tensor) -> set[str] | None:
-    """Names of structured parameters that equal plain differentiation in float64; None where the probes fail."""
+    """Names of structured parameters that equal plain differentiation; None where the probes fail."""
     names = {item.parameter.name for item in plan.structured}
     if not names:
         return names
-    x = x.double() if x.is_floating_point() else x
     structured = tuple(c for c in chosen if c.parameter.name in names)
     mixing = _mixing(check_output(exact(x[:1]), 1))
     truth = torch.split(plain_jacobian(exact, structured, x, mixing), [len(c.positions) for c in structured], dim=2)
@@ -181,6 +172,8 @@ def _try_block(
 def _agree(found: Tensor | None, expected: Tensor) -> bool:
     if found is None or found.shape != expected.shape:
         return False
+    if found.dtype != torch.float64:
+        return _nearly(found, expected)
     return torch.allclose(found, expected, rtol=1e-8, atol=1e-10 * float(expected.abs().max()))
 
 

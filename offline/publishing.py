@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 import torch
+from torch import Tensor, nn
 
 from offline.calibration import HeldOut, held_out_metrics, reference_quantiles, to_numpy
 from offline.choosing import ChosenWeights
@@ -16,6 +17,7 @@ from offline.inference import Inference
 from offline.jacobians import Chosen, SubnetworkJacobian, private_copy
 from offline.job import Job
 from offline.plan import plain_jacobian
+from offline.private import in_float64, runs_in_float64
 from offline.progress import length_of, one_step
 from offline.record import make_manifest, training_metrics
 from offline.report import ReportData, report_html
@@ -25,6 +27,7 @@ from service.predictor import Prediction
 from service.rejection import RejectionRule
 
 VERIFY_EXAMPLES = 8
+ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
 Array = npt.NDArray[Any]
 
 
@@ -61,8 +64,10 @@ def publish(
         factor = fitted.inference.factor
         sealed = seal_bundle(folder, manifest, model, factor, indices, fitted.rule.scores, reference)
         truth = _truth(job, fitted)
-        verification = one_step(job.track, "Verification", lambda: verify(folder, truth))
-        verified = replace(sealed, verification=verification)
+        verification = one_step(
+            job.track, "Verification", lambda: verify(folder, truth, lambda: _rounding(job, fitted, truth))
+        )
+        verified = replace(sealed, verification=verification, warnings=(*sealed.warnings, *_imprecise(truth)))
         reseal_manifest(folder, verified, _report(verified, fitted))
 
 
@@ -114,15 +119,51 @@ def _warnings(job: Job, fitted: Fitted) -> list[str]:
     return found
 
 
+def _imprecise(truth: Truth) -> list[str]:
+    if truth.precision == "float64":
+        return []
+    return [
+        "the network does not run in float64 (it casts to float32, or makes float32 tensors): its derivatives were "
+        "tried, and the bundle was verified, against plain torch in float32"
+    ]
+
+
 def _truth(job: Job, fitted: Fitted) -> Truth:
-    inputs, indices = fitted.conformal.inputs[:VERIFY_EXAMPLES], fitted.jacobian.indices
-    exact = private_copy(job.network, job.device, torch.float64)
-    precise = inputs.double() if inputs.is_floating_point() else inputs
-    chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(indices))
+    """In float64, or in float32 where the network cannot run otherwise."""
+    inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
+    if not runs_in_float64(job.network, inputs):
+        return Truth(to_numpy(inputs), *_plainly(job.network, job, fitted, inputs), precision="float32")
+    with in_float64(job.network):
+        precise = inputs.double() if inputs.is_floating_point() else inputs
+        return Truth(to_numpy(inputs), *_plainly(job.network, job, fitted, precise))
+
+
+def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
+    """How far rounding carries the network: plain torch in float32, and with every weight off by a few float32 steps.
+
+    Which units of a large network lie so near to a kink that a derivative jumps differs from one to the other.
+    """
+    inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
+    single = truth.errors(*_plainly(job.network, job, fitted, inputs))
+    shaken = private_copy(job.network, job.device, torch.float64)
+    generator = torch.Generator(job.device).manual_seed(0)
+    for weight in shaken.parameters():
+        noise = torch.randn(weight.shape, generator=generator, device=job.device, dtype=weight.dtype)
+        weight.mul_(1 + ROUNDING_STEP * noise)
+    if truth.precision == "float32":
+        shaken.float()
+    precise = inputs.to(next(shaken.parameters()).dtype) if inputs.is_floating_point() else inputs
+    moved = truth.errors(*_plainly(shaken, job, fitted, precise))
+    return {name: max(single[name], moved[name]) for name in single}
+
+
+def _plainly(network: nn.Module, job: Job, fitted: Fitted, inputs: Tensor) -> tuple[Array, Array, Array]:
+    """Mean, Jacobian and variance by nothing but torch's own differentiation, in the network's precision."""
+    chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(fitted.jacobian.indices))
     with torch.no_grad():
-        mean = exact(precise)
-    jacobian = to_numpy(plain_jacobian(exact, chosen, precise))
-    return Truth(to_numpy(inputs), to_numpy(mean), jacobian, fitted.inference.factor.variance(jacobian))
+        mean = to_numpy(network(inputs))
+    jacobian = to_numpy(plain_jacobian(network, chosen, inputs))
+    return mean, jacobian, fitted.inference.factor.variance(jacobian)
 
 
 def _report(manifest: Manifest, fitted: Fitted) -> bytes:

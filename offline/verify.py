@@ -1,5 +1,6 @@
 """The serving code, run on the new bundle, against plain torch in float64. What is too far off is not published."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ TOLERANCE = 1e-4
 # Relative to the largest entry of the batch: below this share a variance is compared absolutely, since an output
 # that a batch hardly moves has no digits left in float32.
 SMALL_SHARE = 1e-6
+# In a network of millions of ReLUs some inputs lie so near to zero that float32 puts them on the other side, and a
+# derivative jumps. Torch's own derivatives jump then too, so no more than a few times their distance is asked for.
+ROUNDING_FACTOR, LOOSEST = 5.0, 1e-2
 
 
 class VerificationError(RuntimeError):
@@ -23,49 +27,69 @@ class VerificationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Truth:
-    """Plain torch in float64: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance (n, K)."""
+    """Plain torch in this precision: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance
+    (n, K)."""
 
     inputs: Array
     mean: Array
     jacobian: Array
     variance: Array
+    precision: str = "float64"
+
+    def errors(self, mean: Array, jacobian: Array, variance: Array) -> dict[str, float]:
+        """Relative errors of other values for the same inputs."""
+        return {
+            "mean": relative_error(mean, self.mean, absolute=True),
+            "jacobian": relative_error(jacobian, self.jacobian, absolute=True),
+            "variance": relative_error(variance, self.variance, absolute=False),
+        }
 
 
-def verify(folder: Path, truth: Truth, tolerance: float = TOLERANCE) -> Verification:
+Rounding = Callable[[], Mapping[str, float]]
+
+
+def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, tolerance: float = TOLERANCE) -> Verification:
     """Load the bundle as the service does and compare; raises `VerificationError` above `tolerance`.
+
+    `rounding` gives the errors that rounding alone makes in plain torch, and is asked only where the tolerance is
+    missed: then five times those are allowed, at most 1e-2.
 
     Every example is predicted in one batch and alone, so that a batch dimension that was fixed by the export, or a
     network that mixes examples, shows here.
     """
     predictor = Predictor.load(folder)
     batches = [truth.inputs, *(truth.inputs[i : i + 1] for i in range(len(truth.inputs)))]
-    predictions = [predictor.predict(batch) for batch in batches]
-    jacobians = [predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1] for batch in batches]
-    whole, single = slice(0, 1), slice(1, None)
-    errors = {
-        "mean": _both(truth.mean, [p.mean for p in predictions], whole, single, absolute=True),
-        "jacobian": _both(truth.jacobian, jacobians, whole, single, absolute=True),
-        "variance": _both(truth.variance, [p.variance for p in predictions], whole, single, absolute=False),
-    }
+    joint, *single = [_answers(predictor, batch) for batch in batches]
+    alone = [np.concatenate(parts) for parts in zip(*single, strict=True)]
+    found = [truth.errors(*joint), truth.errors(*alone)]
+    errors = {name: max(one[name] for one in found) for name in found[0]}
+    allowed = dict.fromkeys(errors, tolerance)
+    if not all(error <= tolerance for error in errors.values()):
+        allowed = {name: _allowed(tolerance, error) for name, error in rounding().items()} or allowed
     for name, error in errors.items():
-        if not error <= tolerance:
+        if not error <= allowed[name]:
             raise VerificationError(
-                f"verification: the {name} served differs from torch in float64 by {error:.1e} (relative), expected at "
-                f"most {tolerance:.0e}; nothing was published. A larger prior_precision or fewer weights make the "
-                "posterior better conditioned; a model that mixes the examples of a batch cannot be served"
+                f"verification: the {name} served differs from torch in {truth.precision} by {error:.1e} (relative), "
+                f"expected at most {allowed[name]:.0e}; nothing was published. A larger prior_precision or fewer "
+                "weights make the posterior better conditioned; a model that mixes the examples of a batch cannot be "
+                "served"
             )
     return Verification(
         examples=len(truth.inputs),
-        tolerance=tolerance,
+        tolerance=max(allowed.values()),
         mean_error=errors["mean"],
         jacobian_error=errors["jacobian"],
         variance_error=errors["variance"],
     )
 
 
-def _both(expected: Array, parts: list[Array], whole: slice, single: slice, *, absolute: bool) -> float:
-    """The larger of the errors of the joint batch and of the examples one by one."""
-    return max(relative_error(np.concatenate(parts[s]), expected, absolute=absolute) for s in (whole, single))
+def _answers(predictor: Predictor, batch: Array) -> tuple[Array, Array, Array]:
+    prediction = predictor.predict(batch)
+    return prediction.mean, predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1], prediction.variance
+
+
+def _allowed(tolerance: float, rounding: float) -> float:
+    return max(tolerance, min(LOOSEST, ROUNDING_FACTOR * rounding))
 
 
 def relative_error(found: Array, expected: Array, *, absolute: bool) -> float:

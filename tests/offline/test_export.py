@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+import offline.export
 from offline.export import ExportError, export_onnx
 from offline.jacobians import private_copy
 from offline.layout import WeightLayout
@@ -35,6 +36,10 @@ def export(name: str) -> tuple[bytes, int]:
 def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
     model, _ = export(name)
     load_check(model)
+    check_answers(model, name)
+
+
+def check_answers(model: bytes, name: str) -> None:
     network, inputs, indices = build(name)
     mean, truth = reference.full_jacobian(network, inputs)
     expected = truth[:, :, indices.numpy()]
@@ -45,6 +50,15 @@ def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
         rows = slice(start, start + len(batch))
         np.testing.assert_allclose(found_mean, mean[rows], rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(found, expected[rows], rtol=1e-4, atol=2e-6 * np.abs(expected).max())
+
+
+def test_a_large_graph_is_left_as_it_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a size the exporter's optimiser is left out; the answers are the same."""
+    small, _ = export("called-twice")
+    monkeypatch.setattr(offline.export, "OPTIMISED_NODES", 0)
+    large, _ = export("called-twice")
+    assert len(load_check(large).graph.node) > len(load_check(small).graph.node)
+    check_answers(large, "called-twice")
 
 
 def test_the_graph_tells_nothing_of_the_machine_and_is_the_same_again() -> None:

@@ -121,7 +121,7 @@ def test_success_changes_nothing_of_the_users_and_records_dropped_examples(tmp_p
 
 
 STAGES = {
-    "private_copy": offline.job,
+    "copied_model": offline.job,
     "check_input_spec": offline.fit,
     "collect_held_out": offline.fit,
     "select": offline.choosing,
