@@ -2,10 +2,16 @@
 
 >>> from service import Predictor
 >>> prediction = Predictor.load("bundles/digits").predict(inputs)
+
+Names are imported when they are first asked for, so that `service.client` does without NumPy and onnxruntime.
 """
 
-from service.bundle import BundleError, ImagePreprocessing, InputSpec, Manifest, read_bundle, write_bundle
-from service.predictor import NonFinitePrediction, Prediction, Predictor
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from service.bundle import BundleError, ImagePreprocessing, InputSpec, Manifest, read_bundle, write_bundle
+    from service.predictor import NonFinitePrediction, Prediction, Predictor
 
 __all__ = [
     "BundleError",
@@ -18,3 +24,10 @@ __all__ = [
     "read_bundle",
     "write_bundle",
 ]
+OF_THE_PREDICTOR = ("NonFinitePrediction", "Prediction", "Predictor")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{'predictor' if name in OF_THE_PREDICTOR else 'bundle'}"), name)
