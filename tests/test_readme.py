@@ -131,9 +131,9 @@ def test_python_blocks(place: Path) -> None:
 def test_every_setting_is_documented() -> None:
     for name, field in Settings.model_fields.items():
         (row,) = re.findall(rf"^\| `{PREFIX}{name.upper()}` \|(.*)\|(.*)\|$", README, re.MULTILINE)
-        default = "" if field.default is None else str(field.default)
+        default = "" if field.default in (None, ()) else str(field.default)
         assert (row[0].strip(), row[1].strip()) == (default, field.description)
-    assert set(re.findall(rf"`{PREFIX}(\w+)`", README)) - {n.upper() for n in Settings.model_fields} == {"BUNDLE_DIR"}
+    assert set(re.findall(rf"`{PREFIX}(\w+)`", README)) - {n.upper() for n in Settings.model_fields} == {"BUNDLE_DIR", "API_KEY"}
 
 
 def test_linked_files_exist() -> None:
