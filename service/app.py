@@ -37,6 +37,10 @@ def create_app(
     came from and `settings.models` are watched.
     """
     loaded = [predictors] if isinstance(predictors, Predictor) else [*predictors]
+    if settings.degrade_after_seconds is not None and not all(predictor.has_plain for predictor in loaded):
+        raise ValueError(
+            "degrade_after_seconds: found a predictor without the plain network; make it with plain_too=True"
+        )
     metrics = Metrics(registry if registry is not None else CollectorRegistry())
 
     @contextlib.asynccontextmanager

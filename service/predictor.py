@@ -182,6 +182,11 @@ class Predictor:
         with np.errstate(invalid="ignore", over="ignore"):
             return PlainPrediction(mean, softmax(np.asarray(mean, np.float64) / self.manifest.temperature))
 
+    @property
+    def has_plain(self) -> bool:
+        """Whether `predict_plain` can answer."""
+        return self._plain_session is not None
+
     def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
         """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`."""
         mean, jacobian = _run(self._session, ["mean", "jacobian"], inputs)

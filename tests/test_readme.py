@@ -133,7 +133,10 @@ def test_every_setting_is_documented() -> None:
         (row,) = re.findall(rf"^\| `{PREFIX}{name.upper()}` \|(.*)\|(.*)\|$", README, re.MULTILINE)
         default = "" if field.default in (None, ()) else str(field.default)
         assert (row[0].strip(), row[1].strip()) == (default, field.description)
-    assert set(re.findall(rf"`{PREFIX}(\w+)`", README)) - {n.upper() for n in Settings.model_fields} == {"BUNDLE_DIR", "API_KEY"}
+    assert set(re.findall(rf"`{PREFIX}(\w+)`", README)) - {n.upper() for n in Settings.model_fields} == {
+        "BUNDLE_DIR",
+        "API_KEY",
+    }
 
 
 def test_linked_files_exist() -> None:

@@ -7,16 +7,25 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from service.manifest import to_json
 from service.metrics import several_processes
-from service.problems import ProblemError
+from service.problems import MEDIA_TYPE, ProblemError
 from service.runtime import Runtime, get_runtime
-from service.schemas import Health, ModelList, ModelVersion
+from service.schemas import Health, ModelList, ModelVersion, Problem
 from service.served import ServedModel
 
 router = APIRouter(tags=["operations"])
 RuntimeDependency = Annotated[Runtime, Depends(get_runtime)]
 
 
-@router.get("/health/live")
+def _refusal(status: int, text: str) -> dict[int | str, dict[str, Any]]:
+    return {status: {"description": text, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}}
+
+
+KEY = _refusal(401, "An API key is needed.")
+MISSING = KEY | _refusal(404, "No such model.")
+UNFIT = _refusal(503, "The service cannot do its work, or is shutting down.")
+
+
+@router.get("/health/live", responses=UNFIT)
 async def live(runtime: RuntimeDependency) -> Health:
     """The process can do its work. Restart it when this fails."""
     if not runtime.alive:
@@ -24,7 +33,7 @@ async def live(runtime: RuntimeDependency) -> Health:
     return Health(status="live")
 
 
-@router.get("/health/ready")
+@router.get("/health/ready", responses=UNFIT)
 async def ready(runtime: RuntimeDependency) -> Health:
     """A model is loaded and requests are welcome. Send no traffic when this fails."""
     if runtime.draining:
@@ -34,7 +43,7 @@ async def ready(runtime: RuntimeDependency) -> Health:
     return Health(status="ready")
 
 
-@router.get("/models")
+@router.get("/models", responses=KEY)
 async def models(runtime: RuntimeDependency) -> ModelList:
     """Every loaded version of every model."""
     default = runtime.store.latest(runtime.store.default)
@@ -46,19 +55,19 @@ async def models(runtime: RuntimeDependency) -> ModelList:
     )
 
 
-@router.get("/model")
+@router.get("/model", responses=MISSING)
 async def model(runtime: RuntimeDependency) -> dict[str, Any]:
     """The default model's card: its bundle's manifest and digest."""
     return _card(runtime.store.find())
 
 
-@router.get("/models/{name}")
+@router.get("/models/{name}", responses=MISSING)
 async def model_by(name: str, runtime: RuntimeDependency) -> dict[str, Any]:
     """The card of the latest version of the model `name`."""
     return _card(runtime.store.find(name))
 
 
-@router.get("/models/{name}/versions/{version}")
+@router.get("/models/{name}/versions/{version}", responses=MISSING)
 async def model_by_version(name: str, version: str, runtime: RuntimeDependency) -> dict[str, Any]:
     """The card of this version of the model `name`."""
     return _card(runtime.store.find(name, version))
@@ -69,7 +78,7 @@ def _card(served: ServedModel) -> dict[str, Any]:
     return {"digest": served.digest, **card}
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics", response_class=Response, responses=KEY)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Prometheus text exposition, of all worker processes."""
     for served in runtime.store:

@@ -110,7 +110,7 @@ def test_the_end_in_the_middle_of_work_loses_nothing_that_was_admitted(classific
             await asyncio.gather(*asking)
         return outcomes
 
-    with running(classification.path, PROBITY_DRAIN_SECONDS="0.5") as server:
+    with running(classification.path, PROBITY_DRAIN_SECONDS="3") as server:
         outcomes = asyncio.run(test(server))
         assert server.process.wait(TIMEOUT) == 0
     # While draining every answer closes its connection, so no client keeps one that ends under its hands.

@@ -126,7 +126,7 @@ def test_a_full_queue(classification: Synthetic) -> None:
 
 
 def test_a_degraded_answer_says_so(classification: Synthetic) -> None:
-    with serving(Predictor.load(classification.path), Settings(degrade_after_seconds=1e-9)) as client:
+    with serving(Predictor.load(classification.path, plain_too=True), Settings(degrade_after_seconds=1e-9)) as client:
         response = post(client, GOOD)
         assert response.json()["parameters"] == {"degraded": True}
         found = outputs(response)
