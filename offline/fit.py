@@ -196,7 +196,7 @@ def _calibrated(
     conformal: HeldOut,
     memory: MemoryPlan,
 ) -> Fitted:
-    lines = tuple(memory.describe())
+    lines = tuple(memory.record())
     rows = min(rows_for(jacobian, job.outputs), memory.rows("held-out"))
     temperature = _temperature(job, jacobian, found, tuning, rows)
     mean, variance = predict_held_out(jacobian, found.factor, conformal, rows, job.track)

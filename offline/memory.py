@@ -64,10 +64,14 @@ class MemoryPlan:
 
     def describe(self) -> list[str]:
         """Lines for people, to be shown before the work starts."""
+        first, second, *stages = self.record()
+        return [first, f"{second}; budget {readable(self.budget_bytes)}", *stages]
+
+    def record(self) -> list[str]:
+        """The same without the budget: what happens to be free on a machine is no part of a bundle."""
         lines = [
             f"D = {self.weights:,} weights, S = {self.size:,} chosen, K = {self.outputs:,} outputs",
-            f"memory: {readable(self.peak_bytes)} predicted at most, budget {readable(self.budget_bytes)}, "
-            f"{readable(self.resident_bytes)} of it throughout",
+            f"memory: {readable(self.peak_bytes)} predicted at most, {readable(self.resident_bytes)} of it throughout",
         ]
         for stage in self.stages:
             chunk = f", {stage.rows} examples at once of {readable(stage.bytes_per_row)} each" if stage.rows else ""
