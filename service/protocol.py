@@ -20,6 +20,8 @@ from service.settings import Settings
 # After a refusal, how long to go on reading what the client still sends: a connection that is closed with bytes unread
 # is reset, and the client may never see the answer.
 LINGER_SECONDS = 2.0
+# When the service stops, how long a connection that was just made may take to send its request.
+FRESH_SECONDS = 1.0
 # "GET  HTTP/1.1\r\n\r\n" around the path, and ":\r\n" around a field: what the parser does not hand over, at least.
 LINE_BYTES, FIELD_BYTES = 17, 3
 FRAMING = (b"content-length", b"transfer-encoding")
@@ -64,6 +66,14 @@ class LimitedProtocol(HttpToolsProtocol):
         self._forget_deadline()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The service stops: what is asked is answered first, also where a request is still on its way."""
+        if self._first and not self._deaf and not self.transport.is_closing():
+            self._forget_deadline()
+            self._deadline = self.loop.call_later(FRESH_SECONDS, self._too_late)
+        else:
+            super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()

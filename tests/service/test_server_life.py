@@ -61,6 +61,19 @@ def test_a_request_that_was_begun_is_answered_before_the_end(classification: Syn
         assert server.process.wait(TIMEOUT) == 0
 
 
+def test_a_connection_that_was_just_made_is_answered_before_the_end(classification: Synthetic) -> None:
+    with running(classification.path) as server, contextlib.closing(server.socket()) as connection:
+        assert server.request("GET", "/health/live")[0] == 200  # the service has accepted the connection before
+        server.process.terminate()
+        server.wait_for("Shutting down")
+        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(GOOD_BODY)}\r\n\r\n"
+        connection.sendall(head.encode() + GOOD_BODY)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer.lower()
+        assert server.process.wait(TIMEOUT) == 0
+
+
 def test_a_client_that_never_finishes_does_not_keep_it_alive(classification: Synthetic) -> None:
     with (
         running(classification.path, PROBITY_SHUTDOWN_SECONDS="1") as server,
