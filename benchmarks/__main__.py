@@ -10,10 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks import bundles, cost, floor, gpu, growth, peer, pictures
+from benchmarks import bundles, cost, floor, fuzz, gpu, growth, peer, pictures
 from benchmarks.artefacts import Shelf
 from benchmarks.environment import environment
 from benchmarks.harness import MeasurementError
+from benchmarks.serving import load, peers, soak
+from benchmarks.serving import pictures as serving_pictures
 from benchmarks.settings import Benchmark, Settings, Values, write_json
 from offline.run import Bars
 from service.cpu import available_cpus
@@ -25,7 +27,26 @@ BENCHMARKS = (
     Benchmark("growth", "time and memory of the fit against S, N and D", growth.run, pictures.growth),
     Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
     Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),
+    Benchmark("fuzz", "a million damaged requests and bundle files: no crash, no hang, little memory", fuzz.run),
     Benchmark("gpu", "ResNet-18, 60,000 examples, S = 42,438, selection to bundle; needs cuda", gpu.run),
+    Benchmark(
+        "load",
+        "the service at saturation, at half load and at three times its capacity",
+        load.run,
+        serving_pictures.load,
+    ),
+    Benchmark(
+        "peers",
+        "the service and LitServe, BentoML, MLServer, FastAPI around the same predictor",
+        peers.run,
+        serving_pictures.peers,
+    ),
+    Benchmark(
+        "soak",
+        "ten minutes at 80 % of capacity: vanishing clients, bad requests, replaced bundles",
+        soak.run,
+        serving_pictures.soak,
+    ),
 )
 ALL = "all"
 UNREPORTED = ("gpu",)  # what "all" leaves out: it needs another machine

@@ -1,0 +1,1 @@
+"""The service under load: saturation and latency, peers that wrap the same network, and a long run."""

@@ -1,0 +1,141 @@
+"""Saturation of the service against the bare session, and latencies under Poisson arrivals, also far too many."""
+
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.harness import Process, batches_for, steady_seconds, warm_up
+from benchmarks.serving.digits import Request, binary, images
+from benchmarks.serving.fitted import bundle
+from benchmarks.serving.openloop import Kind, play, poisson
+from benchmarks.serving.outcomes import REFUSED, tail_ratio
+from benchmarks.serving.process import ServerProcess, probity
+from benchmarks.serving.wrk import ROWS_IN_FLIGHT, saturate
+from benchmarks.settings import Settings, Values
+
+SIZES, BATCHES = (1, 8, 32), (1, 2, 4, 8, 16, 32, 64)
+BASELINES = {"session": "benchmarks.serving.bare:Session", "predict": "benchmarks.serving.bare:Predict"}
+GOALS = {"binary v2": 0.8, "JSON images": 0.6, "tail": 3.0, "goodput": 0.9}
+OVERLOAD, OVERLOAD_ROWS = 3.0, (8, 1)
+QUEUE_SECONDS = 0.5  # how much work may wait in the trial with too many requests
+BASELINE_STEPS = 5  # a baseline's turn lasts so many times `LEAST_SECONDS`
+SEED = 0
+
+
+def run(settings: Settings) -> Values:
+    """Each server is one process with the service's defaults; everything that is compared takes turns."""
+    folder, scratch = bundle(), settings.shelf.folder
+    log = scratch / "service.log"
+    requests = [binary(rows) for rows in SIZES] + [images(rows) for rows in SIZES]
+    with probity(folder, log, requests[0], settings.threads) as server:
+        saturation = saturations(settings, server, folder, requests)
+        capacity = {request.name: median_rate(saturation["rounds"], request.name) for request in requests}
+        chosen = [requests[0], requests[1], requests[3]]
+        half = [
+            half_load(settings, server, request, capacity[request.name] / 2)
+            for request in settings.track(chosen, "Half load", len(chosen))
+        ]
+    over = [
+        overload(settings, folder, binary(rows), capacity[f"binary v2, {rows} rows"])
+        for rows in settings.track(OVERLOAD_ROWS, "Overload", len(OVERLOAD_ROWS))
+    ]
+    return {"goals": GOALS, "saturation": saturation, "half_load": half, "overload": over}
+
+
+def saturations(settings: Settings, server: ServerProcess, folder: Path, requests: Sequence[Request]) -> Values:
+    """Rounds in which the baselines and every form of request have one turn each."""
+    seconds, count = settings.choose(6, 1), settings.choose(5, 1)
+    values = {"bundle": str(folder)}
+    with ExitStack() as stack:
+        baselines = {
+            name: stack.enter_context(Process(target, values, settings.threads)) for name, target in BASELINES.items()
+        }
+        swept = {name: best_batch(process) for name, process in baselines.items()}
+        saturate(server, requests[0], 1, settings.shelf.folder)  # first use
+        rounds = []
+        for _ in settings.track(range(count), "Saturation", count):
+            rates = {name: baseline_rate(process, swept[name]["best"]) for name, process in baselines.items()}
+            turns = {request.name: saturate(server, request, seconds, settings.shelf.folder) for request in requests}
+            rounds.append({"baselines": rates, "requests": {name: turn.as_json() for name, turn in turns.items()}})
+    ratios = {request.name: ratio(rounds, request.name) for request in requests}
+    return {"batch_sizes": swept, "rounds": rounds, "ratios": ratios}
+
+
+def best_batch(process: Process) -> Values:
+    """Seconds an example at each batch size, and the size with the least."""
+    seconds = {batch: steady_seconds(process, batch) for batch in BATCHES}
+    return {"seconds_per_example": seconds, "best": min(seconds, key=seconds.__getitem__)}
+
+
+def baseline_rate(process: Process, batch: int) -> float:
+    """Examples a second over about as long as a turn of the load."""
+    count = BASELINE_STEPS * batches_for(warm_up(process, batch))
+    seconds: float = process.ask("step", batch=batch, batches=count)["seconds"]
+    return batch * count / seconds
+
+
+def ratio(rounds: Sequence[Values], name: str) -> Values:
+    """The service's examples a second over each baseline's of the same round: the median."""
+    found: Values = {
+        f"of_{base}": statistics.median(
+            turn["requests"][name]["examples_per_second"] / turn["baselines"][base] for turn in rounds
+        )
+        for base in BASELINES
+    }
+    goal = GOALS[name.partition(",")[0]]
+    return {**found, "goal": goal, "met": found["of_session"] >= goal}
+
+
+def median_rate(rounds: Sequence[Values], name: str) -> float:
+    return float(statistics.median(turn["requests"][name]["requests_per_second"] for turn in rounds))
+
+
+def half_load(settings: Settings, server: ServerProcess, request: Request, rate: float) -> Values:
+    """Latencies at half of what this form of request was answered at most."""
+    outcomes = play(server.port, poisson([Kind.of(request)], rate, settings.choose(60, 3), SEED))
+    found = outcomes.as_json()
+    tail = tail_ratio(found["latency"])
+    return {"request": request.name, "rate": rate, **found, "p99_over_median": tail, "met": tail < GOALS["tail"]}
+
+
+def overload(settings: Settings, folder: Path, request: Request, guess: float) -> Values:
+    """Three times the capacity, against a server whose queue holds half a second of work.
+
+    With the default of 4096 rows requests would wait for seconds before the first is refused: nothing else changes.
+    It is no smaller than the closed loop needs, which measures the capacity without refusals.
+    """
+    limit = max(2 * ROWS_IN_FLIGHT, round(QUEUE_SECONDS * guess * request.rows))
+    given = {"PROBITY_MAX_QUEUE_ROWS": str(limit)}
+    log = settings.shelf.folder / "overload.log"
+    with probity(folder, log, request, settings.threads, **given) as server:
+        saturate(server, request, 1, settings.shelf.folder)
+        rounds = [overload_round(settings, server, request, turn) for turn in range(settings.choose(3, 1))]
+    goodput = statistics.median(turn["goodput_over_capacity"] for turn in rounds)
+    clean = not any(turn["other_failures"] for turn in rounds)
+    return {
+        "request": request.name,
+        "settings": given,
+        "offered_over_capacity": OVERLOAD,
+        "rounds": rounds,
+        "goodput_over_capacity": goodput,
+        "met": goodput >= GOALS["goodput"] and clean,
+    }
+
+
+def overload_round(settings: Settings, server: ServerProcess, request: Request, turn: int) -> Values:
+    """The capacity by a closed loop, then at once the open loop at three times that."""
+    capacity = saturate(server, request, settings.choose(6, 2), settings.shelf.folder)
+    rate, seconds = OVERLOAD * capacity.requests_per_second, settings.choose(20, 3)
+    outcomes = play(server.port, poisson([Kind.of(request)], rate, seconds, SEED + turn))
+    begin, end = outcomes.start + seconds / 10, float(outcomes.due[-1])
+    goodput = outcomes.answered(begin, end) / (end - begin)
+    usual = {"200", *map(str, REFUSED)}
+    return {
+        "capacity": capacity.as_json(),
+        "rate": rate,
+        **outcomes.as_json(),
+        "goodput_per_second": goodput,
+        "goodput_over_capacity": goodput / capacity.requests_per_second,
+        "other_failures": {name: count for name, count in outcomes.counts().items() if name not in usual},
+    }

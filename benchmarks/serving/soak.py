@@ -1,0 +1,109 @@
+"""A long run at 80 % of the capacity, with vanishing clients, malformed requests and bundles that are replaced."""
+
+import shutil
+import time
+
+import numpy as np
+
+from benchmarks.serving.digits import Request, binary, features, images
+from benchmarks.serving.fitted import bundle
+from benchmarks.serving.mixture import Part, parts
+from benchmarks.serving.openloop import Kind, Playing, poisson
+from benchmarks.serving.outcomes import VANISHED, Outcomes
+from benchmarks.serving.process import ServerProcess, probity
+from benchmarks.serving.replacing import Replacing
+from benchmarks.serving.tree import Watch
+from benchmarks.serving.wrk import saturate
+from benchmarks.settings import Settings, Values
+
+LOAD, SEED = 0.8, 0
+WATCH = {"PROBITY_WATCH_SECONDS": "1"}
+GOALS = {"lost": 0, "growth": 0.05}
+SETTLED = 120 / 600  # memory is looked at after minute 2 of 10; in a shorter run, after as large a part of it
+
+
+def run(settings: Settings) -> Values:
+    """One server, one load, for ten minutes."""
+    seconds, scratch = settings.choose(600, 20), settings.shelf.folder
+    watched = scratch / "watched"
+    shutil.copytree(bundle(), watched)
+    good = [binary(8), images(1), features()]
+    with probity(watched, scratch / "soak.log", good[0], settings.threads, **WATCH) as server:
+        rates = capacities(settings, server, good)
+        mixture = parts(good)
+        rate = LOAD / sum(part.share / rates[part.name] for part in mixture if part.name in rates)
+        plan = poisson([Kind(p.wire, p.share, p.vanish_seconds) for p in mixture], rate, seconds, SEED)
+        every = settings.choose(15, 4)
+        with Watch(server.pid, settings.choose(1.0, 0.5)) as watch, Replacing(watched, every) as replacing:
+            playing = Playing(server.port, plan)
+            for _ in settings.track(range(seconds), "Soak"):
+                time.sleep(1)
+            found = playing.finish()
+        alive = server.process.poll() is None
+        loaded = server.log.read_text(errors="replace").count("serving digits version")
+    return {
+        "goals": GOALS,
+        "settings": WATCH,
+        "capacity_requests_per_second": rates,
+        "rate": rate,
+        "load": LOAD,
+        "replacements": {"every_seconds": every, "made": replacing.count, "loaded": loaded},
+        "process_alive": alive,
+        "verdict": judged(mixture, found),
+        **found.as_json(),
+        "memory": memory(watch.samples, found.start, seconds),
+        "rates": per_second(found, seconds),
+    }
+
+
+def capacities(settings: Settings, server: ServerProcess, good: list[Request]) -> dict[str, float]:
+    """Requests a second at most of each form that is computed."""
+    seconds, scratch = settings.choose(8, 3), settings.shelf.folder
+    saturate(server, good[0], 1, scratch)
+    return {request.name: saturate(server, request, seconds, scratch).requests_per_second for request in good}
+
+
+def judged(mixture: list[Part], found: Outcomes) -> Values:
+    """Each part's outcomes; lost is what was sent whole, by a client that stayed, and not answered as it should be.
+
+    429 is an answer as designed: such a request was not admitted.
+    """
+    rows, lost = [], 0
+    for number, part in enumerate(mixture):
+        status = found.status[found.kind == number]
+        wrong = 0
+        if part.vanish_seconds is None:
+            wrong = int((~np.isin(status, (part.expected, 429))).sum())
+        else:  # its answer may have come before it left
+            wrong = int((~np.isin(status, (part.expected, 429, VANISHED))).sum())
+        lost += wrong
+        rows.append({"name": part.name, "expected": part.expected, "wrong": wrong, "outcomes": found.counts({number})})
+    return {"parts": rows, "lost": lost, "met": lost == GOALS["lost"]}
+
+
+def memory(samples: list[tuple[float, int]], start: float, seconds: float) -> Values:
+    """The resident set over time, and by a straight line how much it grows from when it has settled to the end."""
+    times = np.array([moment - start for moment, _ in samples])
+    sizes = np.array([size for _, size in samples], float)
+    chosen = (times >= SETTLED * seconds) & (times <= seconds)
+    slope, middle = np.polyfit(times[chosen] - times[chosen].mean(), sizes[chosen], 1)
+    growth = slope * (1 - SETTLED) * seconds / middle
+    return {
+        "seconds": times.tolist(),
+        "rss_bytes": sizes.astype(int).tolist(),
+        "settled_from_seconds": SETTLED * seconds,
+        "slope_bytes_per_second": float(slope),
+        "growth": float(growth),
+        "met": bool(abs(growth) <= GOALS["growth"]),
+    }
+
+
+def per_second(found: Outcomes, seconds: int) -> Values:
+    """Answers in each second, by class of status."""
+    edges = np.arange(seconds + 1)
+    classes = {"2xx": (200, 300), "4xx": (400, 500), "5xx": (500, 600)}
+    done = found.done - found.start
+    return {
+        name: np.histogram(done[(found.status >= low) & (found.status < high)], edges)[0].tolist()
+        for name, (low, high) in classes.items()
+    }

@@ -1,0 +1,68 @@
+"""A virtual environment for each peer, made once and kept: the peer, and the libraries that compute in our versions."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environment import ROOT, library_version
+from benchmarks.harness import MeasurementError
+from benchmarks.serving.fitted import CACHE
+
+COMPUTING = ("numpy", "onnxruntime", "safetensors")  # the same everywhere; the rest is as the peer wants it
+FORBIDDEN = "torch"
+STAMP = "installed.json"
+LIST = "import importlib.metadata as m, json; print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
+
+
+def environment(name: str, packages: Sequence[str]) -> Path:
+    """The folder of the peer's environment; raises `MeasurementError` with pip's message where it cannot be made."""
+    wanted = [*packages, *needs()]
+    folder = CACHE / f"venv-{name}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:8]}"
+    if not (folder / STAMP).is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        _install(folder, wanted)
+        installed = versions(folder)
+        if FORBIDDEN in installed:
+            raise MeasurementError(f"{name}: found {FORBIDDEN} among what was installed, expected none")
+        (folder / STAMP).write_text(json.dumps(installed, indent=1))
+    return folder
+
+
+def needs() -> list[str]:
+    """What the service needs to be imported from this checkout."""
+    declared: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    return declared + [f"{name}=={library_version(name)}" for name in COMPUTING]
+
+
+def versions(folder: Path) -> dict[str, str]:
+    """Everything installed in an environment."""
+    found = subprocess.run([folder / "bin" / "python", "-c", LIST], capture_output=True, text=True, check=True)
+    result: dict[str, str] = json.loads(found.stdout)
+    return result
+
+
+def _install(folder: Path, wanted: Sequence[str]) -> None:
+    _run([sys.executable, "-m", "venv", str(folder)])
+    # pip resolves the whole set first: a set with torch in it is not downloaded.
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    report = folder / "report.json"
+    _run([*pip, "--dry-run", "--report", str(report), *wanted])
+    planned: list[dict[str, Any]] = json.loads(report.read_text())["install"]
+    if any(item["metadata"]["name"].lower() == FORBIDDEN for item in planned):
+        raise MeasurementError(f"{folder.name}: its packages would bring {FORBIDDEN}, expected none that does")
+    _run([*pip, *wanted])
+    report.unlink()
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = re.sub(r"(https?|file)://\S+", "(address)", done.stderr.strip()).replace(str(ROOT), ".")
+        raise MeasurementError(f"{Path(command[0]).name}: exit status {done.returncode}: {told[-600:]}")

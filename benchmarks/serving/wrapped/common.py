@@ -1,0 +1,37 @@
+"""What all of them share: the same computation and the same answer."""
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import threadpoolctl
+
+from service.predictor import Prediction, Predictor
+
+Array = npt.NDArray[Any]
+PORT = int(os.environ.get("SERVED_PORT", "8000"))
+
+
+def load() -> Predictor:
+    threads = int(os.environ["SERVED_THREADS"])
+    threadpoolctl.threadpool_limits(threads)
+    return Predictor.load(os.environ["SERVED_BUNDLE"], threads=threads)
+
+
+def example(values: Any) -> Array:
+    """One example (1, 8, 8), as a request has it."""
+    return np.asarray(values, np.float32)
+
+
+def answers(prediction: Prediction) -> list[dict[str, Any]]:
+    """One answer for each example: what all of them send."""
+    assert prediction.probabilities is not None
+    columns = {
+        "probabilities": prediction.probabilities.tolist(),
+        "variance": prediction.variance.tolist(),
+        "score": prediction.score.tolist(),
+        "p_value": prediction.p_value.tolist(),
+        "rejected": prediction.rejected.tolist(),
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
