@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from service.api_keys import KeyRing
 from service.batching import Workers
+from service.cpu_share import worker_count
 from service.loading import load_predictor
 from service.metrics import Metrics
 from service.middleware import ApiKeys, RequestMetrics, SafeHeaders
@@ -18,7 +19,7 @@ from service.predictor import Predictor
 from service.problems import render
 from service.refusals import TRANSLATIONS, refusal
 from service.repository import Repository
-from service.routes import operations, predict, v2
+from service.routes import operations, predict, v2, v2_repository
 from service.runtime import Runtime
 from service.served import ServedModel
 from service.settings import Settings
@@ -51,9 +52,8 @@ def create_app(
             runtime.draining = True
 
     app = FastAPI(title="Probity", description=DESCRIPTION, version=VERSION, lifespan=lifespan)
-    app.include_router(predict.router)
-    app.include_router(v2.router)
-    app.include_router(operations.router)
+    # Into one list, where FastAPI would nest routers and look for each request's route twice.
+    app.router.routes += [route for part in (predict, v2, v2_repository, operations) for route in part.router.routes]
     if settings.api_keys_file is not None:
         keys = KeyRing(settings.api_keys_file)
         app.add_middleware(ApiKeys, keys=keys, metrics=metrics, metrics_public=settings.metrics_public)
@@ -70,7 +70,7 @@ def create_app(
 @contextlib.asynccontextmanager
 async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics) -> AsyncIterator[Runtime]:
     """The models behind their queues; at the end, what was admitted is computed."""
-    workers = Workers(settings.concurrency)
+    workers = Workers(worker_count(settings))
     store = ModelStore(settings.default_model)
     folders = [predictor.path for predictor in loaded]
     repository = Repository(

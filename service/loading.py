@@ -3,26 +3,31 @@
 from pathlib import Path
 
 from service.bundle import BundleError, Verify, read_bundle
-from service.cpu import available_cpus
+from service.cpu_share import all_threads, batches_at_once
 from service.predictor import Predictor
 from service.settings import Settings
 from service.signing import TrustedKeys
 
-
-def threads_per_worker(settings: Settings) -> int:
-    """CPU threads for one batch: as set, or this worker's part of the container's CPU share."""
-    return settings.threads or max(1, available_cpus() // settings.workers)
+# An example that takes one thread longer than this is worth the threads of all: its client waits for it. Below, threads
+# that each compute a batch of their own do more in the same time than threads that share one.
+LONG_SECONDS = 0.02
 
 
 def load_predictor(folder: Path, settings: Settings) -> Predictor:
     """Read, check and open the bundle; raises `BundleError`, also where a signature is demanded and not there."""
     bundle = read_bundle(folder, verifier(settings))
-    return Predictor(
-        bundle,
-        threads=threads_per_worker(settings),
-        jacobian_bytes=settings.jacobian_bytes,
-        plain_too=settings.degrade_after_seconds is not None,
-    )
+
+    def opened(threads: int) -> Predictor:
+        return Predictor(
+            bundle,
+            threads=threads,
+            jacobian_bytes=settings.jacobian_bytes // batches_at_once(settings, threads),
+            plain_too=settings.degrade_after_seconds is not None,
+        )
+
+    predictor = opened(settings.threads or 1)
+    several = settings.threads is None and all_threads(settings) > 1
+    return opened(all_threads(settings)) if several and predictor.takes_longer_than(LONG_SECONDS) else predictor
 
 
 def verifier(settings: Settings) -> Verify | None:

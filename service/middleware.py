@@ -1,9 +1,11 @@
 """Plain ASGI around every request: streams and disconnects pass through untouched."""
 
 import asyncio
+import functools
 import time
+from collections.abc import Sequence
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api_keys import KeyRing
@@ -12,14 +14,14 @@ from service.problems import make_problem, problem_response, render
 from service.refusals import CLIENT_GONE
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-SAFE_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+SAFE_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
 # A JSON answer needs nothing; only pages made to be looked at bring scripts and styles with them.
-NO_CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'"
+CONTENT_POLICY, NO_CONTENT_POLICY = b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"
 # Exact paths: no spelling of another one begins like a public one.
 PUBLIC = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
 
@@ -37,16 +39,20 @@ class SafeHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SAFE_HEADERS.items():
-                    headers.setdefault(name, value)
-                if not headers.get("content-type", "").startswith("text/html"):
-                    headers.setdefault("Content-Security-Policy", NO_CONTENT_POLICY)
-                if scope["app"].state.runtime.draining:
-                    headers["Connection"] = "close"
+                message["headers"] = _completed(message["headers"], scope["app"].state.runtime.draining)
             await send(message)
 
         await self.app(scope, receive, with_headers)
+
+
+def _completed(headers: Sequence[tuple[bytes, bytes]], draining: bool) -> list[tuple[bytes, bytes]]:
+    """The headers, and those of the safe ones that are not among them."""
+    given = {name.lower(): value for name, value in headers}
+    missing = [pair for pair in SAFE_HEADERS if pair[0] not in given]
+    if CONTENT_POLICY not in given and not given.get(b"content-type", b"").startswith(b"text/html"):
+        missing.append((CONTENT_POLICY, NO_CONTENT_POLICY))
+    kept = [pair for pair in headers if pair[0].lower() != b"connection"] if draining else [*headers]
+    return [*kept, *missing, *([(b"connection", b"close")] if draining else [])]
 
 
 class RequestMetrics:
@@ -54,6 +60,9 @@ class RequestMetrics:
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
+        # Looking a series up takes longer than adding to it; there are few, as the labels are bounded.
+        self._answers = functools.cache(metrics.requests.labels)
+        self._seconds = functools.cache(metrics.request_seconds.labels)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,8 +90,8 @@ class RequestMetrics:
             self.metrics.in_flight.dec()
             route = getattr(scope.get("route"), "path", "unmatched")
             method = scope["method"] if scope["method"] in METHODS else "other"
-            self.metrics.requests.labels(method, route, str(status)).inc()
-            self.metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
+            self._answers(method, route, str(status)).inc()
+            self._seconds(route).observe(time.perf_counter() - started)
 
 
 class ApiKeys:

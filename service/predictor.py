@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +134,7 @@ class Predictor:
         _check_threshold(self.rule, bundle)
         row_bytes = 4 * self.manifest.outputs * (self.manifest.subnetwork_size + bundle.posterior.working_size)
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
+        self.threads = threads
         self._posterior = bundle.posterior
         self._session = _open_session(bundle, threads)
         self._plain_session = _open_plain(bundle, threads) if plain_too else None
@@ -186,6 +188,16 @@ class Predictor:
     def has_plain(self) -> bool:
         """Whether `predict_plain` can answer."""
         return self._plain_session is not None
+
+    def takes_longer_than(self, seconds: float, attempts: int = 3) -> bool:
+        """Whether the graph needs more than `seconds` for one example, at the best of a few attempts."""
+        inputs = np.zeros((1, *self.manifest.input.shape), self.manifest.input.dtype)
+        for _ in range(attempts):
+            start = time.perf_counter()
+            self.mean_and_jacobian(inputs)
+            if time.perf_counter() - start <= seconds:
+                return False
+        return True
 
     def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
         """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from service.batching import Answered, Clock, DynamicBatcher, Fallback, Limits, Workers
+from service.cpu_share import share_of
 from service.metrics import Metrics
 from service.model_metrics import ModelMetrics
 from service.predictor import PlainPrediction, Prediction, Predictor, check_finite
@@ -32,6 +33,7 @@ class ServedModel:
             self._compute,
             _limits(settings, predictor),
             workers,
+            share=share_of(settings, predictor.threads or workers.count),
             fallback=self._fallback(settings.degrade_after_seconds),
             clock=clock,
             observe=self.metrics.batch_computed,
@@ -58,6 +60,10 @@ class ServedModel:
             self._users -= 1
             if not self._users:
                 self._unused.set()
+
+    def check_room(self) -> None:
+        """Raises `QueueFull` where not even one more example could wait."""
+        self._batcher.check_room()
 
     async def predict(self, inputs: Array, deadline: float = math.inf) -> Answered[AnyPrediction]:
         """The answer for `inputs` (B, *input_shape), B >= 1, of the bundle's dtype.

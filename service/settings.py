@@ -45,9 +45,13 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8000
     workers: Annotated[Positive, Field(description="Processes that serve on the port, each with its own models.")] = 1
     threads: Annotated[
-        Positive | None, Field(description="CPU threads for one batch; unset: the container's CPU share.")
+        Positive | None,
+        Field(description="CPU threads for one batch; unset: 1, or all for a network that takes long for one example."),
     ] = None
-    concurrency: Annotated[Positive, Field(description="Batches computed at the same time; others wait.")] = 1
+    concurrency: Annotated[
+        Positive | None,
+        Field(description="Batches computed at the same time; unset: as many as the CPU share has room for."),
+    ] = None
     max_batch_size: Annotated[
         Positive | None, Field(description="Most examples in a batch; unset: what the Jacobians' memory allows.")
     ] = None
@@ -85,7 +89,7 @@ class Settings(BaseSettings):
         Positive, Field(description="Most pixels of one image, checked before it is decoded; more are answered 413.")
     ] = 16 * 2**20
     jacobian_bytes: Annotated[
-        Positive, Field(description="Memory for the Jacobians of one batch; it bounds the batch.")
+        Positive, Field(description="Memory for the Jacobians of the batches computed at once; it bounds them.")
     ] = 256 * 2**20
     interval_level: Annotated[
         float, Field(gt=0, lt=1, description="Probability that a regression answer's interval covers.")
@@ -109,6 +113,9 @@ class Settings(BaseSettings):
     trusted_keys: Annotated[
         Path | None, Field(description="File of public keys; with it, only bundles signed by one of them are loaded.")
     ] = None
+    access_log: Annotated[
+        bool, Field(description="Whether each request is a line of the log; the metrics count them anyway.")
+    ] = True
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="Least severe message to log.")
     ] = "info"

@@ -1,4 +1,4 @@
-"""The models that are served now, by name and version. Every change is one assignment: no request sees half of it."""
+"""The models that are served now, by name and version. A change is made between two requests: none sees half of it."""
 
 import re
 from collections.abc import Iterator
@@ -23,6 +23,7 @@ class ModelStore:
     def __init__(self, default: str | None = None) -> None:
         self._default = default
         self._models: dict[str, dict[str, ServedModel]] = {}
+        self._latest: dict[str, ServedModel] = {}
 
     def __iter__(self) -> Iterator[ServedModel]:
         return (model for versions in self._models.values() for model in versions.values())
@@ -42,8 +43,7 @@ class ModelStore:
 
     def latest(self, name: str | None) -> ServedModel | None:
         """The latest version of the model of this name, where there is one."""
-        versions = self._models.get(name or "", {})
-        return versions[max(versions, key=version_key)] if versions else None
+        return self._latest.get(name or "")
 
     def versions(self, name: str) -> list[str]:
         """The loaded versions of a model, oldest first."""
@@ -54,7 +54,7 @@ class ModelStore:
         if self._default is None:
             self._default = model.name
         versions = self._models.get(model.name, {})
-        self._models = {**self._models, model.name: {**versions, model.version: model}}
+        self._set(model.name, {**versions, model.version: model})
         return versions.get(model.version)
 
     def remove(self, model: ServedModel) -> bool:
@@ -62,10 +62,12 @@ class ModelStore:
         versions = self._models.get(model.name, {})
         if versions.get(model.version) is not model:
             return False
-        rest = {version: other for version, other in versions.items() if other is not model}
-        others = {name: found for name, found in self._models.items() if name != model.name}
-        self._models = {**others, model.name: rest} if rest else others
+        self._set(model.name, {version: other for version, other in versions.items() if other is not model})
         return True
+
+    def _set(self, name: str, versions: dict[str, ServedModel]) -> None:
+        self._models = {other: found for other, found in {**self._models, name: versions}.items() if found}
+        self._latest = {other: found[max(found, key=version_key)] for other, found in self._models.items()}
 
 
 def version_key(version: str) -> list[tuple[int, int, str]]:

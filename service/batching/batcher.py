@@ -65,7 +65,8 @@ class _Request(Item, Generic[R]):
 class DynamicBatcher(Generic[R]):
     """Batches for one model: `compute` takes (B, ...) to a result of B rows.
 
-    Make and use it in a running event loop. `clock` None: that loop's. `observe` is told of every batch.
+    Make and use it in a running event loop. `share`: how many of the workers one batch keeps busy. `clock` None: that
+    loop's. `observe` is told of every batch.
     """
 
     def __init__(
@@ -74,12 +75,14 @@ class DynamicBatcher(Generic[R]):
         limits: Limits,
         workers: Workers,
         *,
+        share: int = 1,
         fallback: Fallback[R] | None = None,
         clock: Clock | None = None,
         observe: Callable[[Batch], None] = lambda _: None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self._compute, self._fallback, self._workers, self._observe = compute, fallback, workers, observe
+        self._compute, self._fallback, self._observe = compute, fallback, observe
+        self._workers, self._share = workers, share
         self._clock: Clock = clock or loop
         self._queue = RowQueue(limits, fallback.after_seconds if fallback else math.inf)
         self._changed = asyncio.Event()
@@ -100,6 +103,10 @@ class DynamicBatcher(Generic[R]):
     def queue_rows(self) -> int:
         """Rows that wait."""
         return self._queue.rows
+
+    def check_room(self) -> None:
+        """Raises `QueueFull` where not even one row could wait, before anybody makes an effort for it."""
+        self._queue.check_room(1, self._retry_after())
 
     async def submit(self, inputs: Array, deadline: float = math.inf) -> Answered[R]:
         """The result for `inputs` (B, ...), B >= 1; `deadline` is a moment of the clock.
@@ -152,13 +159,13 @@ class DynamicBatcher(Generic[R]):
     async def _form_batches(self) -> None:
         while True:
             await self._until_ready()
-            await self._workers.acquire()
+            await self._workers.acquire(self._share)
             started = False
             try:
                 started = self._dispatch()
             finally:
                 if not started:
-                    self._workers.release()
+                    self._workers.release(self._share)
 
     async def _until_ready(self) -> None:
         while (ready_at := self._queue.ready_at()) > self._clock.time():
@@ -191,7 +198,7 @@ class DynamicBatcher(Generic[R]):
         try:
             results = await self._workers.run(functools.partial(compute_together, compute, inputs))
         finally:
-            self._workers.release()
+            self._workers.release(self._share)
         seconds = self._clock.time() - now
         for (piece, request), result in zip(pieces, results, strict=True):
             request.first_taken = min(request.first_taken, now)

@@ -66,7 +66,10 @@ class Take:
 
 
 class RowQueue:
-    """Requests in the order of their arrival, counted in rows; a request too large for one batch is split.
+    """Requests in the order of their arrival, counted in rows.
+
+    A request with more rows than a batch has is split, and after each batch it goes behind those that wait: it takes
+    turns with them, and does not keep them all waiting until it is through.
 
     With `late_seconds`, a request that has waited as long before its first row is handed out is late. Late requests
     share batches with each other only, as they are computed in another way.
@@ -80,6 +83,11 @@ class RowQueue:
     def __len__(self) -> int:
         return len(self._items)
 
+    def check_room(self, rows: int, retry_after_seconds: float = 1.0) -> None:
+        """Raises `QueueFull` where so many rows more would be more than may wait."""
+        if self._items and self.rows + rows > self.limits.queue_rows:
+            raise QueueFull(self.rows, self.limits.queue_rows, retry_after_seconds)
+
     def admit(self, item: Item, now: float, retry_after_seconds: float = 1.0) -> None:
         """Queue it; raises `DeadlineExceeded`, or `QueueFull` where its rows would be more than may wait.
 
@@ -87,8 +95,7 @@ class RowQueue:
         """
         if item.deadline <= now:
             raise DeadlineExceeded("the deadline had passed when the request arrived")
-        if self._items and self.rows + item.rows > self.limits.queue_rows:
-            raise QueueFull(self.rows, self.limits.queue_rows, retry_after_seconds)
+        self.check_room(item.rows, retry_after_seconds)
         item.admitted = now
         self._items.append(item)
         self.rows += item.waiting
@@ -138,7 +145,13 @@ class RowQueue:
             room -= rows
             if not item.waiting:
                 self._items.popleft()
+        self._take_turns()
         return taken
+
+    def _take_turns(self) -> None:
+        """The rest of an oversized request lets the others pass."""
+        if self._items and self._items[0].taken and self._items[0].rows > self.limits.batch_rows:
+            self._items.rotate(-1)
 
     def _drop_first(self) -> None:
         self.rows -= self._items.popleft().waiting

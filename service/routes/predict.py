@@ -1,31 +1,31 @@
 """POST /predict and /models/{name}/predict: read, decode, compute, answer."""
 
 import time
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 from pydantic_core import to_json
 
 from service.admission import Lease
 from service.answers import predictions_json
 from service.batching import Answered
 from service.bodies import media_type, read_body
+from service.bundle import InputSpec
 from service.decoding import IMAGES, JSON, NPY, Decoded, from_files, from_json, from_npy
 from service.multipart import files_of
 from service.predictor import NonFinitePrediction
 from service.problems import MEDIA_TYPE, ProblemError
-from service.routes.waiting import while_connected
-from service.runtime import Runtime, get_runtime
+from service.routes.decoded import decoded
+from service.routes.direct import direct_router, path_parameters
+from service.routes.waiting import Connected
+from service.runtime import Runtime, runtime_of
 from service.schemas import PredictRequest, PredictResponse, Problem
 from service.served import AnyPrediction, ServedModel
 
-router = APIRouter(tags=["predict"])
-RuntimeDependency = Annotated[Runtime, Depends(get_runtime)]
+router = direct_router(tags=["predict"])
 MULTIPART = "multipart/form-data"
-# Work shorter than a change of threads is done where it is: parsing a body of so many bytes, writing so many rows.
-INLINE_BYTES, INLINE_ROWS = 16 * 2**10, 64
+INLINE_ROWS = 64  # writing so many takes no longer than a change of threads
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
@@ -57,75 +57,70 @@ BODY = {
         **dict.fromkeys(sorted(IMAGES), BINARY),
     },
 }
-DOCUMENTED: dict[str, Any] = {
-    "response_model": PredictResponse,
-    "responses": REFUSALS,
-    "openapi_extra": {"requestBody": BODY},
-}
 
 
-@router.post("/predict", **DOCUMENTED)
-async def predict(request: Request, runtime: RuntimeDependency) -> Response:
+def _documented(*names: str) -> dict[str, Any]:
+    extra = {"parameters": path_parameters(names), "requestBody": BODY}
+    return {"response_model": PredictResponse, "responses": REFUSALS, "openapi_extra": extra}
+
+
+@router.post("/predict", **_documented())
+async def predict(request: Request) -> Response:
     """Probabilities (or means and intervals), variances and reject flags for each example, by the default model."""
-    return await _predict(request, runtime, None, None)
+    return await _predict(request)
 
 
-@router.post("/models/{name}/predict", **DOCUMENTED)
-async def predict_by(name: str, request: Request, runtime: RuntimeDependency) -> Response:
+@router.post("/models/{name}/predict", **_documented("name"))
+async def predict_by(request: Request) -> Response:
     """As `/predict`, by the latest version of the model `name`."""
-    return await _predict(request, runtime, name, None)
+    return await _predict(request)
 
 
-@router.post("/models/{name}/versions/{version}/predict", **DOCUMENTED)
-async def predict_by_version(name: str, version: str, request: Request, runtime: RuntimeDependency) -> Response:
+@router.post("/models/{name}/versions/{version}/predict", **_documented("name", "version"))
+async def predict_by_version(request: Request) -> Response:
     """As `/predict`, by this version of the model `name`."""
-    return await _predict(request, runtime, name, version)
+    return await _predict(request)
 
 
-async def _predict(request: Request, runtime: Runtime, name: str | None, version: str | None) -> Response:
+async def _predict(request: Request) -> Response:
+    runtime, named = runtime_of(request), request.path_params
     deadline = runtime.deadline(request)
-    with runtime.store.find(name, version).in_use() as model, runtime.bodies.lease() as lease:
-        decode = await _decoder(request, runtime, model, lease)
+    with runtime.store.find(named.get("name"), named.get("version")).in_use() as model, runtime.bodies.lease() as lease:
+        kind, body = _kind(request), await _read(request, runtime, model, lease)
         started = time.perf_counter()
-        decoded = await _decode(runtime, decode)
+        found = await _decoded(request, kind, body, runtime, model.manifest.input)
         seconds = time.perf_counter() - started
         try:
-            answered = await while_connected(request, model.predict(decoded.array, deadline))
+            async with Connected(request):
+                answered = await model.predict(found.array, deadline)
         except NonFinitePrediction as error:
-            raise _non_finite(f"{decoded.field}[{error.index}]") from None
+            raise _non_finite(f"{found.field}[{error.index}]") from None
         answer = _Answer(runtime, model, answered, seconds)
-        body = answer.body() if len(answered.result) <= INLINE_ROWS else await anyio.to_thread.run_sync(answer.body)
-        return Response(body, media_type=JSON)
+        few = len(answered.result) <= INLINE_ROWS
+        return Response(answer.body() if few else await anyio.to_thread.run_sync(answer.body), media_type=JSON)
 
 
-class _Decode:
-    """How a body is decoded, and whether that is quick."""
-
-    def __init__(self, function: Callable[..., Decoded], data: Any, model: ServedModel, runtime: Runtime, quick: bool):
-        self.function, self.data, self.quick = function, data, quick
-        self.spec, self.limits = model.manifest.input, runtime.limits
-
-    def __call__(self) -> Decoded:
-        return self.function(self.data, self.spec, self.limits)
-
-
-async def _decode(runtime: Runtime, decode: _Decode) -> Decoded:
-    return decode() if decode.quick else await anyio.to_thread.run_sync(decode, limiter=runtime.decoders)
-
-
-async def _decoder(request: Request, runtime: Runtime, model: ServedModel, lease: Lease) -> _Decode:
-    """Read the body, and see by its media type how to decode it."""
-    settings = runtime.settings
+def _kind(request: Request) -> str:
     kind = media_type(request) or JSON
     if kind not in {JSON, NPY, MULTIPART, *IMAGES}:
         raise _unsupported(kind)
+    return kind
+
+
+async def _read(request: Request, runtime: Runtime, model: ServedModel, lease: Lease) -> bytes:
+    settings = runtime.settings
     body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease)
+    model.check_room()  # before any work is done for a request that would be turned away after it
+    return body
+
+
+async def _decoded(request: Request, kind: str, body: bytes, runtime: Runtime, spec: InputSpec) -> Decoded:
     if kind == JSON:
-        return _Decode(from_json, body, model, runtime, len(body) <= INLINE_BYTES and b'"images"' not in body)
+        return await decoded(runtime, len(body), b'"images"' in body, lambda limits: from_json(body, spec, limits))
     if kind == NPY:
-        return _Decode(from_npy, body, model, runtime, len(body) <= INLINE_BYTES)
-    files = await files_of(request.headers, body, settings.max_rows) if kind == MULTIPART else [body]
-    return _Decode(from_files, files, model, runtime, False)
+        return await decoded(runtime, len(body), False, lambda limits: from_npy(body, spec, limits))
+    files = await files_of(request.headers, body, runtime.limits.max_rows) if kind == MULTIPART else [body]
+    return await decoded(runtime, len(body), True, lambda limits: from_files(files, spec, limits))
 
 
 class _Answer:

@@ -16,7 +16,8 @@ from service.oip.schemas_models import (
     ServerMetadata,
 )
 from service.problems import ProblemError
-from service.routes import operations, v2_infer, v2_repository
+from service.routes import operations, v2_infer
+from service.routes.direct import DirectRoute, path_parameters
 from service.routes.v2_documented import documented
 from service.runtime import Runtime, runtime_of
 from service.served import ServedModel
@@ -34,10 +35,7 @@ def _of_model(path: str, method: str = "GET", **options: Any) -> Callable[[Endpo
 
     def register(endpoint: Endpoint) -> Endpoint:
         for base, names in ((MODEL, ["name"]), (VERSION, ["name", "version"])):
-            parameters = [
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
-            ]
-            described = {**extra, "parameters": [*parameters, *extra.get("parameters", [])]}
+            described = {**extra, "parameters": [*path_parameters(names), *extra.get("parameters", [])]}
             router.add_api_route(base + path, endpoint, methods=[method], openapi_extra=described, **options)
         return endpoint
 
@@ -50,7 +48,7 @@ def _find(request: Request) -> ServedModel:
 
 
 # Routes are tried one after the other: the one that matters comes first.
-_of_model("/infer", "POST", **v2_infer.DOCUMENTED)(v2_infer.infer)
+_of_model("/infer", "POST", route_class_override=DirectRoute, **v2_infer.DOCUMENTED)(v2_infer.infer)
 
 
 @router.get("", response_model=ServerMetadata, responses=documented(401))
@@ -123,6 +121,3 @@ def _statistics(runtime: Runtime, models: Iterable[ServedModel]) -> Json:
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return {"model_stats": [statistics(one.name, one.version, registry.get_sample_value) for one in models]}
-
-
-router.include_router(v2_repository.router)

@@ -2,16 +2,16 @@
 
 import asyncio
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import anyio
+import anyio.to_thread
 from fastapi import Request, Response
 
 from service.admission import Lease
 from service.batching import Answered
 from service.bodies import media_type, read_body
-from service.decoding import ENTRIES_FACTOR, ENTRIES_SLACK, JSON
+from service.bundle import InputSpec
+from service.decoding import ENTRIES_FACTOR, ENTRIES_SLACK, JSON, InputLimits
 from service.oip import Encoded, InferRequest, OutputUnavailable, array_of, encode, parse_request
 from service.oip.compression import coding, compressed
 from service.oip.datatypes import Array
@@ -22,16 +22,16 @@ from service.oip.schemas import InferRequest as DocumentedRequest
 from service.oip.schemas import InferResponse
 from service.oip.schemas_models import inlined
 from service.problems import ProblemError
+from service.routes.decoded import decoded
 from service.routes.v2_documented import ERRORS
-from service.routes.waiting import while_connected
+from service.routes.waiting import Connected
 from service.runtime import Runtime, runtime_of
 from service.served import AnyPrediction, ServedModel
 
 OCTETS = "application/octet-stream"
-# Work shorter than a change of threads is done where it is: so much JSON, so many bytes of tensors, so many numbers.
-INLINE_JSON, INLINE_BYTES, INLINE_NUMBERS = 16 * 2**10, 256 * 2**10, 4096
+INLINE_NUMBERS = 4096  # writing so many takes no longer than a change of threads
+BINARY_EASE = 16  # so many bytes of a binary tensor take as long as one of JSON
 BINARY = {"schema": {"type": "string", "format": "binary"}}
-T = TypeVar("T")
 LENGTH_PARAMETER = {
     "name": LENGTH_HEADER,
     "in": "header",
@@ -62,39 +62,17 @@ async def infer(request: Request) -> Response:
     began, deadline = asyncio.get_running_loop().time(), runtime.deadline(request)
     name, version = request.path_params["name"], request.path_params.get("version")
     with runtime.store.find(name, version).in_use() as model, runtime.bodies.lease() as lease:
-        decode = await _decoder(request, runtime, model, lease)
-        asked, array = await _run(decode, decode.quick, runtime.decoders)
+        asked, array = await _asked(request, runtime, model, lease)
         deadline = min(deadline, began + (asked.timeout_seconds or math.inf))
-        answered = await while_connected(request, model.predict(array, deadline))
+        async with Connected(request):
+            answered = await model.predict(array, deadline)
         answer = _Answer(asked, model, answered, coding(request.headers.get("accept-encoding")))
-        return answer.response(await _run(answer.encoded, answered.result.mean.size <= INLINE_NUMBERS))
+        few = answered.result.mean.size <= INLINE_NUMBERS
+        return answer.response(answer.encoded() if few else await anyio.to_thread.run_sync(answer.encoded))
 
 
-async def _run(work: Callable[[], T], quick: bool, limiter: anyio.CapacityLimiter | None = None) -> T:
-    return work() if quick else await anyio.to_thread.run_sync(work, limiter=limiter)
-
-
-class _Decode:
-    """From the body to what is asked for and to the model's input, and whether that is quick."""
-
-    def __init__(self, body: bytes, length: int | None, model: ServedModel, runtime: Runtime) -> None:
-        self.body, self.length, self.manifest, self.limits = body, length, model.manifest, runtime.limits
-        json = len(body) if length is None else length
-        self.quick = json <= INLINE_JSON and len(body) <= INLINE_BYTES and not self._may_hold_images(body[:json])
-
-    def __call__(self) -> tuple[InferRequest, Array]:
-        spec = self.manifest.input
-        most = ENTRIES_FACTOR * math.prod(spec.shape) * self.limits.max_rows + ENTRIES_SLACK
-        asked = parse_request(self.body, self.length, most)
-        check_outputs(asked, outputs_of(self.manifest))
-        return asked, array_of(asked.tensor, spec, self.limits)
-
-    def _may_hold_images(self, json: bytes) -> bool:
-        """Decoding an image takes long. Behind a backslash, the datatype may be spelled in many ways."""
-        return self.manifest.input.image is not None and (b"BYTES" in json or b"\\" in json)
-
-
-async def _decoder(request: Request, runtime: Runtime, model: ServedModel, lease: Lease) -> _Decode:
+async def _asked(request: Request, runtime: Runtime, model: ServedModel, lease: Lease) -> tuple[InferRequest, Array]:
+    """What is asked for, and the model's input."""
     kind = media_type(request)
     if kind not in {"", JSON, OCTETS}:
         expected = f"{JSON}, {OCTETS} or none"
@@ -102,7 +80,24 @@ async def _decoder(request: Request, runtime: Runtime, model: ServedModel, lease
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=expected)
     length = header_length(request.headers.get(LENGTH_HEADER))
     body = await read_body(request, runtime.settings.max_body_bytes, runtime.settings.body_timeout_seconds, lease)
-    return _Decode(body, length, model, runtime)
+    model.check_room()  # before any work is done for a request that would be turned away after it
+    spec, known = model.manifest.input, outputs_of(model.manifest)
+    most = ENTRIES_FACTOR * math.prod(spec.shape) * runtime.limits.max_rows + ENTRIES_SLACK
+
+    def decode(limits: InputLimits) -> tuple[InferRequest, Array]:
+        asked = parse_request(body, length, most)
+        check_outputs(asked, known)
+        return asked, array_of(asked.tensor, spec, limits)
+
+    return await decoded(runtime, *_effort(body, length, spec), decode)
+
+
+def _effort(body: bytes, length: int | None, spec: InputSpec) -> tuple[int, bool]:
+    """The bytes that take time, and whether there may be images among them: behind a backslash, the datatype may be
+    spelled in many ways. Binary numbers are only looked at."""
+    json = body[:length]
+    images = spec.image is not None and (b"BYTES" in json or b"\\" in json)
+    return len(body) if images else len(json) + (len(body) - len(json)) // BINARY_EASE, images
 
 
 class _Answer:

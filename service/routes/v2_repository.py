@@ -12,7 +12,7 @@ from service.problems import ProblemError
 from service.routes.v2_documented import documented
 from service.runtime import Runtime, runtime_of
 
-router = APIRouter(prefix="/repository")
+router = APIRouter(prefix="/v2/repository", tags=["open inference protocol"])
 Json = dict[str, Any]
 MAX_COMMAND_BYTES, MAX_COMMAND_ENTRIES = 64 * 2**10, 1000
 COMMAND_ERRORS = documented(400, 401, 408, 413, 415, 422, 429)

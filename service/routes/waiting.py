@@ -1,35 +1,40 @@
 """Waiting for an answer, but not for longer than the client does."""
 
 import asyncio
-import contextlib
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Self
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-T = TypeVar("T")
 
+class Connected:
+    """`async with Connected(request):` what the block waits for is cancelled when the client goes away, and then it
+    raises `ClientDisconnect`. The body must have been read.
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client goes away: then raises `ClientDisconnect`.
-
-    The body must have been read.
+    As `asyncio.timeout` does, it cancels the task that runs the block: a task of its own for the work would cost every
+    request more than most of what else is done for it.
     """
-    loop = asyncio.get_running_loop()
-    working, gone = loop.create_task(work), loop.create_task(_disconnected(request))
-    try:
-        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientDisconnect
-        return working.result()
-    finally:
-        for task in (working, gone):
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await gone
 
+    def __init__(self, request: Request) -> None:
+        self._request, self._gone = request, False
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._cancelling = task, task.cancelling()
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._listening.cancel()
+        if self._gone and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise ClientDisconnect from None
+
+    async def _listen(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        self._task.cancel()

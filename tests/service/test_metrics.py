@@ -9,7 +9,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from service import model_metrics
 from service.bundle import REFERENCE_LEVELS
+from service.metrics import SCORES, Metrics
 from service.predictor import Prediction, Predictor
 from tests.support_bundles import Synthetic
 from tests.support_client import Client, serving
@@ -175,3 +177,14 @@ def test_a_registry_of_one_s_own(classification: Synthetic) -> None:
         client.predict({"inputs": [0.0] * 4})
     labels: dict[str, Any] = {"method": "POST", "route": "/predict", "status": "200"}
     assert registry.get_sample_value("probity_http_requests_total", labels) == 1
+
+
+def test_many_values_are_observed_as_one_by_one() -> None:
+    together, alone = (Metrics(CollectorRegistry()).score.labels("m", "1") for _ in range(2))
+    values = np.concatenate([np.array(SCORES), np.random.default_rng(0).exponential(3, 500), [0.0, 1e9]])
+    model_metrics._observe(together, values)
+    for value in values.tolist():
+        alone.observe(value)
+    expected, found = ([(one.name, one.value) for one in h._samples()] for h in (alone, together))
+    assert [name for name, _ in found] == [name for name, _ in expected]
+    np.testing.assert_allclose([one for _, one in found], [one for _, one in expected], rtol=1e-12)

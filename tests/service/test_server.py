@@ -186,3 +186,9 @@ def test_what_is_no_http_is_no_error_of_the_service(server: Server, data: bytes)
         connection.sendall(data)
         assert connection.recv(100).startswith(b"HTTP/1.1 4")
     assert not [line for line in server.log_of("/marker-http", start) if "Traceback" in line]
+
+
+def test_the_access_log_can_be_left_out(classification: Synthetic) -> None:
+    with running(classification.path, PROBITY_ACCESS_LOG="false") as quiet:
+        assert post(quiet, GOOD_BODY)[0] == 200
+    assert not [line for line in quiet.lines if re.search(ACCESS, line)]

@@ -34,6 +34,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "port": ("9000", 9000),
     "threads": ("3", 3),
     "concurrency": ("2", 2),
+    "access_log": ("false", False),
     "max_body_bytes": ("1000", 1000),
     "max_rows": ("7", 7),
     "max_pixels": ("12345", 12345),

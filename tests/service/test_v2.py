@@ -14,7 +14,7 @@ import pytest
 
 from service.oip.schemas_models import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics, ServerMetadata
 from service.predictor import Predictor
-from service.routes import v2_infer
+from service.routes import decoded, v2_infer
 from service.settings import Settings
 from tests.support_bundles import Synthetic
 from tests.support_client import Client, base64_text, serving
@@ -132,7 +132,7 @@ def test_only_large_requests_leave_the_event_loop(client: Client, monkeypatch: p
         return parse(*arguments)
 
     monkeypatch.setattr(v2_infer, "parse_request", noting)
-    monkeypatch.setattr(v2_infer, "INLINE_BYTES", 4000)
+    monkeypatch.setattr(decoded, "INLINE_BYTES", 400)
     loop_thread = client.portal.call(threading.get_ident)
     values = np.tile(VALUES, (250, 1))
     tensor = {"name": "inputs", "shape": [500, 4], "datatype": "FP32", "data": values.tolist()}
@@ -140,6 +140,24 @@ def test_only_large_requests_leave_the_event_loop(client: Client, monkeypatch: p
         response = client.request("POST", INFER, content=body, headers=headers)
         assert outputs(response)["score"]["shape"] == [2 if len(threads) == 1 else 500]
     assert [thread == loop_thread for thread in threads] == [True, False, False]
+
+
+def test_only_small_images_are_decoded_on_the_event_loop(image_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    decode = v2_infer.array_of
+
+    def noting(*arguments: Any) -> Any:
+        threads.append(threading.get_ident())
+        return decode(*arguments)
+
+    monkeypatch.setattr(v2_infer, "array_of", noting)
+    loop_thread = image_client.portal.call(threading.get_ident)
+    tensor = {"name": "inputs", "shape": [1], "datatype": "BYTES", "data": [base64_text(image_file())]}
+    for pixels, on_the_loop in ((64 * 64, [True]), (1, [True, False])):  # tried, and left to a thread
+        monkeypatch.setattr(decoded, "INLINE_PIXELS", pixels)
+        threads.clear()
+        assert post(image_client, {"inputs": [tensor]}).status_code == 200
+        assert [thread == loop_thread for thread in threads] == on_the_loop
 
 
 def test_images(image_client: Client) -> None:

@@ -30,6 +30,27 @@ def test_small_requests_share_a_batch_and_a_large_one_is_split() -> None:
     assert taken(rows) == []
 
 
+def test_an_oversized_request_takes_turns_with_those_that_wait() -> None:
+    rows = queue(most=30)
+    for size in (10, 3, 2):
+        rows.admit(Item(size), 0.0)
+    assert taken(rows) == [(10, 0, 4)]
+    rows.admit(Item(4), 0.0)
+    assert taken(rows) == [(3, 0, 3), (2, 0, 1)]
+    assert taken(rows) == [(2, 1, 2), (10, 4, 7)]  # only what a batch cannot hold goes behind the others
+    assert taken(rows) == [(4, 0, 4)]
+    assert taken(rows) == [(10, 7, 10)]
+
+
+def test_there_is_room_or_not_before_anything_is_admitted() -> None:
+    rows = queue(most=5)
+    rows.check_room(99)
+    rows.admit(Item(4), 0.0)
+    rows.check_room(1)
+    with pytest.raises(QueueFull):
+        rows.check_room(2)
+
+
 def test_the_bound_counts_rows() -> None:
     rows = queue(most=5)
     rows.admit(Item(3), 0.0)
