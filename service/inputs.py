@@ -166,7 +166,8 @@ def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) ->
     with _image_errors(field), Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
         if image.width * image.height > max_pixels:
             raise InputTooLarge(field, f"{image.width} x {image.height} pixels", f"at most {max_pixels} pixels")
-        picture = _convert(ImageOps.exif_transpose(image), spec.image)
+        ImageOps.exif_transpose(image, in_place=True)
+        picture = _convert(image, spec.image)
         if picture.size != (width, height):
             if not spec.image.resize:
                 raise InputError(
@@ -204,7 +205,7 @@ def _convert(image: Image.Image, preprocessing: ImagePreprocessing) -> Image.Ima
     if "A" in image.getbands() or "transparency" in image.info:
         layer = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", layer.size, (0, 0, 0, 255)), layer)
-    return image.convert(preprocessing.mode)
+    return image if image.mode == preprocessing.mode else image.convert(preprocessing.mode)
 
 
 def _normalise(pixels: Array, preprocessing: ImagePreprocessing) -> Array:
