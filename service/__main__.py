@@ -13,7 +13,8 @@ from service.bundle import BundleError
 from service.loading import load_named
 from service.server import build_server, log_config
 from service.settings import PREFIX, Settings, UnknownSettingError, load_settings
-from service.supervisor import STARTUP_FAILURE, supervise
+from service.supervisor import supervise
+from service.worker import STARTUP_FAILURE
 
 
 def serve(

@@ -32,14 +32,14 @@ class Server(uvicorn.Server):
 
     On SIGTERM readiness fails at once; requests are accepted for `drain_seconds` more, until the load balancer has
     noticed; then nothing new is accepted, what runs is finished, and the process ends. SIGINT, and a second signal, do
-    not wait. `on_started` is called when requests are accepted.
+    not wait. `alive` is called when requests are accepted, and about every second from then on.
     """
 
     def __init__(
-        self, config: uvicorn.Config, drain_seconds: float = 0.0, on_started: Callable[[], None] = lambda: None
+        self, config: uvicorn.Config, drain_seconds: float = 0.0, alive: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__(config)
-        self.drain_seconds, self.on_started = drain_seconds, on_started
+        self.drain_seconds, self.alive = drain_seconds, alive
         self._event_loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, sockets: list[socket] | None = None) -> None:
@@ -51,7 +51,13 @@ class Server(uvicorn.Server):
         """Load what is loaded late, and accept requests."""
         await super().startup(sockets)
         _spare_the_garbage_collector()
-        self.on_started()
+        self.alive()
+
+    async def on_tick(self, counter: int) -> bool:
+        """uvicorn calls it ten times a second."""
+        if counter % 10 == 0:
+            self.alive()
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -92,7 +98,7 @@ def _runtime(app: Any) -> Runtime | None:
     return getattr(app.state, "runtime", None)
 
 
-def build_server(settings: Settings, on_started: Callable[[], None] = lambda: None) -> Server:
+def build_server(settings: Settings, alive: Callable[[], None] = lambda: None) -> Server:
     """Load the bundles, fit the thread pools to the container's CPU share, and prepare the HTTP server."""
     predictors = load_named(settings)
     threadpoolctl.threadpool_limits(max((one.threads or 1 for one in predictors), default=1))
@@ -118,7 +124,7 @@ def build_server(settings: Settings, on_started: Callable[[], None] = lambda: No
         timeout_graceful_shutdown=settings.shutdown_seconds,
         server_header=False,
     )
-    return Server(config, settings.drain_seconds, on_started)
+    return Server(config, settings.drain_seconds, alive)
 
 
 def log_config(settings: Settings) -> dict[str, Any]:

@@ -44,6 +44,9 @@ class Settings(BaseSettings):
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8000
     workers: Annotated[Positive, Field(description="Processes that serve on the port, each with its own models.")] = 1
+    hang_seconds: Annotated[
+        Seconds, Field(description="With several workers: one that shows no sign of life for so long is replaced.")
+    ] = 30.0
     threads: Annotated[
         Positive | None,
         Field(description="CPU threads for one batch; unset: 1, or all for a network that takes long for one example."),

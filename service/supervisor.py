@@ -6,51 +6,30 @@ accepts first, and their metrics, through files in `PROMETHEUS_MULTIPROC_DIR`.
 
 import contextlib
 import logging
+import math
 import multiprocessing
 import os
 import shutil
 import signal
 import socket
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from prometheus_client import multiprocess as metrics_files
 
-from service.api_keys import KeyFileError
-from service.bundle import BundleError
-from service.server import SIGNALS, build_server
+from service.server import SIGNALS
 from service.settings import Settings
+from service.worker import STARTUP_FAILURE, Worker, work
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-STARTUP_FAILURE = 3
 # Between attempts at a worker that cannot start, so that they do not take the CPU from those that serve.
 RETRY_SECONDS = 1.0
 # After the time to finish, how long the end itself may take.
 GRACE_SECONDS = 10.0
 log = logging.getLogger("probity")
-
-
-@dataclass
-class Worker:
-    """A process; it writes to its end of the line once it serves."""
-
-    process: SpawnProcess
-    line: Connection
-    far_end: Connection
-    started: bool = False
-
-    def signal(self, number: int) -> None:
-        """One that is still starting handles no signal yet, and SIGTERM ends it quietly."""
-        if self.process.pid is not None and self.process.exitcode is None:
-            os.kill(self.process.pid, number if self.started else signal.SIGTERM)
 
 
 class Supervisor:
@@ -72,10 +51,11 @@ class Supervisor:
             for _ in range(self.settings.workers):
                 self._start()
             while self._workers:
-                waiting = [worker.line for worker in self._workers if not worker.started]
-                wait([told, *(worker.process.sentinel for worker in self._workers), *waiting], self._patience())
+                lines, ends = zip(*((worker.line, worker.process.sentinel) for worker in self._workers), strict=True)
+                wait([told, *ends, *lines], self._patience())
                 self._obey(told)
                 self._hear()
+                self._kill_the_silent()
                 for worker in [worker for worker in self._workers if not worker.process.is_alive()]:
                     self._bury(worker, told)
         return self._status
@@ -93,13 +73,24 @@ class Supervisor:
 
     def _hear(self) -> None:
         for worker in self._workers:
-            if not worker.started and worker.line.poll():
-                worker.started = bool(worker.line.recv_bytes())
+            worker.listen()
         if not self._serving and all(worker.started for worker in self._workers) and self._last_call is None:
             self._serving = True
             host, port = self._address[:2]
             place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             log.info("Probity running on http://%s with %d workers", place, len(self._workers))
+
+    def _kill_the_silent(self) -> None:
+        """A worker whose event loop stands still holds connections that it never answers."""
+        if self._last_call is not None:  # at the end they fall silent in order
+            return
+        for worker in self._workers:
+            if worker.started and time.monotonic() - worker.heard > self.settings.hang_seconds:
+                log.error(
+                    "Worker %d has shown no sign of life for %g s", worker.process.pid, self.settings.hang_seconds
+                )
+                worker.process.kill()
+                worker.heard = math.inf
 
     def _obey(self, told: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -119,7 +110,9 @@ class Supervisor:
             worker.signal(number)
 
     def _patience(self) -> float | None:
-        return None if self._last_call is None else max(0.0, self._last_call - time.monotonic())
+        if self._last_call is None:
+            return self.settings.hang_seconds if self._serving else None
+        return max(0.0, self._last_call - time.monotonic())
 
     def _bury(self, worker: Worker, told: socket.socket) -> None:
         self._workers.remove(worker)
@@ -148,31 +141,6 @@ def supervise(settings: Settings) -> int:
     or no folder for the metrics."""
     with _metrics_folder() as (folder, own), _listener(settings) as listener:
         return Supervisor(settings, listener, folder, own).run()
-
-
-def work(settings: Settings, listener: socket.socket, line: Connection, leftover: Path | None) -> None:
-    """The life of a worker process; where its parent was killed, it removes the folder that was its parent's task."""
-    os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which tells its workers
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    try:
-        server = build_server(settings, lambda: line.send_bytes(b"serving"))
-    except (BundleError, KeyFileError) as error:  # it was sound when the parent looked
-        sys.exit(f"error: {error}")
-    server.run([listener])
-    if leftover is not None and not _parent().is_alive():
-        shutil.rmtree(leftover, ignore_errors=True)
-    sys.exit(0 if server.started else STARTUP_FAILURE)
-
-
-def _parent() -> BaseProcess:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    return parent
-
-
-def _end_with_the_parent() -> None:
-    _parent().join()
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "watch_seconds": ("2.5", 2.5),
     "repository_api": ("true", True),
     "workers": ("2", 2),
+    "hang_seconds": ("5", 5.0),
     "max_batch_size": ("16", 16),
     "max_queue_rows": ("100", 100),
     "max_queue_delay_seconds": ("0.002", 0.002),

@@ -89,6 +89,7 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Syn
     with two_workers(classification.path, PROMETHEUS_MULTIPROC_DIR=str(tmp_path)) as server:
         first, second = pids(server)
         predict(server)
+        wait_for_metric(server, r"probity_predictions_total\{.*\}", 1)
         os.kill(first, signal.SIGKILL)
         server.wait_for(rf"Worker {first} ended with status -9: starting another")
         predict(server)
@@ -103,6 +104,19 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Syn
         wait_for_metric(server, IN_FLIGHT, 1)
         assert server.terminate() == 0
     assert tmp_path.is_dir()
+
+
+def test_a_worker_that_hangs_is_replaced(classification: Synthetic) -> None:
+    with two_workers(classification.path, PROBITY_HANG_SECONDS="2") as server:
+        first, second = pids(server)
+        os.kill(first, signal.SIGSTOP)
+        server.wait_for(rf"Worker {first} has shown no sign of life for 2 s")
+        server.wait_for(rf"Worker {first} ended with status -9: starting another")
+        start = next(i for i, line in enumerate(server.lines) if f"Worker {first} ended" in line)
+        server.wait_for("Application startup complete", start)
+        predict(server)
+        assert server.terminate() == 0
+        assert not [line for line in server.lines if f"Worker {second} has shown" in line]
 
 
 def test_requests_that_were_begun_are_answered_before_the_end(classification: Synthetic) -> None:
