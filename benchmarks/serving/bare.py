@@ -1,6 +1,7 @@
 """What serves as the measure: the exported graph in onnxruntime alone, and `Predictor.predict`, without any server."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,34 @@ LARGEST = 64
 
 
 class Session:
-    """The graph, with the service's options and number of threads."""
+    """The graph, with the service's options: `callers` batches at the same time, by `threads` each."""
 
     preparation_counts = False
 
     def __init__(self, values: dict[str, Any]) -> None:
-        threadpoolctl.threadpool_limits(values["threads"])
-        self.values, self.inputs = values, rows(LARGEST)
+        self.callers: int = values["callers"]
+        self.threads: int = values["threads"]
+        threadpoolctl.threadpool_limits(self.threads)
+        self.bundle, self.inputs = values["bundle"], rows(LARGEST)
+        self.pool = ThreadPoolExecutor(self.callers)
         self.compute: Callable[[Array], Any]
 
     def prepare(self) -> None:
-        session = open_session(Path(self.values["bundle"]) / MODEL, self.values["threads"])
+        session = open_session(Path(self.bundle) / MODEL, self.threads)
         self.compute = lambda inputs: session.run(None, {"inputs": inputs})
 
     def step(self, batch: int, batches: int) -> None:
-        for _ in range(batches):
-            self.compute(self.inputs[:batch])
+        """So many batches for each of the callers."""
+
+        def call(_: int) -> None:
+            for _ in range(batches):
+                self.compute(self.inputs[:batch])
+
+        list(self.pool.map(call, range(self.callers)))
 
 
 class Predict(Session):
     """Everything the service computes for an answer, but for HTTP."""
 
     def prepare(self) -> None:
-        self.compute = Predictor.load(self.values["bundle"], threads=self.values["threads"]).predict
+        self.compute = Predictor.load(self.bundle, threads=self.threads).predict

@@ -1,8 +1,9 @@
 """Saturation of the service against the bare session, and latencies under Poisson arrivals, also far too many."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Process, batches_for, steady_seconds, warm_up
@@ -15,20 +16,21 @@ from benchmarks.serving.wrk import ROWS_IN_FLIGHT, saturate
 from benchmarks.settings import Settings, Values
 
 SIZES, BATCHES = (1, 8, 32), (1, 2, 4, 8, 16, 32, 64)
-BASELINES = {"session": "benchmarks.serving.bare:Session", "predict": "benchmarks.serving.bare:Predict"}
+SESSION, PREDICT = "benchmarks.serving.bare:Session", "benchmarks.serving.bare:Predict"
 GOALS = {"binary v2": 0.8, "JSON images": 0.6, "tail": 3.0, "goodput": 0.9}
 OVERLOAD, OVERLOAD_ROWS = 3.0, (8, 1)
 QUEUE_SECONDS = 0.5  # how much work may wait in the trial with too many requests
 BASELINE_STEPS = 5  # a baseline's turn lasts so many times `LEAST_SECONDS`
 SEED = 0
+QUIET = {"PROBITY_ACCESS_LOG": "false"}
 
 
 def run(settings: Settings) -> Values:
-    """Each server is one process with the service's defaults; everything that is compared takes turns."""
+    """Each server is one process with the service's defaults, but no access log; what is compared takes turns."""
     folder, scratch = bundle(), settings.shelf.folder
     log = scratch / "service.log"
     requests = [binary(rows) for rows in SIZES] + [images(rows) for rows in SIZES]
-    with probity(folder, log, requests[0], settings.threads) as server:
+    with probity(folder, log, requests[0], settings.threads, **QUIET) as server:
         saturation = saturations(settings, server, folder, requests)
         capacity = {request.name: median_rate(saturation["rounds"], request.name) for request in requests}
         chosen = [requests[0], requests[1], requests[3]]
@@ -46,45 +48,64 @@ def run(settings: Settings) -> Values:
 def saturations(settings: Settings, server: ServerProcess, folder: Path, requests: Sequence[Request]) -> Values:
     """Rounds in which the baselines and every form of request have one turn each."""
     seconds, count = settings.choose(6, 1), settings.choose(5, 1)
-    values = {"bundle": str(folder)}
     with ExitStack() as stack:
-        baselines = {
-            name: stack.enter_context(Process(target, values, settings.threads)) for name, target in BASELINES.items()
-        }
-        swept = {name: best_batch(process) for name, process in baselines.items()}
+        baselines = {base.name: base for base in baselines_of(folder, settings.threads, stack)}
+        swept = {name: best_batch(base) for name, base in baselines.items()}
         saturate(server, requests[0], 1, settings.shelf.folder)  # first use
         rounds = []
         for _ in settings.track(range(count), "Saturation", count):
-            rates = {name: baseline_rate(process, swept[name]["best"]) for name, process in baselines.items()}
+            rates = {name: baseline_rate(base, swept[name]["best"]) for name, base in baselines.items()}
             turns = {request.name: saturate(server, request, seconds, settings.shelf.folder) for request in requests}
             rounds.append({"baselines": rates, "requests": {name: turn.as_json() for name, turn in turns.items()}})
     ratios = {request.name: ratio(rounds, request.name) for request in requests}
     return {"batch_sizes": swept, "rounds": rounds, "ratios": ratios}
 
 
-def best_batch(process: Process) -> Values:
+@dataclass(frozen=True)
+class Baseline:
+    """A process in which `callers` batches are computed at the same time."""
+
+    name: str
+    process: Process
+    callers: int
+
+
+def baselines_of(folder: Path, threads: int, stack: ExitStack) -> Iterator[Baseline]:
+    """One batch by all threads, and side by side as many batches as there are threads, by one each."""
+    for target, what in ((SESSION, "session"), (PREDICT, "predict")):
+        for callers, each in sorted({(1, threads), (threads, 1)}):
+            values = {"bundle": str(folder), "callers": callers}
+            name = f"{what}, {callers} x {each} threads"
+            yield Baseline(name, stack.enter_context(Process(target, values, each)), callers)
+
+
+def best_batch(base: Baseline) -> Values:
     """Seconds an example at each batch size, and the size with the least."""
-    seconds = {batch: steady_seconds(process, batch) for batch in BATCHES}
+    seconds = {batch: steady_seconds(base.process, batch) / base.callers for batch in BATCHES}
     return {"seconds_per_example": seconds, "best": min(seconds, key=seconds.__getitem__)}
 
 
-def baseline_rate(process: Process, batch: int) -> float:
+def baseline_rate(base: Baseline, batch: int) -> float:
     """Examples a second over about as long as a turn of the load."""
-    count = BASELINE_STEPS * batches_for(warm_up(process, batch))
-    seconds: float = process.ask("step", batch=batch, batches=count)["seconds"]
-    return batch * count / seconds
+    count = BASELINE_STEPS * batches_for(warm_up(base.process, batch))
+    seconds: float = base.process.ask("step", batch=batch, batches=count)["seconds"]
+    return base.callers * batch * count / seconds
 
 
 def ratio(rounds: Sequence[Values], name: str) -> Values:
-    """The service's examples a second over each baseline's of the same round: the median."""
+    """The service's examples a second over those of the same round's faster bare session (and `predict`): medians."""
     found: Values = {
-        f"of_{base}": statistics.median(
-            turn["requests"][name]["examples_per_second"] / turn["baselines"][base] for turn in rounds
+        f"of_{what}": statistics.median(
+            turn["requests"][name]["examples_per_second"] / fastest(turn["baselines"], what) for turn in rounds
         )
-        for base in BASELINES
+        for what in ("session", "predict")
     }
     goal = GOALS[name.partition(",")[0]]
     return {**found, "goal": goal, "met": found["of_session"] >= goal}
+
+
+def fastest(rates: Values, what: str) -> float:
+    return max(rate for name, rate in rates.items() if name.startswith(what))
 
 
 def median_rate(rounds: Sequence[Values], name: str) -> float:
@@ -106,7 +127,7 @@ def overload(settings: Settings, folder: Path, request: Request, guess: float) -
     It is no smaller than the closed loop needs, which measures the capacity without refusals.
     """
     limit = max(2 * ROWS_IN_FLIGHT, round(QUEUE_SECONDS * guess * request.rows))
-    given = {"PROBITY_MAX_QUEUE_ROWS": str(limit)}
+    given = {**QUIET, "PROBITY_MAX_QUEUE_ROWS": str(limit)}
     log = settings.shelf.folder / "overload.log"
     with probity(folder, log, request, settings.threads, **given) as server:
         saturate(server, request, 1, settings.shelf.folder)
