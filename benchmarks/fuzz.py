@@ -19,8 +19,9 @@ from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, InputSpec, r
 from service.bundle_files import BundleError
 from service.bundle_seal import manifest_from_bytes
 from service.bundle_tensors import calibration_from_bytes, posterior_from_bytes
-from service.decoding import FieldError, InputLimits, NotJson, from_json, from_npy
-from service.inputs import InputError
+from service.decoding import FieldError, NotJson, from_json, from_npy
+from service.inputs import InputError, InputLimits
+from service.json_flood import JsonBounds
 from service.oip import array_of, parse_request
 from service.onnx_part import WireError, part_of
 
@@ -29,7 +30,7 @@ REFUSALS = (BundleError, InputError, NotJson, FieldError, WireError)
 CASES, QUICK_CASES = 1_000_000, 7_000
 SHARES = {"v2 JSON": 0.2, "v2 binary": 0.35, "JSON": 0.1, "npy": 0.1, "manifest": 0.1, "posterior": 0.05}
 SHARES |= {"calibration": 0.05, "graph": 0.05}
-SPEC, LIMITS = InputSpec(shape=(2,)), InputLimits(max_rows=4, max_pixels=100)
+SPEC, LIMITS, BOUNDS = InputSpec(shape=(2,)), InputLimits(max_rows=4, max_pixels=100), JsonBounds(1000, 1000, 1000)
 EXTREMES = (b"-1", b"0", b"1e999", b"99999999999999999999", b"null", b"true", b"[]", b"{}", b'""', b"NaN", b"[[[[")
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
 Reader = Callable[[bytes], Any]
@@ -125,10 +126,10 @@ def _readers() -> dict[str, tuple[Reader, list[bytes]]]:
     head = json.dumps({"inputs": [{**entry, "parameters": {"binary_data_size": 16}}]}).encode()
 
     def binary(body: bytes) -> Any:
-        return array_of(parse_request(body, len(head), 1000).tensor, SPEC, LIMITS)
+        return array_of(parse_request(body, len(head), BOUNDS).tensor, SPEC, LIMITS)
 
     return {
-        "v2 JSON": (lambda body: array_of(parse_request(body, None, 1000).tensor, SPEC, LIMITS), [text]),
+        "v2 JSON": (lambda body: array_of(parse_request(body, None, BOUNDS).tensor, SPEC, LIMITS), [text]),
         "v2 binary": (binary, [head + numbers.tobytes()]),
         "JSON": (lambda body: from_json(body, SPEC, LIMITS), [json.dumps({"inputs": numbers.tolist()}).encode()]),
         "npy": (lambda body: from_npy(body, SPEC, LIMITS), [_npy(numbers)]),

@@ -1,6 +1,7 @@
 """`python -m service BUNDLE ...`: serve bundles."""
 
 import logging.config
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -13,7 +14,7 @@ from service.bundle import BundleError
 from service.loading import load_named
 from service.server import build_server, log_config
 from service.settings import PREFIX, Settings, UnknownSettingError, load_settings
-from service.supervisor import supervise
+from service.supervisor import METRICS_FOLDER, supervise
 from service.worker import STARTUP_FAILURE
 
 
@@ -33,6 +34,7 @@ def serve(
         settings = load_settings(
             bundle=tuple(map(str, bundle)) if bundle else None, models=models, host=host, port=port
         )
+        _check_metrics_folder()
         run = _workers(settings) if settings.workers > 1 else _single(settings)
     except ValidationError as error:
         first = error.errors()[0]
@@ -74,6 +76,12 @@ def _workers(settings: Settings) -> Callable[[], int]:
             return STARTUP_FAILURE
 
     return run
+
+
+def _check_metrics_folder() -> None:
+    folder = os.environ.get(METRICS_FOLDER)
+    if folder and not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        _fail(f"{METRICS_FOLDER}: found {folder!r}, expected an existing folder that may be written to")
 
 
 def _fail(message: str) -> NoReturn:

@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,26 +46,39 @@ def new_key(name: str) -> tuple[str, Entry]:
     return key, entry
 
 
-def parse_keys(text: str, file: Path) -> tuple[Entry, ...]:
-    """The entries of a key file, one a line; what follows a # is a comment."""
+def parse_keys(text: str, file: Path, mistakes: list[KeyFileError] | None = None) -> tuple[Entry, ...]:
+    """The entries of a key file, one a line; what follows a # is a comment.
+
+    Raises `KeyFileError` for the first wrong line, or with `mistakes`, leaves those out and notes them there; and
+    where there is no key at all.
+    """
     entries: dict[str, Entry] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        content = line.partition("#")[0].strip()
-        if not content:
-            continue
-        match = LINE.fullmatch(content)
-        if match is None:  # the line itself is not shown: a key pasted by mistake would be in the log
-            found = f"{len(content)} characters of another form"
-            raise KeyFileError(f"{file}, line {number}: found {found}, expected {FORM}")
-        name = match["name"]
-        if name in entries:
-            raise KeyFileError(f"{file}, line {number}: found the name {name!r} again, expected names that differ")
-        entries[name] = Entry(name, bytes.fromhex(match["digest"]))
+        try:
+            entry = _entry(line, f"{file}, line {number}", entries)
+        except KeyFileError as error:
+            if mistakes is None:
+                raise
+            mistakes.append(error)
+        else:
+            entries |= {entry.name: entry} if entry else {}
     if not entries:
         raise KeyFileError(
             f"{file}: found no key, so nobody could ask; make one with `python -m service.keys new NAME`"
         )
     return tuple(entries.values())
+
+
+def _entry(line: str, place: str, known: Container[str]) -> Entry | None:
+    content = line.partition("#")[0].strip()
+    if not content:
+        return None
+    match = LINE.fullmatch(content)
+    if match is None:  # the line itself is not shown: a key pasted by mistake would be in the log
+        raise KeyFileError(f"{place}: found {len(content)} characters of another form, expected {FORM}")
+    if match["name"] in known:
+        raise KeyFileError(f"{place}: found the name {match['name']!r} again, expected names that differ")
+    return Entry(match["name"], bytes.fromhex(match["digest"]))
 
 
 class KeyRing:
@@ -75,8 +88,9 @@ class KeyRing:
     guessed, and nobody guesses 256 bits. They would only let every request cost the service the work that they are
     meant to cost a thief.
 
-    A file that became unreadable or wrong changes nothing, and is logged: a slip while rotating keys must not lock
-    everybody out. To withdraw a key, remove its line. `now` tells seconds; the file is looked at once a second at most.
+    To withdraw a key, remove its line. A line that became wrong costs its own key only, and is logged; a file that is
+    gone, or holds no key at all, changes nothing: a slip while rotating keys must not lock everybody out. `now` tells
+    seconds; the file is looked at once a second at most.
     """
 
     def __init__(self, file: Path, now: Callable[[], float] = time.monotonic) -> None:
@@ -102,19 +116,22 @@ class KeyRing:
         if stamp == self._stamp:
             return
         self._stamp = stamp  # whatever is wrong with it is logged once
+        mistakes: list[KeyFileError] = []
         try:
-            self._stamp, self._entries = _read(self.file)
+            self._stamp, self._entries = _read(self.file, mistakes)
         except KeyFileError as error:
             log.error("API keys not read again, the earlier ones are still good: %s", error)
         else:
             log.info("%s: read again, %d API keys", self.file, len(self._entries))
+            for mistake in mistakes:
+                log.error("an API key is left out: %s", mistake)
 
 
 def _digest(key: str | bytes) -> bytes:
     return hashlib.sha256(key.encode() if isinstance(key, str) else key).digest()
 
 
-def _read(file: Path) -> tuple[Stamp, tuple[Entry, ...]]:
+def _read(file: Path, mistakes: list[KeyFileError] | None = None) -> tuple[Stamp, tuple[Entry, ...]]:
     """What is in the file, and the stamp of what was read."""
     try:
         with open(file, "rb") as stream:
@@ -122,7 +139,7 @@ def _read(file: Path) -> tuple[Stamp, tuple[Entry, ...]]:
             data = stream.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise KeyFileError(f"{file}: found more than {MAX_FILE_BYTES} bytes, expected a line for each key")
-        return stamp, parse_keys(data.decode(), file)
+        return stamp, parse_keys(data.decode(), file, mistakes)
     except OSError as error:
         raise KeyFileError(f"{file}: cannot be read ({error.strerror}); check PROBITY_API_KEYS_FILE") from None
     except UnicodeDecodeError:

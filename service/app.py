@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Iterable
 
 from fastapi import FastAPI, Request, Response
@@ -14,7 +15,7 @@ from service.batching import Workers
 from service.cpu_share import worker_count
 from service.loading import load_predictor
 from service.metrics import Metrics
-from service.middleware import ApiKeys, RequestMetrics, SafeHeaders
+from service.middleware import ApiKeys, RequestMetrics, SafeHeaders, with_safe_headers
 from service.predictor import Predictor
 from service.problems import render
 from service.refusals import TRANSLATIONS, refusal
@@ -27,6 +28,7 @@ from service.store import ModelStore
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
 VERSION = "0.1.0"
+log = logging.getLogger("probity")
 
 
 def create_app(
@@ -84,6 +86,7 @@ async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics
     repository.adopt(loaded)
     if settings.models is not None:
         await repository.refresh()
+    _warn_of_the_default(store, settings)
     watching = asyncio.create_task(_watch(repository, settings))
     try:
         yield Runtime(settings, metrics, store, repository, workers)
@@ -92,6 +95,15 @@ async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics
         await asyncio.gather(watching, return_exceptions=True)
         await repository.close()
         workers.shutdown()
+
+
+def _warn_of_the_default(store: ModelStore, settings: Settings) -> None:
+    """Which model `/predict` means must not depend on when this process was started."""
+    names = sorted({model.name for model in store})
+    if settings.default_model is not None and settings.default_model not in names:
+        log.error("the default model %r is not loaded; loaded are: %s", settings.default_model, ", ".join(names))
+    elif settings.default_model is None and len(names) > 1:
+        log.warning("%r answers /predict, being the first one loaded; set PROBITY_DEFAULT_MODEL", store.default)
 
 
 async def _watch(repository: Repository, settings: Settings) -> None:
@@ -105,5 +117,12 @@ def _translate_errors(app: FastAPI, metrics: Metrics) -> None:
         metrics.errors.labels(problem.code).inc()
         return render(request.scope["path"], problem, headers)
 
-    for kind in (*TRANSLATIONS, HTTPException, Exception):
+    async def fail(request: Request, error: Exception) -> Response:
+        """Outside all middleware: what that adds is added here."""
+        response = await refuse(request, error)
+        response.raw_headers = with_safe_headers(response.raw_headers)
+        return response
+
+    for kind in (*TRANSLATIONS, HTTPException):
         app.add_exception_handler(kind, refuse)
+    app.add_exception_handler(Exception, fail)

@@ -87,11 +87,16 @@ def _decompress(body: bytes, encoding: str, limit: int, lease: Lease) -> bytes:
     if not machine.eof or machine.unused_data:
         detail = f"The body is not one whole {encoding} stream."
         raise ProblemError(400, "content_encoding", detail, field="Content-Encoding")
+    take_room(lease, len(plain))
+    return plain
+
+
+def take_room(lease: Lease, size: int) -> None:
+    """Refuse what `lease` has no room for (429)."""
     try:
-        lease.grow(len(plain))
+        lease.grow(size)
     except TooBusy as error:
         raise _too_busy(error) from None
-    return plain
 
 
 def _too_large(limit: int) -> ProblemError:

@@ -12,18 +12,19 @@ from pydantic import ValidationError
 from service.bundle import InputSpec
 from service.inputs import (
     InputError,
-    InputTooLarge,
+    InputLimits,
     array_from_array,
     array_from_files,
     array_from_images,
     array_from_json,
+    check_rows,
 )
+from service.json_flood import bounds_for, refuse_flood
 from service.schemas import PredictRequest
 
 Array = npt.NDArray[Any]
 JSON, NPY = "application/json", "application/x-npy"
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp"})
-ENTRIES_FACTOR, ENTRIES_SLACK = 4, 200_000
 MAX_NPY_HEADER = 10_000
 
 
@@ -40,14 +41,6 @@ class FieldError(ValueError):
 
 
 @dataclass(frozen=True)
-class InputLimits:
-    """Most examples in one request, and most pixels of one image."""
-
-    max_rows: int
-    max_pixels: int
-
-
-@dataclass(frozen=True)
 class Decoded:
     """`array` (B, *input_shape), and the name by which the request's fields call its rows."""
 
@@ -57,17 +50,18 @@ class Decoded:
 
 def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
     """`{"inputs": [...]}` or `{"images": [...]}`; raises `NotJson`, `FieldError` or `InputError`."""
-    _check_entries(body, int(np.prod(spec.shape, dtype=np.int64)) * limits.max_rows)
+    rows = limits.rows(spec)
+    refuse_flood(body, bounds_for(spec, rows))
     request = _parse(body)
     if request.images is not None:
-        return Decoded(array_from_images(request.images, spec, limits.max_rows, limits.max_pixels), "images")
+        return Decoded(array_from_images(request.images, spec, limits), "images")
     assert request.inputs is not None
-    return Decoded(array_from_json(request.inputs, spec, limits.max_rows), "inputs")
+    return Decoded(array_from_json(request.inputs, spec, rows), "inputs")
 
 
 def from_files(files: list[bytes], spec: InputSpec, limits: InputLimits) -> Decoded:
     """Image files, as they are; raises `InputError`."""
-    return Decoded(array_from_files(files, spec, limits.max_rows, limits.max_pixels), "files")
+    return Decoded(array_from_files(files, spec, limits), "files")
 
 
 def from_npy(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
@@ -75,7 +69,7 @@ def from_npy(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
 
     The header is compared with the length of the body before an array is made of it.
     """
-    stream = io.BytesIO(body)
+    stream, most = io.BytesIO(body), limits.rows(spec)
     try:
         version = np.lib.format.read_magic(stream)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
@@ -90,11 +84,12 @@ def from_npy(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
     data, rows = body[stream.tell() :], shape[0] if shape else 1
     expected = dtype.itemsize * _product(shape)
     if any(type(size) is not int or size < 0 for size in shape) or len(data) != expected:
-        raise InputError("body", f"{len(data)} bytes of data", f"{expected} for shape {shape!s:.100} of {dtype}")
-    if len(shape) == len(spec.shape) + 1 and rows > limits.max_rows:
-        raise InputTooLarge("body", f"{rows} examples", f"at most {limits.max_rows} in one request")
+        wanted = f"{_shown(expected)} for shape {_shown(shape)} of {dtype}"
+        raise InputError("body", f"{len(data)} bytes of data", wanted)
+    if len(shape) == len(spec.shape) + 1:
+        check_rows("body", rows, most)
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
-    return Decoded(array_from_array(array, spec, limits.max_rows, "body"), "body")
+    return Decoded(array_from_array(array, spec, most, "body"), "body")
 
 
 def _product(shape: tuple[int, ...]) -> int:
@@ -104,14 +99,12 @@ def _product(shape: tuple[int, ...]) -> int:
     return total
 
 
-def _check_entries(body: bytes, numbers: int) -> None:
-    """Refuse a body with far more entries than the largest batch has, before millions of objects are made of it.
-
-    Parsing holds Python's lock, so a flood of entries would stop the event loop too; counting bytes does not.
-    """
-    most = ENTRIES_FACTOR * numbers + ENTRIES_SLACK
-    if max(body.count(b","), body.count(b"["), body.count(b"{")) > most:
-        raise InputTooLarge("body", f"more than {most} entries", f"at most {most} entries")
+def _shown(value: Any) -> str:
+    """Python refuses to write very long whole numbers."""
+    try:
+        return f"{value!s:.100}"
+    except ValueError:
+        return "huge numbers"
 
 
 def _parse(body: bytes) -> PredictRequest:

@@ -4,8 +4,10 @@ import base64
 import binascii
 import contextlib
 import io
+import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,27 @@ class InputError(ValueError):
 
 class InputTooLarge(InputError):
     """An input over one of the operator's limits."""
+
+
+class Abandoned(Exception):
+    """Nobody waits for the input any more that was being decoded."""
+
+
+@dataclass(frozen=True)
+class InputLimits:
+    """Of one request: examples, pixels of one image and of all, bytes as the network takes them. `wanted` is asked
+    between images, in the thread that decodes them."""
+
+    max_rows: int
+    max_pixels: int
+    max_total_pixels: int = 64 * 2**20
+    max_bytes: int = 64 * 2**20
+    wanted: Callable[[], bool] = lambda: True
+
+    def rows(self, spec: InputSpec) -> int:
+        """Most examples of this kind: as many as may be asked for and fit into the memory, at least one."""
+        size = np.dtype(spec.dtype).itemsize * math.prod(spec.shape)
+        return max(1, min(self.max_rows, self.max_bytes // max(1, size)))
 
 
 def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:
@@ -120,17 +143,17 @@ def check_finite(batch: Array, field: str = "inputs") -> None:
         raise InputError(f"{field}{place}", f"{batch[index]}", "a finite number within float32's range")
 
 
-def array_from_images(images: Sequence[str], spec: InputSpec, max_rows: int, max_pixels: int) -> Array:
+def array_from_images(images: Sequence[str], spec: InputSpec, limits: InputLimits) -> Array:
     """Base64 image files -> (B, C, H, W) float32, decoded and scaled as the input spec says."""
-    check_images("images", len(images), spec, max_rows)
+    check_images("images", len(images), spec, limits.rows(spec))
     files = (_decode_base64(text, f"images[{i}]") for i, text in enumerate(images))
-    return _stack_images(files, spec, max_pixels, "images")
+    return _stack_images(files, len(images), spec, limits, "images")
 
 
-def array_from_files(files: Sequence[bytes], spec: InputSpec, max_rows: int, max_pixels: int) -> Array:
+def array_from_files(files: Sequence[bytes], spec: InputSpec, limits: InputLimits) -> Array:
     """Image files -> (B, C, H, W) float32, decoded and scaled as the input spec says."""
-    check_images("files", len(files), spec, max_rows)
-    return _stack_images(files, spec, max_pixels, "files")
+    check_images("files", len(files), spec, limits.rows(spec))
+    return _stack_images(files, len(files), spec, limits, "files")
 
 
 def check_images(field: str, count: int, spec: InputSpec, max_rows: int) -> None:
@@ -142,8 +165,21 @@ def check_images(field: str, count: int, spec: InputSpec, max_rows: int) -> None
     check_rows(field, count, max_rows)
 
 
-def _stack_images(files: Iterable[bytes], spec: InputSpec, max_pixels: int, field: str) -> Array:
-    return np.stack([image_to_array(data, spec, max_pixels, f"{field}[{i}]") for i, data in enumerate(files)])
+def _stack_images(files: Iterable[bytes], count: int, spec: InputSpec, limits: InputLimits, field: str) -> Array:
+    stack = np.empty((count, *spec.shape), np.float32)
+    left = limits.max_total_pixels
+    for i, data in enumerate(files):
+        if not limits.wanted():
+            raise Abandoned
+        place = f"{field}[{i}]"
+        with _opened(data, limits.max_pixels, place) as image:
+            pixels = image.width * image.height
+            if pixels > left:
+                expected = f"at most {limits.max_total_pixels} in all images of a request"
+                raise InputTooLarge(place, f"{pixels} pixels beside those before it", expected)
+            left -= pixels
+            stack[i] = _array_of(image, spec, place)
+    return stack
 
 
 def _decode_base64(text: str, field: str) -> bytes:
@@ -161,21 +197,30 @@ def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) ->
     The size is read from the header and checked before a pixel is decoded. EXIF rotation is applied; an alpha
     channel is laid over black.
     """
-    assert spec.image is not None
-    _, height, width = spec.shape
+    with _opened(data, max_pixels, field) as image:
+        return _array_of(image, spec, field)
+
+
+@contextlib.contextmanager
+def _opened(data: bytes, max_pixels: int, field: str) -> Iterator[Image.Image]:
     with _image_errors(field), Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
         if image.width * image.height > max_pixels:
             raise InputTooLarge(field, f"{image.width} x {image.height} pixels", f"at most {max_pixels} pixels")
-        ImageOps.exif_transpose(image, in_place=True)
-        picture = _convert(image, spec.image)
-        if picture.size != (width, height):
-            if not spec.image.resize:
-                raise InputError(
-                    field, f"{picture.width} x {picture.height} pixels", f"{width} x {height} pixels (no resizing)"
-                )
-            picture = picture.resize((width, height), Image.Resampling.BILINEAR)
-        pixels = np.asarray(picture, np.float32)
-    return _normalise(pixels, spec.image)
+        yield image
+
+
+def _array_of(image: Image.Image, spec: InputSpec, field: str) -> Array:
+    assert spec.image is not None
+    _, height, width = spec.shape
+    ImageOps.exif_transpose(image, in_place=True)
+    picture = _convert(image, spec.image)
+    if picture.size != (width, height):
+        if not spec.image.resize:
+            raise InputError(
+                field, f"{picture.width} x {picture.height} pixels", f"{width} x {height} pixels (no resizing)"
+            )
+        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+    return _normalise(np.asarray(picture, np.float32), spec.image)
 
 
 @contextlib.contextmanager
@@ -200,8 +245,9 @@ def _image_errors(field: str) -> Iterator[None]:
 def _convert(image: Image.Image, preprocessing: ImagePreprocessing) -> Image.Image:
     """To the input's colour space. 16-bit grey is scaled to 8 bits: Pillow alone would clip it."""
     if image.mode.startswith("I"):
-        grey = np.asarray(image, np.float64) / 257.0
-        image = Image.fromarray(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
+        grey = np.array(image, np.float32)
+        grey /= 257  # no whole number comes to a half, so that float32 rounds as float64 does
+        image = Image.fromarray(np.clip(np.rint(grey, out=grey), 0, 255, out=grey).astype(np.uint8))
     if "A" in image.getbands() or "transparency" in image.info:
         layer = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", layer.size, (0, 0, 0, 255)), layer)

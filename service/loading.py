@@ -41,5 +41,23 @@ def load_named(settings: Settings) -> list[Predictor]:
     one of them is not."""
     if not settings.bundle and settings.models is None:
         raise BundleError("PROBITY_BUNDLE", "no bundle given", "name a folder, or set PROBITY_BUNDLE or PROBITY_MODELS")
+    if settings.models is not None and not settings.models.is_dir():
+        raise BundleError(settings.models, "found no such folder", "name one whose subfolders are bundles")
     verifier(settings)  # bad trusted keys are an error, also where all bundles come later
-    return [load_predictor(folder, settings) for folder in settings.bundles]
+    loaded = [load_predictor(folder, settings) for folder in settings.bundles]
+    _refuse_twins(loaded)
+    names = [one.manifest.name for one in loaded]
+    if settings.default_model is not None and settings.models is None and settings.default_model not in names:
+        found = f"found PROBITY_DEFAULT_MODEL={settings.default_model!r:.100}, expected one of {', '.join(names)}"
+        raise BundleError("PROBITY_DEFAULT_MODEL", found, "name a model that is served")
+    return loaded
+
+
+def _refuse_twins(loaded: list[Predictor]) -> None:
+    seen: dict[tuple[str, str], Path] = {}
+    for one in loaded:
+        key = one.manifest.name, one.manifest.version
+        if key in seen:
+            found = f"found the model {key[0]!r} version {key[1]!r}, which is in {seen[key]} too"
+            raise BundleError(one.path, found, "give one of them another name or version")
+        seen[key] = one.path

@@ -87,6 +87,14 @@ class Metrics:
     def _histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"probity_{name}", help_text, labels, buckets=buckets, registry=self.registry)
 
+    @property
+    def per_version(self) -> tuple[Counter | Gauge | Histogram, ...]:
+        """Those whose labels are a model's name and version, and nothing else."""
+        gauges = (self.false_reject_rate, self.threshold, self.queue_rows)
+        times = (self.compute_seconds, self.queue_seconds, self.batch_rows)
+        said = (self.top_probability, self.normalised_entropy, self.variance, self.score, self.p_value)
+        return (*gauges, self.degraded, *times, *said)
+
     def load_failed(self, name: str) -> None:
         """A bundle was refused; what served before, if anything, still does."""
         self.loads.labels(name, "failure").inc()

@@ -39,20 +39,24 @@ class SafeHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = _completed(message["headers"], scope["app"].state.runtime.draining)
+                headers = with_safe_headers(message["headers"])
+                message["headers"] = _given_up(headers) if scope["app"].state.runtime.draining else headers
             await send(message)
 
         await self.app(scope, receive, with_headers)
 
 
-def _completed(headers: Sequence[tuple[bytes, bytes]], draining: bool) -> list[tuple[bytes, bytes]]:
+def with_safe_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers, and those of the safe ones that are not among them."""
     given = {name.lower(): value for name, value in headers}
     missing = [pair for pair in SAFE_HEADERS if pair[0] not in given]
     if CONTENT_POLICY not in given and not given.get(b"content-type", b"").startswith(b"text/html"):
         missing.append((CONTENT_POLICY, NO_CONTENT_POLICY))
-    kept = [pair for pair in headers if pair[0].lower() != b"connection"] if draining else [*headers]
-    return [*kept, *missing, *([(b"connection", b"close")] if draining else [])]
+    return [*headers, *missing]
+
+
+def _given_up(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    return [*(pair for pair in headers if pair[0].lower() != b"connection"), (b"connection", b"close")]
 
 
 class RequestMetrics:
@@ -110,11 +114,11 @@ class ApiKeys:
         if scope["type"] != "http" or scope["path"] in self.public:
             await self.app(scope, receive, send)
             return
-        key = _presented(Headers(scope=scope))
-        owner = self.keys.owner(key) if key else None
+        keys = _presented(Headers(scope=scope))
+        owner = next((owner for key in keys if (owner := self.keys.owner(key)) is not None), None)
         if owner is None:
             self.metrics.errors.labels("unauthorized").inc()
-            found = "no key" if not key else "a key that is not known here"
+            found = "no key" if not keys else "a key that is not known here"
             detail = f"Found {found}, expected one in the header 'Authorization: Bearer KEY' or 'X-API-Key: KEY'."
             refusal = make_problem(401, "unauthorized", detail)
             await render(scope["path"], refusal, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
@@ -123,8 +127,9 @@ class ApiKeys:
         await self.app(scope, receive, send)
 
 
-def _presented(headers: Headers) -> bytes:
-    """The key as bytes, as they came: header values are latin-1 to Starlette, whatever they were."""
+def _presented(headers: Headers) -> list[bytes]:
+    """The keys as bytes, as they came: header values are latin-1 to Starlette, whatever they were. A proxy may need
+    `Authorization` for itself, and then the key is in the other header."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""
-    return (bearer or headers.get("x-api-key", "").strip()).encode("latin-1")
+    return [key.encode("latin-1") for key in (bearer, headers.get("x-api-key", "").strip()) if key]

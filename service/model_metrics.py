@@ -11,9 +11,10 @@ from prometheus_client import Histogram
 from service.answers import class_names
 from service.batching import Batch
 from service.bundle import REFERENCE_LEVELS
-from service.metrics import Metrics
+from service.metrics import Metrics, several_processes
 from service.predictor import PlainPrediction, Prediction, Predictor
 
+SOON_SECONDS = 0.05
 FEW = 8  # so many values are observed one by one as quickly as together
 
 
@@ -56,6 +57,23 @@ class ModelMetrics:
         self._metrics.info.labels(*self._model, self._predictor.digest).set(0)
         self._queue_rows.set(0)
 
+    def remove(self) -> None:
+        """Nothing of its name and version is served any more: its series go, or a service that was given a new version
+        every day would hold those of all days. With several processes they stay, as they are in files."""
+        self.count()
+        if several_processes():
+            return
+        metrics, predictor, model = self._metrics, self._predictor, self._model
+        for one in metrics.per_version:
+            one.remove(*model)
+        metrics.info.remove(*model, predictor.digest)
+        metrics.rejections.remove(*model, "score")
+        for label in self._labels:
+            metrics.predictions.remove(*model, label)
+        for quantity in predictor.reference:
+            for level in REFERENCE_LEVELS:
+                metrics.reference.remove(*model, quantity, str(level))
+
     def waiting(self, rows: int) -> None:
         """How many examples wait now."""
         self._queue_rows.set(rows)
@@ -66,17 +84,16 @@ class ModelMetrics:
         self._batch_rows.observe(batch.rows)
 
     def answered(self, prediction: Prediction | PlainPrediction, queue_seconds: float) -> None:
-        """Count one request that was answered, in the running event loop.
-
-        All requests of a batch are answered in the same turn of the loop, and counted together after it.
-        """
+        """Count one request that was answered, in the running event loop: soon, together with others."""
         if not self._answered:
-            asyncio.get_running_loop().call_soon(self.count)
+            asyncio.get_running_loop().call_later(SOON_SECONDS, self.count)
         self._answered.append((prediction, queue_seconds))
 
     def count(self) -> None:
         """Count now what was answered since the last time, example by example."""
         answered, self._answered = self._answered, []
+        if not answered:
+            return
         _observe(self._queue_seconds, np.array([seconds for _, seconds in answered]))
         self._degraded.inc(sum(len(one) for one, _ in answered if isinstance(one, PlainPrediction)))
         predictions = [one for one, _ in answered if isinstance(one, Prediction)]

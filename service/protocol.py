@@ -33,12 +33,13 @@ class Limits:
 
     max_header_bytes: int
     header_timeout_seconds: float
+    write_timeout_seconds: float
     refused: Callable[[str], None]
 
 
 def limited_protocol(settings: Settings, refused: Callable[[str], None]) -> type[HttpToolsProtocol]:
     """The class of which uvicorn makes one object a connection."""
-    limits = Limits(settings.max_header_bytes, settings.header_timeout_seconds, refused)
+    limits = Limits(settings.max_header_bytes, settings.header_timeout_seconds, settings.write_timeout_seconds, refused)
     return type("Protocol", (LimitedProtocol,), {"limits": limits})
 
 
@@ -55,6 +56,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._replaying = False
         self._deaf = False  # after a refusal, what comes is thrown away
         self._deadline: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None  # while the client takes nothing of its answer
         self._postponed: Problem | None = None
         self._start_count()
 
@@ -64,6 +66,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
+        if self._stuck is not None:
+            self._stuck.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
@@ -220,6 +224,16 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(make_problem(408, "head_timeout", f"The head did not arrive within {seconds:g} seconds."))
         else:  # no answer is due: to browsers that connect in advance, or after the answer that was given already
             self.transport.close()
+
+    def pause_writing(self) -> None:
+        """The client does not take what it asked for."""
+        super().pause_writing()
+        self._stuck = self.loop.call_later(self.limits.write_timeout_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+        super().resume_writing()
 
     # ------------------------------------------------------------------ refusals
 

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from service.bundle import MANIFEST, SIGNATURE, BundleError, read_manifest
+from service.bundle import MANIFEST, BundleError, read_manifest
 from service.metrics import Metrics
 from service.predictor import Predictor
 from service.served import ServedModel
 from service.store import ModelNotFound, ModelStore
 
 State = Literal["READY", "UNAVAILABLE"]
-Stamp = tuple[int, ...]
+Stamp = tuple[tuple[str | int, ...], ...]
 # A folder that is being replaced may be gone for an instant: only one missing this often in a row was removed.
 MISSING_SCANS = 2
+MOST_PATIENCE = 32  # scans between attempts at a bundle that was refused again and again
 log = logging.getLogger("probity")
 
 
@@ -26,16 +27,35 @@ class Entry:
     """One bundle folder: the model loaded from it, and why its present content is not the one that serves."""
 
     folder: Path
+    called: str
     stamp: Stamp | None = None
     model: ServedModel | None = None
     reason: str = ""
     parked: bool = False
     missing: int = 0
+    patience: int = 1
+    retry_in: int = 0
 
     @property
     def name(self) -> str:
-        """The model's name, or the folder's where it never was loaded."""
-        return self.model.name if self.model else self.folder.name
+        """The model's name; where it never was loaded, its folder's, or that of the one around several versions."""
+        return self.model.name if self.model else self.called
+
+    def refused(self, reason: str) -> bool:
+        """Note why it was not loaded, and wait longer each time before the next attempt; whether the reason is new."""
+        new, self.reason = reason != self.reason, reason
+        self.retry_in, self.patience = self.patience, min(2 * self.patience, MOST_PATIENCE)
+        return new
+
+    def loaded(self, model: ServedModel) -> None:
+        """It serves."""
+        self.model, self.reason, self.parked, self.patience, self.retry_in = model, "", False, 1, 0
+
+    def due(self) -> bool:
+        """Whether to try once more what was refused: what was wrong may lie outside the folder, as with a key that is
+        not trusted yet."""
+        self.retry_in -= 1
+        return bool(self.reason) and self.retry_in <= 0
 
 
 @dataclass(frozen=True)
@@ -70,8 +90,13 @@ class Repository:
     def adopt(self, predictors: Iterable[Predictor]) -> None:
         """Serve what was loaded before the event loop ran; raises `BundleError` where two are the same model."""
         for predictor in predictors:
-            entry = self._entries.setdefault(predictor.path, Entry(predictor.path))
+            entry = self._entry(predictor.path)
             self._swap(entry, predictor)
+
+    def _entry(self, folder: Path) -> Entry:
+        deeper = self._models_folder is not None and folder.parent.parent == self._models_folder
+        called = folder.parent.name if deeper and folder not in self._folders else folder.name
+        return self._entries.setdefault(folder, Entry(folder, called))
 
     def index(self) -> list[Listed]:
         """Every folder, loaded or not."""
@@ -90,20 +115,28 @@ class Repository:
         async with self._change:
             found = await asyncio.to_thread(self._scan)
             for folder, stamp in found.items():
-                entry = self._entries.setdefault(folder, Entry(folder))
+                entry = self._entry(folder)
                 entry.missing = 0
-                if entry.stamp != stamp:
+                if entry.parked:  # until somebody wants it back
+                    continue
+                if entry.stamp != stamp or entry.due():
                     await self._renew(entry, stamp)
             for folder in [*self._entries]:
                 if folder not in found:
                     self._miss(self._entries[folder])
 
     async def watch(self, seconds: float) -> None:
-        """Refresh for ever, every so many seconds."""
+        """Refresh for ever, every so many seconds. While the folder cannot be looked through, nothing changes."""
+        trouble = ""
         while True:
             await asyncio.sleep(seconds)
             try:
                 await self.refresh()
+                trouble = ""
+            except OSError as error:
+                if str(error) != trouble:
+                    log.error("the models' folder could not be looked through, nothing changes: %s", error)
+                trouble = str(error)
             except Exception:
                 log.exception("the models' folders could not be looked through")
 
@@ -111,9 +144,8 @@ class Repository:
         """Load the model again, or for the first time; raises `ModelNotFound` or `BundleError`, and then the one
         loaded before still serves."""
         async with self._change:
-            for folder, stamp in (await asyncio.to_thread(self._scan)).items():
-                entry = self._entries.setdefault(folder, Entry(folder))
-                entry.stamp = entry.stamp or stamp
+            for folder in await asyncio.to_thread(self._scan):
+                self._entry(folder)
             entries = self._named(name)
             for entry in entries:
                 await self._reload(entry, await asyncio.to_thread(_stamp, entry.folder))
@@ -155,11 +187,13 @@ class Repository:
         entry.stamp = stamp
         try:
             predictor = await asyncio.to_thread(self._load, entry.folder)
+            before = entry.name
             self._swap(entry, predictor)
+            self._metrics.load_mended(before)
         except BundleError as error:
-            entry.reason = str(error)
             kept = "what was loaded before still serves" if entry.model and not entry.parked else "nothing is served"
-            log.error("%s: not loaded, %s: %s", entry.folder, kept, error)
+            if entry.refused(str(error)):
+                log.error("%s: not loaded, %s: %s", entry.folder, kept, error)
             self._metrics.load_failed(entry.name)
 
     def _swap(self, entry: Entry, predictor: Predictor) -> None:
@@ -172,7 +206,7 @@ class Repository:
         if old is not None and not entry.parked:
             self.store.remove(old)
             self._retire(old)
-        entry.model, entry.reason, entry.parked = model, "", False
+        entry.loaded(model)
         log.info("%s: serving %s version %s, digest %s", entry.folder, model.name, model.version, model.digest)
 
     def _refuse_clash(self, entry: Entry, predictor: Predictor) -> None:
@@ -188,21 +222,29 @@ class Repository:
     def _retire(self, model: ServedModel) -> None:
         if not any(other.digest == model.digest for other in self.store if other is not model):
             model.metrics.withdraw()
-        task = asyncio.get_running_loop().create_task(model.retire())
+        task = asyncio.get_running_loop().create_task(self._end(model))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
+
+    async def _end(self, model: ServedModel) -> None:
+        await model.retire()
+        served = {(other.name, other.version) for other in self.store}
+        if (model.name, model.version) not in served:
+            model.metrics.remove()
 
     def _miss(self, entry: Entry) -> None:
         entry.missing += 1
         if entry.missing < MISSING_SCANS or entry.folder in self._folders:
             return
         del self._entries[entry.folder]
+        self._metrics.load_mended(entry.name)
         if entry.model is not None and self.store.remove(entry.model):
             self._retire(entry.model)
         log.info("%s: gone, unloaded", entry.folder)
 
     def _scan(self) -> dict[Path, Stamp]:
-        """Every bundle folder there is, with what tells whether its content was replaced."""
+        """Every bundle folder there is, with what tells whether its content was replaced; `OSError` where the models'
+        folder cannot be read: a disk that is away for a moment must not look like models that were removed."""
         folders = [*self._folders, *(_bundles_in(self._models_folder) if self._models_folder else [])]
         stamps = {folder: _stamp(folder) for folder in folders}
         return {folder: stamp for folder, stamp in stamps.items() if stamp is not None}
@@ -211,6 +253,7 @@ class Repository:
 def _bundles_in(models_folder: Path) -> list[Path]:
     """Folders with a manifest in it, or one level deeper; hidden ones are somebody's work in progress."""
     found = []
+    next(models_folder.iterdir(), None)
     for folder in _subfolders(models_folder):
         found += (
             [folder]
@@ -237,17 +280,17 @@ def _digest(folder: Path) -> str:
 
 
 def _stamp(folder: Path) -> Stamp | None:
-    """A bundle is replaced as a whole, so its manifest's inode, time and size tell; a signature may come later.
+    """Inode, time and size of every file: a bundle may be replaced as a whole, or be copied here file by file.
 
     None without a manifest.
     """
-    manifest = _marks(folder / MANIFEST)
-    return manifest + _marks(folder / SIGNATURE) if manifest else None
-
-
-def _marks(file: Path) -> Stamp:
     try:
-        status = file.stat()
-    except OSError:
-        return ()
+        files = sorted(os.scandir(folder), key=lambda file: file.name)
+        marks = [(file.name, *_marks(file.stat())) for file in files]
+    except OSError:  # it is being replaced
+        return None
+    return tuple(marks) if any(name == MANIFEST for name, *_ in marks) else None
+
+
+def _marks(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_mtime_ns, status.st_size

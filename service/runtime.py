@@ -10,7 +10,7 @@ from fastapi import Request
 from service.admission import ByteBudget
 from service.batching import Workers
 from service.cpu import available_cpus
-from service.decoding import InputLimits
+from service.inputs import InputLimits
 from service.metrics import Metrics
 from service.problems import ProblemError
 from service.repository import Repository
@@ -37,7 +37,10 @@ class Runtime:
     def __post_init__(self) -> None:
         self.bodies = ByteBudget(self.settings.max_pending_bytes)
         self.decoders = anyio.CapacityLimiter(available_cpus())
-        self.limits = InputLimits(self.settings.max_rows, self.settings.max_pixels)
+        settings = self.settings
+        self.limits = InputLimits(
+            settings.max_rows, settings.max_pixels, settings.max_total_pixels, settings.max_input_bytes
+        )
 
     @property
     def alive(self) -> bool:

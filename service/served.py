@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from service.batching import Answered, Clock, DynamicBatcher, Fallback, Limits, Workers
+from service.batching import Answered, Batch, Clock, DynamicBatcher, Fallback, Limits, Workers
 from service.cpu_share import share_of
 from service.metrics import Metrics
 from service.model_metrics import ModelMetrics
@@ -36,7 +36,7 @@ class ServedModel:
             share=share_of(settings, predictor.threads or workers.count),
             fallback=self._fallback(settings.degrade_after_seconds),
             clock=clock,
-            observe=self.metrics.batch_computed,
+            observe=self._note,
         )
 
     @property
@@ -79,6 +79,11 @@ class ServedModel:
         """Once nobody uses the model any more, end its queue."""
         await self._unused.wait()
         await self._batcher.close()
+        self.metrics.count()
+
+    def _note(self, batch: Batch) -> None:
+        self.metrics.batch_computed(batch)
+        self.metrics.waiting(self.queue_rows)
 
     def _compute(self, inputs: Array) -> AnyPrediction:
         return self.predictor.predict_rows(inputs)

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import gc
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from socket import socket
 from types import FrameType
@@ -25,6 +26,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # theirs, or they send a request into a connection that has just gone.
 KEEP_ALIVE_SECONDS = 75
 GARBAGE_OBJECTS = 10_000
+# How long a thread that computes, or the event loop, may keep Python's lock while the other wants it. The default of
+# 5 ms is several times as long as a small network computes, and each of them needs the lock several times a batch.
+SWITCH_SECONDS = 0.0005
 
 
 class Server(uvicorn.Server):
@@ -100,6 +104,7 @@ def _runtime(app: Any) -> Runtime | None:
 
 def build_server(settings: Settings, alive: Callable[[], None] = lambda: None) -> Server:
     """Load the bundles, fit the thread pools to the container's CPU share, and prepare the HTTP server."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     predictors = load_named(settings)
     threadpoolctl.threadpool_limits(max((one.threads or 1 for one in predictors), default=1))
     app = create_app(predictors, settings)

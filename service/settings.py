@@ -1,8 +1,9 @@
 """Every setting of the service: one class, one prefix `PROBITY_`, each field documented."""
 
 import os
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -14,6 +15,10 @@ FOREIGN = frozenset({"PROBITY_DATA_DIR", "PROBITY_BUNDLE_DIR", "PROBITY_API_KEY"
 Positive = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]
+
+
+MAY_BE_EMPTY = frozenset({"models", "default_model", "api_keys_file", "trusted_keys"})  # as good as not set
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+")
 
 
 class UnknownSettingError(ValueError):
@@ -76,10 +81,13 @@ class Settings(BaseSettings):
         Positive, Field(description="Largest request body, also decompressed; a larger one is answered 413.")
     ] = 16 * 2**20
     max_pending_bytes: Annotated[
-        Positive, Field(description="Most bytes of request bodies worked on at once; more are answered 429.")
+        Positive, Field(description="Most bytes of bodies and decoded inputs worked on at once; more are answered 429.")
     ] = 256 * 2**20
     body_timeout_seconds: Annotated[
         Seconds, Field(description="How long a body may take to arrive; then it is answered 408.")
+    ] = 30.0
+    write_timeout_seconds: Annotated[
+        Seconds, Field(description="How long a client may take nothing of its answer; then the connection is closed.")
     ] = 30.0
     max_header_bytes: Annotated[
         Positive, Field(description="Largest head of a request; a larger one is answered 431.")
@@ -91,6 +99,13 @@ class Settings(BaseSettings):
     max_pixels: Annotated[
         Positive, Field(description="Most pixels of one image, checked before it is decoded; more are answered 413.")
     ] = 16 * 2**20
+    max_total_pixels: Annotated[
+        Positive, Field(description="Most pixels of all images of one request; more are answered 413.")
+    ] = 64 * 2**20
+    max_input_bytes: Annotated[
+        Positive,
+        Field(description="Most bytes of one request's examples as the network takes them; more are answered 413."),
+    ] = 64 * 2**20
     jacobian_bytes: Annotated[
         Positive, Field(description="Memory for the Jacobians of the batches computed at once; it bounds them.")
     ] = 256 * 2**20
@@ -131,8 +146,22 @@ class Settings(BaseSettings):
         if not isinstance(values, dict):
             return values
         return {
-            name: _split(value, separators[name]) if name in separators else value for name, value in values.items()
+            name: _split(value, separators[name]) if name in separators else value
+            for name, value in values.items()
+            if value != "" or name not in MAY_BE_EMPTY
         }
+
+    @model_validator(mode="after")
+    def check_together(self) -> Self:
+        """What could never have an effect is a mistake."""
+        late = self.degrade_after_seconds
+        if late is not None and late >= self.request_timeout_seconds:
+            expected = f"less than request_timeout_seconds ({self.request_timeout_seconds:g})"
+            raise ValueError(f"degrade_after_seconds: found {late:g}, expected {expected}: requests end before it")
+        for origin in self.cors_origins:
+            if origin != "*" and ORIGIN.fullmatch(origin) is None:
+                raise ValueError(f"cors_origins: found {origin!r:.100}, expected SCHEME://HOST[:PORT], without a path")
+        return self
 
     @property
     def bundles(self) -> tuple[Path, ...]:

@@ -177,6 +177,8 @@ def _metrics_folder() -> Iterator[tuple[Path, bool]]:
     if given := os.environ.get(METRICS_FOLDER):
         if not Path(given).is_dir():
             raise NotADirectoryError(f"{METRICS_FOLDER}: found {given!r}, expected an existing folder")
+        for file in Path(given).glob("*_[0-9]*.db"):  # what processes that were killed have left there
+            file.unlink(missing_ok=True)
         yield Path(given), False
         return
     shared_memory = Path("/dev/shm")  # noqa: S108  made below with a name of its own

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class Place:
     port: int
     folder: Path
     bundle: Path
+    workers: int
 
     def tool(self, name: str) -> str:
         return str(self.python.parent / name)
@@ -35,7 +36,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Contestant:
-    """`packages` empty: it runs in this environment. `body`: one example (1, 8, 8) as it takes it, `path`: where."""
+    """`packages` empty: it runs in this environment. `body`: one example (1, 8, 8) as it takes it, `path`: where.
+
+    `workers` processes compute, with the processors divided among them, or `threads` each.
+    """
 
     name: str
     command: Callable[[Place], Sequence[str]]
@@ -44,6 +48,13 @@ class Contestant:
     path: str = PREDICT
     packages: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+    workers: int = 1
+    threads: int | None = None
+
+    @property
+    def family(self) -> str:
+        """The server, in whatever arrangement."""
+        return self.name.partition(",")[0]
 
     def request(self, example: Array) -> Request:
         return Request(self.name, self.path, json.dumps(self.body(example)).encode())
@@ -53,15 +64,17 @@ class Contestant:
 
     def install(self) -> Path:
         """The Python that runs it."""
-        folder = environment(self.name.lower(), self.packages) if self.packages else None
+        folder = environment(self.family, self.packages) if self.packages else None
         return folder / "bin" / "python" if folder else Path(sys.executable)
 
     @contextmanager
     def serve(self, folder: Path, bundle: Path, threads: int) -> Iterator[ServerProcess]:
         """Started, and answering."""
-        place = Place(self.install(), free_port(), folder / self.name, bundle)
+        place = Place(self.install(), free_port(), folder / self.name, bundle, self.workers)
         place.folder.mkdir(parents=True, exist_ok=True)
-        served = {"SERVED_BUNDLE": str(bundle), "SERVED_THREADS": str(threads), "SERVED_PORT": str(place.port)}
+        each = self.threads or max(1, threads // self.workers)
+        arrangement = {"SERVED_WORKERS": str(self.workers), "SERVED_THREADS": str(each)}
+        served = {"SERVED_BUNDLE": str(bundle), "SERVED_PORT": str(place.port), **arrangement}
         home = {"BENTOML_HOME": str(place.folder), "BENTOML_DO_NOT_TRACK": "True"}
         with started(
             self.command(place), {**served, **home, **dict(self.settings)}, place.port, place.folder / "log"
@@ -99,6 +112,7 @@ def bento(place: Place) -> Sequence[str]:
 def mlserver(place: Place) -> Sequence[str]:
     ports = {"http_port": place.port, "grpc_port": free_port(), "metrics_port": free_port()}
     server = {"host": "127.0.0.1", **ports, "debug": False, "metrics_dir": str(place.folder / "metrics")}
+    server["parallel_workers"] = place.workers
     batching = {"max_batch_size": BATCH, "max_batch_time": DELAY_SECONDS}
     model = {"name": "digits", "implementation": f"{WRAPPED}.mlserver_runtime.Digits", **batching}
     (place.folder / "settings.json").write_text(json.dumps(server))
@@ -108,29 +122,36 @@ def mlserver(place: Place) -> Sequence[str]:
 
 GATHERED = f"batches of at most {BATCH}, gathered for at most {1000 * DELAY_SECONDS:g} ms"
 QUIET = "; access log off"
-CONTESTANTS = (
+PROBITY = Contestant(
+    "probity",
+    probity,
+    nested,
+    "defaults (batches of at most 64, no waiting for company)" + QUIET,
+    settings=(("PROBITY_LOG_LEVEL", "warning"), ("PROBITY_ACCESS_LOG", "false")),
+)
+PEERS = (
     Contestant(
-        "probity",
-        probity,
-        nested,
-        "defaults (batches of at most 64, no waiting for company)" + QUIET,
-        settings=(("PROBITY_LOG_LEVEL", "warning"),),
+        "fastapi", module("plain_fastapi"), nested, "no batching; FastAPI's pool of 40 threads" + QUIET, threads=1
     ),
-    Contestant("fastapi", module("plain_fastapi"), nested, "no batching; FastAPI's pool of 40 threads" + QUIET),
-    Contestant("litserve", module("lit"), nested, GATHERED + "; one worker" + QUIET, packages=("litserve",)),
+    Contestant("litserve", module("lit"), nested, GATHERED + QUIET, packages=("litserve",)),
     Contestant(
         "bentoml",
         bento,
         batch_of_one,
-        f"batches of at most {BATCH}; BentoML learns how long to wait; one worker" + QUIET,
+        f"batches of at most {BATCH}; BentoML learns how long to wait" + QUIET,
         packages=("bentoml",),
     ),
     Contestant(
         "mlserver",
         mlserver,
         tensor,
-        GATHERED + "; one worker (its default)" + QUIET,
+        GATHERED + QUIET,
         path="/v2/models/digits/infer",
         packages=("mlserver", "uvloop<0.22"),  # with a later uvloop its worker does not start
     ),
+)
+# What suits two processors best differs: each peer takes part with one process and with two, and goes on as the faster.
+CONTESTANTS = (
+    PROBITY,
+    *(arranged for peer in PEERS for arranged in (peer, replace(peer, name=f"{peer.name}, 2 workers", workers=2))),
 )

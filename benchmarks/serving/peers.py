@@ -42,8 +42,9 @@ def run(settings: Settings) -> Values:
     for name in [name for name, rate in rates.items() if not rate]:
         prepared[name]["error"] = "it answered nothing with 200 in most rounds of saturation: no load was offered to it"
         del rates[name]
-    running = [one for one in running if one.name in rates]
-    offered: list[Values] = [{"of": of, "share": share, "rate": share * bound(rates, of)} for of, share in LOADS]
+    running = fastest_of_each([one for one in running if one.name in rates], rates)
+    fast = {one.name: rates[one.name] for one in running}
+    offered: list[Values] = [{"of": of, "share": share, "rate": share * bound(fast, of)} for of, share in LOADS]
     loads = [
         {one.name: loaded(one, settings, folder, [load["rate"] for load in offered], turn) for one in running}
         for turn in settings.track(range(settings.choose(3, 1)), "Open loop")
@@ -54,10 +55,18 @@ def run(settings: Settings) -> Values:
         "contestants": prepared,
         "saturation": {"rounds": rounds, "requests_per_second": rates},
         "offered": {"loads": offered, "why": WHY},
-        "loads": [{name: medians(loads, name, place) for name in rates} for place in range(len(offered))],
+        "loads": [{name: medians(loads, name, place) for name in fast} for place in range(len(offered))],
         "load_rounds": loads,
         "mishaps": mishaps,
     }
+
+
+def fastest_of_each(running: Sequence[Contestant], rates: dict[str, float]) -> list[Contestant]:
+    """Each server in the arrangement with which it answers most."""
+    families = dict.fromkeys(one.family for one in running)
+    return [
+        max((one for one in running if one.family == family), key=lambda one: rates[one.name]) for family in families
+    ]
 
 
 def prepare(contestant: Contestant, settings: Settings, folder: Path) -> Values:

@@ -44,9 +44,7 @@ def peers(result: Values, path: Path) -> None:
     _bars(axes[1], names, [median(turn[name]["peak_rss_bytes"] for turn in rounds) / 2**20 for name in names], GREY)
     axes[1].set(xlabel="resident sets, MiB (less is better)", title="peak memory")
     for axis, load_, found in zip(axes[2:], loads, result["loads"], strict=True):
-        _latencies(
-            axis, [_with_failures(name, found[name]) for name in names], [found[name]["latency"] for name in names]
-        )
+        _latencies(axis, [_with_failures(*one) for one in found.items()], [one["latency"] for one in found.values()])
         axis.set(title=f"{load_['rate']:.0f} requests a second\n({load_['share']:.0%} of the {load_['of']})")
     save(figure, path, result)
 

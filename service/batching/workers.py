@@ -1,12 +1,15 @@
 """The threads that compute, shared by all models, and who may use them next."""
 
 import asyncio
+import contextlib
+import queue
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
 
 class Workers:
@@ -19,7 +22,9 @@ class Workers:
     def __init__(self, count: int) -> None:
         self.count = self._free = count
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="compute")
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        for number in range(count):
+            threading.Thread(target=_work, args=(self._jobs,), name=f"compute_{number}", daemon=True).start()
 
     async def acquire(self, share: int = 1) -> None:
         """Wait until `share` of them (at most all) are free; `release` as many whatever happens."""
@@ -42,12 +47,20 @@ class Workers:
         self._grant()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call `function` in a thread; for who has acquired a share."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        """Call `function` in a thread; for who has acquired a share.
+
+        As `run_in_executor` does, without the second future that is chained to the first: what is computed here is
+        often no longer than what that takes.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._jobs.put((function, loop, future))
+        return await future
 
     def shutdown(self) -> None:
         """End the threads; what still runs in them is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for _ in range(self.count):
+            self._jobs.put(None)
 
     def _grant(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._free:
@@ -55,3 +68,19 @@ class Workers:
             if not future.done():
                 self._free -= share
                 future.set_result(None)
+
+
+def _work(jobs: "queue.SimpleQueue[Job | None]") -> None:
+    while (job := jobs.get()) is not None:
+        function, loop, future = job
+        try:
+            settle, value = future.set_result, function()
+        except BaseException as error:
+            settle, value = future.set_exception, error
+        with contextlib.suppress(RuntimeError):  # the event loop has ended meanwhile
+            loop.call_soon_threadsafe(_settle, future, settle, value)
+
+
+def _settle(future: "asyncio.Future[Any]", settle: Callable[[Any], None], value: Any) -> None:
+    if not future.done():  # or nobody waits for it any more
+        settle(value)

@@ -1,4 +1,4 @@
-"""A typed client of the native API, over httpx: `pip install 'probity[client]'`.
+"""A typed client of the native API, over httpx: `pip install '.[client]'`.
 
 >>> from service.client import Client
 >>> with Client("http://127.0.0.1:8000") as client:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from service.decoding import NotJson
-from service.inputs import InputTooLarge
+from service.json_flood import JsonBounds, refuse_flood
 from service.oip.errors import RequestError
 
 T = TypeVar("T", str, int, bool, list[Any], dict[str, Any])
@@ -44,13 +44,9 @@ class Document:
         return Document(self.optional(field, dict) or {}, self.where(field))
 
 
-def read_json(body: bytes, most_entries: int) -> Document:
-    """Bytes -> the JSON object in them.
-
-    A flood of entries is refused before millions of objects are made of it; counting bytes is quick.
-    """
-    if max(body.count(b","), body.count(b"["), body.count(b"{")) > most_entries:
-        raise InputTooLarge("body", f"more than {most_entries} entries", f"at most {most_entries} entries")
+def read_json(body: bytes, bounds: JsonBounds) -> Document:
+    """Bytes -> the JSON object in them; a flood of entries is refused before objects are made of it."""
+    refuse_flood(body, bounds)
     try:
         values = from_json(body)
     except ValueError as error:

@@ -1,8 +1,7 @@
 """An input tensor -> one array (B, *input_shape) as the network takes it."""
 
 from service.bundle import InputSpec
-from service.decoding import InputLimits
-from service.inputs import InputError, array_from_array, array_from_files, array_from_images
+from service.inputs import InputError, InputLimits, array_from_array, array_from_files, array_from_images
 from service.oip.datatypes import BYTES, Array
 from service.oip.document import shown
 from service.oip.errors import RequestError
@@ -16,7 +15,7 @@ def array_of(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array:
     """Numbers of any datatype, converted to the network's; or BYTES, each element an encoded image file."""
     if tensor.datatype == BYTES:
         return _images(tensor, spec, limits)
-    return array_from_array(tensor.array(), spec, limits.max_rows, INPUT)
+    return array_from_array(tensor.array(), spec, limits.rows(spec), INPUT)
 
 
 def _images(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array:
@@ -27,9 +26,8 @@ def _images(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array:
         raise RequestError(f"{tensor.place}.shape", f"{list(tensor.shape)!s:.100}", IMAGE_SHAPES)
     try:
         if tensor.data is None:
-            files = tensor.elements(limits.max_rows)
-            return array_from_files(files, spec, limits.max_rows, limits.max_pixels)
-        return array_from_images(_texts(tensor), spec, limits.max_rows, limits.max_pixels)
+            return array_from_files(tensor.elements(limits.rows(spec)), spec, limits)
+        return array_from_images(_texts(tensor), spec, limits)
     except InputError as error:
         raise _renamed(error) from None
 

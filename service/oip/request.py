@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from service.json_flood import JsonBounds
 from service.oip.document import Document, read_json, shown
 from service.oip.errors import RequestError
 from service.oip.tensor import Tensor, read_tensor
@@ -35,13 +36,13 @@ class InferRequest:
     timeout_seconds: float | None
 
 
-def parse_request(body: bytes, header_length: int | None, most_entries: int) -> InferRequest:
+def parse_request(body: bytes, header_length: int | None, bounds: JsonBounds) -> InferRequest:
     """`header_length`: how long the JSON is where binary data follow it; raises `NotJson` or `InputError`."""
     if header_length is None:
-        return _request(read_json(body, most_entries), body, None)
+        return _request(read_json(body, bounds), body, None)
     if not 0 <= header_length <= len(body):
         raise RequestError(LENGTH_HEADER, shown(header_length), f"at most the body's {len(body)} bytes")
-    return _request(read_json(body[:header_length], most_entries), body, header_length)
+    return _request(read_json(body[:header_length], bounds), body, header_length)
 
 
 def header_length(text: str | None) -> int | None:

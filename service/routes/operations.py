@@ -83,6 +83,7 @@ async def metrics(runtime: RuntimeDependency) -> Response:
     """Prometheus text exposition, of all worker processes."""
     for served in runtime.store:
         served.metrics.waiting(served.queue_rows)
+        served.metrics.count()
     registry = runtime.metrics.registry
     if several_processes():
         registry = CollectorRegistry()

@@ -10,9 +10,10 @@ from pydantic_core import to_json
 from service.admission import Lease
 from service.answers import predictions_json
 from service.batching import Answered
-from service.bodies import media_type, read_body
+from service.bodies import media_type, read_body, take_room
 from service.bundle import InputSpec
 from service.decoding import IMAGES, JSON, NPY, Decoded, from_files, from_json, from_npy
+from service.inputs import InputLimits
 from service.multipart import files_of
 from service.predictor import NonFinitePrediction
 from service.problems import MEDIA_TYPE, ProblemError
@@ -88,8 +89,9 @@ async def _predict(request: Request) -> Response:
     with runtime.store.find(named.get("name"), named.get("version")).in_use() as model, runtime.bodies.lease() as lease:
         kind, body = _kind(request), await _read(request, runtime, model, lease)
         started = time.perf_counter()
-        found = await _decoded(request, kind, body, runtime, model.manifest.input)
+        found = await _decoded(request, runtime, deadline, kind, body, model.manifest.input)
         seconds = time.perf_counter() - started
+        take_room(lease, found.array.nbytes)
         try:
             async with Connected(request):
                 answered = await model.predict(found.array, deadline)
@@ -114,13 +116,21 @@ async def _read(request: Request, runtime: Runtime, model: ServedModel, lease: L
     return body
 
 
-async def _decoded(request: Request, kind: str, body: bytes, runtime: Runtime, spec: InputSpec) -> Decoded:
-    if kind == JSON:
-        return await decoded(runtime, len(body), b'"images"' in body, lambda limits: from_json(body, spec, limits))
-    if kind == NPY:
-        return await decoded(runtime, len(body), False, lambda limits: from_npy(body, spec, limits))
-    files = await files_of(request.headers, body, runtime.limits.max_rows) if kind == MULTIPART else [body]
-    return await decoded(runtime, len(body), True, lambda limits: from_files(files, spec, limits))
+async def _decoded(
+    request: Request, runtime: Runtime, deadline: float, kind: str, body: bytes, spec: InputSpec
+) -> Decoded:
+    files: list[bytes] = [body]
+    if kind == MULTIPART:
+        files = await files_of(request.headers, body, runtime.limits.rows(spec))
+    # Behind a backslash, a name may be spelled in many ways.
+    images = kind in {MULTIPART, *IMAGES} or (kind == JSON and (b'"images"' in body or b"\\" in body))
+
+    def decode(limits: InputLimits) -> Decoded:
+        if kind == JSON:
+            return from_json(body, spec, limits)
+        return from_npy(body, spec, limits) if kind == NPY else from_files(files, spec, limits)
+
+    return await decoded(request, runtime, deadline, len(body), images, decode)
 
 
 class _Answer:

@@ -116,6 +116,8 @@ async def stats(request: Request) -> Json:
 
 
 def _statistics(runtime: Runtime, models: Iterable[ServedModel]) -> Json:
+    for served in runtime.store:
+        served.metrics.count()
     registry = runtime.metrics.registry
     if several_processes():
         registry = CollectorRegistry()

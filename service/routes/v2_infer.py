@@ -9,9 +9,11 @@ from fastapi import Request, Response
 
 from service.admission import Lease
 from service.batching import Answered
-from service.bodies import media_type, read_body
+from service.bodies import media_type, read_body, take_room
 from service.bundle import InputSpec
-from service.decoding import ENTRIES_FACTOR, ENTRIES_SLACK, JSON, InputLimits
+from service.decoding import JSON
+from service.inputs import InputLimits
+from service.json_flood import bounds_for
 from service.oip import Encoded, InferRequest, OutputUnavailable, array_of, encode, parse_request
 from service.oip.compression import coding, compressed
 from service.oip.datatypes import Array
@@ -62,7 +64,7 @@ async def infer(request: Request) -> Response:
     began, deadline = asyncio.get_running_loop().time(), runtime.deadline(request)
     name, version = request.path_params["name"], request.path_params.get("version")
     with runtime.store.find(name, version).in_use() as model, runtime.bodies.lease() as lease:
-        asked, array = await _asked(request, runtime, model, lease)
+        asked, array = await _asked(request, runtime, model, lease, deadline)
         deadline = min(deadline, began + (asked.timeout_seconds or math.inf))
         async with Connected(request):
             answered = await model.predict(array, deadline)
@@ -71,7 +73,9 @@ async def infer(request: Request) -> Response:
         return answer.response(answer.encoded() if few else await anyio.to_thread.run_sync(answer.encoded))
 
 
-async def _asked(request: Request, runtime: Runtime, model: ServedModel, lease: Lease) -> tuple[InferRequest, Array]:
+async def _asked(
+    request: Request, runtime: Runtime, model: ServedModel, lease: Lease, deadline: float
+) -> tuple[InferRequest, Array]:
     """What is asked for, and the model's input."""
     kind = media_type(request)
     if kind not in {"", JSON, OCTETS}:
@@ -82,14 +86,16 @@ async def _asked(request: Request, runtime: Runtime, model: ServedModel, lease: 
     body = await read_body(request, runtime.settings.max_body_bytes, runtime.settings.body_timeout_seconds, lease)
     model.check_room()  # before any work is done for a request that would be turned away after it
     spec, known = model.manifest.input, outputs_of(model.manifest)
-    most = ENTRIES_FACTOR * math.prod(spec.shape) * runtime.limits.max_rows + ENTRIES_SLACK
+    bounds = bounds_for(spec, runtime.limits.rows(spec))
 
     def decode(limits: InputLimits) -> tuple[InferRequest, Array]:
-        asked = parse_request(body, length, most)
+        asked = parse_request(body, length, bounds)
         check_outputs(asked, known)
         return asked, array_of(asked.tensor, spec, limits)
 
-    return await decoded(runtime, *_effort(body, length, spec), decode)
+    found = await decoded(request, runtime, deadline, *_effort(body, length, spec), decode)
+    take_room(lease, found[1].nbytes)
+    return found
 
 
 def _effort(body: bytes, length: int | None, spec: InputSpec) -> tuple[int, bool]:

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from service.bodies import read_body
+from service.json_flood import JsonBounds
 from service.oip import RequestError
 from service.oip.document import Document, read_json
 from service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, inlined
@@ -14,7 +15,7 @@ from service.runtime import Runtime, runtime_of
 
 router = APIRouter(prefix="/v2/repository", tags=["open inference protocol"])
 Json = dict[str, Any]
-MAX_COMMAND_BYTES, MAX_COMMAND_ENTRIES = 64 * 2**10, 1000
+MAX_COMMAND_BYTES, COMMAND_BOUNDS = 64 * 2**10, JsonBounds(1000, 1000, 1000)
 COMMAND_ERRORS = documented(400, 401, 408, 413, 415, 422, 429)
 
 
@@ -32,7 +33,12 @@ async def index(request: Request) -> list[Json]:
     """Every bundle's folder, loaded or not; with `ready` true, only what is served."""
     runtime = runtime_of(request)
     only_ready = (await _read_command(request, runtime)).optional("ready", bool)
-    return [vars(entry) for entry in runtime.repository.index() if entry.state == "READY" or not only_ready]
+    open_to_see = runtime.settings.repository_api  # why a bundle was refused names the operator's folders and keys
+    return [
+        {**vars(entry), "reason": entry.reason if open_to_see else ""}
+        for entry in runtime.repository.index()
+        if entry.state == "READY" or not only_ready
+    ]
 
 
 LOADING: Json = {
@@ -73,6 +79,11 @@ def _allowed(request: Request) -> Runtime:
     if not runtime.settings.repository_api:
         detail = "Loading and unloading over HTTP is off; the operator allows it with PROBITY_REPOSITORY_API=true."
         raise ProblemError(403, "repository_api", detail)
+    origin = request.headers.get("origin")
+    if origin is not None and origin not in runtime.settings.cors_origins:
+        # A browser sends a foreign page's request without asking, and only keeps the answer from it.
+        detail = f"Found the origin {origin!r:.100}, expected none, or one of PROBITY_CORS_ORIGINS."
+        raise ProblemError(403, "origin", detail, field="Origin", found=origin[:100])
     return runtime
 
 
@@ -82,4 +93,4 @@ async def _read_command(request: Request, runtime: Runtime) -> Document:
     with runtime.bodies.lease() as lease:
         limit = min(MAX_COMMAND_BYTES, settings.max_body_bytes)
         body = await read_body(request, limit, settings.body_timeout_seconds, lease)
-    return read_json(body, MAX_COMMAND_ENTRIES) if body.strip() else Document({})
+    return read_json(body, COMMAND_BOUNDS) if body.strip() else Document({})

@@ -157,6 +157,16 @@ def test_a_file_that_became_bad_keeps_the_old_keys_and_is_logged_once(
     assert (ring.owner(key), ring.owner(new)) == (None, "other")
 
 
+def test_a_wrong_line_costs_its_own_key_only(file: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    good, gone, spoilt = write(file, "good", "gone", "spoilt")
+    ring = KeyRing(file, clock)
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[2], lines[4].replace("sha256", "sha")]))
+    clock.seconds += CHECK_SECONDS
+    assert [ring.owner(key) for key in (good, gone, spoilt)] == ["good", None, None]
+    assert [record.getMessage() for record in caplog.records if "line 2" in record.getMessage()]
+
+
 def test_a_change_that_keeps_time_and_size_is_seen(file: Path, clock: Clock) -> None:
     """As a file that a mounted secret's symbolic link leads to: another inode."""
     (old,) = write(file, "name")

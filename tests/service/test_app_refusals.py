@@ -1,5 +1,6 @@
 """Bad requests: each is answered with a problem that names what was wrong, never with a 500."""
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from service.bundle import ImagePreprocessing, InputSpec
+from service.decoding import NPY
 from service.predictor import Predictor
 from service.settings import Settings
 from tests.support_bundles import Synthetic, write_linear
@@ -130,6 +132,21 @@ def test_a_flood_of_entries_is_refused_before_it_is_parsed(client: Client, entry
     problem(client.predict(body), 413, "input_too_large")
 
 
+def test_a_flood_of_fields_is_refused_before_it_is_parsed(client: Client) -> None:
+    fields = ",".join(f'"k{i}":1' for i in range(100_000))
+    found = problem(client.predict(f'{{"inputs": [0, 0, 0, 0], {fields}}}'.encode()), 413, "input_too_large")
+    assert ".npy" in (found.expected or "")
+
+
+def test_a_shape_of_huge_numbers_is_refused(client: Client) -> None:
+    """NumPy's reader takes them in hexadecimal, and Python refuses to write them in decimal."""
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (0x" + b"f" * 5000 + b",)}"
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    body = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+    found = problem(client.request("POST", "/predict", content=body, headers={"content-type": NPY}), 422, "input")
+    assert "huge numbers" in (found.expected or "")
+
+
 @pytest.mark.parametrize(
     "path", ["/", "/nothing", "/predict/more", "/Predict", "/%ff", "/v1/../etc/passwd", "/a" * 500]
 )
@@ -170,4 +187,5 @@ def test_a_bug_is_a_problem_without_details(classification: Synthetic) -> None:
     with serving(Broken.load(classification.path)) as client:
         response = client.predict({"inputs": GOOD})
         assert "secret" not in problem(response, 500, "internal").detail
+        assert response.headers["x-content-type-options"] == "nosniff"
         assert client.get("/health/live").status_code == 200

@@ -1,5 +1,6 @@
 """service/inputs.py, pictures: decoded as a straightforward computation says, or refused."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 from service.bundle import ImagePreprocessing, InputSpec
-from service.inputs import InputError, InputTooLarge, array_from_images, image_to_array
+from service.inputs import Abandoned, InputError, InputLimits, InputTooLarge, array_from_images, image_to_array
 from tests.support_client import base64_text, encoded, pixel_bomb
 
 Array = npt.NDArray[Any]
@@ -186,10 +187,10 @@ def test_several_pictures_are_stacked_and_data_urls_are_taken() -> None:
     pixels = random_pixels()
     texts = [base64_text(encoded(Image.fromarray(part))) for part in (pixels, 255 - pixels)]
     texts.append("data:image/png;base64," + texts[0])
-    found = array_from_images(texts, spec(scale=1.0), 3, MAX_PIXELS)
+    found = array_from_images(texts, spec(scale=1.0), InputLimits(3, MAX_PIXELS))
     np.testing.assert_array_equal(found[:, 0], [pixels, 255 - pixels, pixels])
     with pytest.raises(InputTooLarge, match="images: found 3 examples, expected at most 2"):
-        array_from_images(texts, spec(), 2, MAX_PIXELS)
+        array_from_images(texts, spec(), InputLimits(2, MAX_PIXELS))
 
 
 @pytest.mark.parametrize(("width", "height"), [(101, 100), (20_000, 20_000), (2**31 - 1, 2**31 - 1)])
@@ -201,3 +202,29 @@ def test_a_pixel_bomb_is_refused_by_its_header(width: int, height: int) -> None:
 def test_as_many_pixels_as_allowed_are_decoded() -> None:
     picture = Image.new("L", (100, 100), 7)
     assert levels(encoded(picture), size=(100, 100)).max() == 7
+
+
+def test_all_pictures_of_a_request_share_their_pixels() -> None:
+    texts = [base64_text(encoded(Image.fromarray(random_pixels())))] * 3  # 6 x 4 pixels each
+    limits = InputLimits(10, MAX_PIXELS, max_total_pixels=60)
+    assert len(array_from_images(texts[:2], spec(), limits)) == 2
+    with pytest.raises(InputTooLarge, match=r"images\[2\]: found 24 pixels .* at most 60 in all images"):
+        array_from_images(texts, spec(), limits)
+
+
+def test_examples_are_bounded_by_the_memory_that_they_take() -> None:
+    size = 4 * math.prod(spec().shape)
+    limits = InputLimits(10, MAX_PIXELS, max_bytes=2 * size + 1)
+    assert limits.rows(spec()) == 2
+    assert InputLimits(10, MAX_PIXELS, max_bytes=1).rows(spec()) == 1
+    texts = [base64_text(encoded(Image.fromarray(random_pixels())))] * 3
+    with pytest.raises(InputTooLarge, match="3 examples, expected at most 2"):
+        array_from_images(texts, spec(), limits)
+
+
+def test_decoding_ends_when_nobody_waits_for_it() -> None:
+    asked = iter([True, True, False])
+    texts = [base64_text(encoded(Image.fromarray(random_pixels())))] * 5
+    with pytest.raises(Abandoned):
+        array_from_images(texts, spec(), InputLimits(10, MAX_PIXELS, wanted=lambda: next(asked)))
+    assert next(asked, None) is None

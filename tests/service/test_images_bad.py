@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from service.bundle import ImagePreprocessing, InputSpec
-from service.inputs import InputError, array_from_images, image_to_array
+from service.inputs import InputError, InputLimits, array_from_images, image_to_array
 from tests.support_bundles import FEATURE_SPEC
 from tests.support_client import base64_text, encoded
 
@@ -51,7 +51,7 @@ NOT_PICTURES: dict[str, bytes] = {
 @pytest.mark.parametrize("case", NOT_PICTURES)
 def test_what_is_no_picture_is_refused(case: str) -> None:
     with pytest.raises(InputError) as caught:
-        array_from_images([base64_text(PNG), base64_text(NOT_PICTURES[case])], SPEC, 5, 1000)
+        array_from_images([base64_text(PNG), base64_text(NOT_PICTURES[case])], SPEC, InputLimits(5, 1000))
     assert caught.value.field == "images[1]"
     assert caught.value.found
     assert caught.value.expected == "a readable PNG, JPEG or WebP file"
@@ -63,14 +63,14 @@ def test_what_is_no_picture_is_refused(case: str) -> None:
 )
 def test_what_is_not_base64_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"images\[0\]"):
-        array_from_images([text], SPEC, 5, 1000)
+        array_from_images([text], SPEC, InputLimits(5, 1000))
 
 
 def test_no_pictures_and_pictures_for_a_model_of_numbers() -> None:
     with pytest.raises(InputError, match="images: found an empty list"):
-        array_from_images([], SPEC, 5, 1000)
+        array_from_images([], SPEC, InputLimits(5, 1000))
     with pytest.raises(InputError, match="images: found images, expected 'inputs'"):
-        array_from_images([base64_text(PNG)], FEATURE_SPEC, 5, 1000)
+        array_from_images([base64_text(PNG)], FEATURE_SPEC, InputLimits(5, 1000))
 
 
 ODD_EXIF: dict[str, bytes] = {

@@ -79,7 +79,7 @@ def test_without_a_key_nothing_is_told(locked: Client, method: str, path: str) -
         {"X-API-Key": ""},
         {"X-API-Key": "KEYx"},
         {"Cookie": "X-API-Key=KEY"},
-        {"Authorization": "Bearer wrong", "X-API-Key": "KEY"},
+        {"Authorization": "Bearer wrong", "X-API-Key": "KEYx"},
         {"X-API-Key": b"\xff\xfe"},
     ],
     ids=str,
@@ -92,6 +92,11 @@ def test_what_is_no_good_key_is_refused(locked: Client, key: str, headers: dict[
     response = locked.request("GET", "/model", headers=sent)
     problem(response, 401, "unauthorized")
     assert key not in response.text
+
+
+def test_a_proxy_may_have_a_key_of_its_own_in_the_other_header(locked: Client, key: str) -> None:
+    headers = {"Authorization": "Bearer of-the-proxy", "X-API-Key": key}
+    assert locked.request("GET", "/model", headers=headers).status_code == 200
 
 
 def test_a_key_in_the_address_is_none(locked: Client, key: str) -> None:

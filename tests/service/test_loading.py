@@ -1,10 +1,13 @@
 """How many threads a network is opened with, how many batches of it are computed at once, and in how much memory."""
 
+from pathlib import Path
+
 import pytest
 
 from service import cpu_share, loading
+from service.bundle import BundleError
 from service.cpu_share import all_threads, batches_at_once, share_of, worker_count
-from service.loading import load_predictor
+from service.loading import load_named, load_predictor
 from service.predictor import Predictor
 from service.settings import Settings
 from tests.support_bundles import Synthetic
@@ -57,3 +60,20 @@ def test_an_example_is_timed_at_its_best(classification: Synthetic) -> None:
     predictor = Predictor.load(classification.path)
     assert not predictor.takes_longer_than(100)
     assert predictor.takes_longer_than(0)
+
+
+def test_a_default_model_that_is_not_served_is_an_error(classification: Synthetic) -> None:
+    name = classification.manifest.name
+    assert load_named(Settings(bundle=(str(classification.path),), default_model=name))
+    with pytest.raises(BundleError, match=f"PROBITY_DEFAULT_MODEL='other', expected one of {name}"):
+        load_named(Settings(bundle=(str(classification.path),), default_model="other"))
+
+
+def test_the_same_model_twice_is_an_error(classification: Synthetic) -> None:
+    with pytest.raises(BundleError, match="give one of them another name or version"):
+        load_named(Settings(bundle=(str(classification.path),) * 2))
+
+
+def test_a_models_folder_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="found no such folder"):
+        load_named(Settings(models=tmp_path / "nothing"))

@@ -1,6 +1,8 @@
 """What happens when more is asked than can be computed: bounded waiting, deadlines, the plain network's answer."""
 
 import concurrent.futures
+import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.bundle import read_bundle
+from service.bundle import InputSpec, read_bundle
+from service.cpu import available_cpus
+from service.inputs import Abandoned, InputLimits, InputTooLarge
 from service.predictor import Predictor
+from service.routes import decoded
+from service.routes import predict as predict_route
 from service.settings import Settings
 from tests.support_bundles import Synthetic
 from tests.support_client import Client, problem, serving
@@ -194,3 +200,59 @@ def test_batched_answers_equal_single_ones(classification: Synthetic, rows: int)
                 assert found["probabilities"] == pytest.approx(alone["probabilities"], rel=1e-5)
                 assert found["ood"]["rejected"] is alone["ood"]["rejected"]
                 assert found["label"] == alone["label"]
+
+
+class Endless:
+    """A decoder that is never done; `ended` once it has noticed that nobody waits."""
+
+    def __init__(self) -> None:
+        self.entered, self.ended = threading.Semaphore(0), threading.Event()
+
+    def __call__(self, files: list[bytes], spec: InputSpec, limits: InputLimits) -> Any:
+        if limits.max_pixels <= decoded.INLINE_PIXELS:  # on the event loop: too large for that
+            raise InputTooLarge("files[0]", "much", "less")
+        self.entered.release()
+        while limits.wanted():
+            os.sched_yield()
+        self.ended.set()
+        raise Abandoned
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> Endless:
+    found = Endless()
+    monkeypatch.setattr(predict_route, "from_files", found)
+    return found
+
+
+PNG = {"content-type": "image/png"}
+
+
+def test_decoding_ends_at_the_deadline(classification: Synthetic, endless: Endless) -> None:
+    with serving(Predictor.load(classification.path)) as client:
+        answer = client.request("POST", "/predict", content=b"x", headers={**PNG, "x-request-timeout": "0.2"})
+        problem(answer, 504, "deadline")
+        assert endless.ended.wait(TIMEOUT)
+
+
+def test_requests_that_wait_for_a_decoder_have_a_deadline_too(classification: Synthetic, endless: Endless) -> None:
+    with serving(Predictor.load(classification.path)) as client:
+        busy = [client.start("POST", "/predict", content=b"x", headers=PNG) for _ in range(available_cpus())]
+        for _ in busy:
+            assert endless.entered.acquire(timeout=TIMEOUT)
+        large = {"inputs": [GOOD] * 1000}  # for a thread as well
+        problem(client.request("POST", "/predict", json=large, headers={"x-request-timeout": "0.2"}), 504, "deadline")
+        for one in busy:
+            one.cancel()
+    assert endless.ended.wait(TIMEOUT)
+
+
+def test_decoded_inputs_count_as_memory(slow: Slow) -> None:
+    with serving(slow, Settings(max_pending_bytes=2000)) as client:
+        first = busy(client, slow)
+        zeros = {"inputs": [[0] * 4] * 60}  # in JSON not as long as the 16 bytes that each example takes
+        second = client.start("POST", "/predict", json=zeros)
+        wait_for(client, queued(60))
+        problem(client.predict(zeros), 429, "queue_full")
+        slow.proceed.set()
+        assert [one.result(TIMEOUT).status_code for one in (first, second)] == [200, 200]

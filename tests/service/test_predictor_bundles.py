@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from service.bundle import MANIFEST, MODEL, BundleError, InputSpec
-from service.inputs import array_from_images
+from service.inputs import InputLimits, array_from_images
 from service.predictor import NonFinitePrediction, Predictor
 from tests.support_bundles import IR_VERSION, OPSET, Synthetic, linear_graph, value_info
 from tests.support_client import base64_text, encoded
@@ -173,7 +173,7 @@ def sample_inputs(spec: InputSpec) -> npt.NDArray[np.float32]:
     if spec.image is None:
         return np.ones((2, *spec.shape), np.float32)
     picture = Image.fromarray(np.arange(20, dtype=np.uint8).reshape(spec.shape[1:]))
-    return array_from_images([base64_text(encoded(picture))] * 2, spec, max_rows=2, max_pixels=1000)
+    return array_from_images([base64_text(encoded(picture))] * 2, spec, InputLimits(max_rows=2, max_pixels=1000))
 
 
 EXTREMES: list[tuple[str, Place, Any]] = [

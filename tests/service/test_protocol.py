@@ -11,6 +11,7 @@ import pytest
 from service.schemas import PredictResponse, Problem
 from tests.support_bundles import Synthetic
 from tests.support_client import PROBLEM_TYPE
+from tests.support_metrics import metric
 from tests.support_requests import GOOD
 from tests.support_server import TIMEOUT, Server, running
 
@@ -281,3 +282,20 @@ def test_ready_after_all_this(server: Server, hasty: Server) -> None:
     for each in (server, hasty):
         assert each.request("POST", "/predict", BODY)[0] == 200
         assert not [line for line in each.lines if "Traceback" in line or "Exception" in line]
+
+
+def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(classification: Synthetic) -> None:
+    def in_flight() -> float:
+        return metric(server.request("GET", "/metrics")[2].decode(), "probity_http_requests_in_flight")
+
+    with running(classification.path, PROBITY_WRITE_TIMEOUT_SECONDS="1") as server:
+        with contextlib.closing(server.socket()) as connection:
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                for _ in range(3000):  # more than all buffers on the way hold
+                    connection.send(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
+            while in_flight() == 1:  # the one that asks
+                pass
+            while in_flight() == 2:  # and the one whose answer is not taken
+                pass
+        assert in_flight() == 1

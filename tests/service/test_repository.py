@@ -174,15 +174,126 @@ def test_a_bad_bundle_that_is_taken_back_is_forgotten(tmp_path: Path) -> None:
     run(test, None, (folder,))
 
 
-def test_a_bad_bundle_is_tried_once_not_at_every_look(tmp_path: Path) -> None:
+def test_a_bad_bundle_is_tried_again_less_and_less_often_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = bundle(tmp_path / "a", "a").path
     (folder / MODEL).write_bytes(b"changed")
 
     async def test(world: World) -> None:
-        for _ in range(3):
+        attempts = []
+        for _ in range(16):
             await world.repository.refresh()
-        assert world.metric("probity_model_loads_total", model="a", outcome="failure") == 1
+            attempts.append(world.metric("probity_model_loads_total", model="a", outcome="failure"))
+        assert attempts == [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5]
         assert world.serving() == {}
+
+    run(test, tmp_path)
+    assert len([record for record in caplog.records if "not loaded" in record.getMessage()]) == 1
+
+
+def test_what_was_refused_for_a_reason_outside_the_folder_is_taken_later(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+    trusted = False
+
+    async def test(world: World) -> None:
+        nonlocal trusted
+        load = world.repository._load
+
+        def demanding(folder: Path) -> Predictor:
+            if not trusted:
+                raise BundleError(folder, "found no signature that is trusted", "sign it")
+            return load(folder)
+
+        world.repository._load = demanding
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="a") == 1
+        trusted = True
+        await world.repository.refresh()
+        assert set(world.serving()) == {"a 1"}
+        assert world.metric("probity_model_stale", model="a") == 0
+
+    run(test, tmp_path)
+    assert folder.is_dir()
+
+
+def test_a_bundle_that_is_copied_file_by_file_is_loaded_once_it_is_whole(tmp_path: Path) -> None:
+    source = bundle(tmp_path / "source", "a").path
+    models, target = tmp_path / "models", tmp_path / "models" / "a"
+    target.mkdir(parents=True)
+
+    async def test(world: World) -> None:
+        for file in sorted(source.iterdir(), key=lambda file: file.name == "posterior.safetensors"):
+            assert world.serving() == {}
+            shutil.copy(file, target)
+            await world.repository.refresh()
+        assert set(world.serving()) == {"a 1"}
+
+    run(test, models)
+
+
+def test_a_bad_version_goes_by_the_name_of_its_model_and_is_forgotten_with_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "delta" / "2"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("nonsense")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="delta") == 1
+        assert [one.name for one in world.repository.index()] == ["delta"]
+        shutil.rmtree(folder)
+        await world.repository.refresh()
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="delta") == 0
+        assert world.repository.index() == []
+
+    run(test, tmp_path)
+
+
+def test_loading_one_model_hides_no_other_from_the_watch(tmp_path: Path) -> None:
+    bundle(tmp_path / "a", "a")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        bundle(tmp_path / "new", "new")
+        await world.repository.load("a")
+        await world.repository.refresh()
+        assert set(world.serving()) == {"a 1", "new 1"}
+
+    run(test, tmp_path)
+
+
+def test_while_the_models_folder_is_away_nothing_changes(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    bundle(models / "a", "a")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        models.rename(tmp_path / "away")
+        for _ in range(4):
+            with pytest.raises(FileNotFoundError):
+                await world.repository.refresh()
+        assert set(world.serving()) == {"a 1"}
+        (tmp_path / "away").rename(models)
+        await world.repository.refresh()
+        assert set(world.serving()) == {"a 1"}
+
+    run(test, models)
+
+
+def test_the_series_of_what_is_served_no_longer_go(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        await world.store.find("a").predict(INPUTS)
+        for version in map(str, range(2, 6)):
+            bundle(folder, "a", version)
+            await world.repository.refresh()
+            while world.repository._retiring:
+                await asyncio.sleep(0)
+        samples = [sample for family in world.registry.collect() for sample in family.samples]
+        assert {sample.labels["version"] for sample in samples if "version" in sample.labels} == {"5"}
 
     run(test, tmp_path)
 

@@ -36,6 +36,9 @@ VALUES: dict[str, tuple[str, Any]] = {
     "threads": ("3", 3),
     "concurrency": ("2", 2),
     "access_log": ("false", False),
+    "max_total_pixels": ("9", 9),
+    "max_input_bytes": ("9", 9),
+    "write_timeout_seconds": ("2", 2.0),
     "max_body_bytes": ("1000", 1000),
     "max_rows": ("7", 7),
     "max_pixels": ("12345", 12345),
@@ -132,3 +135,25 @@ def test_settings_do_not_change() -> None:
         Settings().port = 1  # type: ignore[misc]
     with pytest.raises(ValidationError):
         Settings(colour="red")  # type: ignore[call-arg]
+
+
+def test_an_empty_path_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MODELS", "DEFAULT_MODEL", "API_KEYS_FILE", "TRUSTED_KEYS"):
+        monkeypatch.setenv(PREFIX + name, "")
+    assert load_settings() == Settings()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"degrade_after_seconds": 60.0}, "degrade_after_seconds: found 60, expected less than"),
+        ({"degrade_after_seconds": 2.0, "request_timeout_seconds": 2.0}, "found 2, expected less than"),
+        ({"cors_origins": "https://a.example/"}, "cors_origins: found 'https://a.example/', expected SCHEME"),
+        ({"cors_origins": "a.example"}, "cors_origins: found 'a.example'"),
+    ],
+)
+def test_what_could_never_have_an_effect_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Settings(**given)
+    assert message in str(caught.value)
+    Settings(cors_origins=("*", "https://a.example", "http://localhost:3000"), degrade_after_seconds=1)

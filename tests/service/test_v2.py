@@ -197,8 +197,10 @@ class TestRepository:
         refused(post(client, b"[]", "/v2/repository/index"), 422)
 
     @pytest.mark.parametrize("what", ["load", "unload"])
-    def test_changes_are_forbidden_by_default(self, client: Client, what: str) -> None:
+    def test_changes_are_forbidden_by_default(self, client: Client, allowing: Client, what: str) -> None:
         refused(post(client, b"", f"/v2/repository/models/synthetic/{what}"), 403, "PROBITY_REPOSITORY_API")
+        path, page = f"/v2/repository/models/synthetic/{what}", {"Origin": "https://evil.example"}
+        refused(allowing.request("POST", path, content=b"", headers=page), 403, "https://evil.example")
         assert post(client, GOOD).status_code == 200
 
     def test_unload_and_load(self, allowing: Client) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 import bentoml
 import numpy as np
 
-from benchmarks.serving.wrapped.common import answers, load
+from benchmarks.serving.wrapped.common import WORKERS, answers, load
 from benchmarks.serving.wrapped.settings import BATCH
 
 
-@bentoml.service(workers=1, logging={"access": {"enabled": False}})
+@bentoml.service(workers=WORKERS, logging={"access": {"enabled": False}})
 class Digits:
     """Each request holds a batch of one."""
 

@@ -10,7 +10,7 @@ import threadpoolctl
 from service.predictor import Prediction, Predictor
 
 Array = npt.NDArray[Any]
-PORT = int(os.environ.get("SERVED_PORT", "8000"))
+PORT, WORKERS = int(os.environ.get("SERVED_PORT", "8000")), int(os.environ.get("SERVED_WORKERS", "1"))
 
 
 def load() -> Predictor:

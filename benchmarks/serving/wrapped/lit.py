@@ -1,11 +1,11 @@
-"""LitServe: batches of at most 64, gathered for at most 2 ms; one worker."""
+"""LitServe: batches of at most 64, gathered for at most 2 ms."""
 
 from typing import Any
 
 import litserve
 import numpy as np
 
-from benchmarks.serving.wrapped.common import PORT, Array, answers, example, load
+from benchmarks.serving.wrapped.common import PORT, WORKERS, Array, answers, example, load
 from benchmarks.serving.wrapped.settings import BATCH, DELAY_SECONDS
 from service.predictor import Prediction
 
@@ -35,5 +35,5 @@ class Digits(litserve.LitAPI):
 
 if __name__ == "__main__":
     api = Digits(max_batch_size=BATCH, batch_timeout=DELAY_SECONDS)
-    server = litserve.LitServer(api, accelerator="cpu", workers_per_device=1)
+    server = litserve.LitServer(api, accelerator="cpu", workers_per_device=WORKERS)
     server.run(host="127.0.0.1", port=PORT, num_api_servers=1, generate_client_file=False, log_level="warning")

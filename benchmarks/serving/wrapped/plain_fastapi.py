@@ -6,7 +6,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from benchmarks.serving.wrapped.common import PORT, answers, example, load
+from benchmarks.serving.wrapped.common import PORT, WORKERS, answers, example, load
 
 app = FastAPI()
 predictor = load()
@@ -24,4 +24,4 @@ def predict(digit: Digit) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    uvicorn.run(app, port=PORT, access_log=False)
+    uvicorn.run("benchmarks.serving.wrapped.plain_fastapi:app", port=PORT, workers=WORKERS, access_log=False)

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.bundle import ImagePreprocessing, InputSpec
-from service.decoding import InputLimits, NotJson
-from service.inputs import InputError
+from service.decoding import NotJson
+from service.inputs import InputError, InputLimits
+from service.json_flood import JsonBounds
 from service.oip import array_of, parse_request
 from service.oip.datatypes import NAMES
 from service.oip.elements import join_elements
@@ -24,7 +25,7 @@ SPECS = {
     "one number": InputSpec(shape=()),
     "images": InputSpec(shape=(1, 4, 5), image=ImagePreprocessing(mode="L")),
 }
-LIMITS = InputLimits(max_rows=4, max_pixels=100)
+LIMITS, BOUNDS = InputLimits(max_rows=4, max_pixels=100), JsonBounds(1000, 1000, 1000)
 VALUES = np.arange(1, 5, dtype=np.float32)
 FILES = join_elements([image_file(), image_file("JPEG")])
 
@@ -57,7 +58,7 @@ values = st.recursive(odd, lambda inner: st.lists(inner, max_size=4) | st.dictio
 
 def try_it(body: bytes, length: int | None, spec: InputSpec) -> None:
     with contextlib.suppress(NotJson, InputError):
-        array = array_of(parse_request(body, length, 1000).tensor, spec, LIMITS)
+        array = array_of(parse_request(body, length, BOUNDS).tensor, spec, LIMITS)
         assert array.shape[1:] == spec.shape
         assert array.dtype == spec.dtype
         assert len(array) <= LIMITS.max_rows
@@ -104,5 +105,5 @@ def test_any_bytes_of_it_changed(spec: InputSpec, data: st.DataObject) -> None:
 @pytest.mark.parametrize(("one", "raw"), GOOD[:4])
 def test_the_good_ones_are_good(one: dict[str, Any], raw: bytes) -> None:
     head = json.dumps({"inputs": [one]}).encode()
-    found = array_of(parse_request(head + raw, len(head), 1000).tensor, SPECS["numbers"], LIMITS)
+    found = array_of(parse_request(head + raw, len(head), BOUNDS).tensor, SPECS["numbers"], LIMITS)
     assert found.shape[1:] == (2,)

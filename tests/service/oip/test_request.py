@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from service.bundle import ImagePreprocessing, InputSpec
-from service.decoding import InputLimits, NotJson
-from service.inputs import InputError, InputTooLarge
+from service.decoding import NotJson
+from service.inputs import InputError, InputLimits, InputTooLarge
+from service.json_flood import JsonBounds
 from service.oip import InferRequest, RequestError, array_of, parse_request
 from service.oip.elements import join_elements
 from service.oip.request import header_length
 from tests.support_client import base64_text
 from tests.support_requests import image_file
 
-MOST = 100_000
+MOST = JsonBounds(100_000, 1000, 1000)
 LIMITS = InputLimits(max_rows=3, max_pixels=1000)
 FEATURES = InputSpec(shape=(4,))
 IMAGES = InputSpec(shape=(1, 4, 5), image=ImagePreprocessing(mode="L"))
@@ -113,7 +114,7 @@ def test_what_is_not_json(body: bytes) -> None:
 
 def test_a_flood_of_entries_is_not_parsed() -> None:
     with pytest.raises(InputTooLarge):
-        parse_request(b'{"inputs": [' + b"1," * MOST + b"1]}", None, MOST - 1)
+        parse_request(b'{"inputs": [' + b"1," * 100_001 + b"1]}", None, MOST)
 
 
 @pytest.mark.parametrize("body", [b"[]", b"1", b"null", b'"x"'])
