@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import copy
 import gc
+import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
-from socket import socket
 from types import FrameType
 from typing import Any
 
@@ -46,12 +47,12 @@ class Server(uvicorn.Server):
         self.drain_seconds, self.alive = drain_seconds, alive
         self._event_loop: asyncio.AbstractEventLoop | None = None
 
-    async def serve(self, sockets: list[socket] | None = None) -> None:
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop."""
         self._event_loop = asyncio.get_running_loop()
         await super().serve(sockets)
 
-    async def startup(self, sockets: list[socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Load what is loaded late, and accept requests."""
         await super().startup(sockets)
         _spare_the_garbage_collector()
@@ -62,6 +63,23 @@ class Server(uvicorn.Server):
         if counter % 10 == 0:
             self.alive()
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing new, but what the kernel has accepted already: closing the socket would reset it, and with it
+        requests that were sent in good faith."""
+        waiting = [connection for server in self.servers for connection in _not_taken_yet(server)]
+        for server in self.servers:
+            server.close()
+        for connection in waiting:
+            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        kind: Any = self.config.http_protocol_class
+        protocol: asyncio.Protocol = kind(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -95,6 +113,16 @@ def _spare_the_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS, 10, 10)
+
+
+def _not_taken_yet(server: asyncio.Server) -> Iterator[socket.socket]:
+    """The connections that wait in a listening socket."""
+    for listening in server.sockets:
+        with socket.socket(fileno=os.dup(listening.fileno())) as listener:
+            listener.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    yield listener.accept()[0]
 
 
 def _runtime(app: Any) -> Runtime | None:

@@ -36,7 +36,7 @@ def run(settings: Settings) -> Values:
     running = [one for one in CONTESTANTS if "error" not in prepared[one.name]]
     rounds = [
         {one.name: saturated(one, settings, folder) for one in running}
-        for _ in settings.track(range(settings.choose(3, 1)), "Saturation")
+        for _ in settings.track(range(settings.choose(2, 1)), "Saturation")
     ]
     rates = {one.name: median_of(rounds, one.name, "requests_per_second") for one in running}
     for name in [name for name, rate in rates.items() if not rate]:
@@ -47,7 +47,7 @@ def run(settings: Settings) -> Values:
     offered: list[Values] = [{"of": of, "share": share, "rate": share * bound(fast, of)} for of, share in LOADS]
     loads = [
         {one.name: loaded(one, settings, folder, [load["rate"] for load in offered], turn) for one in running}
-        for turn in settings.track(range(settings.choose(3, 1)), "Open loop")
+        for turn in settings.track(range(settings.choose(2, 1)), "Open loop")
     ]
     half = offered[0]["rate"]
     mishaps = {one.name: mishap(one, settings, folder, half) for one in settings.track(running, "Mishaps")}
