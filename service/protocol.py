@@ -20,7 +20,7 @@ from service.settings import Settings
 # After a refusal, how long to go on reading what the client still sends: a connection that is closed with bytes unread
 # is reset, and the client may never see the answer.
 LINGER_SECONDS = 2.0
-# When the service stops, how long a connection that was just made may take to send its request.
+# When the service stops, how long a connection without a request may take to send one.
 FRESH_SECONDS = 1.0
 # "GET  HTTP/1.1\r\n\r\n" around the path, and ":\r\n" around a field: what the parser does not hand over, at least.
 LINE_BYTES, FIELD_BYTES = 17, 3
@@ -72,9 +72,11 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The service stops: what is asked is answered first, also where a request is still on its way."""
-        if self._first and not self._deaf and not self.transport.is_closing():
+        """The service stops: what is asked is answered first, also what is still on its way over a connection that was
+        just made, or kept. Answers say by now that they are the last."""
+        if self._answered and not self._deaf and not self.transport.is_closing():
             self._forget_deadline()
+            self._unset_keepalive_if_required()
             self._deadline = self.loop.call_later(FRESH_SECONDS, self._too_late)
         else:
             super().shutdown()
