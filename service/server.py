@@ -59,8 +59,9 @@ class Server(uvicorn.Server):
         self.alive()
 
     async def on_tick(self, counter: int) -> bool:
-        """uvicorn calls it ten times a second."""
-        if counter % 10 == 0:
+        """uvicorn calls it ten times a second. Where nothing is computed any more, there is no sign of life."""
+        runtime = _runtime(self.config.app)
+        if counter % 10 == 0 and (runtime is None or runtime.alive):
             self.alive()
         return await super().on_tick(counter)
 

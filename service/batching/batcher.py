@@ -149,8 +149,9 @@ class DynamicBatcher(Generic[R]):
         return request
 
     def _retry_after(self) -> float:
-        """How long what waits now will take, as fast as the last batches went."""
-        return max(1.0, self._queue.rows / self._rows_per_second) if self._rows_per_second else 1.0
+        """How long what waits now will take, as fast as the last batches went, and as many of them at once."""
+        rate = self._rows_per_second * max(1, self._workers.count // self._share)
+        return max(1.0, self._queue.rows / rate) if rate else 1.0
 
     def _expire(self, request: _Request[R]) -> None:
         if self._queue.discard(request):

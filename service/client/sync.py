@@ -32,7 +32,8 @@ class Client:
     * `base_url`: where the service is, such as `http://127.0.0.1:8000`; a path is kept.
     * `api_key`: sent as `Authorization: Bearer`; without one, that of the environment variable `PROBITY_API_KEY`;
       an empty one: none.
-    * `timeout`: seconds that a call may take, tries and pauses together, unless the call names its own.
+    * `timeout`: seconds that a call may take, tries and pauses together, unless the call names its own. A server that
+      sends the head of its answer drop by drop may keep a call for longer; `AsyncClient` bounds that too.
     * `retries`: how often a request is sent again, at most, after 429, 503, and connections that failed. The pause is
       what `Retry-After` asks for, or else random, and doubles; one that would not end in time is not begun.
     * `transport`: httpx's, in place of the network.
@@ -65,7 +66,7 @@ class Client:
         """Predictions for numbers as the network takes them, shape (batch, *input shape) or one example.
 
         NumPy arrays travel as they are in memory; anything else as JSON. Without a `model` the service's default one
-        answers, without a `version` the latest. `timeout` bounds the whole call, and the service is told of it.
+        answers, without a `version` the latest. `timeout` is for the whole call, and the service is told of it.
 
         Raises `ProbityError`; before anything is sent, `TypeError` or `ValueError` for what is no array of numbers, for
         a version without a model, and for a timeout that is not above 0.

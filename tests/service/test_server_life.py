@@ -1,5 +1,6 @@
 """How the service starts, refuses to start, and ends."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -68,6 +69,20 @@ def test_a_connection_that_was_just_made_is_answered_before_the_end(classificati
         server.wait_for("Shutting down")
         head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(GOOD_BODY)}\r\n\r\n"
         connection.sendall(head.encode() + GOOD_BODY)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer.lower()
+        assert server.process.wait(TIMEOUT) == 0
+
+
+def test_a_request_over_a_kept_connection_is_answered_before_the_end(classification: Synthetic) -> None:
+    with running(classification.path) as server, contextlib.closing(server.socket()) as connection:
+        request = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+        connection.sendall(request)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        server.process.terminate()
+        server.wait_for("Shutting down")
+        connection.sendall(request)  # as if it had been on its way
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b"connection: close" in answer.lower()
@@ -211,3 +226,17 @@ def test_a_signal_turns_readiness_off_and_is_forgotten_afterwards(classification
     assert app.state.runtime.draining
     assert server.should_exit
     assert {number: signal.getsignal(number) for number in before} == before
+
+
+@pytest.mark.parametrize("computes", [True, False])
+def test_signs_of_life_come_every_second_while_it_computes(classification: Synthetic, computes: bool) -> None:
+    app, signs = create_app(Predictor.load(classification.path), Settings()), list[None]()
+    app.state.runtime = SimpleNamespace(alive=computes)
+    server = Server(uvicorn.Config(app), alive=lambda: signs.append(None))
+
+    async def ticks() -> None:
+        for counter in range(20):
+            await server.on_tick(counter)
+
+    asyncio.run(ticks())
+    assert len(signs) == 2 * computes
