@@ -17,6 +17,7 @@ import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
 from service.app import create_app
+from service.door import Door
 from service.loading import load_named
 from service.protocol import limited_protocol
 from service.runtime import Runtime
@@ -144,7 +145,7 @@ def build_server(settings: Settings, alive: Callable[[], None] = lambda: None) -
             runtime.metrics.errors.labels(code).inc()
 
     config = uvicorn.Config(
-        app,
+        Door(app),
         host=settings.host,
         port=settings.port,
         loop="auto",  # uvloop, where there is one

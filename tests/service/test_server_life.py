@@ -79,7 +79,9 @@ def test_a_request_over_a_kept_connection_is_answered_before_the_end(classificat
     with running(classification.path) as server, contextlib.closing(server.socket()) as connection:
         request = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
         connection.sendall(request)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        first = b""
+        while not first.endswith(b'"live"}'):
+            first += connection.recv(65536)
         server.process.terminate()
         server.wait_for("Shutting down")
         connection.sendall(request)  # as if it had been on its way
