@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from matplotlib import pyplot as plt
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.pictures import BLUE, GREEN, GREY, ORANGE, readable, save
 from benchmarks.settings import Values
@@ -83,6 +84,9 @@ def _latencies(axis: Any, names: Sequence[str], latencies: Sequence[Values]) -> 
             axis.plot(1000 * latency[level], place, "o", color=colour, label=level if not place else None)
     _rows(axis, names)
     axis.set(xscale="log", xlabel="milliseconds from the due moment")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(NullFormatter())
     axis.legend(frameon=False, fontsize=8)
     axis.grid(visible=True, axis="x", alpha=0.3)
 
