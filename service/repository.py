@@ -1,6 +1,7 @@
 """Folders -> loaded models: what is there is served, what changes is swapped in, what is bad changes nothing."""
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -231,6 +232,10 @@ class Repository:
         served = {(other.name, other.version) for other in self.store}
         if (model.name, model.version) not in served:
             model.metrics.remove()
+        del model
+        # A model and its queue refer to each other: without this, its memory waits for a garbage collection that may
+        # come many models later.
+        gc.collect()
 
     def _miss(self, entry: Entry) -> None:
         entry.missing += 1
