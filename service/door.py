@@ -21,7 +21,8 @@ class Door:
     """Around the application as the server runs it. Under three times the load that can be computed, two of three
     requests end here, and what they cost is taken from the third.
 
-    With API keys every request goes inside: a stranger learns nothing of the queue.
+    With API keys every request goes inside, so that a stranger learns nothing of the queue; and where pages of other
+    origins may call, since there the answers get the headers without which a browser would keep them back.
     """
 
     def __init__(self, app: FastAPI) -> None:
@@ -51,7 +52,8 @@ class Door:
 
 
 def _may_refuse(runtime: Runtime, scope: Scope) -> bool:
-    if runtime.draining or runtime.settings.api_keys_file is not None:
+    settings = runtime.settings
+    if runtime.draining or settings.api_keys_file is not None or settings.cors_origins:
         return False
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
     return length.isdigit() and int(length) <= SMALL_BODY

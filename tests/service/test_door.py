@@ -1,11 +1,12 @@
 """Requests that are turned away before they come in: only those that would be turned away inside, and as they would."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from service.bundle import read_bundle
-from service.door import SMALL_BODY, Door
+from service.door import SMALL_BODY, Door, _may_refuse
 from service.settings import Settings
 from tests.support_bundles import Synthetic
 from tests.support_client import Client, serving
@@ -70,3 +71,17 @@ def test_a_full_queue_is_answered_at_the_door_as_inside(slow: Slow) -> None:
         assert knock(client, "/v2/repository/index") is None
         slow.proceed.set()
         assert [one.result(TIMEOUT).status_code for one in running] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("given", "draining", "refuses"),
+    [
+        ({}, False, True),
+        ({}, True, False),
+        ({"api_keys_file": "keys"}, False, False),
+        ({"cors_origins": "https://a.example"}, False, False),
+    ],
+)
+def test_where_more_must_be_said_every_request_goes_inside(given: Any, draining: bool, refuses: bool) -> None:
+    runtime: Any = SimpleNamespace(settings=Settings(**given), draining=draining)
+    assert _may_refuse(runtime, {"headers": [(b"content-length", b"2")]}) == refuses
