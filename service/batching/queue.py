@@ -145,12 +145,13 @@ class RowQueue:
             room -= rows
             if not item.waiting:
                 self._items.popleft()
-        self._take_turns()
+        self._take_turns(taken)
         return taken
 
-    def _take_turns(self) -> None:
-        """The rest of an oversized request lets the others pass."""
-        if self._items and self._items[0].taken and self._items[0].rows > self.limits.batch_rows:
+    def _take_turns(self, taken: Take) -> None:
+        """The rest of an oversized request that had a part in this batch lets the others pass."""
+        last = taken.pieces[-1].item if taken.pieces else None
+        if last is not None and last.waiting and last.rows > self.limits.batch_rows:
             self._items.rotate(-1)
 
     def _drop_first(self) -> None:

@@ -42,6 +42,16 @@ def test_an_oversized_request_takes_turns_with_those_that_wait() -> None:
     assert taken(rows) == [(10, 7, 10)]
 
 
+def test_only_who_had_a_part_in_the_batch_lets_others_pass() -> None:
+    rows = queue(most=30, late=5.0)
+    for size in (9, 1):
+        rows.admit(Item(size), 0.0)
+    assert taken(rows) == [(9, 0, 4)]
+    rows.admit(Item(2), 0.0)
+    assert taken(rows, 10.0) == [(1, 0, 1)]  # late, and the rest of the big one is not
+    assert taken(rows, 10.0) == [(9, 4, 8)]
+
+
 def test_there_is_room_or_not_before_anything_is_admitted() -> None:
     rows = queue(most=5)
     rows.check_room(99)
