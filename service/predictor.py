@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,17 +10,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from service.bundle import MANIFEST, MODEL, Bundle, BundleError, Manifest, read_bundle
-from service.onnx_part import WireError, part_of
+from service.bundle import MANIFEST, Bundle, BundleError, Manifest, read_bundle
 from service.predictive import entropy_parts, link_approx, predictive_std, softmax
 from service.rejection import RejectionRule, classification_score, regression_score
+from service.session import open_plain, open_session, run
 
 Array = npt.NDArray[Any]
 P = TypeVar("P", "Prediction", "PlainPrediction")
-ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
 DEFAULT_JACOBIAN_BYTES = 256 * 2**20
 MAX_CHUNK_ROWS = 64  # the graph's activations take memory too: more rows at once gain no speed
 
@@ -32,10 +28,6 @@ class NonFinitePrediction(ValueError):
     def __init__(self, index: int) -> None:
         self.index = index
         super().__init__(f"the network's output for example {index} is not finite")
-
-
-class NetworkError(ValueError):
-    """The network itself refuses the inputs, such as a token beyond its vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +128,8 @@ class Predictor:
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
         self.threads = threads
         self._posterior = bundle.posterior
-        self._session = _open_session(bundle, threads)
-        self._plain_session = _open_plain(bundle, threads) if plain_too else None
+        self._session = open_session(bundle, threads)
+        self._plain_session = open_plain(bundle, threads) if plain_too else None
 
     @classmethod
     def load(
@@ -178,7 +170,7 @@ class Predictor:
         """
         if self._plain_session is None:
             raise RuntimeError("found a predictor without the plain network, expected one made with plain_too=True")
-        (mean,) = _run(self._plain_session, ["mean"], self._check_inputs(inputs))
+        (mean,) = run(self._plain_session, ["mean"], self._check_inputs(inputs))
         if self.manifest.sigma_noise is not None:
             return PlainPrediction(mean)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -201,7 +193,7 @@ class Predictor:
 
     def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
         """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`."""
-        mean, jacobian = _run(self._session, ["mean", "jacobian"], inputs)
+        mean, jacobian = run(self._session, ["mean", "jacobian"], inputs)
         return mean, jacobian
 
     def _mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
@@ -215,14 +207,6 @@ class Predictor:
         if inputs.shape[1:] != spec.shape or not len(inputs):
             raise ValueError(f"inputs: found shape {inputs.shape}, expected (batch of at least 1, *{spec.shape})")
         return inputs
-
-
-def _run(session: onnxruntime.InferenceSession, outputs: list[str], inputs: Array) -> list[Array]:
-    try:
-        found: list[Array] = session.run(outputs, {"inputs": inputs})
-    except InvalidArgument as error:
-        raise NetworkError("the network cannot process these inputs; are all values in its range?") from error
-    return found
 
 
 def check_finite(prediction: Prediction | PlainPrediction) -> None:
@@ -270,65 +254,3 @@ def _check_threshold(rule: RejectionRule, bundle: Bundle) -> None:
     if not math.isclose(stated, found, rel_tol=1e-9, abs_tol=1e-12):
         problem = f"calibration.threshold: found {stated}, the calibration scores give {found}"
         raise BundleError(bundle.path / MANIFEST, problem)
-
-
-def _open_session(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceSession:
-    file = bundle.path / MODEL
-    session = _session(bundle.model, threads, file)
-    _check_signature(session, bundle.manifest, file)
-    _check_run(session, bundle.manifest, file)
-    return session
-
-
-def _open_plain(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceSession:
-    """The graph that was checked already, without what only the Jacobian needs."""
-    file = bundle.path / MODEL
-    try:
-        return _session(part_of(bundle.model, ["mean"]), threads, file)
-    except WireError as error:
-        raise BundleError(file, f"cannot be taken apart: {error}") from error
-
-
-def _session(model: bytes, threads: int | None, file: Path) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what goes wrong is raised, and said once
-    # Weights outside the model file would be read unchecked, relative to wherever the service was started.
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
-    options.inter_op_num_threads = 1
-    # Spinning threads would take the cores from the matrix product that follows, and from neighbours.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises a family of unrelated exceptions for a bad graph
-        raise BundleError(file, f"onnxruntime cannot open it: {error!s:.300}") from error
-
-
-def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, file: Path) -> None:
-    k, s = manifest.outputs, manifest.subnetwork_size
-    expected = {
-        "inputs": (ONNX_TYPES[manifest.input.dtype], manifest.input.shape),
-        "mean": ("tensor(float)", (k,)),
-        "jacobian": ("tensor(float)", (k, s)),
-    }
-    nodes = (*session.get_inputs(), *session.get_outputs())
-    for node in nodes:
-        if node.shape and isinstance(node.shape[0], int):
-            problem = f"found the fixed batch size {node.shape[0]} in {node.name!r}, expected a dynamic one"
-            raise BundleError(file, problem)
-    found = {node.name: (node.type, tuple(node.shape[1:])) for node in nodes}
-    if found != expected:
-        raise BundleError(file, f"found the graph signature {found}, expected {expected}")
-
-
-def _check_run(session: onnxruntime.InferenceSession, manifest: Manifest, file: Path) -> None:
-    """Run the graph once on two examples: what it declares is what it does, and later requests find it warm."""
-    inputs = np.zeros((2, *manifest.input.shape), manifest.input.dtype)
-    try:
-        found = [output.shape for output in session.run(["mean", "jacobian"], {"inputs": inputs})]
-    except Exception as error:  # onnxruntime raises a family of unrelated exceptions
-        raise BundleError(file, f"onnxruntime cannot run it: {error!s:.300}") from error
-    expected = [(2, manifest.outputs), (2, manifest.outputs, manifest.subnetwork_size)]
-    if found != expected:
-        raise BundleError(file, f"found outputs of shapes {found} for two examples, expected {expected}")

@@ -11,9 +11,10 @@ from service.batching import BatcherFailed, Closed, DeadlineExceeded, QueueFull
 from service.bundle import BundleError
 from service.decoding import FieldError, NotJson
 from service.inputs import InputError, InputTooLarge
-from service.predictor import NetworkError, NonFinitePrediction
+from service.predictor import NonFinitePrediction
 from service.problems import ProblemError, make_problem
 from service.schemas import Problem
+from service.session import NetworkError
 from service.store import ModelNotFound
 
 # No answer was begun: the client went away first (the number is nginx's).

@@ -21,6 +21,7 @@ from service.door import Door
 from service.loading import load_named
 from service.protocol import limited_protocol
 from service.runtime import Runtime
+from service.session import share_memory
 from service.settings import Settings
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -133,8 +134,9 @@ def _runtime(app: Any) -> Runtime | None:
 
 
 def build_server(settings: Settings, alive: Callable[[], None] = lambda: None) -> Server:
-    """Load the bundles, fit the thread pools to the container's CPU share, and prepare the HTTP server."""
+    """Load the bundles, with thread pools that fit the container's CPU share, and prepare the HTTP server."""
     sys.setswitchinterval(SWITCH_SECONDS)
+    share_memory()
     predictors = load_named(settings)
     threadpoolctl.threadpool_limits(max((one.threads or 1 for one in predictors), default=1))
     app = create_app(predictors, settings)
