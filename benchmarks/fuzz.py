@@ -16,10 +16,10 @@ import numpy as np
 from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
 from benchmarks.settings import Settings, Values
 from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, InputSpec, read_manifest
-from service.bundle_files import BundleError
-from service.bundle_seal import manifest_from_bytes
-from service.bundle_tensors import calibration_from_bytes, posterior_from_bytes
 from service.decoding import FieldError, NotJson, from_json, from_npy
+from service.format.files import BundleError
+from service.format.seal import manifest_from_bytes
+from service.format.tensors import calibration_from_bytes, posterior_from_bytes
 from service.inputs import InputError, InputLimits
 from service.json_flood import JsonBounds
 from service.oip import array_of, parse_request

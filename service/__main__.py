@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from service.api_keys import KeyFileError, KeyRing
 from service.bundle import BundleError
-from service.loading import load_named
-from service.server import build_server, log_config
+from service.models.loading import load_named
+from service.process.server import build_server, log_config
+from service.process.supervisor import METRICS_FOLDER, supervise
+from service.process.worker import STARTUP_FAILURE
 from service.settings import PREFIX, Settings, UnknownSettingError, load_settings
-from service.supervisor import METRICS_FOLDER, supervise
-from service.worker import STARTUP_FAILURE
 
 
 def serve(

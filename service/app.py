@@ -12,19 +12,19 @@ from starlette.exceptions import HTTPException
 
 from service.api_keys import KeyRing
 from service.batching import Workers
-from service.cpu_share import worker_count
-from service.loading import load_predictor
 from service.metrics import Metrics
-from service.middleware import ApiKeys, RequestMetrics, SafeHeaders, with_safe_headers
+from service.models.cpu_share import worker_count
+from service.models.loading import load_predictor
+from service.models.repository import Repository
+from service.models.served import ServedModel
+from service.models.store import ModelStore
 from service.predictor import Predictor
-from service.problems import render
-from service.refusals import TRANSLATIONS, refusal
-from service.repository import Repository
 from service.routes import operations, predict, v2, v2_repository
 from service.runtime import Runtime
-from service.served import ServedModel
 from service.settings import Settings
-from service.store import ModelStore
+from service.web.middleware import ApiKeys, RequestMetrics, SafeHeaders, with_safe_headers
+from service.web.problems import render
+from service.web.refusals import TRANSLATIONS, refusal
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
 VERSION = "0.1.0"

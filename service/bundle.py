@@ -1,7 +1,7 @@
 """THE CONTRACT between the offline job and the service: write and read a bundle.
 
 The reader and the writer stand side by side so that they cannot drift: those of the whole here, those of the single
-files in `service.bundle_seal` and `service.bundle_tensors`. A bundle is untrusted input: every file is checked against
+files in `service.format.seal` and `service.format.tensors`. A bundle is untrusted input: every file is checked against
 the manifest before it is parsed, it is parsed from the very bytes that were checked, and nothing is ever unpickled.
 `service/BUNDLE.md` is the normative text.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from service.bundle_files import (
+from service.format.files import (
     CALIBRATION,
     MANIFEST,
     MODEL,
@@ -33,20 +33,7 @@ from service.bundle_files import (
     with_folder,
     write_file,
 )
-from service.bundle_seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
-from service.bundle_signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
-from service.bundle_signature import Signature, Verify, signature_from_bytes
-from service.bundle_tensors import (
-    REFERENCE_LEVELS,
-    calibration_from_bytes,
-    calibration_to_bytes,
-    check_posterior,
-    pack_lower_triangle,
-    posterior_from_bytes,
-    posterior_to_bytes,
-    unpack_lower_triangle,
-)
-from service.manifest import (
+from service.format.manifest import (
     FORMAT_VERSION,
     Calibration,
     Candidate,
@@ -60,6 +47,19 @@ from service.manifest import (
     Selection,
     Tried,
     Verification,
+)
+from service.format.seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
+from service.format.signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
+from service.format.signature import Signature, Verify, signature_from_bytes
+from service.format.tensors import (
+    REFERENCE_LEVELS,
+    calibration_from_bytes,
+    calibration_to_bytes,
+    check_posterior,
+    pack_lower_triangle,
+    posterior_from_bytes,
+    posterior_to_bytes,
+    unpack_lower_triangle,
 )
 from service.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 

@@ -1,6 +1,6 @@
 """The two ways a posterior over the chosen weights is kept, each of which gives the variance of the outputs.
 
-Pure NumPy. The formulas stand in `service.predictive`, how they are stored in `service.bundle_tensors`.
+Pure NumPy. The formulas stand in `service.predictive`, how they are stored in `service.format.tensors`.
 """
 
 from dataclasses import dataclass

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 import anyio
 from fastapi import Request
 
-from service.admission import ByteBudget
 from service.batching import Workers
 from service.cpu import available_cpus
 from service.inputs import InputLimits
 from service.metrics import Metrics
-from service.problems import ProblemError
-from service.repository import Repository
+from service.models.repository import Repository
+from service.models.store import ModelStore
 from service.settings import Settings
-from service.store import ModelStore
+from service.web.admission import ByteBudget
+from service.web.problems import ProblemError
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from service.bundle import MANIFEST, SIGNATURE, BundleError, Signature, read_bundle
-from service.bundle_files import write_file
-from service.bundle_signature import signature_to_bytes
+from service.format.files import write_file
+from service.format.signature import signature_to_bytes
 
 MAX_KEY_BYTES = 2**20
 BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)

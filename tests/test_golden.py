@@ -9,7 +9,7 @@ import pytest
 
 from service import Predictor, read_bundle
 from service.bundle import MANIFEST
-from service.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION
+from service.format.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION
 from service.predictor import Prediction
 from tests.support_bundles import rewrite
 from tests.support_tamper import load_json

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest, multiprocess
 
-from service.manifest import to_json
+from service.format.manifest import to_json
 from service.metrics import several_processes
-from service.problems import MEDIA_TYPE, ProblemError
+from service.models.served import ServedModel
 from service.runtime import Runtime, get_runtime
 from service.schemas import Health, ModelList, ModelVersion, Problem
-from service.served import ServedModel
+from service.web.problems import MEDIA_TYPE, ProblemError
 
 router = APIRouter(tags=["operations"])
 RuntimeDependency = Annotated[Runtime, Depends(get_runtime)]

@@ -7,22 +7,22 @@ import anyio.to_thread
 from fastapi import Request, Response
 from pydantic_core import to_json
 
-from service.admission import Lease
 from service.answers import predictions_json
 from service.batching import Answered
-from service.bodies import media_type, read_body, take_room
 from service.bundle import InputSpec
 from service.decoding import IMAGES, JSON, NPY, Decoded, from_files, from_json, from_npy
 from service.inputs import InputLimits
-from service.multipart import files_of
+from service.models.served import AnyPrediction, ServedModel
 from service.predictor import NonFinitePrediction
-from service.problems import MEDIA_TYPE, ProblemError
 from service.routes.decoded import decoded
 from service.routes.direct import direct_router, path_parameters
 from service.routes.waiting import Connected
 from service.runtime import Runtime, runtime_of
 from service.schemas import PredictRequest, PredictResponse, Problem
-from service.served import AnyPrediction, ServedModel
+from service.web.admission import Lease
+from service.web.bodies import media_type, read_body, take_room
+from service.web.multipart import files_of
+from service.web.problems import MEDIA_TYPE, ProblemError
 
 router = direct_router(tags=["predict"])
 MULTIPART = "multipart/form-data"

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry, multiprocess
 
 from service.metrics import several_processes
+from service.models.served import ServedModel
 from service.oip.metadata import configuration, metadata, statistics
 from service.oip.schemas_models import (
     ModelConfig,
@@ -15,12 +16,11 @@ from service.oip.schemas_models import (
     ModelStatistics,
     ServerMetadata,
 )
-from service.problems import ProblemError
 from service.routes import operations, v2_infer
 from service.routes.direct import DirectRoute, path_parameters
 from service.routes.v2_documented import documented
 from service.runtime import Runtime, runtime_of
-from service.served import ServedModel
+from service.web.problems import ProblemError
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 Json = dict[str, Any]

@@ -7,13 +7,12 @@ from typing import Any
 import anyio.to_thread
 from fastapi import Request, Response
 
-from service.admission import Lease
 from service.batching import Answered
-from service.bodies import media_type, read_body, take_room
 from service.bundle import InputSpec
 from service.decoding import JSON
 from service.inputs import InputLimits
 from service.json_flood import bounds_for
+from service.models.served import AnyPrediction, ServedModel
 from service.oip import Encoded, InferRequest, OutputUnavailable, array_of, encode, parse_request
 from service.oip.compression import coding, compressed
 from service.oip.datatypes import Array
@@ -23,12 +22,13 @@ from service.oip.response import Head
 from service.oip.schemas import InferRequest as DocumentedRequest
 from service.oip.schemas import InferResponse
 from service.oip.schemas_models import inlined
-from service.problems import ProblemError
 from service.routes.decoded import decoded
 from service.routes.v2_documented import ERRORS
 from service.routes.waiting import Connected
 from service.runtime import Runtime, runtime_of
-from service.served import AnyPrediction, ServedModel
+from service.web.admission import Lease
+from service.web.bodies import media_type, read_body, take_room
+from service.web.problems import ProblemError
 
 OCTETS = "application/octet-stream"
 INLINE_NUMBERS = 4096  # writing so many takes no longer than a change of threads

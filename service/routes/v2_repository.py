@@ -4,14 +4,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.bodies import read_body
 from service.json_flood import JsonBounds
 from service.oip import RequestError
 from service.oip.document import Document, read_json
 from service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, inlined
-from service.problems import ProblemError
 from service.routes.v2_documented import documented
 from service.runtime import Runtime, runtime_of
+from service.web.bodies import read_body
+from service.web.problems import ProblemError
 
 router = APIRouter(prefix="/v2/repository", tags=["open inference protocol"])
 Json = dict[str, Any]

@@ -18,7 +18,7 @@ from service.bundle import (
     PosteriorFactor,
     read_bundle,
 )
-from service.bundle_tensors import BLOCK_COLUMNS, ORTHONORMAL_TOLERANCE
+from service.format.tensors import BLOCK_COLUMNS, ORTHONORMAL_TOLERANCE
 from service.predictor import Predictor
 from tests.support_bundles import (
     FEATURE_SPEC,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service.bundle import CALIBRATION, MODEL, POSTERIOR, REPORT, read_bundle, reseal_manifest
-from service.manifest import FORMAT_VERSION
+from service.format.manifest import FORMAT_VERSION
 from tests.support_bundles import Synthetic, rewrite
 from tests.support_tamper import contents
 

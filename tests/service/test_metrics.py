@@ -9,9 +9,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from service import model_metrics
 from service.bundle import REFERENCE_LEVELS
 from service.metrics import SCORES, Metrics
+from service.models import metrics as model_metrics
 from service.predictor import Prediction, Predictor
 from tests.support_bundles import Synthetic
 from tests.support_client import Client, serving

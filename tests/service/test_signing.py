@@ -28,9 +28,9 @@ from service.bundle import (
     read_manifest,
     reseal_manifest,
 )
-from service.bundle_signature import signature_to_bytes
+from service.format.signature import signature_to_bytes
 from service.keys import app
-from service.loading import load_named, load_predictor
+from service.models.loading import load_named, load_predictor
 from service.settings import Settings
 from service.signing import SigningKeyError, TrustedKeys, key_id, load_signing_key, new_signing_key, sign_bundle
 from tests.support_bundles import Synthetic, rewrite

@@ -1,0 +1,68 @@
+"""What a network takes: the part of a manifest that describes its inputs. Pure standard library."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from service.format.manifest_json import ManifestError
+
+# Numbers of preprocessing stay far from where float32 overflows.
+LARGEST, SMALLEST = 1e30, 1e-30
+
+
+@dataclass(frozen=True)
+class ImagePreprocessing:
+    """How a decoded image becomes one input: `(pixel * scale - mean) / std`, channels first.
+
+    `mode` is Pillow's name of the colour space (one or three channels); `resize` allows images of another
+    size to be scaled (bilinear) to the input's height and width, otherwise they are refused.
+    """
+
+    mode: Literal["L", "RGB"] = "L"
+    scale: float = 1.0 / 255.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    resize: bool = True
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What the network takes: the shape of ONE example (no batch dimension) and how to obtain it.
+
+    `feature_names` labels the entries of a flat input for people; `image` is present where the service may
+    decode images, and then `shape` is (channels, height, width).
+    """
+
+    shape: tuple[int, ...]
+    dtype: Literal["float32", "int64"] = "float32"
+    feature_names: tuple[str, ...] | None = None
+    image: ImagePreprocessing | None = None
+
+    def __post_init__(self) -> None:
+        if any(size < 1 for size in self.shape):
+            raise ManifestError(f"input.shape: found {self.shape}, expected sizes of at least 1")
+        if self.feature_names is not None and (len(self.feature_names),) != self.shape:
+            raise ManifestError(
+                f"input.feature_names: found {len(self.feature_names)} names, expected a flat input of as many "
+                f"entries, found shape {self.shape}"
+            )
+        if self.image is not None:
+            self._check_image(self.image)
+
+    def _check_image(self, image: ImagePreprocessing) -> None:
+        channels = 1 if image.mode == "L" else 3
+        if len(self.shape) != 3 or self.shape[0] != channels:
+            raise ManifestError(
+                f"input.image.mode: found {image.mode!r} with input shape {self.shape}, expected "
+                f"({channels}, height, width)"
+            )
+        if self.dtype != "float32":
+            raise ManifestError(f"input.dtype: found {self.dtype!r}, expected 'float32' for images")
+        for name, values in (("mean", image.mean), ("std", image.std)):
+            if len(values) not in (1, channels):
+                raise ManifestError(f"input.image.{name}: found {len(values)} values, expected 1 or {channels}")
+        if any(not SMALLEST <= value <= LARGEST for value in image.std):
+            raise ManifestError(f"input.image.std: found {image.std}, expected positive values")
+        if any(abs(value) > LARGEST for value in (*image.mean, image.scale)):
+            raise ManifestError(
+                f"input.image: found mean {image.mean} and scale {image.scale}, expected at most {LARGEST:g}"
+            )

@@ -1,0 +1,1 @@
+"""The models that are served: from folders to queues, watched, swapped and retired."""

@@ -1,0 +1,105 @@
+"""One loaded model, as requests meet it: its predictor, its queue, and who still uses it."""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy.typing as npt
+
+from service.batching import Answered, Batch, Clock, DynamicBatcher, Fallback, Limits, Workers
+from service.metrics import Metrics
+from service.models.cpu_share import share_of
+from service.models.metrics import ModelMetrics
+from service.predictor import PlainPrediction, Prediction, Predictor, check_finite
+from service.settings import Settings
+
+Array = npt.NDArray[Any]
+AnyPrediction = Prediction | PlainPrediction
+
+
+class ServedModel:
+    """A predictor behind a queue of its own. Make it in a running event loop."""
+
+    def __init__(
+        self, predictor: Predictor, settings: Settings, workers: Workers, metrics: Metrics, clock: Clock | None = None
+    ) -> None:
+        self.predictor, self.manifest, self.digest = predictor, predictor.manifest, predictor.digest
+        self.name, self.version = self.manifest.name, self.manifest.version
+        self.metrics, self._users, self._unused = ModelMetrics(metrics, predictor), 0, asyncio.Event()
+        self._unused.set()
+        self._batcher: DynamicBatcher[AnyPrediction] = DynamicBatcher(
+            self._compute,
+            _limits(settings, predictor),
+            workers,
+            share=share_of(settings, predictor.threads or workers.count),
+            fallback=self._fallback(settings.degrade_after_seconds),
+            clock=clock,
+            observe=self._note,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are still computed."""
+        return self._batcher.alive
+
+    @property
+    def queue_rows(self) -> int:
+        """Rows that wait."""
+        return self._batcher.queue_rows
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator["ServedModel"]:
+        """While the block runs, the model stays, even where another one takes its place for new requests."""
+        self._users += 1
+        self._unused.clear()
+        try:
+            yield self
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._unused.set()
+
+    def check_room(self) -> None:
+        """Raises `QueueFull` where not even one more example could wait."""
+        self._batcher.check_room()
+
+    async def predict(self, inputs: Array, deadline: float = math.inf) -> Answered[AnyPrediction]:
+        """The answer for `inputs` (B, *input_shape), B >= 1, of the bundle's dtype.
+
+        Raises what `DynamicBatcher.submit` raises, `NonFinitePrediction` and `NetworkError`.
+        """
+        answered = await self._batcher.submit(inputs, deadline)
+        check_finite(answered.result)
+        self.metrics.answered(answered.result, answered.queue_seconds)
+        return answered
+
+    async def retire(self) -> None:
+        """Once nobody uses the model any more, end its queue."""
+        await self._unused.wait()
+        await self._batcher.close()
+        self.metrics.count()
+
+    def _note(self, batch: Batch) -> None:
+        self.metrics.batch_computed(batch)
+        self.metrics.waiting(self.queue_rows)
+
+    def _compute(self, inputs: Array) -> AnyPrediction:
+        return self.predictor.predict_rows(inputs)
+
+    def _compute_plain(self, inputs: Array) -> AnyPrediction:
+        return self.predictor.predict_plain(inputs)
+
+    def _fallback(self, after_seconds: float | None) -> Fallback[AnyPrediction] | None:
+        return None if after_seconds is None else Fallback(self._compute_plain, after_seconds)
+
+
+def _limits(settings: Settings, predictor: Predictor) -> Limits:
+    """A batch has no more rows than their Jacobian has room for in memory."""
+    most = settings.max_batch_size or predictor.chunk_rows
+    return Limits(
+        batch_rows=min(most, predictor.chunk_rows),
+        queue_rows=settings.max_queue_rows,
+        delay_seconds=settings.max_queue_delay_seconds,
+    )

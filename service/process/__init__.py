@@ -1,0 +1,1 @@
+"""A process that serves: its server and signals, and the supervisor of several."""

@@ -1,0 +1,76 @@
+"""One worker process of several: its life, and how its parent sees it."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from service.api_keys import KeyFileError
+from service.bundle import BundleError
+from service.process.server import build_server
+from service.settings import Settings
+
+STARTUP_FAILURE = 3
+
+
+@dataclass
+class Worker:
+    """A process; it writes to its end of the line once it serves, and every second from then on. `heard`: when last."""
+
+    process: SpawnProcess
+    line: Connection
+    far_end: Connection
+    started: bool = False
+    heard: float = 0.0
+
+    def silent_for(self) -> float:
+        """Seconds since it last wrote."""
+        return time.monotonic() - self.heard
+
+    def listen(self) -> None:
+        """Take in what it wrote."""
+        while not self.line.closed and self.line.poll():
+            try:
+                self.line.recv_bytes()
+            except EOFError:  # it is about to end
+                return
+            self.started, self.heard = True, time.monotonic()
+
+    def signal(self, number: int) -> None:
+        """One that is still starting handles no signal yet, and SIGTERM ends it quietly."""
+        if self.process.pid is not None and self.process.exitcode is None:
+            os.kill(self.process.pid, number if self.started else signal.SIGTERM)
+
+
+def work(settings: Settings, listener: socket.socket, line: Connection, leftover: Path | None) -> None:
+    """The life of a worker process; where its parent was killed, it removes the folder that was its parent's task."""
+    os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which tells its workers
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    try:
+        server = build_server(settings, lambda: line.send_bytes(b"alive"))
+    except (BundleError, KeyFileError) as error:  # it was sound when the parent looked
+        sys.exit(f"error: {error}")
+    server.run([listener])
+    if leftover is not None and not _parent().is_alive():
+        shutil.rmtree(leftover, ignore_errors=True)
+    sys.exit(0 if server.started else STARTUP_FAILURE)
+
+
+def _parent() -> BaseProcess:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    return parent
+
+
+def _end_with_the_parent() -> None:
+    _parent().join()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,135 @@
+"""Plain ASGI around every request: streams and disconnects pass through untouched."""
+
+import asyncio
+import functools
+import time
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api_keys import KeyRing
+from service.metrics import Metrics
+from service.web.problems import make_problem, problem_response, render
+from service.web.refusals import CLIENT_GONE
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+SAFE_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+# A JSON answer needs nothing; only pages made to be looked at bring scripts and styles with them.
+CONTENT_POLICY, NO_CONTENT_POLICY = b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"
+# Exact paths: no spelling of another one begins like a public one.
+PUBLIC = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
+
+
+class SafeHeaders:
+    """Headers that keep browsers from guessing, framing and caching; while draining, connections are given up."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = with_safe_headers(message["headers"])
+                message["headers"] = _given_up(headers) if scope["app"].state.runtime.draining else headers
+            await send(message)
+
+        await self.app(scope, receive, with_headers)
+
+
+def with_safe_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers, and those of the safe ones that are not among them."""
+    given = {name.lower(): value for name, value in headers}
+    missing = [pair for pair in SAFE_HEADERS if pair[0] not in given]
+    if CONTENT_POLICY not in given and not given.get(b"content-type", b"").startswith(b"text/html"):
+        missing.append((CONTENT_POLICY, NO_CONTENT_POLICY))
+    return [*headers, *missing]
+
+
+def _given_up(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    return [*(pair for pair in headers if pair[0].lower() != b"connection"), (b"connection", b"close")]
+
+
+class RequestMetrics:
+    """Counts and times requests by route template, so that no client can invent labels."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+        # Looking a series up takes longer than adding to it; there are few, as the labels are bounded.
+        self._answers = functools.cache(metrics.requests.labels)
+        self._seconds = functools.cache(metrics.request_seconds.labels)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), CLIENT_GONE
+
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self.metrics.in_flight.inc()
+        try:
+            await self.app(scope, receive, note_status)
+        except asyncio.CancelledError:  # the time to finish after SIGTERM is over
+            if status == CLIENT_GONE:
+                refusal = make_problem(503, "draining", "The service shut down before the request was complete.")
+                await problem_response(refusal)(scope, receive, note_status)
+        except Exception:
+            status = 500
+            raise
+        finally:
+            self.metrics.in_flight.dec()
+            route = getattr(scope.get("route"), "path", "unmatched")
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self._answers(method, route, str(status)).inc()
+            self._seconds(route).observe(time.perf_counter() - started)
+
+
+class ApiKeys:
+    """Requests without a good key are answered 401; `Authorization: Bearer KEY` and `X-API-Key: KEY` are understood.
+
+    Health is public, for those who watch over the service, and with `metrics_public` the metrics are. It belongs inside
+    the CORS middleware, which answers a browser's preflight (it comes without a key) and lets pages see the 401. The
+    key's name is in the scope's state as `api_key`.
+    """
+
+    def __init__(self, app: ASGIApp, keys: KeyRing, metrics: Metrics, metrics_public: bool) -> None:
+        self.app, self.keys, self.metrics = app, keys, metrics
+        self.public = PUBLIC | ({"/metrics"} if metrics_public else set())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self.public:
+            await self.app(scope, receive, send)
+            return
+        keys = _presented(Headers(scope=scope))
+        owner = next((owner for key in keys if (owner := self.keys.owner(key)) is not None), None)
+        if owner is None:
+            self.metrics.errors.labels("unauthorized").inc()
+            found = "no key" if not keys else "a key that is not known here"
+            detail = f"Found {found}, expected one in the header 'Authorization: Bearer KEY' or 'X-API-Key: KEY'."
+            refusal = make_problem(401, "unauthorized", detail)
+            await render(scope["path"], refusal, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            return
+        scope.setdefault("state", {})["api_key"] = owner
+        await self.app(scope, receive, send)
+
+
+def _presented(headers: Headers) -> list[bytes]:
+    """The keys as bytes, as they came: header values are latin-1 to Starlette, whatever they were. A proxy may need
+    `Authorization` for itself, and then the key is in the other header."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
+    return [key.encode("latin-1") for key in (bearer, headers.get("x-api-key", "").strip()) if key]

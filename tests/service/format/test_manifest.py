@@ -1,0 +1,230 @@
+"""service/format/manifest.py: what is written is read back, and nothing else gets in."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+
+from service.format.manifest import (
+    FORMAT_VERSION,
+    ImagePreprocessing,
+    InputSpec,
+    ManifestError,
+    manifest_from_json,
+    to_json,
+)
+from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support_manifests import document
+from tests.support_tamper import Place, places, replaced
+
+characters = st.text(st.characters(), max_size=6)  # lone surrogates too, which JSON can spell
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([2**62, 2**63, -(2**63), 10**400, 0, -1])
+    | st.floats()
+    | characters
+)
+json_values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(characters, inner, max_size=3), max_leaves=6
+)
+
+
+@pytest.fixture(scope="session")
+def low_rank(shelf: Path) -> Synthetic:
+    return write_linear(shelf / "manifest low-rank", outputs=3, spec=FEATURE_SPEC, rank=3)
+
+
+def test_a_manifest_survives_json(any_bundle: Synthetic) -> None:
+    assert manifest_from_json(document(any_bundle.manifest)) == any_bundle.manifest
+
+
+def test_a_manifest_of_low_rank_survives_json(low_rank: Synthetic) -> None:
+    assert manifest_from_json(document(low_rank.manifest)) == low_rank.manifest
+
+
+@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_one_value_replaced_is_refused_or_a_sound_manifest(classification: Synthetic, data: st.DataObject) -> None:
+    original = document(classification.manifest)
+    place = data.draw(st.sampled_from(sorted(places(original), key=repr)))
+    check_replaced(original, place, data.draw(json_values))
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, "", "text", "\ud800", 0, -1, 1.5, 2**63, 10**400, float("inf"), float("nan"), [], {}, [[]]]
+)
+def test_every_value_in_turn_replaced_by_the_same(
+    images: Synthetic, regression: Synthetic, low_rank: Synthetic, value: Any
+) -> None:
+    for manifest in (images.manifest, regression.manifest, low_rank.manifest):
+        original = document(manifest)
+        for place in places(original):
+            check_replaced(original, place, value)
+
+
+def check_replaced(original: Any, place: Place, value: Any) -> None:
+    try:
+        manifest = manifest_from_json(replaced(original, place, value))
+    except ManifestError:
+        return
+    text = json.dumps(to_json(manifest), allow_nan=False, ensure_ascii=False)
+    assert manifest_from_json(json.loads(text.encode())) == manifest
+
+
+def test_every_field_is_required(images: Synthetic) -> None:
+    original = document(images.manifest)
+    free = ("selection", "options"), ("metrics",), ("libraries",), ("files",)  # objects with keys of their own
+    for place in places(original):
+        if place and isinstance(place[-1], str) and place[:-1] not in free:
+            data = replaced(original, place, None)
+            parent = data
+            for key in place[:-1]:
+                parent = parent[key]
+            del parent[place[-1]]
+            with pytest.raises(ManifestError, match=r"missing field|probity-bundle|format_version"):
+                manifest_from_json(data)
+
+
+@pytest.mark.parametrize("sigma", [None, 0.0, -1.0])
+def test_a_regression_needs_positive_noise(regression: Synthetic, sigma: float | None) -> None:
+    with pytest.raises(ManifestError, match="sigma_noise"):
+        dataclasses.replace(regression.manifest, sigma_noise=sigma)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("name",), "\ud800"),
+        (("class_names", 0), "\ud800"),
+        (("selection", "options", "note"), "\ud800"),
+        (("selection", "options", "share"), float("inf")),
+        (("selection", "options", "share"), float("nan")),
+    ],
+    ids=["name", "class", "option", "infinity", "nan"],
+)
+def test_what_no_answer_could_spell_is_refused(classification: Synthetic, place: Place, value: Any) -> None:
+    """A lone surrogate cannot be encoded and infinity is no JSON, so either would fail when the card is asked for."""
+    with pytest.raises(ManifestError):
+        manifest_from_json(replaced(document(classification.manifest), place, value))
+
+
+def test_options_nested_deeper_than_any_answer_are_refused(classification: Synthetic) -> None:
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep]
+    with pytest.raises(ManifestError):
+        manifest_from_json(replaced(document(classification.manifest), ("selection", "options", "share"), deep))
+
+
+@pytest.mark.parametrize("version", ["2.0", "0.9", "99999.0"])
+def test_another_major_version_is_refused_with_a_remedy(classification: Synthetic, version: str) -> None:
+    with pytest.raises(ManifestError, match=f"found '{version}'.*install a release"):
+        manifest_from_json(document(classification.manifest) | {"format_version": version})
+
+
+@pytest.mark.parametrize(
+    "version", ["1", "1.0.0", "1.x", 1.0, None, "", "1.", "-1.0", "\uff11.0", "1.999999", ["1", "0"]]
+)
+def test_a_malformed_version_is_refused(classification: Synthetic, version: Any) -> None:
+    with pytest.raises(ManifestError, match="format_version"):
+        manifest_from_json(document(classification.manifest) | {"format_version": version})
+
+
+UNKNOWN: list[Place] = [("added",), ("input", "added"), ("selection", "parameters", 0, "added")]
+
+
+@pytest.mark.parametrize("place", UNKNOWN, ids=str)
+def test_an_unknown_field_is_for_later_minor_versions_only(classification: Synthetic, place: Place) -> None:
+    data = replaced(document(classification.manifest), place, {"any": "thing"})
+    with pytest.raises(ManifestError, match="added: unknown field"):
+        manifest_from_json(data)
+    with pytest.raises(ManifestError, match="unknown field"):
+        manifest_from_json(as_written_in_1_0(data))
+    later = manifest_from_json(data | {"format_version": "1.7"})
+    assert dataclasses.replace(later, format_version=FORMAT_VERSION) == classification.manifest
+
+
+ADDED_IN_1_1: list[tuple[Place, Any]] = [
+    (("prior", "budget"), None),
+    (("prior", "tried"), None),
+    (("selection", "explanation"), None),
+    (("selection", "candidates"), None),
+    (("selection", "kinds"), "all"),
+    (("selection", "within"), None),
+    (("posterior", "rank"), None),
+    (("posterior", "tolerance"), None),
+    (("posterior", "error"), None),
+]
+
+
+def as_written_in_1_0(data: Any) -> Any:
+    """The document without the fields that 1.1 added."""
+    data = {**data, "format_version": "1.0"}
+    for (part, name), _ in ADDED_IN_1_1:
+        data[part] = {key: value for key, value in data[part].items() if key != name}
+    return data
+
+
+def test_a_manifest_of_1_0_means_the_defaults_of_what_came_later(regression: Synthetic) -> None:
+    """This regression uses none of the new fields, so that both manifests say the same."""
+    data = as_written_in_1_0(document(regression.manifest))
+    assert set(places(document(regression.manifest))) - set(places(data)) == {place for place, _ in ADDED_IN_1_1}
+    manifest = manifest_from_json(data)
+    assert manifest == dataclasses.replace(regression.manifest, format_version="1.0")
+    for (part, name), default in ADDED_IN_1_1:
+        assert getattr(getattr(manifest, part), name) == default
+
+
+@pytest.mark.parametrize(("place", "value"), ADDED_IN_1_1, ids=str)
+def test_a_field_of_1_1_is_unknown_in_1_0_and_required_in_1_1(regression: Synthetic, place: Place, value: Any) -> None:
+    data = document(regression.manifest)
+    with pytest.raises(ManifestError, match=rf"{place[0]}\.{place[1]}: unknown field"):
+        manifest_from_json(replaced(as_written_in_1_0(data), place, value))
+    del data[place[0]][place[1]]
+    with pytest.raises(ManifestError, match=rf"{place[0]}\.{place[1]}: missing field"):
+        manifest_from_json(data)
+
+
+def test_what_is_new_in_1_1_cannot_be_said_in_1_0(classification: Synthetic, low_rank: Synthetic) -> None:
+    with pytest.raises(ManifestError, match=r"prior\.budget: found None.*'budget'"):
+        manifest_from_json(as_written_in_1_0(document(classification.manifest)))
+    with pytest.raises(ManifestError, match=r"posterior\.rank: found None.*'low-rank'"):
+        manifest_from_json(as_written_in_1_0(document(low_rank.manifest)))
+
+
+@example([])
+@example(None)
+@example("probity-bundle")
+@example({"format": "probity-bundle", "format_version": FORMAT_VERSION})
+@given(json_values)
+def test_any_other_document_is_refused(data: Any) -> None:
+    assume(data != {})
+    with pytest.raises(ManifestError):
+        manifest_from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mode": "RGB"}, "input.image.mode"),
+        ({"mean": (0.1, 0.2)}, "input.image.mean"),
+        ({"std": (0.0,)}, "input.image.std"),
+        ({"std": (-1.0,)}, "input.image.std"),
+    ],
+)
+def test_preprocessing_must_fit_the_input(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ManifestError, match=message):
+        InputSpec(shape=(1, 4, 4), image=ImagePreprocessing(**changes))
+
+
+def test_images_are_float32_with_three_dimensions() -> None:
+    with pytest.raises(ManifestError, match=r"input\.dtype"):
+        InputSpec(shape=(1, 4, 4), dtype="int64", image=ImagePreprocessing())
+    with pytest.raises(ManifestError, match=r"input\.image\.mode"):
+        InputSpec(shape=(16,), image=ImagePreprocessing())

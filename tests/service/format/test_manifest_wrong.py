@@ -1,0 +1,115 @@
+"""service/format/manifest.py: every value that cannot be right is refused, and the message says where it stands."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.format.manifest import ManifestError, manifest_from_json
+from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support_manifests import document
+from tests.support_tamper import Place, replaced
+
+WRONG: list[tuple[Place, Any, str]] = [
+    (("name",), "", "name: found ''"),
+    (("name",), "a/b", "name: found 'a/b'"),
+    (("name",), "x" * 201, "1 to 200 characters"),
+    (("version",), "1/2", "version: found '1/2'"),
+    (("task",), "ranking", "task: found 'ranking'"),
+    (("task",), "regression", "link"),
+    (("outputs",), 1, "outputs: found 1"),
+    (("outputs",), "3", "outputs: found '3', expected int"),
+    (("outputs",), True, "outputs: found True"),
+    (("outputs",), 3.0, "outputs: found 3.0"),
+    (("class_names",), ["a", "b"], "expected null or 3 names"),
+    (("class_names",), ["a", "b", "b"], "names that differ"),
+    (("class_names",), "abc", "class_names"),
+    (("input", "shape"), [0], "input.shape"),
+    (("input", "shape"), [-4], "input.shape"),
+    (("input", "shape"), 4, "input.shape"),
+    (("input", "dtype"), "float64", "input.dtype: found 'float64'"),
+    (("input", "feature_names"), ["a"], "input.feature_names: found 1 names"),
+    (("subnetwork_size",), 0, "subnetwork_size: found 0"),
+    (("subnetwork_size",), 1000, "subnetwork_size: found 1000"),
+    (("posterior", "size"), 5, "posterior"),
+    (("posterior", "kind"), "diagonal", "posterior.kind"),
+    (("prior", "used"), 0.0, "prior"),
+    (("prior", "precision"), -1.0, "prior"),
+    (("temperature",), 0.0, "temperature: found 0.0"),
+    (("sigma_noise",), 1.0, "sigma_noise: found 1.0"),
+    (("link",), "gaussian", "link: found 'gaussian'"),
+    (("calibration", "false_reject_rate"), 0.0, "false_reject_rate"),
+    (("calibration", "false_reject_rate"), 1.0, "false_reject_rate"),
+    (("calibration", "examples"), -1, "calibration"),
+    (("calibration", "score"), "epistemic_std", "calibration"),
+    (("metrics",), {"accuracy": "high"}, "metrics.accuracy: found 'high', expected float"),
+    (("warnings",), [1], "warnings[0]: found 1, expected str"),
+    (("files", "model.onnx"), {"sha256": "", "bytes": "1"}, "files.model.onnx.bytes"),
+    (("format",), "zip", "format"),
+    (("prior", "method"), "guess", "prior.method: found 'guess'"),
+    (("prior", "method"), "fixed", "prior.budget: found 0.05, expected null for method 'fixed'"),
+    (("prior", "budget"), None, "prior.budget: found None, expected 0 or a positive number for method 'budget'"),
+    (("prior", "budget"), -0.1, "prior.budget: found -0.1"),
+    (("prior", "budget"), "0.05", "prior.budget: found '0.05', expected float"),
+    (("prior", "tried", "precisions"), [], "prior.tried.precisions: found ()"),
+    (("prior", "tried", "precisions", 0), 0.0, "prior.tried.precisions"),
+    (("prior", "tried", "precisions"), [1.0, 2.0], "prior.tried.log_likelihood"),
+    (("prior", "tried", "log_likelihood"), [-1.0], "prior.tried.log_likelihood: found (-1.0,)"),
+    (("prior", "tried", "log_evidence"), [], "prior.tried.log_evidence: found (), expected null or 3 finite numbers"),
+    (("prior", "tried", "log_evidence", 1), None, "prior.tried.log_evidence[1]"),
+    (("prior", "tried", "plain_log_likelihood"), float("-inf"), "prior.tried.plain_log_likelihood"),
+    (("selection", "kinds"), "biases", "selection.kinds: found 'biases', expected one of 'all', 'weights'"),
+    (("selection", "within"), "weight", "selection.within"),
+    (("selection", "explanation"), 1, "selection.explanation: found 1, expected str"),
+    (("selection", "candidates"), [], "selection.candidates: found 0 that are chosen, expected exactly 1"),
+    (("selection", "candidates", 1, "chosen"), True, "selection.candidates: found 2"),
+    (("selection", "candidates", 0, "chosen"), 1, "selection.candidates[0].chosen: found 1, expected bool"),
+    (("selection", "candidates", 0, "size"), 0, "selection.candidates.size: found 0"),
+    (("selection", "candidates", 0, "forward_passes"), 0.0, "selection.candidates.forward_passes: found 0.0"),
+    (("selection", "candidates", 0, "prior_precision"), -1.0, "selection.candidates.prior_precision"),
+    (("selection", "candidates", 0, "shift_auroc"), 1.01, "selection.candidates.shift_auroc: found 1.01"),
+    (("posterior", "rank"), 3, "posterior.rank: found 3, expected null for kind 'cholesky'"),
+    (("posterior", "error"), 0.0, "posterior.error: found 0.0, expected null for kind 'cholesky'"),
+    (("posterior", "kind"), "low-rank", "posterior.rank: found None, expected a number for kind 'low-rank'"),
+]
+
+WRONG_LOW_RANK: list[tuple[Place, Any, str]] = [
+    (("posterior", "kind"), "cholesky", "posterior.rank: found 3, expected null"),
+    (("posterior", "rank"), None, "posterior.rank: found None, expected a number"),
+    (("posterior", "rank"), 0, "posterior.rank: found 0, expected a number from 1 to 6"),
+    (("posterior", "rank"), 7, "posterior.rank: found 7, expected a number from 1 to 6"),
+    (("posterior", "rank"), -(2**62), "posterior.rank"),
+    (("posterior", "rank"), 3.0, "posterior.rank: found 3.0, expected int"),
+    (("posterior", "tolerance"), None, "posterior.tolerance: found None, expected a number"),
+    (("posterior", "tolerance"), -0.05, "posterior.tolerance: found -0.05"),
+    (
+        ("posterior", "tolerance"),
+        0.01,
+        "posterior.error: found 0.0125, expected a number from 0 to the tolerance, 0.01",
+    ),
+    (("posterior", "error"), None, "posterior.error: found None, expected a number"),
+    (("posterior", "error"), -0.01, "posterior.error: found -0.01"),
+    (("posterior", "jitter"), 1e-9, "posterior.jitter: found 1e-09, expected 0"),
+    (("prior", "used"), 1e-31, "used from 1e-30 to 1e+30 for a posterior of kind 'low-rank'"),
+    (("prior", "used"), 1e31, "used from 1e-30 to 1e+30 for a posterior of kind 'low-rank'"),
+]
+
+
+@pytest.fixture(scope="session")
+def low_rank(shelf: Path) -> Synthetic:
+    return write_linear(shelf / "wrong low-rank", outputs=3, spec=FEATURE_SPEC, rank=3)
+
+
+@pytest.mark.parametrize(("place", "value", "message"), WRONG_LOW_RANK, ids=lambda item: str(item)[:40])
+def test_a_wrong_value_of_a_low_rank_is_named(low_rank: Synthetic, place: Place, value: Any, message: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        manifest_from_json(replaced(document(low_rank.manifest), place, value))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("place", "value", "message"), WRONG, ids=lambda item: str(item)[:40])
+def test_a_wrong_value_is_named(classification: Synthetic, place: Place, value: Any, message: str) -> None:
+    data = replaced(document(classification.manifest), place, value)
+    with pytest.raises(ManifestError) as caught:
+        manifest_from_json(data)
+    assert message in str(caught.value)

@@ -1,0 +1,79 @@
+"""How many threads a network is opened with, how many batches of it are computed at once, and in how much memory."""
+
+from pathlib import Path
+
+import pytest
+
+from service.bundle import BundleError
+from service.models import cpu_share, loading
+from service.models.cpu_share import all_threads, batches_at_once, share_of, worker_count
+from service.models.loading import load_named, load_predictor
+from service.predictor import Predictor
+from service.settings import Settings
+from tests.support_bundles import Synthetic
+
+
+@pytest.fixture(autouse=True)
+def eight_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_share, "available_cpus", lambda: 8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "threads", "expected"),
+    [
+        ({}, 1, (8, 1, 8)),
+        ({}, 8, (8, 8, 1)),
+        ({"threads": 3}, 3, (8, 3, 2)),
+        ({"threads": 99}, 99, (8, 8, 1)),
+        ({"workers": 4}, 1, (2, 1, 2)),
+        ({"workers": 16}, 1, (1, 1, 1)),
+        ({"concurrency": 3}, 1, (3, 1, 3)),
+        ({"concurrency": 3, "threads": 4}, 4, (3, 1, 3)),
+    ],
+)
+def test_processors_are_divided(settings: dict[str, int], threads: int, expected: tuple[int, int, int]) -> None:
+    given = Settings(**settings)  # type: ignore[arg-type]
+    assert (worker_count(given), share_of(given, threads), batches_at_once(given, threads)) == expected
+
+
+@pytest.mark.parametrize(("long_seconds", "threads"), [(100.0, 1), (0.0, 8)])
+def test_a_network_that_takes_long_has_all_threads(
+    classification: Synthetic, monkeypatch: pytest.MonkeyPatch, long_seconds: float, threads: int
+) -> None:
+    monkeypatch.setattr(loading, "LONG_SECONDS", long_seconds)
+    assert load_predictor(classification.path, Settings()).threads == threads
+    assert load_predictor(classification.path, Settings(threads=3)).threads == 3
+    assert load_predictor(classification.path, Settings(workers=99)).threads == 1
+
+
+def test_batches_at_once_share_the_memory_for_jacobians(classification: Synthetic) -> None:
+    alone = load_predictor(classification.path, Settings(jacobian_bytes=4000, threads=8))
+    shared = load_predictor(classification.path, Settings(jacobian_bytes=4000))
+    assert alone.chunk_rows // 8 == shared.chunk_rows > 1
+
+
+def test_all_threads_is_this_workers_part() -> None:
+    assert [all_threads(Settings(workers=workers)) for workers in (1, 2, 3, 99)] == [8, 4, 2, 1]
+
+
+def test_an_example_is_timed_at_its_best(classification: Synthetic) -> None:
+    predictor = Predictor.load(classification.path)
+    assert not predictor.takes_longer_than(100)
+    assert predictor.takes_longer_than(0)
+
+
+def test_a_default_model_that_is_not_served_is_an_error(classification: Synthetic) -> None:
+    name = classification.manifest.name
+    assert load_named(Settings(bundle=(str(classification.path),), default_model=name))
+    with pytest.raises(BundleError, match=f"PROBITY_DEFAULT_MODEL='other', expected one of {name}"):
+        load_named(Settings(bundle=(str(classification.path),), default_model="other"))
+
+
+def test_the_same_model_twice_is_an_error(classification: Synthetic) -> None:
+    with pytest.raises(BundleError, match="give one of them another name or version"):
+        load_named(Settings(bundle=(str(classification.path),) * 2))
+
+
+def test_a_models_folder_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="found no such folder"):
+        load_named(Settings(models=tmp_path / "nothing"))

@@ -1,0 +1,70 @@
+"""service/models/store.py: names, versions, defaults; changes are seen whole."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.models.served import ServedModel
+from service.models.store import ModelNotFound, ModelStore, version_key
+
+
+def model(name: str, version: str = "1") -> ServedModel:
+    return cast(ServedModel, SimpleNamespace(name=name, version=version))
+
+
+def test_the_first_model_is_the_default_and_the_latest_version_answers() -> None:
+    store = ModelStore()
+    first, newer, other = model("a", "9"), model("a", "10"), model("b")
+    for one in (first, newer, other):
+        assert store.put(one) is None
+    assert store.find() is newer
+    assert store.find("a") is newer
+    assert store.find("a", "9") is first
+    assert store.find("b") is other
+    assert store.versions("a") == ["9", "10"]
+    assert {id(one) for one in store} == {id(first), id(newer), id(other)}
+
+
+def test_a_default_may_be_named_before_it_is_there() -> None:
+    store = ModelStore("b")
+    store.put(model("a"))
+    with pytest.raises(ModelNotFound, match="a default model is not loaded; loaded are: a 1"):
+        store.find()
+    store.put(model("b"))
+    assert store.find().name == "b"
+
+
+@pytest.mark.parametrize(("name", "version"), [("x", None), ("a", "2"), (None, "2"), ("", None), ("a", "")])
+def test_what_is_not_there_is_named(name: str | None, version: str | None) -> None:
+    store = ModelStore()
+    store.put(model("a"))
+    with pytest.raises(ModelNotFound, match="loaded are: a 1"):
+        store.find(name, version)
+
+
+def test_a_new_one_takes_the_place_of_the_old_one() -> None:
+    store = ModelStore()
+    old, new = model("a"), model("a")
+    store.put(old)
+    assert store.put(new) is old
+    assert not store.remove(old)
+    assert store.find("a") is new
+    assert store.remove(new)
+    assert list(store) == []
+    with pytest.raises(ModelNotFound, match="loaded are: none"):
+        store.find("a")
+
+
+def test_versions_compare_by_their_numbers() -> None:
+    versions = ["2024-01-02", "v10", "1.10", "v9", "1.9", "2", "10", "beta"]
+    assert sorted(versions, key=version_key)[-4:] == ["1.10", "2", "10", "2024-01-02"]
+    assert sorted(["v10", "v9"], key=version_key) == ["v9", "v10"]
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), max_size=8))
+def test_any_versions_can_be_compared(versions: list[Any]) -> None:
+    keys = [version_key(version) for version in versions]
+    assert max(keys, default=[]) == max([*keys, []])

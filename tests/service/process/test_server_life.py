@@ -1,0 +1,244 @@
+"""How the service starts, refuses to start, and ends."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import typer
+import uvicorn
+from typer.testing import CliRunner
+
+from service.__main__ import serve
+from service.app import create_app
+from service.predictor import Predictor
+from service.process.server import Server
+from service.schemas import PredictResponse
+from service.settings import Settings
+from tests.support_bundles import Synthetic
+from tests.support_client import PROBLEM_TYPE
+from tests.support_requests import GOOD
+from tests.support_server import ROOT, TIMEOUT, environment, run_to_end, running
+from tests.support_server import Server as RunningServer
+
+GOOD_BODY = json.dumps({"inputs": GOOD}).encode()
+
+
+def test_sigterm_ends_it_with_status_0(classification: Synthetic) -> None:
+    with running(classification.path, PROBITY_DATA_DIR="/somewhere") as server:
+        assert server.request("GET", "/health/ready")[0] == 200
+        assert server.terminate() == 0
+        assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
+
+
+def wait_for_request_in_flight(server: RunningServer) -> None:
+    for _ in range(10_000):
+        text = server.request("GET", "/metrics")[2].decode()
+        if re.search(r"^probity_http_requests_in_flight 2\.0$", text, re.MULTILINE):
+            return
+    pytest.fail("the request was never begun")
+
+
+def test_a_request_that_was_begun_is_answered_before_the_end(classification: Synthetic) -> None:
+    with running(classification.path) as server, contextlib.closing(server.socket()) as connection:
+        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(GOOD_BODY)}\r\n\r\n"
+        connection.sendall(head.encode() + GOOD_BODY[:10])
+        wait_for_request_in_flight(server)
+        server.process.terminate()
+        server.wait_for("Shutting down")
+        connection.sendall(GOOD_BODY[10:])
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        PredictResponse.model_validate_json(answer.partition(b"\r\n\r\n")[2])
+        assert server.process.wait(TIMEOUT) == 0
+
+
+def test_a_connection_that_was_just_made_is_answered_before_the_end(classification: Synthetic) -> None:
+    with running(classification.path) as server, contextlib.closing(server.socket()) as connection:
+        assert server.request("GET", "/health/live")[0] == 200  # the service has accepted the connection before
+        server.process.terminate()
+        server.wait_for("Shutting down")
+        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(GOOD_BODY)}\r\n\r\n"
+        connection.sendall(head.encode() + GOOD_BODY)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer.lower()
+        assert server.process.wait(TIMEOUT) == 0
+
+
+def test_a_request_over_a_kept_connection_is_answered_before_the_end(classification: Synthetic) -> None:
+    with running(classification.path) as server, contextlib.closing(server.socket()) as connection:
+        request = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+        connection.sendall(request)
+        first = b""
+        while not first.endswith(b'"live"}'):
+            first += connection.recv(65536)
+        server.process.terminate()
+        server.wait_for("Shutting down")
+        connection.sendall(request)  # as if it had been on its way
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer.lower()
+        assert server.process.wait(TIMEOUT) == 0
+
+
+def test_a_client_that_never_finishes_does_not_keep_it_alive(classification: Synthetic) -> None:
+    with (
+        running(classification.path, PROBITY_SHUTDOWN_SECONDS="1") as server,
+        contextlib.closing(server.socket()) as connection,
+    ):
+        connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        wait_for_request_in_flight(server)
+        server.process.terminate()
+        assert server.process.wait(TIMEOUT) == 0
+        server._reader.join(TIMEOUT)
+        assert not [line for line in server.lines if "Traceback" in line or "Exception" in line]
+
+
+def test_settings_come_from_the_environment(classification: Synthetic) -> None:
+    with running(classification.path, PROBITY_MAX_ROWS="1", PROBITY_THREADS="1") as server:
+        body = json.dumps({"inputs": [GOOD, GOOD]}).encode()
+        status, headers, answer = server.request("POST", "/predict", body)
+        assert (status, headers["content-type"]) == (413, PROBLEM_TYPE)
+        assert b"at most 1 in one request" in answer
+
+
+def in_process(*arguments: str, **extra: str) -> tuple[int, str, str]:
+    """The command line without a process of its own: exit status, standard output and error."""
+    command = typer.Typer()
+    command.command()(serve)
+    cleared: dict[str, str | None] = dict.fromkeys(os.environ.keys() - environment().keys())
+    result = CliRunner().invoke(command, list(arguments), env=cleared | extra)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def assert_refused(ended: tuple[int, str, str], *fragments: str) -> None:
+    """Status 2, and one line on standard error that says why."""
+    status, out, errors = ended
+    assert status == 2, errors
+    assert out == ""
+    (line,) = errors.splitlines()
+    assert line.startswith("error: ")
+    for fragment in fragments:
+        assert fragment in line
+
+
+def test_a_bad_bundle_is_refused(tmp_path: Path, folder: Path) -> None:
+    missing = str(tmp_path / "nothing")
+    for run in (run_to_end, in_process):
+        assert_refused(run(missing), missing, "no such folder", "remedy: ")
+    (folder / "model.onnx").write_bytes(b"changed")
+    assert_refused(in_process(PROBITY_BUNDLE=str(folder)), str(folder / "model.onnx"), "remedy: ")
+
+
+def test_no_bundle_is_refused() -> None:
+    assert_refused(in_process(), "PROBITY_BUNDLE", "no bundle given")
+
+
+def test_an_unknown_variable_is_refused(classification: Synthetic) -> None:
+    for run in (run_to_end, in_process):
+        ended = run(str(classification.path), PROBITY_PROT="9000")
+        assert_refused(ended, "PROBITY_PROT: unknown setting", "PROBITY_PORT")
+
+
+def test_a_wrong_value_is_refused(classification: Synthetic) -> None:
+    assert_refused(in_process(str(classification.path), PROBITY_PORT="abc"), "PROBITY_PORT", "abc")
+    assert_refused(in_process(str(classification.path), "--port", "70000"), "PORT", "70000")
+
+
+def test_a_port_in_use_is_an_error(classification: Synthetic) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, _, errors = run_to_end(str(classification.path), "--port", str(port))
+    assert status not in (0, 2)
+    assert "address already in use" in errors
+    assert "Traceback" not in errors
+
+
+def test_help_needs_no_bundle() -> None:
+    status, out, _ = in_process("--help")
+    assert status == 0
+    assert "PROBITY_BUNDLE" in out
+
+
+TORCH_FREE = """
+import importlib.abc, json, sys
+
+FORBIDDEN = {"torch", "onnx", "onnxscript", "sklearn", "scipy", "offline", "httpx", "rich.progress"}
+
+class Block(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in FORBIDDEN or name.partition(".")[0] in FORBIDDEN:
+            raise ImportError(f"{name} must not be imported by the service")
+
+sys.meta_path.insert(0, Block())
+
+import numpy as np
+import service.__main__
+from service import Predictor
+from service.settings import Settings
+
+for bundle, inputs in json.loads(sys.argv[1]):
+    server = service.__main__.build_server(Settings(bundle=bundle, port=0, threads=1))
+    assert server.config.app.app.title == "Probity"
+    prediction = Predictor.load(bundle).predict(np.array(inputs, np.float32))
+    print(json.dumps({"mean": prediction.mean.tolist(), "variance": prediction.variance.tolist()}))
+assert not FORBIDDEN & set(sys.modules), sorted(FORBIDDEN & set(sys.modules))
+"""
+
+
+def test_it_runs_where_torch_and_the_offline_job_cannot_be_imported(
+    classification: Synthetic, images: Synthetic, regression: Synthetic, single_regression: Synthetic
+) -> None:
+    bundles = (classification, images, regression, single_regression)
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(3, *bundle.manifest.input.shape)).round(3) for bundle in bundles]
+    tasks = [(str(bundle.path), batch.tolist()) for bundle, batch in zip(bundles, inputs, strict=True)]
+    command = [sys.executable, "-W", "error", "-c", TORCH_FREE, json.dumps(tasks)]
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=TIMEOUT, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    for bundle, batch, line in zip(bundles, inputs, ended.stdout.splitlines(), strict=True):
+        found = json.loads(line)
+        np.testing.assert_allclose(found["mean"], bundle.mean(batch), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found["variance"], bundle.variance(batch), rtol=1e-4, atol=1e-5)
+
+
+def test_a_signal_turns_readiness_off_and_is_forgotten_afterwards(classification: Synthetic) -> None:
+    """In this process: what the handler does, and that the earlier handlers come back."""
+    app = create_app(Predictor.load(classification.path), Settings())
+    app.state.runtime = SimpleNamespace(draining=False)
+    server = Server(uvicorn.Config(app))
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    with server.capture_signals():
+        assert signal.getsignal(signal.SIGTERM) == server.handle_exit
+        server.handle_exit(signal.SIGTERM, None)
+    assert app.state.runtime.draining
+    assert server.should_exit
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+@pytest.mark.parametrize("computes", [True, False])
+def test_signs_of_life_come_every_second_while_it_computes(classification: Synthetic, computes: bool) -> None:
+    app, signs = create_app(Predictor.load(classification.path), Settings()), list[None]()
+    app.state.runtime = SimpleNamespace(alive=computes)
+    server = Server(uvicorn.Config(app), alive=lambda: signs.append(None))
+
+    async def ticks() -> None:
+        for counter in range(20):
+            await server.on_tick(counter)
+
+    asyncio.run(ticks())
+    assert len(signs) == 2 * computes

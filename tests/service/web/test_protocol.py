@@ -1,0 +1,301 @@
+"""service/web/protocol.py over real sockets: what comes before a body is bounded in size and in time."""
+
+import contextlib
+import json
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from service.schemas import PredictResponse, Problem
+from tests.support_bundles import Synthetic
+from tests.support_client import PROBLEM_TYPE
+from tests.support_metrics import metric
+from tests.support_requests import GOOD
+from tests.support_server import TIMEOUT, Server, running
+
+LIMIT = 8192
+READ = b"GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n"
+BODY = json.dumps({"inputs": GOOD}).encode()
+PREDICT = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+SLOW_PREDICT = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+CHUNKED = b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(classification: Synthetic) -> Iterator[Server]:
+    """Small heads, and patience beyond the length of a test."""
+    limits = {"PROBITY_MAX_HEADER_BYTES": str(LIMIT), "PROBITY_HEADER_TIMEOUT_SECONDS": str(TIMEOUT * 10)}
+    with running(classification.path, **limits) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def hasty(classification: Synthetic) -> Iterator[Server]:
+    with running(classification.path, PROBITY_HEADER_TIMEOUT_SECONDS="0.3") as started:
+        yield started
+
+
+def answers(connection: socket.socket) -> list[tuple[int, dict[str, str], bytes]]:
+    """Status, headers and body of every answer until the service closes the connection."""
+    found = []
+    with connection.makefile("rb") as stream:
+        while line := stream.readline():
+            headers = dict[str, str]()
+            while (field := stream.readline()) not in (b"\r\n", b""):
+                name, _, value = field.decode().partition(":")
+                headers[name.lower()] = value.strip()
+            found.append((int(line.split()[1]), headers, stream.read(int(headers["content-length"]))))
+    return found
+
+
+def exchange(server: Server, *pieces: bytes) -> list[tuple[int, dict[str, str], bytes]]:
+    """Send the pieces, and read until the service closes the connection."""
+    with contextlib.closing(server.socket()) as connection:
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                connection.sendall(piece)
+        return answers(connection)
+
+
+def refused(found: list[tuple[int, dict[str, str], bytes]], *statuses: int) -> str:
+    """The last answer is a problem and closes the connection; its code."""
+    assert [status for status, _, _ in found] == [*statuses]
+    status, headers, body = found[-1]
+    assert headers["content-type"] == PROBLEM_TYPE
+    assert headers["connection"] == "close"
+    assert "server" not in headers
+    problem = Problem.model_validate_json(body)
+    assert problem.status == status
+    return problem.code
+
+
+def head(size: int, *, fields: int = 1, last: bytes = b"Connection: close\r\n") -> bytes:
+    """A head of exactly `size` bytes, its room filled with so many fields."""
+    start = b"GET /health/live HTTP/1.1\r\nHost: x\r\n" + last
+    room = size - len(start) - 2
+    lines = [b"X-%05d: " % i for i in range(fields)]
+    filling = room - sum(map(len, lines)) - 2 * fields
+    lines[-1] += b"y" * filling
+    whole = start + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
+    assert len(whole) == size
+    return whole
+
+
+def errors_of(server: Server, reason: str) -> float:
+    text = server.request("GET", "/metrics")[2].decode()
+    return sum(map(float, re.findall(rf'^probity_errors_total{{reason="{reason}"}} (\S+)$', text, re.MULTILINE)))
+
+
+@pytest.mark.parametrize("fields", [1, 300], ids=["one long field", "many fields"])
+def test_a_head_up_to_the_limit_is_served_and_one_byte_more_is_431(server: Server, fields: int) -> None:
+    assert [status for status, _, _ in exchange(server, head(LIMIT, fields=fields))] == [200]
+    before = errors_of(server, "head_too_large")
+    assert refused(exchange(server, head(LIMIT + 1, fields=fields)), 431) == "head_too_large"
+    assert errors_of(server, "head_too_large") == before + 1
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000, LIMIT])
+def test_how_a_head_is_cut_into_pieces_does_not_matter(server: Server, step: int) -> None:
+    for size, status in ((LIMIT, 200), (LIMIT + 1, 431)):
+        whole = head(size)
+        found = exchange(server, *(whole[start : start + step] for start in range(0, size, step)))
+        assert [status for status, _, _ in found] == [status]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /" + b"a" * 10 * LIMIT,
+        b"GET /health/live HTTP/1.1\r\nX: " + b"a" * 10 * LIMIT,
+        b"GET /health/live HTTP/1.1\r\n" + b"a" * 10 * LIMIT,
+        b"GET /health/live HTTP/1.1\r\nX:" + b" " * 10 * LIMIT,
+        b"GET /health/live HTTP/1.1\r\n" + b"a:\r\n" * LIMIT,
+    ],
+    ids=["path", "value", "name", "white space", "empty fields"],
+)
+def test_an_endless_head_is_refused_before_it_ends(server: Server, data: bytes) -> None:
+    assert refused(exchange(server, data), 431) == "head_too_large"
+
+
+def test_an_endless_head_is_refused_however_much_more_is_sent(server: Server) -> None:
+    endless = (b"y" * LIMIT for _ in range(1000))
+    assert refused(exchange(server, b"GET / HTTP/1.1\r\nX: ", *endless), 431) == "head_too_large"
+
+
+@pytest.mark.parametrize(
+    ("start", "more"),
+    [(b"0\r\nX: ", b"y" * LIMIT), (b"1;name=", b"y" * LIMIT), (b"0\r\n", b"X: y\r\n" * (LIMIT // 6))],
+    ids=["a long trailer", "a chunk's extension", "many trailers"],
+)
+def test_what_stands_around_chunks_is_bounded_too(server: Server, start: bytes, more: bytes) -> None:
+    pieces = (more for _ in range(100))
+    assert refused(exchange(server, CHUNKED + start, *pieces), 431) == "head_too_large"
+
+
+def test_trailers_are_no_headers(server: Server) -> None:
+    """A field after the body cannot change what was decided by the head."""
+    trailer = b"X-Request-Timeout: nonsense\r\nContent-Type: text/plain\r\n"
+    start = b"%s%x\r\n%s\r\n0\r\n%s\r\n" % (CHUNKED, len(BODY), BODY, trailer)
+    (first, _, body), (second, _, _) = exchange(server, start + head(200))
+    assert (first, second) == (200, 200)
+    PredictResponse.model_validate_json(body)
+
+
+def test_each_request_of_a_connection_has_the_whole_limit(server: Server) -> None:
+    large = head(LIMIT, last=b"X-Nothing: at-all\r\n")
+    assert [status for status, _, _ in exchange(server, large * 5 + head(200))] == [200] * 6
+    assert refused(exchange(server, large * 2 + head(LIMIT + 10)), 200, 200, 431) == "head_too_large"
+
+
+def test_keep_alive_and_pipelining_work_as_before(server: Server) -> None:
+    with contextlib.closing(server.connect()) as connection:
+        for _ in range(3):
+            connection.request("POST", "/predict", BODY)
+            response = connection.getresponse()
+            assert response.status == 200
+            assert response.getheader("connection") is None
+            response.read()
+    requests = [PREDICT + BODY, READ, PREDICT + BODY, b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n", head(100)]
+    for pieces in (requests, [b"".join(requests)], [bytes([byte]) for byte in b"".join(requests)]):
+        found = exchange(server, *pieces)
+        assert [status for status, _, _ in found] == [200, 200, 200, 404, 200]
+        assert [b"predictions" in body for _, _, body in found] == [True, False, True, False, False]
+
+
+@pytest.mark.parametrize("bad", [b"\x00\r\n\r\n", b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", head(LIMIT + 10)])
+def test_a_refusal_never_overtakes_an_earlier_answer(server: Server, bad: bytes) -> None:
+    found = exchange(server, (PREDICT + BODY) * 3 + bad + READ)
+    refused(found, 200, 200, 200, 431 if len(bad) > LIMIT else 400)
+
+
+def test_a_bad_body_is_refused_and_not_waited_for(server: Server) -> None:
+    assert refused(exchange(server, CHUNKED, b"nonsense\r\n"), 400) == "http"
+    assert refused(exchange(server, READ + CHUNKED + b"nonsense\r\n"), 200, 400) == "http"
+
+
+def test_an_offer_to_upgrade_is_ignored(server: Server) -> None:
+    """As Java's client and `curl --http2` make it: the answer is HTTP/1.1, and what follows is read."""
+    start = len(server.lines)
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n"
+    chunked = b"3\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (BODY[:3], len(BODY) - 3, BODY[3:])
+    whole = READ[:-2] + offer + PREDICT[:-2] + offer + BODY + CHUNKED[:-2] + offer + chunked + head(100)
+    for step in (len(whole), 1):
+        found = exchange(server, *(whole[start : start + step] for start in range(0, len(whole), step)))
+        assert [(status, b"predictions" in body) for status, _, body in found] == [
+            (200, False),
+            (200, True),
+            (200, True),
+            (200, False),
+        ]
+    assert not [line for line in server.log_of("/marker-upgrade", start) if "WARNING" in line]
+
+
+def test_a_body_with_an_offer_to_upgrade_is_no_request(server: Server) -> None:
+    """It is what it says it is: else a request could be hidden in it from a proxy in front."""
+    offer = b"Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: %d\r\n\r\n%s" % (len(READ), READ)
+    found = exchange(server, b"POST /predict HTTP/1.1\r\nHost: x\r\n" + offer + head(100))
+    assert [status for status, _, _ in found] == [400, 200]
+    wrong = b"Connection: Upgrade\r\nUpgrade: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n"
+    assert refused(exchange(server, b"POST /predict HTTP/1.1\r\nHost: x\r\n" + wrong), 400) == "http"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT secret.example:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /health/live HTTP/1.1\r\nX : y\r\n\r\n",
+        b"GET /health/live HTTP/1.1\r\nX: \x01\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+    ],
+    ids=str,
+)
+def test_garbage_is_400_and_tells_nothing(server: Server, data: bytes) -> None:
+    start = len(server.lines)
+    found = exchange(server, data)
+    assert refused(found, 400) == "http"
+    assert found[0][2].count(b"{") == 1
+    for word in (b"uvicorn", b"httptools", b"Traceback", b"secret", b".py"):
+        assert word not in found[0][2]
+    assert not [line for line in server.log_of("/marker-garbage", start) if "Traceback" in line or "secret" in line]
+
+
+def test_under_v2_a_refusal_has_the_form_of_that_protocol(server: Server) -> None:
+    ((status, headers, body),) = exchange(server, b"GET /v2/models HTTP/1.1\r\nX: " + b"y" * LIMIT)
+    assert (status, headers["content-type"]) == (431, "application/json")
+    assert [*json.loads(body)] == ["error"]
+
+
+def test_a_head_that_does_not_end_is_408(hasty: Server) -> None:
+    assert refused(exchange(hasty, b"GET /health/live HTTP/1.1\r\n"), 408) == "head_timeout"
+    assert refused(exchange(hasty, READ + b"G"), 200, 408) == "head_timeout"
+    assert refused(exchange(hasty, b"\r\n"), 408) == "head_timeout"
+
+
+def test_dripping_bytes_win_no_time(hasty: Server) -> None:
+    with contextlib.closing(hasty.socket()) as connection:
+        connection.settimeout(0.01)
+        connection.sendall(READ)
+        received = b""
+        for byte in b"GET /" + b"a" * 5000:
+            with contextlib.suppress(TimeoutError):
+                received += connection.recv(65536)
+            if b"HTTP/1.1 408 " in received:
+                assert received.startswith(b"HTTP/1.1 200 ")
+                return
+            connection.sendall(bytes([byte]))
+    pytest.fail("the head was waited for")
+
+
+def test_a_connection_on_which_nothing_is_asked_is_closed_without_a_word(hasty: Server) -> None:
+    assert exchange(hasty) == []
+
+
+def test_a_request_under_way_is_not_cut_off_by_these_deadlines(hasty: Server) -> None:
+    """A body has its own time, and so has an answer, also while the next head has begun to come."""
+    with contextlib.closing(hasty.socket()) as slow:
+        slow.sendall(PREDICT + BODY[:-1])
+        for _ in range(2):  # twice the deadline of a head passes
+            assert refused(exchange(hasty, b"G"), 408) == "head_timeout"
+        slow.sendall(BODY[-1:] + head(100)[:-1])
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        slow.sendall(b"\n")
+        assert b"HTTP/1.1 200" in b"".join(iter(lambda: slow.recv(65536), b""))
+
+
+def test_the_rest_of_a_body_that_was_answered_early_is_not_waited_for(hasty: Server) -> None:
+    """The method is refused at once; bytes of a body that never ends do not keep the connection."""
+    start = b"PUT /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+    found = exchange(hasty, start)
+    assert [status for status, _, _ in found] == [405]
+
+
+def test_ready_after_all_this(server: Server, hasty: Server) -> None:
+    for each in (server, hasty):
+        assert each.request("POST", "/predict", BODY)[0] == 200
+        assert not [line for line in each.lines if "Traceback" in line or "Exception" in line]
+
+
+def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(classification: Synthetic) -> None:
+    def in_flight() -> float:
+        return metric(server.request("GET", "/metrics")[2].decode(), "probity_http_requests_in_flight")
+
+    with running(classification.path, PROBITY_WRITE_TIMEOUT_SECONDS="1") as server:
+        with contextlib.closing(server.socket()) as connection:
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                for _ in range(3000):  # more than all buffers on the way hold
+                    connection.send(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
+            while in_flight() == 1:  # the one that asks
+                pass
+            while in_flight() == 2:  # and the one whose answer is not taken
+                pass
+        assert in_flight() == 1
