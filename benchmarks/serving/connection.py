@@ -15,6 +15,7 @@ class Player(Protocol):
     sent: list[float]
     kinds: list[int]
     wires: list[bytes]
+    vanish: list[float | None]
 
     def note(self, number: int, outcome: int) -> None: ...
 
@@ -54,7 +55,8 @@ class Connection(asyncio.Protocol):
         if number is None:
             return
         self.player.note(number, self.parser.get_status_code())
-        if self.parser.should_keep_alive():
+        leaves = self.player.vanish[self.player.kinds[number]] is not None  # perhaps within its body
+        if self.parser.should_keep_alive() and not leaves:
             self.player.give_back(self)
         else:
             self.close()

@@ -32,7 +32,7 @@ class Player:
     def __init__(self, plan: dict[str, Any]) -> None:
         self.port, self.most, self.patience = plan["port"], plan["connections"], plan["patience_seconds"]
         self.wires = [Path(kind["file"]).read_bytes() for kind in plan["kinds"]]
-        self.vanish = [kind["vanish_seconds"] for kind in plan["kinds"]]
+        self.vanish: list[float | None] = [kind["vanish_seconds"] for kind in plan["kinds"]]
         table = np.load(plan["arrivals"])
         self.due, self.kinds = table[:, 0].tolist(), table[:, 1].astype(int).tolist()
         count = len(self.due)

@@ -7,19 +7,23 @@ from dataclasses import dataclass, field
 
 from service.batching.errors import DeadlineExceeded, QueueFull
 
+FEW_ROWS = 8  # divided among batches at once, fewer than that would take each of them nearly as long as one of all
+
 
 @dataclass(frozen=True)
 class Limits:
     """batch_rows: most rows computed together; queue_rows: most rows that may wait; delay_seconds: how long the first
-    row waits for company while a worker is idle (0: not at all)."""
+    row waits for company while a worker is idle (0: not at all); at_once: how many batches are computed side by side.
+    """
 
     batch_rows: int
     queue_rows: int
     delay_seconds: float = 0.0
+    at_once: int = 1
 
     def __post_init__(self) -> None:
-        if self.batch_rows < 1 or self.queue_rows < 1 or not 0 <= self.delay_seconds < math.inf:
-            raise ValueError(f"found {self}, expected at least 1 row each and a finite delay of at least 0")
+        if min(self.batch_rows, self.queue_rows, self.at_once) < 1 or not 0 <= self.delay_seconds < math.inf:
+            raise ValueError(f"found {self}, expected at least 1 each and a finite delay of at least 0")
 
 
 @dataclass(eq=False)
@@ -70,6 +74,9 @@ class RowQueue:
 
     A request with more rows than a batch has is split, and after each batch it goes behind those that wait: it takes
     turns with them, and does not keep them all waiting until it is through.
+
+    Where several batches are computed at once, each takes whole requests until it has its part of what waits, and one
+    that waits alone is divided among them: else one worker would be long busy with what the next one could have shared.
 
     With `late_seconds`, a request that has waited as long before its first row is handed out is late. Late requests
     share batches with each other only, as they are computed in another way.
@@ -126,9 +133,10 @@ class RowQueue:
 
     def take(self, now: float) -> Take:
         """The rows of the next batch, at most `batch_rows`; requests past their deadline are handed out as expired."""
-        taken = Take()
-        room = self.limits.batch_rows
-        while self._items and room:
+        taken, part = Take(), self._part()
+        room = min(part, self.limits.batch_rows) if len(self._items) == 1 else self.limits.batch_rows
+        spare = max(0, room - part)  # only the rest of a request that is in the batch already may use it
+        while self._items and room > spare:
             item = self._items[0]
             if item.deadline <= now:
                 self._drop_first()
@@ -147,6 +155,12 @@ class RowQueue:
                 self._items.popleft()
         self._take_turns(taken)
         return taken
+
+    def _part(self) -> int:
+        """The rows of one batch, where what waits is divided among as many batches as are computed at once: all that
+        waits, or of a request that waits alone all that it had."""
+        rows = self._items[0].rows if len(self._items) == 1 else self.rows
+        return max(FEW_ROWS, math.ceil(rows / self.limits.at_once))
 
     def _take_turns(self, taken: Take) -> None:
         """The rest of an oversized request that had a part in this batch lets the others pass."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from service.batching import Answered, Batch, Clock, DynamicBatcher, Fallback, Limits, Workers
 from service.metrics import Metrics
-from service.models.cpu_share import share_of
+from service.models.cpu_share import batches_at_once, share_of
 from service.models.metrics import ModelMetrics
 from service.predictor import PlainPrediction, Prediction, Predictor, check_finite
 from service.settings import Settings
@@ -29,11 +29,12 @@ class ServedModel:
         self.name, self.version = self.manifest.name, self.manifest.version
         self.metrics, self._users, self._unused = ModelMetrics(metrics, predictor), 0, asyncio.Event()
         self._unused.set()
+        threads = predictor.threads or workers.count
         self._batcher: DynamicBatcher[AnyPrediction] = DynamicBatcher(
             self._compute,
-            _limits(settings, predictor),
+            _limits(settings, predictor, threads),
             workers,
-            share=share_of(settings, predictor.threads or workers.count),
+            share=share_of(settings, threads),
             fallback=self._fallback(settings.degrade_after_seconds),
             clock=clock,
             observe=self._note,
@@ -95,11 +96,12 @@ class ServedModel:
         return None if after_seconds is None else Fallback(self._compute_plain, after_seconds)
 
 
-def _limits(settings: Settings, predictor: Predictor) -> Limits:
+def _limits(settings: Settings, predictor: Predictor, threads: int) -> Limits:
     """A batch has no more rows than their Jacobian has room for in memory."""
     most = settings.max_batch_size or predictor.chunk_rows
     return Limits(
         batch_rows=min(most, predictor.chunk_rows),
         queue_rows=settings.max_queue_rows,
         delay_seconds=settings.max_queue_delay_seconds,
+        at_once=batches_at_once(settings, threads),
     )

@@ -11,8 +11,8 @@ from service.batching import DeadlineExceeded, Limits, QueueFull
 from service.batching.queue import Item, RowQueue
 
 
-def queue(batch: int = 4, most: int = 10, delay: float = 0.0, late: float = math.inf) -> RowQueue:
-    return RowQueue(Limits(batch, most, delay), late)
+def queue(batch: int = 4, most: int = 10, delay: float = 0.0, late: float = math.inf, at_once: int = 1) -> RowQueue:
+    return RowQueue(Limits(batch, most, delay, at_once), late)
 
 
 def taken(rows: RowQueue, now: float = 0.0) -> list[tuple[int, int, int]]:
@@ -141,24 +141,56 @@ def test_a_request_begun_in_time_never_becomes_late() -> None:
     assert not rows.take(5.0).late
 
 
-@pytest.mark.parametrize("limits", [(0, 1, 0.0), (1, 0, 0.0), (1, 1, -1.0), (1, 1, math.inf)])
-def test_limits_are_checked(limits: tuple[int, int, float]) -> None:
-    with pytest.raises(ValueError, match="at least 1 row"):
+def test_batches_at_once_divide_what_waits_by_whole_requests() -> None:
+    rows = queue(batch=64, most=999, at_once=2)
+    for size in (10, 10, 10, 10):
+        rows.admit(Item(size), 0.0)
+    assert taken(rows) == [(10, 0, 10), (10, 0, 10)]
+    assert taken(rows) == [(10, 0, 10)]
+    rows.admit(Item(10), 0.0)
+    assert taken(rows) == [(10, 0, 10)]
+
+
+def test_batches_at_once_divide_a_request_that_waits_alone() -> None:
+    rows = queue(batch=64, most=999, at_once=4)
+    rows.admit(Item(64), 0.0)
+    assert [taken(rows) for _ in range(5)] == [[(64, start, start + 16)] for start in (0, 16, 32, 48)] + [[]]
+    rows.admit(Item(400), 0.0)
+    assert taken(rows) == [(400, 0, 64)]
+
+
+def test_few_rows_are_not_divided() -> None:
+    rows = queue(batch=64, most=999, at_once=4)
+    rows.admit(Item(8), 0.0)
+    assert taken(rows) == [(8, 0, 8)]
+    for _ in range(7):
+        rows.admit(Item(1), 0.0)
+    assert len(taken(rows)) == 7
+
+
+@pytest.mark.parametrize("limits", [(0, 1, 0.0), (1, 0, 0.0), (1, 1, -1.0), (1, 1, math.inf), (1, 1, 0.0, 0)])
+def test_limits_are_checked(limits: tuple[int, int, float, int]) -> None:
+    with pytest.raises(ValueError, match="at least 1 each"):
         Limits(*limits)
 
 
 class Rows(RuleBasedStateMachine):
     """Every row is handed out once and in order, or never, where its request was discarded or its time is over."""
 
-    @initialize(batch=st.integers(1, 5), most=st.integers(1, 12), late=st.sampled_from([math.inf, 1.0]))
-    def begin(self, batch: int, most: int, late: float) -> None:
+    @initialize(
+        batch=st.integers(1, 5) | st.just(20),
+        most=st.integers(1, 12) | st.just(90),
+        late=st.sampled_from([math.inf, 1.0]),
+        at_once=st.integers(1, 3),
+    )
+    def begin(self, batch: int, most: int, late: float, at_once: int) -> None:
         self.batch, self.most, self.now = batch, most, 0.0
-        self.queue = RowQueue(Limits(batch, most), late)
+        self.queue = RowQueue(Limits(batch, most, at_once=at_once), late)
         self.admitted: list[Item] = []
         self.handed: dict[Item, list[tuple[int, int]]] = {}
         self.out: set[Item] = set()
 
-    @rule(rows=st.integers(1, 9), seconds=st.one_of(st.just(math.inf), st.floats(0.1, 5)))
+    @rule(rows=st.integers(1, 40), seconds=st.one_of(st.just(math.inf), st.floats(0.1, 5)))
     def admit(self, rows: int, seconds: float) -> None:
         item, waiting = Item(rows, deadline=self.now + seconds), self.queue.rows
         try:
