@@ -13,18 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+# Of a triangular factor, 4 blocks of columns leave out 3/8 of the products. Narrower ones are multiplied more slowly.
+COLUMN_BLOCKS, LEAST_COLUMNS = 4, 64
 
 
 def functional_variance(jacobian: Array, scale_tril: Array) -> Array:
     """Diagonal of `J Sigma J^T`, Sigma = L L^T: the row-wise sum of squares of `J L`.
 
-    jacobian (B, K, S), scale_tril L (S, S) -> (B, K), in the outputs' units squared. One matrix product and
-    no solve.
+    jacobian (B, K, S), scale_tril L (S, S) lower triangular -> (B, K), in the outputs' units squared. One matrix
+    product and no solve; a few columns at a time, so that most of what is zero above the diagonal is not multiplied.
     """
     batch, outputs, size = jacobian.shape
-    projected = jacobian.reshape(batch * outputs, size) @ scale_tril
-    variance: Array = np.square(projected, out=projected).sum(axis=-1).reshape(batch, outputs)
-    return variance
+    rows = jacobian.reshape(batch * outputs, size)
+    variance: Array = np.zeros(len(rows), np.result_type(rows, scale_tril))
+    width = max(LEAST_COLUMNS, math.ceil(size / COLUMN_BLOCKS))
+    for start in range(0, size, width):
+        projected = rows[:, start:] @ scale_tril[start:, start : start + width]
+        variance += np.square(projected, out=projected).sum(axis=-1)
+    return variance.reshape(batch, outputs)
 
 
 def low_rank_variance(jacobian: Array, eigenvalues: Array, eigenvectors: Array, prior_precision: float) -> Array:

@@ -22,7 +22,7 @@ def slow_variance(jacobian: Array, covariance: Array) -> Array:
 def posteriors() -> list[PosteriorFactor]:
     rng = np.random.default_rng(0)
     ranks = [draw_low_rank(rng, size, rank, prior) for size, rank, prior in [(1, 1, 2.0), (7, 1, 0.1), (7, 4, 3.0)]]
-    return [draw_cholesky(rng, 1), draw_cholesky(rng, 7), *ranks, draw_low_rank(rng, 7, 7, 0.5)]
+    return [*(draw_cholesky(rng, size) for size in (1, 7, 64, 65, 257, 300)), *ranks, draw_low_rank(rng, 7, 7, 0.5)]
 
 
 @pytest.mark.parametrize("posterior", posteriors(), ids=lambda p: f"{type(p).__name__}-{p.size}-{p.working_size}")
