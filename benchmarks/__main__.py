@@ -14,7 +14,7 @@ from benchmarks import bundles, cost, floor, fuzz, gpu, growth, peer, pictures
 from benchmarks.artefacts import Shelf
 from benchmarks.environment import environment
 from benchmarks.harness import MeasurementError
-from benchmarks.serving import load, peers, soak
+from benchmarks.serving import contract, load, peers, soak
 from benchmarks.serving import pictures as serving_pictures
 from benchmarks.settings import Benchmark, Settings, Values, write_json
 from offline.run import Bars
@@ -28,6 +28,7 @@ BENCHMARKS = (
     Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
     Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),
     Benchmark("fuzz", "a million damaged requests and bundle files: no crash, no hang, little memory", fuzz.run),
+    Benchmark("contract", "thousands of requests by schemathesis: every answer is as the API promises", contract.run),
     Benchmark("gpu", "ResNet-18, 60,000 examples, S = 42,438, selection to bundle; needs cuda", gpu.run),
     Benchmark(
         "load",

@@ -4,6 +4,7 @@ Every metric can be summed over worker processes (`PROMETHEUS_MULTIPROC_DIR`): g
 describe a model agree.
 """
 
+import functools
 import os
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -15,6 +16,7 @@ P_VALUES = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 
 LOG_SPACED = tuple(10.0**exponent for exponent in range(-6, 7))
 SCORES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 MODEL = ("model", "version")
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Metrics:
@@ -41,6 +43,9 @@ class Metrics:
             multiprocess_mode="livesum",
         )
         self.errors = self._counter("errors", "Requests refused or failed, by reason.", "reason")
+        # Looking a series up takes longer than adding to it; there are few, as the labels are bounded.
+        self._requests_of = functools.cache(self.requests.labels)
+        self._seconds_of = functools.cache(self.request_seconds.labels)
 
     def _models(self) -> None:
         self.info = self._gauge("model_info", "1 for a loaded model.", "name", "version", "digest")
@@ -94,6 +99,11 @@ class Metrics:
         times = (self.compute_seconds, self.queue_seconds, self.batch_rows)
         said = (self.top_probability, self.normalised_entropy, self.variance, self.score, self.p_value)
         return (*gauges, self.degraded, *times, *said)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One request came to its end; `route` is a template, never a path."""
+        self._requests_of(method if method in METHODS else "other", route, str(status)).inc()
+        self._seconds_of(route).observe(seconds)
 
     def load_failed(self, name: str) -> None:
         """A bundle was refused; what served before, if anything, still does."""

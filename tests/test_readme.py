@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BIN = Path(sys.executable).parent
 # What cannot be run by a test on any machine, and what checks it instead.
-ELSEWHERE = {"docker compose up --build": "needs a Docker engine; tests/test_deploy.py checks the files it reads"}
+ELSEWHERE = {"docker compose up --build": "needs a Docker engine; tests/deploy checks the files it reads"}
 
 
 def blocks(language: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The bundle that is served, and the folder where it is kept."""
+"""The bundles that are served, and the folder where they are kept."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from service.bundle import MANIFEST
 CACHE = ROOT / "benchmarks" / "cache" / "serving"  # not under version control
 
 
-def bundle() -> Path:
-    """The bundle of examples/digits.py, fitted where there is none yet (about a minute)."""
-    folder = CACHE / "digits"
+def bundle(example: str = "digits") -> Path:
+    """The bundle of a recipe in examples/, fitted where there is none yet (about a minute)."""
+    folder = CACHE / example
     if not (folder / MANIFEST).is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        fit_recipe(ROOT / "examples" / "digits.py", folder, {})
+        fit_recipe(ROOT / "examples" / f"{example}.py", folder, {})
     return folder

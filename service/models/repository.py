@@ -3,20 +3,19 @@
 import asyncio
 import gc
 import logging
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from service.bundle import MANIFEST, BundleError, read_manifest
+from service.bundle import BundleError
 from service.metrics import Metrics
+from service.models.folders import Stamp, bundles_in, digest_of, stamp_of
 from service.models.served import ServedModel
 from service.models.store import ModelNotFound, ModelStore
 from service.predictor import Predictor
 
 State = Literal["READY", "UNAVAILABLE"]
-Stamp = tuple[tuple[str | int, ...], ...]
 # A folder that is being replaced may be gone for an instant: only one missing this often in a row was removed.
 MISSING_SCANS = 2
 MOST_PATIENCE = 32  # scans between attempts at a bundle that was refused again and again
@@ -149,7 +148,7 @@ class Repository:
                 self._entry(folder)
             entries = self._named(name)
             for entry in entries:
-                await self._reload(entry, await asyncio.to_thread(_stamp, entry.folder))
+                await self._reload(entry, await asyncio.to_thread(stamp_of, entry.folder))
                 if entry.reason:
                     raise BundleError(
                         entry.folder, entry.reason, "mend the bundle; what was loaded before still serves"
@@ -178,7 +177,7 @@ class Repository:
     async def _renew(self, entry: Entry, stamp: Stamp) -> None:
         """Load what is there, unless it is the very bundle that was loaded already."""
         entry.stamp = stamp
-        if entry.model is None or await asyncio.to_thread(_digest, entry.folder) != entry.model.digest:
+        if entry.model is None or await asyncio.to_thread(digest_of, entry.folder) != entry.model.digest:
             await self._reload(entry, stamp)
         elif entry.reason:  # a bad bundle was taken back
             entry.reason = ""
@@ -250,52 +249,6 @@ class Repository:
     def _scan(self) -> dict[Path, Stamp]:
         """Every bundle folder there is, with what tells whether its content was replaced; `OSError` where the models'
         folder cannot be read: a disk that is away for a moment must not look like models that were removed."""
-        folders = [*self._folders, *(_bundles_in(self._models_folder) if self._models_folder else [])]
-        stamps = {folder: _stamp(folder) for folder in folders}
+        folders = [*self._folders, *(bundles_in(self._models_folder) if self._models_folder else [])]
+        stamps = {folder: stamp_of(folder) for folder in folders}
         return {folder: stamp for folder, stamp in stamps.items() if stamp is not None}
-
-
-def _bundles_in(models_folder: Path) -> list[Path]:
-    """Folders with a manifest in it, or one level deeper; hidden ones are somebody's work in progress."""
-    found = []
-    next(models_folder.iterdir(), None)
-    for folder in _subfolders(models_folder):
-        found += (
-            [folder]
-            if (folder / MANIFEST).is_file()
-            else [deeper for deeper in _subfolders(folder) if (deeper / MANIFEST).is_file()]
-        )
-    return found
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208  names only
-    except OSError:
-        return []
-    return [folder / name for name in names if not name.startswith(".") and (folder / name).is_dir()]
-
-
-def _digest(folder: Path) -> str:
-    """What the manifest says of itself; "" where it cannot be read."""
-    try:
-        return read_manifest(folder)[1]
-    except BundleError:
-        return ""
-
-
-def _stamp(folder: Path) -> Stamp | None:
-    """Inode, time and size of every file: a bundle may be replaced as a whole, or be copied here file by file.
-
-    None without a manifest.
-    """
-    try:
-        files = sorted(os.scandir(folder), key=lambda file: file.name)
-        marks = [(file.name, *_marks(file.stat())) for file in files]
-    except OSError:  # it is being replaced
-        return None
-    return tuple(marks) if any(name == MANIFEST for name, *_ in marks) else None
-
-
-def _marks(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_ino, status.st_mtime_ns, status.st_size

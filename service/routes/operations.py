@@ -25,6 +25,7 @@ MISSING = KEY | _refusal(404, "No such model.")
 UNFIT = _refusal(503, "The service cannot do its work, or is shutting down.")
 
 
+@router.head("/health/live", include_in_schema=False)
 @router.get("/health/live", responses=UNFIT)
 async def live(runtime: RuntimeDependency) -> Health:
     """The process can do its work. Restart it when this fails."""
@@ -33,6 +34,7 @@ async def live(runtime: RuntimeDependency) -> Health:
     return Health(status="live")
 
 
+@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", responses=UNFIT)
 async def ready(runtime: RuntimeDependency) -> Health:
     """A model is loaded and requests are welcome. Send no traffic when this fails."""

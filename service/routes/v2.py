@@ -58,6 +58,7 @@ async def server(request: Request) -> Json:
     return {"name": "probity", "version": request.app.version, "extensions": ["binary_tensor_data", *repository]}
 
 
+@router.head("/health/live", include_in_schema=False)
 @router.get("/health/live", response_class=Response, responses=NOT_READY)
 async def live(request: Request) -> Response:
     """As `/health/live`."""
@@ -65,6 +66,7 @@ async def live(request: Request) -> Response:
     return Response()
 
 
+@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", response_class=Response, responses=NOT_READY)
 async def ready(request: Request) -> Response:
     """As `/health/ready`."""

@@ -44,7 +44,8 @@ class Door:
                 runtime.store.find(name).check_room()
         except QueueFull as error:
             await _refuse(error, scope, send)
-            _count(runtime, route, time.perf_counter() - started)
+            runtime.metrics.errors.labels("queue_full").inc()
+            runtime.metrics.answered("POST", route, 429, time.perf_counter() - started)
             return
         except ModelNotFound:
             pass
@@ -77,10 +78,3 @@ async def _refuse(error: QueueFull, scope: Scope, send: Send) -> None:
     fields = with_safe_headers(response.raw_headers)
     await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
     await send({"type": "http.response.body", "body": response.body})
-
-
-def _count(runtime: Runtime, route: str, seconds: float) -> None:
-    metrics = runtime.metrics
-    metrics.errors.labels("queue_full").inc()
-    metrics.requests.labels("POST", route, "429").inc()
-    metrics.request_seconds.labels(route).observe(seconds)

@@ -1,7 +1,6 @@
 """Plain ASGI around every request: streams and disconnects pass through untouched."""
 
 import asyncio
-import functools
 import time
 from collections.abc import Sequence
 
@@ -13,7 +12,6 @@ from service.metrics import Metrics
 from service.web.problems import make_problem, problem_response, render
 from service.web.refusals import CLIENT_GONE
 
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -64,9 +62,6 @@ class RequestMetrics:
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
-        # Looking a series up takes longer than adding to it; there are few, as the labels are bounded.
-        self._answers = functools.cache(metrics.requests.labels)
-        self._seconds = functools.cache(metrics.request_seconds.labels)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,9 +88,7 @@ class RequestMetrics:
         finally:
             self.metrics.in_flight.dec()
             route = getattr(scope.get("route"), "path", "unmatched")
-            method = scope["method"] if scope["method"] in METHODS else "other"
-            self._answers(method, route, str(status)).inc()
-            self._seconds(route).observe(time.perf_counter() - started)
+            self.metrics.answered(scope["method"], route, status, time.perf_counter() - started)
 
 
 class ApiKeys:

@@ -204,6 +204,8 @@ def test_health(client: Client) -> None:
         response = client.get(path)
         assert (response.status_code, response.json()) == (200, {"status": status})
         Health.model_validate(response.json())
+        for prefix in ("", "/v2"):
+            assert client.request("HEAD", prefix + path).status_code == 200
 
 
 def test_a_service_that_drains_is_live_and_not_ready(classification: Synthetic) -> None:

@@ -1,0 +1,55 @@
+"""What a scrape of the service can hold, and a reader of the expressions that select from it."""
+
+import re
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from service.metrics import Metrics
+
+SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+# What Prometheus adds to every scrape: a series of its own, and two labels on all of them.
+PROMETHEUS_SERIES = {"up": frozenset[str]()}
+PROMETHEUS_LABELS = {"job", "instance"}
+
+
+def _exported() -> dict[str, frozenset[str]]:
+    """Every series name that a scrape of the service can hold -> the names of its labels."""
+    registry = CollectorRegistry()
+    metrics = [metric for metric in vars(Metrics(registry)).values() if isinstance(metric, MetricWrapperBase)]
+    labels = {family.name: metric._labelnames for metric in metrics for family in metric.describe()}
+    return {
+        family.name + suffix: frozenset(labels[family.name]) | ({"le"} if suffix == "_bucket" else set())
+        for family in registry.collect()
+        for suffix in SUFFIXES[family.type]
+    }
+
+
+EXPORTED = _exported()
+SERIES = EXPORTED | PROMETHEUS_SERIES
+
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+GROUPING = r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)"
+KEYWORDS = {"and", "or", "unless", "bool", "offset"}
+
+
+def _bare(expression: str) -> str:
+    """The expression with every quoted string emptied, so that nothing in it looks like syntax."""
+    return re.sub(r'"[^"]*"', '""', expression)
+
+
+def series_names(expression: str) -> set[str]:
+    """The series names that an expression selects: what is left without matchers, ranges, groupings and functions."""
+    text = re.sub(rf"\{{[^}}]*\}}|\[[^\]]*\]|{GROUPING}", " ", _bare(expression))
+    return set(re.findall(rf"(?<![\w:$.]){NAME}\b(?!\s*\()", text)) - KEYWORDS
+
+
+def matched_labels(expression: str) -> Iterator[tuple[str, set[str]]]:
+    """Each series name with the labels its matchers name."""
+    for name, matchers in re.findall(rf"({NAME})\{{([^}}]*)\}}", _bare(expression)):
+        yield name, set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+
+
+def grouped_labels(expression: str) -> set[str]:
+    return {label.strip() for labels in re.findall(GROUPING, expression) for label in labels.split(",")}

@@ -1,0 +1,258 @@
+"""service/models/repository.py: folders come, change, break and go; the old one serves until something better is."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from service.bundle import MODEL, BundleError
+from service.predictor import Predictor
+from tests.service.models.support import INPUTS, World, bundle, run
+
+
+def test_bundles_in_a_folder_are_found_one_or_two_deep_and_hidden_ones_are_not(tmp_path: Path) -> None:
+    bundle(tmp_path / "a", "a")
+    for version in ("1", "2"):
+        bundle(tmp_path / "b" / version, "b", version)
+    bundle(tmp_path / ".staging", "hidden")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("no folder")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        assert set(world.serving()) == {"a 1", "b 1", "b 2"}
+        assert {(one.name, one.version, one.state) for one in world.repository.index()} == {
+            ("a", "1", "READY"),
+            ("b", "1", "READY"),
+            ("b", "2", "READY"),
+        }
+
+    run(test, tmp_path)
+
+
+def test_a_replaced_bundle_is_swapped_in_and_an_untouched_one_is_not_read_again(tmp_path: Path) -> None:
+    bundle(tmp_path / "a", "a")
+    bundle(tmp_path / "b", "b")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        old = world.store.find("a")
+        with old.in_use():
+            bundle(tmp_path / "a", "a", seed=1)
+            await world.repository.refresh()
+            new = world.store.find("a")
+            assert new is not old
+            assert new.digest != old.digest
+            answered = await old.predict(INPUTS)  # who began with the old one ends with it
+            assert len(answered.result) == 1
+        assert world.loads.count(tmp_path / "a") == 2
+        assert world.loads.count(tmp_path / "b") == 1
+        info = {"name": "a", "version": "1"}
+        assert world.metric("probity_model_info", **info, digest=old.digest) == 0
+        assert world.metric("probity_model_info", **info, digest=new.digest) == 1
+
+    run(test, tmp_path)
+
+
+def test_the_same_bundle_written_again_is_not_loaded_again(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+
+    async def test(world: World) -> None:
+        served = world.store.find("a")
+        os.utime(folder / "manifest.json", (1, 1))
+        await world.repository.refresh()
+        assert world.loads == []
+        assert world.store.find("a") is served
+
+    run(test, None, (folder,))
+
+
+@pytest.mark.parametrize("way", ["a damaged file", "a missing file", "no manifest at all"])
+def test_a_bad_bundle_leaves_the_old_one_serving_and_says_so(tmp_path: Path, way: str) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        before = world.serving()
+        bundle(folder, "a", seed=1)
+        if way == "a damaged file":
+            (folder / MODEL).write_bytes(b"changed")
+        elif way == "a missing file":
+            (folder / MODEL).unlink()
+        else:
+            (folder / "manifest.json").unlink()
+        await world.repository.refresh()
+        assert world.serving() == before
+        if way != "no manifest at all":
+            assert world.metric("probity_model_loads_total", model="a", outcome="failure") == 1
+            assert world.metric("probity_model_stale", model="a") == 1
+            (listed,) = world.repository.index()
+            assert listed.state == "READY"
+            assert MODEL in listed.reason
+        shutil.rmtree(folder)
+        bundle(folder, "a", seed=2)
+        await world.repository.refresh()
+        assert world.serving() != before
+        assert world.metric("probity_model_stale", model="a") == 0
+
+    run(test, tmp_path)
+
+
+def test_a_bad_bundle_that_is_taken_back_is_forgotten(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+    good = (folder / "manifest.json").read_bytes()
+
+    async def test(world: World) -> None:
+        (folder / "manifest.json").write_bytes(b"{}")
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="a") == 1
+        (folder / "manifest.json").write_bytes(good)
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="a") == 0
+        assert world.repository.index()[0].reason == ""
+        assert world.loads == [folder]
+
+    run(test, None, (folder,))
+
+
+def test_a_bad_bundle_is_tried_again_less_and_less_often_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+    (folder / MODEL).write_bytes(b"changed")
+
+    async def test(world: World) -> None:
+        attempts = []
+        for _ in range(16):
+            await world.repository.refresh()
+            attempts.append(world.metric("probity_model_loads_total", model="a", outcome="failure"))
+        assert attempts == [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5]
+        assert world.serving() == {}
+
+    run(test, tmp_path)
+    assert len([record for record in caplog.records if "not loaded" in record.getMessage()]) == 1
+
+
+def test_what_was_refused_for_a_reason_outside_the_folder_is_taken_later(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+    trusted = False
+
+    async def test(world: World) -> None:
+        nonlocal trusted
+        load = world.repository._load
+
+        def demanding(folder: Path) -> Predictor:
+            if not trusted:
+                raise BundleError(folder, "found no signature that is trusted", "sign it")
+            return load(folder)
+
+        world.repository._load = demanding
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="a") == 1
+        trusted = True
+        await world.repository.refresh()
+        assert set(world.serving()) == {"a 1"}
+        assert world.metric("probity_model_stale", model="a") == 0
+
+    run(test, tmp_path)
+    assert folder.is_dir()
+
+
+def test_a_bundle_that_is_copied_file_by_file_is_loaded_once_it_is_whole(tmp_path: Path) -> None:
+    source = bundle(tmp_path / "source", "a").path
+    models, target = tmp_path / "models", tmp_path / "models" / "a"
+    target.mkdir(parents=True)
+
+    async def test(world: World) -> None:
+        for file in sorted(source.iterdir(), key=lambda file: file.name == "posterior.safetensors"):
+            assert world.serving() == {}
+            shutil.copy(file, target)
+            await world.repository.refresh()
+        assert set(world.serving()) == {"a 1"}
+
+    run(test, models)
+
+
+def test_a_bad_version_goes_by_the_name_of_its_model_and_is_forgotten_with_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "delta" / "2"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("nonsense")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="delta") == 1
+        assert [one.name for one in world.repository.index()] == ["delta"]
+        shutil.rmtree(folder)
+        await world.repository.refresh()
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="delta") == 0
+        assert world.repository.index() == []
+
+    run(test, tmp_path)
+
+
+def test_while_the_models_folder_is_away_nothing_changes(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    bundle(models / "a", "a")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        models.rename(tmp_path / "away")
+        for _ in range(4):
+            with pytest.raises(FileNotFoundError):
+                await world.repository.refresh()
+        assert set(world.serving()) == {"a 1"}
+        (tmp_path / "away").rename(models)
+        await world.repository.refresh()
+        assert set(world.serving()) == {"a 1"}
+
+    run(test, models)
+
+
+def test_the_series_of_what_is_served_no_longer_go(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        await world.store.find("a").predict(INPUTS)
+        for version in map(str, range(2, 6)):
+            bundle(folder, "a", version)
+            await world.repository.refresh()
+            while world.repository._retiring:
+                await asyncio.sleep(0)
+        samples = [sample for family in world.registry.collect() for sample in family.samples]
+        assert {sample.labels["version"] for sample in samples if "version" in sample.labels} == {"5"}
+
+    run(test, tmp_path)
+
+
+def test_a_bundle_that_is_gone_twice_in_a_row_is_unloaded(tmp_path: Path) -> None:
+    bundle(tmp_path / "a", "a")
+    bundle(tmp_path / "b", "b")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        shutil.rmtree(tmp_path / "a")
+        await world.repository.refresh()
+        assert set(world.serving()) == {"a 1", "b 1"}
+        await world.repository.refresh()
+        assert set(world.serving()) == {"b 1"}
+        bundle(tmp_path / "a", "a")
+        await world.repository.refresh()
+        assert set(world.serving()) == {"a 1", "b 1"}
+
+    run(test, tmp_path)
+
+
+def test_a_bundle_named_by_hand_is_never_unloaded_because_it_is_gone(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+
+    async def test(world: World) -> None:
+        shutil.rmtree(folder)
+        for _ in range(3):
+            await world.repository.refresh()
+        assert set(world.serving()) == {"a 1"}
+
+    run(test, None, (folder,))
