@@ -16,13 +16,13 @@ class Slow(Predictor):
         super().__init__(bundle, plain_too=True)
         self.entered, self.proceed, self.lock = threading.Semaphore(0), threading.Event(), threading.Lock()
         self.at_once = self.most_at_once = 0
-        self.threads: set[int] = set()
+        self.seen_in: set[int] = set()
 
     def predict_rows(self, inputs: Any) -> Prediction:
         with self.lock:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-            self.threads.add(threading.get_ident())
+            self.seen_in.add(threading.get_ident())
         self.entered.release()
         assert self.proceed.wait(TIMEOUT)
         try:

@@ -34,8 +34,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Answered(Generic[R]):
-    """A request's result. queue_seconds: from admission until its first rows were taken; compute_seconds: of the
-    batches that it was part of."""
+    """A request's result. queue_seconds: from admission until its first rows were taken; compute_seconds:
+    while batches that it was part of were computed."""
 
     result: R
     queue_seconds: float
@@ -59,7 +59,14 @@ class _Request(Item, Generic[R]):
     done_rows: int = 0
     first_taken: float = math.inf
     compute_seconds: float = 0.0
+    computed_until: float = -math.inf
     timer: Timer | None = None
+
+    def computed(self, start: float, end: float) -> None:
+        """A batch with a part of it was computed then; what passes while several are counts once."""
+        self.first_taken = min(self.first_taken, start)
+        self.compute_seconds += max(0.0, end - max(start, self.computed_until))
+        self.computed_until = max(end, self.computed_until)
 
 
 class DynamicBatcher(Generic[R]):
@@ -202,8 +209,7 @@ class DynamicBatcher(Generic[R]):
             self._workers.release(self._share)
         seconds = self._clock.time() - now
         for (piece, request), result in zip(pieces, results, strict=True):
-            request.first_taken = min(request.first_taken, now)
-            request.compute_seconds += seconds
+            request.computed(now, now + seconds)
             self._deliver(piece, request, result)
         self._note(Batch(sum(map(len, inputs)), len(pieces), seconds, take.late))
 

@@ -86,6 +86,7 @@ class RowQueue:
         self.limits, self.late_seconds = limits, late_seconds
         self.rows = 0
         self._items: deque[Item] = deque()
+        self._gathered = -math.inf  # what came until then has had its company, and was left for the next batch
 
     def __len__(self) -> int:
         return len(self._items)
@@ -127,9 +128,10 @@ class RowQueue:
         """When the next batch should go: at once (-inf) with a full one, never (inf) without any."""
         if not self._items:
             return math.inf
-        if self.rows >= self.limits.batch_rows or self._items[0].taken:
+        first = self._items[0]
+        if self.rows >= self.limits.batch_rows or first.taken or first.admitted <= self._gathered:
             return -math.inf
-        return self._items[0].admitted + self.limits.delay_seconds
+        return first.admitted + self.limits.delay_seconds
 
     def take(self, now: float) -> Take:
         """The rows of the next batch, at most `batch_rows`; requests past their deadline are handed out as expired."""
@@ -153,6 +155,8 @@ class RowQueue:
             room -= rows
             if not item.waiting:
                 self._items.popleft()
+        if self._items and spare and room <= spare:
+            self._gathered = now
         self._take_turns(taken)
         return taken
 

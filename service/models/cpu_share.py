@@ -1,5 +1,9 @@
 """How this process divides its processors among the batches that are computed at the same time."""
 
+from collections.abc import Iterable
+
+import threadpoolctl
+
 from service.cpu import available_cpus
 from service.settings import Settings
 
@@ -22,3 +26,12 @@ def share_of(settings: Settings, threads: int) -> int:
 def batches_at_once(settings: Settings, threads: int) -> int:
     """How many batches of `threads` each are computed at the same time."""
     return worker_count(settings) // share_of(settings, threads)
+
+
+def fit_matrix_products(threads: Iterable[int | None]) -> None:
+    """Let NumPy's matrix products use no more threads than any served model's network does.
+
+    The libraries have one number for the whole process. For batches side by side more than their own thread would be
+    a fight for processors; a network that gets them all spends little of its time in the product that follows.
+    """
+    threadpoolctl.threadpool_limits(min((each or available_cpus() for each in threads), default=1))

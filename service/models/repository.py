@@ -10,6 +10,7 @@ from typing import Literal
 
 from service.bundle import BundleError
 from service.metrics import Metrics
+from service.models.cpu_share import fit_matrix_products
 from service.models.folders import Stamp, bundles_in, digest_of, stamp_of
 from service.models.served import ServedModel
 from service.models.store import ModelNotFound, ModelStore
@@ -207,6 +208,7 @@ class Repository:
             self.store.remove(old)
             self._retire(old)
         entry.loaded(model)
+        fit_matrix_products(one.predictor.threads for one in self.store)
         log.info("%s: serving %s version %s, digest %s", entry.folder, model.name, model.version, model.digest)
 
     def _refuse_clash(self, entry: Entry, predictor: Predictor) -> None:
@@ -222,6 +224,7 @@ class Repository:
     def _retire(self, model: ServedModel) -> None:
         if not any(other.digest == model.digest for other in self.store if other is not model):
             model.metrics.withdraw()
+        fit_matrix_products(one.predictor.threads for one in self.store)
         task = asyncio.get_running_loop().create_task(self._end(model))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-import threadpoolctl
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
@@ -134,11 +133,10 @@ def _runtime(app: Any) -> Runtime | None:
 
 
 def build_server(settings: Settings, alive: Callable[[], None] = lambda: None) -> Server:
-    """Load the bundles, with thread pools that fit the container's CPU share, and prepare the HTTP server."""
+    """Load the bundles and prepare the HTTP server."""
     sys.setswitchinterval(SWITCH_SECONDS)
     share_memory()
     predictors = load_named(settings)
-    threadpoolctl.threadpool_limits(max((one.threads or 1 for one in predictors), default=1))
     app = create_app(predictors, settings)
 
     def count_refusal(code: str) -> None:

@@ -296,6 +296,23 @@ def test_times_are_told() -> None:
     run(test)
 
 
+def test_time_in_batches_at_once_counts_once() -> None:
+    async def test() -> None:
+        gate, clock = Gate(), HandClock()
+        gate.close()
+        batches = batcher(gate, clock=clock, rows=8, threads=2)
+        asked = asyncio.create_task(batches.submit(numbers(*range(16))))
+        await settle()
+        clock.advance(3.0)
+        gate.open()
+        answered = await asked
+        assert answered.result.values.tolist() == [2 * value for value in range(16)]
+        assert (len(gate.batches), answered.compute_seconds) == (2, 3.0)
+        await batches.close()
+
+    run(test)
+
+
 def test_closing_computes_what_was_admitted_and_refuses_the_rest() -> None:
     async def test() -> None:
         gate = Gate()

@@ -159,6 +159,18 @@ def test_batches_at_once_divide_a_request_that_waits_alone() -> None:
     assert taken(rows) == [(400, 0, 64)]
 
 
+def test_what_was_divided_waits_for_company_no_more() -> None:
+    rows = queue(batch=64, most=999, delay=1.0, at_once=2)
+    for moment in (0.0, 0.3, 0.6):
+        rows.admit(Item(8), moment)
+    assert rows.ready_at() == 1.0
+    assert len(taken(rows, 1.0)) == 2
+    assert rows.ready_at() == -math.inf
+    assert taken(rows, 1.0) == [(8, 0, 8)]
+    rows.admit(Item(8), 1.5)
+    assert rows.ready_at() == 2.5
+
+
 def test_few_rows_are_not_divided() -> None:
     rows = queue(batch=64, most=999, at_once=4)
     rows.admit(Item(8), 0.0)
