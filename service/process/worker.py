@@ -1,5 +1,6 @@
 """One worker process of several: its life, and how its parent sees it."""
 
+import contextlib
 import multiprocessing
 import os
 import shutil
@@ -56,13 +57,19 @@ def work(settings: Settings, listener: socket.socket, line: Connection, leftover
     os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which tells its workers
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
-        server = build_server(settings, lambda: line.send_bytes(b"alive"))
+        server = build_server(settings, lambda: _tell(line))
     except (BundleError, KeyFileError) as error:  # it was sound when the parent looked
         sys.exit(f"error: {error}")
     server.run([listener])
     if leftover is not None and not _parent().is_alive():
         shutil.rmtree(leftover, ignore_errors=True)
     sys.exit(0 if server.started else STARTUP_FAILURE)
+
+
+def _tell(line: Connection) -> None:
+    """A parent that was killed hears nothing; what was asked of this worker is answered all the same."""
+    with contextlib.suppress(BrokenPipeError):
+        line.send_bytes(b"alive")
 
 
 def _parent() -> BaseProcess:

@@ -152,8 +152,8 @@ def test_a_signal_from_a_terminal_ends_all(classification: Synthetic) -> None:
 
 
 def test_workers_end_with_their_parent(classification: Synthetic) -> None:
-    """Even where it could not tell them: nobody would ever stop them."""
-    with two_workers(classification.path) as server:
+    """Even where it could not tell them: nobody would ever stop them. They drain meanwhile, with signs of life."""
+    with two_workers(classification.path, PROBITY_DRAIN_SECONDS="1.5") as server:
         server.process.kill()
         server._reader.join(TIMEOUT)  # their ends of the log are closed
         assert not server._reader.is_alive()
