@@ -112,8 +112,8 @@ class DynamicBatcher(Generic[R]):
         return self._queue.rows
 
     def check_room(self) -> None:
-        """Raises `QueueFull` where not even one row could wait, before anybody makes an effort for it."""
-        self._queue.check_room(1, self._retry_after())
+        """Raises `QueueFull` where a request of the usual size could not wait, before any effort is made for it."""
+        self._queue.check_usual_room(self._retry_after())
 
     async def submit(self, inputs: Array, deadline: float = math.inf) -> Answered[R]:
         """The result for `inputs` (B, ...), B >= 1; `deadline` is a moment of the clock.

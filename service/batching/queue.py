@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from service.batching.errors import DeadlineExceeded, QueueFull
 
 FEW_ROWS = 8  # divided among batches at once, fewer than that would take each of them nearly as long as one of all
+SPARE_PART = 1 / 32  # of the room in a queue: too little for another request of the usual size
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,12 @@ class RowQueue:
         """Raises `QueueFull` where so many rows more would be more than may wait."""
         if self._items and self.rows + rows > self.limits.queue_rows:
             raise QueueFull(self.rows, self.limits.queue_rows, retry_after_seconds)
+
+    def check_usual_room(self, retry_after_seconds: float = 1.0) -> None:
+        """As `check_room`, before a request's rows are known: for as many as those that wait have on average. But small
+        requests are not kept out to make room for large ones: what stays free so is a small part of the room."""
+        usual = self.rows / max(1, len(self._items))
+        self.check_room(max(1, int(min(usual, self.limits.queue_rows * SPARE_PART))), retry_after_seconds)
 
     def admit(self, item: Item, now: float, retry_after_seconds: float = 1.0) -> None:
         """Queue it; raises `DeadlineExceeded`, or `QueueFull` where its rows would be more than may wait.

@@ -63,7 +63,7 @@ class ServedModel:
                 self._unused.set()
 
     def check_room(self) -> None:
-        """Raises `QueueFull` where not even one more example could wait."""
+        """Raises `QueueFull` where a request of the usual size could not wait."""
         self._batcher.check_room()
 
     async def predict(self, inputs: Array, deadline: float = math.inf) -> Answered[AnyPrediction]:

@@ -145,11 +145,11 @@ def build_server(settings: Settings, alive: Callable[[], None] = lambda: None) -
             runtime.metrics.errors.labels(code).inc()
 
     config = uvicorn.Config(
-        Door(app),
+        app,
         host=settings.host,
         port=settings.port,
         loop="auto",  # uvloop, where there is one
-        http=limited_protocol(settings, count_refusal),
+        http=limited_protocol(settings, count_refusal, Door(app).turns_away),
         ws="none",
         workers=1,
         log_config=log_config(settings),

@@ -1,10 +1,10 @@
 """Before everything else: a request whose model has no room is turned away for a fraction of its cost inside."""
 
+import math
 import time
+from collections.abc import Sequence
 
-from fastapi import FastAPI
-from starlette.datastructures import State
-from starlette.types import Receive, Scope, Send
+from fastapi import FastAPI, Response
 
 from service.batching import QueueFull
 from service.models.store import ModelNotFound
@@ -15,48 +15,57 @@ from service.web.refusals import refusal
 
 # A larger body may still be on its way: it is read first, or its client would never see the answer.
 SMALL_BODY = 64 * 2**10
+LENGTH = b"content-length"
 
 
 class Door:
-    """Around the application as the server runs it. Under three times the load that can be computed, two of three
-    requests end here, and what they cost is taken from the third.
+    """What the protocol asks about the head of a POST, before there is a request for the application.
 
-    With API keys every request goes inside, so that a stranger learns nothing of the queue; and where pages of other
-    origins may call, since there the answers get the headers without which a browser would keep them back.
+    Under three times the load that can be computed, two of three requests end here, and what they cost is taken from
+    the third. With API keys every request goes inside, so that a stranger learns nothing of the queue; and where pages
+    of other origins may call, since there the answers get the headers without which a browser would keep them back.
     """
 
     def __init__(self, app: FastAPI) -> None:
-        self.app = app
+        self._app = app
+        self._said: tuple[tuple[str, str, int], Response] | None = None  # a full queue is mostly full in the same way
 
-    @property
-    def state(self) -> State:
-        """The application's."""
-        return self.app.state
+    def turns_away(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> Response | None:
+        """The answer to a POST that has no room; None for every other one.
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        runtime: Runtime | None = getattr(self.app.state, "runtime", None)
-        if scope["type"] != "http" or scope["method"] != "POST" or runtime is None or not _may_refuse(runtime, scope):
-            await self.app(scope, receive, send)
-            return
-        started, (route, name) = time.perf_counter(), _model_of(scope["path"])
+        `path` is the request's target as it was sent: one that is spelled in another way is looked at inside.
+        """
+        runtime: Runtime | None = getattr(self._app.state, "runtime", None)
+        if runtime is None or not _may_refuse(runtime, headers):
+            return None
+        started, (route, name) = time.perf_counter(), _model_of(path)
+        if not route:
+            return None
         try:
-            if route:
-                runtime.store.find(name).check_room()
+            runtime.store.find(name).check_room()
         except QueueFull as error:
-            await _refuse(error, scope, send)
+            response = self._say(error, path)
             runtime.metrics.errors.labels("queue_full").inc()
-            runtime.metrics.answered("POST", route, 429, time.perf_counter() - started)
-            return
+            runtime.metrics.answered("POST", route, response.status_code, time.perf_counter() - started)
+            return response
         except ModelNotFound:
             pass
-        await self.app(scope, receive, send)
+        return None
+
+    def _say(self, error: QueueFull, path: str) -> Response:
+        what = (path, f"{error}", math.ceil(error.retry_after_seconds))
+        if self._said is None or self._said[0] != what:
+            response = render(path, *refusal(error))
+            response.raw_headers = with_safe_headers(response.raw_headers)
+            self._said = (what, response)
+        return self._said[1]
 
 
-def _may_refuse(runtime: Runtime, scope: Scope) -> bool:
+def _may_refuse(runtime: Runtime, headers: Sequence[tuple[bytes, bytes]]) -> bool:
     settings = runtime.settings
     if runtime.draining or settings.api_keys_file is not None or settings.cors_origins:
         return False
-    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    length = next((value for name, value in headers if name == LENGTH), b"")
     return length.isdigit() and int(length) <= SMALL_BODY
 
 
@@ -70,11 +79,3 @@ def _model_of(path: str) -> tuple[str, str | None]:
         case ["", "v2", "models", name, "infer"]:
             return "/v2/models/{name}/infer", name
     return "", None
-
-
-async def _refuse(error: QueueFull, scope: Scope, send: Send) -> None:
-    problem, headers = refusal(error)
-    response = render(scope["path"], problem, headers)
-    fields = with_safe_headers(response.raw_headers)
-    await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
-    await send({"type": "http.response.body", "body": response.body})

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.schemas import Problem
 from service.settings import Settings
 from service.web.problems import make_problem, render
+from service.web.turning_away import TurningAwayProtocol, TurnsAway
 
 # After a refusal, how long to go on reading what the client still sends: a connection that is closed with bytes unread
 # is reset, and the client may never see the answer.
@@ -37,13 +38,15 @@ class Limits:
     refused: Callable[[str], None]
 
 
-def limited_protocol(settings: Settings, refused: Callable[[str], None]) -> type[HttpToolsProtocol]:
+def limited_protocol(
+    settings: Settings, refused: Callable[[str], None], turns_away: TurnsAway
+) -> type[HttpToolsProtocol]:
     """The class of which uvicorn makes one object a connection."""
     limits = Limits(settings.max_header_bytes, settings.header_timeout_seconds, settings.write_timeout_seconds, refused)
-    return type("Protocol", (LimitedProtocol,), {"limits": limits})
+    return type("Protocol", (LimitedProtocol,), {"limits": limits, "turns_away": staticmethod(turns_away)})
 
 
-class LimitedProtocol(HttpToolsProtocol):
+class LimitedProtocol(TurningAwayProtocol):
     """One connection. Its place in the stream is `_in_head`: before the end of a head, or before that of a message."""
 
     limits: Limits
@@ -193,10 +196,6 @@ class LimitedProtocol(HttpToolsProtocol):
 
     # ------------------------------------------------------------------ deadlines
 
-    @property
-    def _answered(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
     def _watch(self) -> None:
         """A client that owes the rest of a head, or of a body already answered, has a deadline that bytes do not move;
         one that owes nothing may keep its connection for a while."""
@@ -268,10 +267,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _answer(self, problem: Problem) -> None:
         if self.transport.is_closing():
             return
-        response = render(self.url.decode("latin-1"), problem, {"Connection": "close"})
-        headers = [*self.server_state.default_headers, *response.raw_headers]
-        lines = b"".join(b"%s: %s\r\n" % pair for pair in headers)
-        self.transport.write(b"%s%s\r\n%s" % (STATUS_LINE[problem.status], lines, response.body))
+        self._write(render(self.url.decode("latin-1"), problem, {"Connection": "close"}))
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()

@@ -61,6 +61,22 @@ def test_there_is_room_or_not_before_anything_is_admitted() -> None:
         rows.check_room(2)
 
 
+@pytest.mark.parametrize(
+    ("waiting", "room"),
+    [([], True), ([62], True), ([63], False), ([62, 1], False), ([8] * 7, True), ([1] * 63, True), ([1] * 64, False)],
+)
+def test_before_its_rows_are_known_a_request_counts_as_one_of_the_usual_size(waiting: list[int], room: bool) -> None:
+    """Yet at most a part of the room stays free for it: of 64 rows here 2."""
+    rows = RowQueue(Limits(64, 64))
+    for size in waiting:
+        rows.admit(Item(size), 0.0)
+    if room:
+        rows.check_usual_room()
+        return
+    with pytest.raises(QueueFull):
+        rows.check_usual_room()
+
+
 def test_the_bound_counts_rows() -> None:
     rows = queue(most=5)
     rows.admit(Item(3), 0.0)

@@ -4,7 +4,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fastapi import Response
 
+from service.batching import QueueFull
 from service.bundle import read_bundle
 from service.settings import Settings
 from service.web.door import SMALL_BODY, Door, _may_refuse
@@ -14,35 +16,22 @@ from tests.support_metrics import metric
 from tests.support_requests import GOOD, JSON
 from tests.support_slow import TIMEOUT, Slow
 
-Message = dict[str, Any]
-
 
 @pytest.fixture
 def slow(classification: Synthetic) -> Slow:
     return Slow(read_bundle(classification.path))
 
 
-def knock(client: Client, path: str, length: int | None = 2, method: str = "POST") -> list[Message] | None:
-    """What is answered at the door; None where the request was let in."""
-    sent, let_in = list[Message](), []
+def knock(client: Client, path: str, length: int | None = 2) -> Response | None:
+    """What a POST is told at the door; None where it is let in."""
+    headers = [(b"content-length", str(length).encode())] if length is not None else []
     app = client.app
 
-    class Inside:
-        state = app.state
+    async def ask() -> Response | None:
+        return Door(app).turns_away(path, headers)
 
-        async def __call__(self, *_: Any) -> None:
-            let_in.append(True)
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    async def ask() -> None:
-        headers = [(b"content-length", str(length).encode())] if length is not None else []
-        scope = {"type": "http", "method": method, "path": path, "headers": headers}
-        await Door(Inside())(scope, lambda: None, send)  # type: ignore[arg-type]
-
-    client.portal.call(ask)
-    return None if let_in else sent
+    answer: Response | None = client.portal.call(ask)
+    return answer
 
 
 def test_a_full_queue_is_answered_at_the_door_as_inside(slow: Slow) -> None:
@@ -57,20 +46,31 @@ def test_a_full_queue_is_answered_at_the_door_as_inside(slow: Slow) -> None:
             inside = client.request("POST", path, content=b"{}", headers=JSON)
             found = knock(client, path)
             assert found is not None
-            start, body = found
-            assert (start["status"], body["body"]) == (429, inside.content)
-            headers = {name.decode(): value.decode() for name, value in start["headers"]}
-            assert headers == dict(inside.headers)
+            assert (found.status_code, found.body) == (429, inside.content)
+            assert dict(found.headers) == dict(inside.headers)
         refused = 'probity_http_requests_total{method="POST",route="%s",status="429"} 2.0'
         text = client.get("/metrics").text
         assert all(refused % path.replace("synthetic", "{name}") in text for path in paths)
         assert knock(client, "/predict", length=SMALL_BODY + 1) is None
         assert knock(client, "/predict", length=None) is None
-        assert knock(client, "/predict", method="GET") is None
+        assert knock(client, "/predict?a=b") is None
         assert knock(client, "/models/other/predict") is None
         assert knock(client, "/v2/repository/index") is None
         slow.proceed.set()
         assert [one.result(TIMEOUT).status_code for one in running] == [200, 200]
+
+
+def test_what_a_full_queue_says_changes_with_it(slow: Slow) -> None:
+    with serving(slow, Settings(max_queue_rows=1)) as client:
+        door = Door(client.app)
+        said = [
+            door._say(QueueFull(*full), path).body
+            for path in ("/predict", "/v2/x")
+            for full in ((3, 4, 1.0), (3, 4, 2.5))
+        ]
+        assert [b"Try again in 1 s" in body for body in said] == [True, False, True, False]
+        assert [body.startswith(b'{"error"') for body in said] == [False, False, True, True]
+        assert door._say(QueueFull(3, 4, 2.1), "/v2/x").body is said[-1]
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_a_full_queue_is_answered_at_the_door_as_inside(slow: Slow) -> None:
 )
 def test_where_more_must_be_said_every_request_goes_inside(given: Any, draining: bool, refuses: bool) -> None:
     runtime: Any = SimpleNamespace(settings=Settings(**given), draining=draining)
-    assert _may_refuse(runtime, {"headers": [(b"content-length", b"2")]}) == refuses
+    assert _may_refuse(runtime, [(b"content-length", b"2")]) == refuses

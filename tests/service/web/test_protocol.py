@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from tests.support_client import PROBLEM_TYPE
 from tests.support_metrics import metric
 from tests.support_requests import GOOD
 from tests.support_server import TIMEOUT, Server, running
+from tests.support_sockets import answers
 
 LIMIT = 8192
 READ = b"GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -35,19 +35,6 @@ def server(classification: Synthetic) -> Iterator[Server]:
 def hasty(classification: Synthetic) -> Iterator[Server]:
     with running(classification.path, PROBITY_HEADER_TIMEOUT_SECONDS="0.3") as started:
         yield started
-
-
-def answers(connection: socket.socket) -> list[tuple[int, dict[str, str], bytes]]:
-    """Status, headers and body of every answer until the service closes the connection."""
-    found = []
-    with connection.makefile("rb") as stream:
-        while line := stream.readline():
-            headers = dict[str, str]()
-            while (field := stream.readline()) not in (b"\r\n", b""):
-                name, _, value = field.decode().partition(":")
-                headers[name.lower()] = value.strip()
-            found.append((int(line.split()[1]), headers, stream.read(int(headers["content-length"]))))
-    return found
 
 
 def exchange(server: Server, *pieces: bytes) -> list[tuple[int, dict[str, str], bytes]]:
