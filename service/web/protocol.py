@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.schemas import Problem
 from service.settings import Settings
+from service.web.departure import Departure
 from service.web.problems import make_problem, render
 from service.web.turning_away import TurningAwayProtocol, TurnsAway
 
@@ -61,6 +62,7 @@ class LimitedProtocol(TurningAwayProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None  # while the client takes nothing of its answer
         self._postponed: Problem | None = None
+        self._departure = Departure()
         self._start_count()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -73,6 +75,7 @@ class LimitedProtocol(TurningAwayProtocol):
             self._stuck.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        self._departure.announce()
 
     def shutdown(self) -> None:
         """The service stops: what is asked is answered first, also what is still on its way over a connection that was
@@ -154,6 +157,7 @@ class LimitedProtocol(TurningAwayProtocol):
             return
         self._head_begun = True
         super().on_message_begin()
+        self.scope["extensions"] = self._departure.extensions
 
     def on_url(self, url: bytes) -> None:
         if self._replaying:
