@@ -59,7 +59,7 @@ class Missing:
             raise ModuleNotFoundError(f"import of {name}")
 
 def run(server):
-    print("would serve", server.config.app.title if hasattr(server.config.app, "title") else "")
+    print("would serve", server.config.app.title)
     server.started = True
 
 sys.meta_path.insert(0, Missing())

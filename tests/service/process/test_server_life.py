@@ -191,7 +191,7 @@ from service.settings import Settings
 
 for bundle, inputs in json.loads(sys.argv[1]):
     server = service.__main__.build_server(Settings(bundle=bundle, port=0, threads=1))
-    assert server.config.app.app.title == "Probity"
+    assert server.config.app.title == "Probity"
     prediction = Predictor.load(bundle).predict(np.array(inputs, np.float32))
     print(json.dumps({"mean": prediction.mean.tolist(), "variance": prediction.variance.tolist()}))
 assert not FORBIDDEN & set(sys.modules), sorted(FORBIDDEN & set(sys.modules))
