@@ -111,9 +111,10 @@ class DynamicBatcher(Generic[R]):
         """Rows that wait."""
         return self._queue.rows
 
-    def check_room(self) -> None:
-        """Raises `QueueFull` where a request of the usual size could not wait, before any effort is made for it."""
-        self._queue.check_usual_room(self._retry_after())
+    def check_room(self, arriving: int = 0) -> None:
+        """Raises `QueueFull` where a request of the usual size could not wait, before any effort is made for it;
+        `arriving`: requests that were let in and are not in the queue yet."""
+        self._queue.check_usual_room(self._retry_after(), arriving)
 
     async def submit(self, inputs: Array, deadline: float = math.inf) -> Answered[R]:
         """The result for `inputs` (B, ...), B >= 1; `deadline` is a moment of the clock.

@@ -62,9 +62,9 @@ class ServedModel:
             if not self._users:
                 self._unused.set()
 
-    def check_room(self) -> None:
-        """Raises `QueueFull` where a request of the usual size could not wait."""
-        self._batcher.check_room()
+    def check_room(self, arriving: int = 0) -> None:
+        """Raises `QueueFull` where, after those that arrive already, a request of the usual size could not wait."""
+        self._batcher.check_room(arriving)
 
     async def predict(self, inputs: Array, deadline: float = math.inf) -> Answered[AnyPrediction]:
         """The answer for `inputs` (B, *input_shape), B >= 1, of the bundle's dtype.

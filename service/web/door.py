@@ -1,12 +1,15 @@
 """Before everything else: a request whose model has no room is turned away for a fraction of its cost inside."""
 
+import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from fastapi import FastAPI, Response
 
 from service.batching import QueueFull
+from service.models.served import ServedModel
 from service.models.store import ModelNotFound
 from service.runtime import Runtime
 from service.web.middleware import with_safe_headers
@@ -28,6 +31,7 @@ class Door:
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
+        self._arriving: Counter[ServedModel] = Counter()
         self._said: tuple[tuple[str, str, int], Response] | None = None  # a full queue is mostly full in the same way
 
     def turns_away(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> Response | None:
@@ -42,7 +46,7 @@ class Door:
         if not route:
             return None
         try:
-            runtime.store.find(name).check_room()
+            self._let_in(runtime.store.find(name))
         except QueueFull as error:
             response = self._say(error, path)
             runtime.metrics.errors.labels("queue_full").inc()
@@ -51,6 +55,13 @@ class Door:
         except ModelNotFound:
             pass
         return None
+
+    def _let_in(self, model: ServedModel) -> None:
+        """The event loop takes in what all connections sent, and only then the first of them comes to the queue."""
+        model.check_room(self._arriving[model])
+        if not self._arriving:
+            asyncio.get_running_loop().call_soon(self._arriving.clear)
+        self._arriving[model] += 1
 
     def _say(self, error: QueueFull, path: str) -> Response:
         what = (path, f"{error}", math.ceil(error.retry_after_seconds))

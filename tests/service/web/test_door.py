@@ -60,6 +60,25 @@ def test_a_full_queue_is_answered_at_the_door_as_inside(slow: Slow) -> None:
         assert [one.result(TIMEOUT).status_code for one in running] == [200, 200]
 
 
+def test_those_who_come_together_have_room_together_or_not(slow: Slow) -> None:
+    """Nobody is in the queue before the event loop has taken in what all of them sent."""
+    small, door = [(b"content-length", b"2")], list[Door]()
+
+    async def knock_together() -> list[bool]:
+        return [door[0].turns_away("/predict", small) is None for _ in range(4)]
+
+    with serving(slow, Settings(max_queue_rows=3)) as client:
+        door.append(Door(client.app))
+        running = [client.start("POST", "/predict", json={"inputs": GOOD}) for _ in range(2)]
+        assert slow.entered.acquire(timeout=TIMEOUT)
+        while metric(client.get("/metrics").text, "probity_queue_rows") < 1:
+            pass
+        for _ in range(2):
+            assert client.portal.call(knock_together) == [True, True, False, False]
+        slow.proceed.set()
+        assert [one.result(TIMEOUT).status_code for one in running] == [200, 200]
+
+
 def test_what_a_full_queue_says_changes_with_it(slow: Slow) -> None:
     with serving(slow, Settings(max_queue_rows=1)) as client:
         door = Door(client.app)
