@@ -4,6 +4,7 @@ Without RANK and WORLD_SIZE in the environment everything here is one process's,
 """
 
 import contextlib
+import importlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -95,6 +96,9 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
     if shard.world_size == 1:
         yield shard
         return
+    # torch imports it when something is compiled or exported, and then its functions keep the group of that moment as a
+    # default: the group's threads would outlive it, and sometimes abort the process while Python ends.
+    importlib.import_module("torch.distributed.nn.functional")
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     if device.type == "cuda":
         torch.cuda.set_device(device)

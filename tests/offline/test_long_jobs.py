@@ -14,9 +14,16 @@ from service.posterior_factor import CholeskyPosterior
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """
-import os, signal, torch
+import atexit, os, pathlib, signal, torch
 from torch import nn
 from offline import FitConfig
+
+def threads():
+    names = [task.joinpath("comm").read_text().strip() for task in pathlib.Path("/proc/self/task").iterdir()]
+    print("threads left:", *names, flush=True)
+
+if "RANK" in os.environ:
+    atexit.register(threads)
 
 config = FitConfig(subnetwork_size=30, selection="random", checkpoint_seconds=1e-9, seed=3)
 
@@ -86,6 +93,8 @@ def test_two_processes_write_one_bundle(whole: Bundle, tmp_path: Path) -> None:
     done = fit(TORCHRUN, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("predicted at most") == 2  # before the selection and after it, by one process
+    assert done.stdout.count("threads left") == 2
+    assert "gloo" not in done.stdout  # such a thread may abort the process while Python ends
     found = read_bundle(tmp_path / "bundle")
     assert found.manifest.metrics == pytest.approx(whole.manifest.metrics, rel=1e-6)
     np.testing.assert_array_equal(found.subnetwork_indices, whole.subnetwork_indices)
