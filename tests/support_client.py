@@ -55,7 +55,7 @@ def serving(predictor: Predictor, settings: Settings | None = None, **options: A
     app = create_app(predictor, settings or Settings(), **options)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     with (
-        start_blocking_portal() as portal,
+        start_blocking_portal(backend_options={"use_uvloop": True}) as portal,  # as in production
         portal.wrap_async_context_manager(app.router.lifespan_context(app)),
         portal.wrap_async_context_manager(httpx.AsyncClient(transport=transport, base_url="http://test")) as http,
     ):

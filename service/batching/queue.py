@@ -98,14 +98,11 @@ class RowQueue:
             raise QueueFull(self.rows, self.limits.queue_rows, retry_after_seconds)
 
     def check_usual_room(self, retry_after_seconds: float = 1.0, arriving: int = 0) -> None:
-        """As `check_room`, before a request's rows are known, and those of `arriving` others that come before it: each
-        counts as many as those that wait have on average.
-
-        But small requests are not kept out to make room for large ones: what stays free so is a small part of the room.
-        """
-        usual = self.rows / max(1, len(self._items))
-        least = max(1, int(min(usual, self.limits.queue_rows * SPARE_PART)))
-        self.check_room(int(arriving * usual) + least, retry_after_seconds)
+        """As `check_room`, before a request's rows are known: for as many as those that wait have on average, and one
+        for each of `arriving` others that come before it. But small requests are not kept out to make room for large
+        ones: what stays free so is a small part of the room."""
+        usual = min(self.rows / max(1, len(self._items)), self.limits.queue_rows * SPARE_PART)
+        self.check_room(arriving + max(1, int(usual)), retry_after_seconds)
 
     def admit(self, item: Item, now: float, retry_after_seconds: float = 1.0) -> None:
         """Queue it; raises `DeadlineExceeded`, or `QueueFull` where its rows would be more than may wait.

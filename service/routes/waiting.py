@@ -28,10 +28,12 @@ class Connected:
         task = asyncio.current_task()
         assert task is not None
         self._task, self._cancelling = task, task.cancelling()
-        if self._departure is not None:
-            self._departure.subscribe(self._leave)
-        else:
+        if self._departure is None:
             self._listening = asyncio.create_task(self._listen())
+        elif self._departure.gone:
+            raise ClientDisconnect
+        else:
+            self._departure.subscribe(self._leave)
         return self
 
     async def __aexit__(

@@ -20,11 +20,8 @@ class Departure:
         self._listeners: set[Listener] = set()
 
     def subscribe(self, listener: Listener) -> None:
-        """Call it when the client goes; at once, where it has gone."""
-        if self.gone:
-            listener()
-        else:
-            self._listeners.add(listener)
+        """Call it when the client goes. Who comes when it has gone already sees that by `gone`."""
+        self._listeners.add(listener)
 
     def unsubscribe(self, listener: Listener) -> None:
         """Do not call it any more."""

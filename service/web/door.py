@@ -57,7 +57,8 @@ class Door:
         return None
 
     def _let_in(self, model: ServedModel) -> None:
-        """The event loop takes in what all connections sent, and only then the first of them comes to the queue."""
+        """The event loop takes in what all connections sent, and only then the first of them comes to the queue: until
+        then they are counted here. One whose body is still on its way is not counted for longer."""
         model.check_room(self._arriving[model])
         if not self._arriving:
             asyncio.get_running_loop().call_soon(self._arriving.clear)
@@ -77,7 +78,7 @@ def _may_refuse(runtime: Runtime, headers: Sequence[tuple[bytes, bytes]]) -> boo
     if runtime.draining or settings.api_keys_file is not None or settings.cors_origins:
         return False
     length = next((value for name, value in headers if name == LENGTH), b"")
-    return length.isdigit() and int(length) <= SMALL_BODY
+    return len(length) < 10 and length.isdigit() and int(length) <= SMALL_BODY
 
 
 def _model_of(path: str) -> tuple[str, str | None]:

@@ -8,10 +8,10 @@ of something has a deadline. A refusal never overtakes the answer to an earlier 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.schemas import Problem
 from service.settings import Settings
@@ -22,6 +22,8 @@ from service.web.turning_away import TurningAwayProtocol, TurnsAway
 # After a refusal, how long to go on reading what the client still sends: a connection that is closed with bytes unread
 # is reset, and the client may never see the answer.
 LINGER_SECONDS = 2.0
+# How many requests a client may send ahead of the answers: each is kept in memory. The common ones send none.
+PIPELINE = 100
 # When the service stops, how long a connection without a request may take to send one.
 FRESH_SECONDS = 1.0
 # "GET  HTTP/1.1\r\n\r\n" around the path, and ":\r\n" around a field: what the parser does not hand over, at least.
@@ -61,7 +63,10 @@ class LimitedProtocol(TurningAwayProtocol):
         self._deaf = False  # after a refusal, what comes is thrown away
         self._deadline: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None  # while the client takes nothing of its answer
+        self._bad: Problem | None = None  # what is wrong with what was sent
         self._postponed: Problem | None = None
+        self._stopping = False
+        self._running: RequestResponseCycle | None = None  # `cycle` is the last one, that may wait for its turn
         self._departure = Departure()
         self._start_count()
 
@@ -74,12 +79,20 @@ class LimitedProtocol(TurningAwayProtocol):
         if self._stuck is not None:
             self._stuck.cancel()
         self._unset_keepalive_if_required()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
         self._departure.announce()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def shutdown(self) -> None:
         """The service stops: what is asked is answered first, also what is still on its way over a connection that was
         just made, or kept. Answers say by now that they are the last."""
+        self._stopping = True
         if self._answered and not self._deaf and not self.transport.is_closing():
             self._forget_deadline()
             self._unset_keepalive_if_required()
@@ -101,15 +114,14 @@ class LimitedProtocol(TurningAwayProtocol):
         try:
             taken = self._parse(piece)
         except httptools.HttpParserError:
-            if not self._too_large:
-                self._refuse(make_problem(400, "http", "What was sent is not valid HTTP/1.1."))
+            self._bad = self._bad or make_problem(400, "http", "What was sent is not valid HTTP/1.1.")
         if not self._moved:
             self._raw_bytes += len(piece)
             self._head_begun |= self._in_head
-            self._too_large |= self._raw_bytes >= self.limits.max_header_bytes
-        if self._too_large:
-            most = self.limits.max_header_bytes
-            self._refuse(make_problem(431, "head_too_large", f"The request's head is larger than {most} bytes."))
+            if self._raw_bytes >= self.limits.max_header_bytes:
+                self._bad = self._bad or self._too_large()
+        if self._bad is not None:
+            self._refuse(self._bad)
         return taken
 
     def _parse(self, piece: memoryview) -> int:
@@ -143,14 +155,22 @@ class LimitedProtocol(TurningAwayProtocol):
 
     def _start_count(self) -> None:
         """The parser got on: `_raw_bytes` counts what it was given since, `_field_bytes` what it handed over of it."""
-        self._moved, self._too_large = True, False
+        self._moved = True
         self._raw_bytes, self._field_bytes = 0, LINE_BYTES
 
     def _count(self, size: int) -> None:
         self._field_bytes += size
         if self._field_bytes > self.limits.max_header_bytes:
-            self._too_large = True
-            raise OverflowError  # the parser stops here
+            self._stop(self._too_large())
+
+    def _stop(self, problem: Problem) -> NoReturn:
+        """Parse no further, and refuse."""
+        self._bad = problem
+        raise OverflowError
+
+    def _too_large(self) -> Problem:
+        most = self.limits.max_header_bytes
+        return make_problem(431, "head_too_large", f"The request's head is larger than {most} bytes.")
 
     def on_message_begin(self) -> None:
         if self._replaying:
@@ -173,6 +193,9 @@ class LimitedProtocol(TurningAwayProtocol):
     def on_headers_complete(self) -> None:
         if self._replaying:
             return
+        if len(self.pipeline) >= PIPELINE:
+            detail = f"{PIPELINE} requests of this connection wait for the answer to an earlier one already."
+            self._stop(make_problem(429, "pipeline_full", detail))
         self._forget_deadline()
         super().on_headers_complete()
         self._in_head = self._first = self._head_begun = False
@@ -212,7 +235,9 @@ class LimitedProtocol(TurningAwayProtocol):
                 self._deadline = self.loop.call_later(self.limits.header_timeout_seconds, self._too_late)
             return
         self._forget_deadline()
-        if self._answered and self.timeout_keep_alive_task is None:
+        if self._answered and self._stopping:
+            self._deadline = self.loop.call_later(FRESH_SECONDS, self._too_late)
+        elif self._answered and self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
@@ -276,4 +301,5 @@ class LimitedProtocol(TurningAwayProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._unset_keepalive_if_required()
+        self._forget_deadline()
         self._deadline = self.loop.call_later(LINGER_SECONDS, self.transport.abort)

@@ -30,7 +30,7 @@ class TurningAwayProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        response = self.turns_away(self.url.decode("latin-1"), self.headers) if self._may_turn_away() else None
+        response = self._early_answer() if self._may_turn_away() else None
         if response is None:
             super().on_headers_complete()
             return
@@ -57,6 +57,13 @@ class TurningAwayProtocol(HttpToolsProtocol):
             return False
         stays = parser.get_http_version() == "1.1" and parser.should_keep_alive() and not parser.should_upgrade()
         return stays and not self.expect_100_continue and not self.transport.is_closing()
+
+    def _early_answer(self) -> Response | None:
+        try:
+            return self.turns_away(self.url.decode("latin-1"), self.headers)
+        except Exception:  # the parser would take it for the client's mistake
+            self.logger.exception("A request was let in, as it could not be told whether there is room for it")
+            return None
 
     def _log(self, response: Response) -> None:
         if self.access_log:

@@ -33,8 +33,8 @@ def test_whoever_wants_to_know_is_told_once() -> None:
     departure.unsubscribe(forgotten)
     departure.announce()
     departure.announce()
-    departure.subscribe(lambda: told.append("too late to wait"))
-    assert told == ["first", "too late to wait"]
+    assert told == ["first"]
+    assert departure.gone
 
 
 def test_it_is_found_in_the_scope_where_the_server_tells() -> None:
@@ -84,6 +84,25 @@ def test_one_who_left_before_is_not_waited_for() -> None:
 
     with pytest.raises(ClientDisconnect):
         asyncio.run(wait())
+
+
+def test_one_who_leaves_with_several_questions_open_is_no_error(classification: Synthetic) -> None:
+    """What runs is the first of them: it ends as gone, and not in a line that nobody reads any more."""
+    slow = Slow(read_bundle(classification.path))
+    with (
+        serving(slow, Settings()) as client,
+        client.portal.wrap_async_context_manager(listening(client.app, Settings(), lambda path, headers: None)) as host,
+    ):
+        with host.connection() as leaving:
+            leaving.sendall(WHOLE * 3)
+            assert slow.entered.acquire(timeout=TIMEOUT)
+        for _ in range(10_000):
+            text = client.get("/metrics").text
+            if metric(text, "probity_http_requests_total", route="/predict"):
+                break
+        slow.proceed.set()
+        assert metric(text, "probity_http_requests_total", **CLIENT_GONE) == 1
+        assert metric(text, "probity_errors_total") == metric(text, "probity_errors_total", reason="gone") == 1
 
 
 def test_its_rows_leave_the_queue(classification: Synthetic) -> None:

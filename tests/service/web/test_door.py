@@ -104,3 +104,5 @@ def test_what_a_full_queue_says_changes_with_it(slow: Slow) -> None:
 def test_where_more_must_be_said_every_request_goes_inside(given: Any, draining: bool, refuses: bool) -> None:
     runtime: Any = SimpleNamespace(settings=Settings(**given), draining=draining)
     assert _may_refuse(runtime, [(b"content-length", b"2")]) == refuses
+    for length in (b"", b"-2", b"0" * 5000 + b"2", b"\xb2"):
+        assert not _may_refuse(runtime, [(b"content-length", length)])

@@ -225,6 +225,10 @@ def test_a_head_that_does_not_end_is_408(hasty: Server) -> None:
     assert refused(exchange(hasty, b"GET /health/live HTTP/1.1\r\n"), 408) == "head_timeout"
     assert refused(exchange(hasty, READ + b"G"), 200, 408) == "head_timeout"
     assert refused(exchange(hasty, b"\r\n"), 408) == "head_timeout"
+    before = errors_of(hasty, "head_timeout")
+    assert refused(exchange(hasty, b"nonsense\r\n\r\n"), 400) == "http"
+    assert refused(exchange(hasty, b"GET"), 408) == "head_timeout"  # twice the time is over, for the first one too
+    assert errors_of(hasty, "head_timeout") == before + 1
 
 
 def test_dripping_bytes_win_no_time(hasty: Server) -> None:
@@ -286,3 +290,16 @@ def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(classification: S
             while in_flight() == 2:  # and the one whose answer is not taken
                 pass
         assert in_flight() == 1
+
+
+def test_at_the_end_a_body_that_was_answered_early_is_not_waited_for(classification: Synthetic) -> None:
+    """Also where the rest of it still comes."""
+    with running(classification.path, PROBITY_SHUTDOWN_SECONDS="1000") as server:
+        with contextlib.closing(server.socket()) as connection:
+            connection.sendall(b"PUT /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + b"x" * 50)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 405 ")
+            server.process.terminate()
+            server.wait_for("Shutting down")
+            connection.sendall(b"x" * 50)
+            assert connection.recv(65536) == b""
+        assert server.process.wait(TIMEOUT) == 0

@@ -10,6 +10,7 @@ from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
 from service.settings import Settings
+from service.web.protocol import PIPELINE
 from tests.support_host import Host, hosting
 from tests.support_sockets import answers
 
@@ -59,10 +60,12 @@ def host(asked: Asked) -> Iterator[Host]:
 def test_a_connection_goes_on_after_what_was_turned_away(host: Host, asked: Asked, step: int) -> None:
     whole = FULL + FREE + FULL + FULL + LAST
     found = host.exchange(*(whole[start : start + step] for start in range(0, len(whole), step)))
-    assert found[0] == REFUSED
     assert asked[0] == asked[-1] == ("/free", len(BODY))
+    assert found[:2] == [REFUSED, SERVED]
     assert found[-1] == SERVED
     assert len(found) == 5
+    assert set(found) == {REFUSED, SERVED}
+    assert found.count(SERVED) == len(asked)  # while an answer is due, the application is asked
     assert host.state.total_requests == 5
 
 
@@ -120,8 +123,26 @@ def test_one_who_takes_no_answers_is_asked_no_more_of(host: Host) -> None:
     """What is refused is not kept in memory for a client that never reads it."""
     with host.connection() as connection:
         connection.setblocking(False)
-        sent = 0
+        sent, piece = 0, post(b"/full").replace(b"%d" % len(BODY), b"0") * 1000
         with contextlib.suppress(BlockingIOError):
-            while sent < 2**29:
-                sent += connection.send((post(b"/full", b"X: y").replace(b"%d" % len(BODY), b"0")) * 1000)
-        assert sent < 2**29
+            while sent < 2**27:
+                sent += connection.send(piece)
+        assert sent < 2**27  # what the system keeps on both sides, and no more
+
+
+def test_more_questions_than_can_wait_are_refused_after_the_others(host: Host, asked: Asked) -> None:
+    small = post(b"/free").replace(b"%d" % len(BODY), b"0")
+    *served, (status, body) = host.exchange(small * 2000)
+    assert PIPELINE < len(served) < 2000
+    assert set(served) == {SERVED}
+    assert len(served) == len(asked)
+    assert (status, json.loads(body)["code"]) == (429, "pipeline_full")
+
+
+def test_a_door_that_fails_lets_in_and_says_so(asked: Asked, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(path: str, headers: list[tuple[bytes, bytes]]) -> Response | None:
+        raise ZeroDivisionError(path)
+
+    with hosting(asked, fail) as host:
+        assert host.exchange(FREE + LAST) == [SERVED, SERVED]
+    assert "ZeroDivisionError: /free" in caplog.text
