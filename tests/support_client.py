@@ -50,12 +50,15 @@ class Client:
 
 
 @contextlib.contextmanager
-def serving(predictor: Predictor, settings: Settings | None = None, **options: Any) -> Iterator[Client]:
-    """A client of the application around `predictor`, started; bugs become 500 as they do in production."""
+def serving(
+    predictor: Predictor, settings: Settings | None = None, backend: dict[str, Any] | None = None, **options: Any
+) -> Iterator[Client]:
+    """A client of the application around `predictor`, started; bugs become 500 as they do in production. `backend`: of
+    the event loop."""
     app = create_app(predictor, settings or Settings(), **options)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     with (
-        start_blocking_portal(backend_options={"use_uvloop": True}) as portal,  # as in production
+        start_blocking_portal(backend_options=backend or {}) as portal,
         portal.wrap_async_context_manager(app.router.lifespan_context(app)),
         portal.wrap_async_context_manager(httpx.AsyncClient(transport=transport, base_url="http://test")) as http,
     ):

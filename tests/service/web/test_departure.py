@@ -22,6 +22,7 @@ from tests.support_slow import TIMEOUT, Slow
 
 BODY = json.dumps({"inputs": GOOD}).encode()
 WHOLE = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
+UVLOOP = {"use_uvloop": True}  # as in production: its closed connections cannot be written to
 CLIENT_GONE = {"route": "/predict", "status": "499"}
 
 
@@ -90,7 +91,7 @@ def test_one_who_leaves_with_several_questions_open_is_no_error(classification: 
     """What runs is the first of them: it ends as gone, and not in a line that nobody reads any more."""
     slow = Slow(read_bundle(classification.path))
     with (
-        serving(slow, Settings()) as client,
+        serving(slow, Settings(), UVLOOP) as client,
         client.portal.wrap_async_context_manager(listening(client.app, Settings(), lambda path, headers: None)) as host,
     ):
         with host.connection() as leaving:
@@ -108,7 +109,7 @@ def test_one_who_leaves_with_several_questions_open_is_no_error(classification: 
 def test_its_rows_leave_the_queue(classification: Synthetic) -> None:
     slow = Slow(read_bundle(classification.path))
     with (
-        serving(slow, Settings()) as client,
+        serving(slow, Settings(), UVLOOP) as client,
         client.portal.wrap_async_context_manager(listening(client.app, Settings(), lambda path, headers: None)) as host,
         contextlib.ExitStack() as stack,
     ):
