@@ -297,9 +297,10 @@ def test_at_the_end_a_body_that_was_answered_early_is_not_waited_for(classificat
     with running(classification.path, PROBITY_SHUTDOWN_SECONDS="1000") as server:
         with contextlib.closing(server.socket()) as connection:
             connection.sendall(b"PUT /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + b"x" * 50)
-            assert connection.recv(65536).startswith(b"HTTP/1.1 405 ")
+            assert connection.recv(13) == b"HTTP/1.1 405 "
             server.process.terminate()
             server.wait_for("Shutting down")
             connection.sendall(b"x" * 50)
-            assert connection.recv(65536) == b""
+            while connection.recv(65536):
+                pass
         assert server.process.wait(TIMEOUT) == 0
