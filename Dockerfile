@@ -1,34 +1,83 @@
-# Two images:
+# Two images, without pip and without a compiler:
 #   docker build -t probity .                            the service: no torch, no offline code
-#   docker build -t probity-offline --target offline .   the job that fits bundles
+#   docker build -t probity-offline --target offline .   the job that fits bundles: x86-64, torch's CPU build
+#
+# Every package is installed by the hash of its file: deploy/requirements, which `make lock` writes. Where packages come
+# from another index than pypi.org, pass pip's configuration: --secret id=pip.conf,src=$HOME/.config/pip/pip.conf
 
-FROM python:3.11-slim AS build
+FROM python:3.11-slim AS tools
 ENV PIP_NO_CACHE_DIR=1 \
-    PIP_DISABLE_PIP_VERSION_CHECK=1
-RUN python -m venv /venv
-ENV PATH=/venv/bin:$PATH
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_ROOT_USER_ACTION=ignore \
+    PIP_ONLY_BINARY=:all:
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY deploy/requirements/ deploy/requirements/
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    python -m venv --without-pip /tools \
+    && pip --python /tools/bin/python install --require-hashes -r deploy/requirements/build.txt
+
+
+# Packages and code are layers of their own: a new version of the code is a few hundred kilobytes to fetch.
+FROM tools AS service-packages
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    python -m venv --without-pip /venv \
+    && pip --python /venv/bin/python install --require-hashes -r deploy/requirements/service.txt
+
+
+FROM tools AS offline-packages
+# torch's CPU build is a fraction of what pypi.org has, and on PyTorch's own index alone.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    python -m venv --without-pip /venv \
+    && pip --python /venv/bin/python install --require-hashes --extra-index-url "$TORCH_INDEX" \
+        -r deploy/requirements/offline.txt
+
+
+FROM service-packages AS service-build
+COPY pyproject.toml README.md LICENSE ./
 COPY service/ service/
-
-
-FROM build AS offline-build
-COPY offline/ offline/
-RUN pip install -c constraints.txt '.[offline]'
-
-
-FROM build AS service-build
 # offline/ is not in this stage, so setuptools packages the service alone; the command that would need it goes too.
-RUN pip install -c constraints.txt . && rm /venv/bin/probity
+RUN pip --python /tools/bin/python wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /venv/bin/python install --no-deps --no-index --target /app /wheels/*.whl \
+    && rm -r /app/bin
+RUN PYTHONPATH=/app /tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+        --validate --output-file /app/sbom.cdx.json /venv/bin/python
 
 
-FROM python:3.11-slim AS offline
-COPY --from=offline-build /venv /venv
+FROM offline-packages AS offline-build
+COPY pyproject.toml README.md LICENSE ./
+COPY service/ service/
+COPY offline/ offline/
+RUN pip --python /tools/bin/python wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /venv/bin/python install --no-deps --no-index --target /app /wheels/*.whl
+RUN PYTHONPATH=/app /tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+        --validate --output-file /app/sbom.cdx.json /venv/bin/python
+
+
+FROM python:3.11-slim AS runtime
+# Nothing is installed at run time, by nobody.
+RUN pip uninstall --yes --root-user-action=ignore pip setuptools wheel \
+    && rm -r "$(python -c 'import ensurepip; print(ensurepip.__path__[0])')"
+# The code is in /app, its packages in /venv, a bill of materials of both in /app/sbom.cdx.json.
+ENV PATH=/app/bin:/venv/bin:$PATH \
+    PYTHONPATH=/app \
+    PYTHONUNBUFFERED=1 \
+    ORT_DISABLE_TELEMETRY=1
+ARG REVISION=
+LABEL org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.base.name="docker.io/library/python:3.11-slim"
+
+
+FROM runtime AS offline
+LABEL org.opencontainers.image.title="probity-offline" \
+      org.opencontainers.image.description="Fits, calibrates and packages the bundles that Probity serves."
+COPY --from=offline-packages /venv /venv
+COPY --from=offline-build /app /app
 # Run with `--user "$(id -u)"` to write bundles into a mounted folder of yours. Such a user has no name and no home
 # here, and torch asks for both.
-ENV PATH=/venv/bin:$PATH \
-    PYTHONUNBUFFERED=1 \
-    USER=probity \
+ENV USER=probity \
     HOME=/tmp
 RUN install -d -o 10001 -g 10001 /work
 WORKDIR /work
@@ -37,13 +86,14 @@ ENTRYPOINT ["probity"]
 
 
 # The last stage is what a build without --target makes.
-FROM python:3.11-slim AS service
-COPY --from=service-build /venv /venv
+FROM runtime AS service
+LABEL org.opencontainers.image.title="probity" \
+      org.opencontainers.image.description="A model server that says how sure it is, and says no when it should."
+COPY --from=service-packages /venv /venv
+COPY --from=service-build /app /app
 # The root file system may be read-only: nothing is written at run time, not even bytecode (pip compiled it).
 # In a container, listening on every address is what makes the port reachable.
-ENV PATH=/venv/bin:$PATH \
-    PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1 \
+ENV PYTHONDONTWRITEBYTECODE=1 \
     PROBITY_HOST=0.0.0.0 \
     PROBITY_PORT=8000 \
     PROBITY_BUNDLE=/bundle

@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks import bundles, cost, floor, fuzz, gpu, growth, peer, pictures
+from benchmarks import bundles, cost, floor, fuzz, gpu, growth, layers, peer, pictures
 from benchmarks.artefacts import Shelf
 from benchmarks.environment import environment
 from benchmarks.harness import MeasurementError
 from benchmarks.serving import contract, load, peers, soak
 from benchmarks.serving import pictures as serving_pictures
 from benchmarks.settings import Benchmark, Settings, Values, write_json
-from offline.run import Bars
+from offline.bars import Bars
 from service.cpu import available_cpus
 
 RESULTS = Path(__file__).parent / "results"
@@ -27,6 +27,7 @@ BENCHMARKS = (
     Benchmark("growth", "time and memory of the fit against S, N and D", growth.run, pictures.growth),
     Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
     Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),
+    Benchmark("layers", "every layer of torch.nn alone: exported and compared, or refused and why", layers.run),
     Benchmark("fuzz", "a million damaged requests and bundle files: no crash, no hang, little memory", fuzz.run),
     Benchmark("contract", "thousands of requests by schemathesis: every answer is as the API promises", contract.run),
     Benchmark("gpu", "ResNet-18, 60,000 examples, S = 42,438, selection to bundle; needs cuda", gpu.run),
@@ -58,6 +59,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="miniatures: does it work? Its numbers mean nothing")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="threads of each process; by default, all cores")] = None,
     out: Annotated[Path | None, typer.Option(help="where results go; by default benchmarks/results")] = None,
+    rows: Annotated[str, typer.Option(help="bundles, layers: measure these again, as in --rows SiLU,GELU")] = "",
 ) -> None:
     """Run benchmarks, each measurement in a process of its own; write results/NAME.json and, for some, NAME.png."""
     screen = Console()
@@ -65,13 +67,14 @@ def main(
         show_list(screen)
         return
     chosen = choose(name)
+    only = tuple(filter(None, rows.split(",")))
     folder = out or (RESULTS / "quick" if quick else RESULTS)
     cores = threads or available_cpus()
     with tempfile.TemporaryDirectory() as scratch:
         shelf = Shelf(Path(scratch), cores)
         try:
             for benchmark in chosen:
-                run_one(benchmark, quick, cores, shelf, folder, screen)
+                run_one(benchmark, quick, cores, shelf, folder, screen, only)
         except MeasurementError as error:
             screen.print(f"[bold red]{benchmark.name}[/]: {escape(str(error))}")
             raise typer.Exit(1) from None
@@ -94,10 +97,18 @@ def choose(name: str) -> list[Benchmark]:
     return [known[name]]
 
 
-def run_one(benchmark: Benchmark, quick: bool, threads: int, shelf: Shelf, folder: Path, screen: Console) -> None:
+def run_one(
+    benchmark: Benchmark,
+    quick: bool,
+    threads: int,
+    shelf: Shelf,
+    folder: Path,
+    screen: Console,
+    rows: tuple[str, ...],
+) -> None:
     start = time.monotonic()
     with Bars() as track:
-        result = benchmark.run(Settings(quick, threads, shelf, track, folder))
+        result = benchmark.run(Settings(quick, threads, shelf, track, folder, rows))
     record: Values = {"benchmark": benchmark.name, "quick": quick, "environment": environment(threads)}
     seconds = time.monotonic() - start
     record |= {"seconds_in_all": seconds, **result}

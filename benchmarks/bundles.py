@@ -20,7 +20,7 @@ QUICK = ("mlp", "small-cnn")
 
 def run(settings: Settings) -> Values:
     """One process a network; what fails is in the result, beside what was said."""
-    names = settings.choose(tuple(FULL), QUICK)
+    names = settings.names(tuple(FULL), QUICK)
     rows = []
     for name in settings.track(names, "Networks to bundles", len(names)):
         values = {
@@ -32,7 +32,8 @@ def run(settings: Settings) -> Values:
             rows.append({**values, **call("benchmarks.bundles:one", values, settings.threads)})
         except MeasurementError as error:
             rows.append({**values, "failed": str(error)})
-    return {"train_examples": TRAINED, "calibration_examples": HELD_OUT, "rows": rows}
+    every = settings.with_earlier("bundles.json", "network", rows, tuple(FULL))
+    return {"train_examples": TRAINED, "calibration_examples": HELD_OUT, "rows": every}
 
 
 def one(values: dict[str, Any]) -> dict[str, Any]:

@@ -119,6 +119,45 @@ def bert(vocabulary: int, length: int, width: int, layers: int, outputs: int) ->
     return Logits(BertForSequenceClassification(BertConfig(**options)), "input_ids")
 
 
+def mobilevit(side: int, widths: list[int], hidden: list[int], last: int, outputs: int) -> nn.Module:
+    """MobileViT (Mehta and Rastegari, 2022), x (B, 3, side, side): SiLU, inverted residuals and attention.
+
+    widths: channels of the stem and of six stages; hidden: of the tokens in the last three.
+    """
+    from transformers import MobileViTConfig, MobileViTForImageClassification
+
+    options: dict[str, Any] = {
+        "image_size": side,
+        "neck_hidden_sizes": widths,
+        "hidden_sizes": hidden,
+        "num_attention_heads": 4,
+        "last_hidden_size": last,
+        "num_labels": outputs,
+    }
+    return Logits(MobileViTForImageClassification(MobileViTConfig(**options)), "pixel_values")
+
+
+def llama(vocabulary: int, length: int, width: int, layers: int, outputs: int) -> nn.Module:
+    """Llama (Touvron et al., 2023) as a classifier of its last token, int64 tokens (B, up to `length`): SiLU gates,
+    rotary positions, RMS norms, two heads of the queries to one of the keys."""
+    from transformers import LlamaConfig, LlamaForSequenceClassification
+
+    options: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "max_position_embeddings": length,
+        "hidden_size": width,
+        "intermediate_size": 2 * width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "pad_token_id": 0,
+        "use_cache": False,
+        "initializer_range": width**-0.5,
+        "num_labels": outputs,
+    }
+    return Logits(LlamaForSequenceClassification(LlamaConfig(**options)), "input_ids")
+
+
 def unsettle(model: nn.Module) -> None:
     """Move norms away from the identity: statistics and scales that a trained network would have."""
     for module in model.modules():

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 
+from service.onnx_runtime import onnxruntime
 from service.predictive import functional_variance, link_approx
 
 Array = npt.NDArray[Any]

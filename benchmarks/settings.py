@@ -16,16 +16,34 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """quick: miniatures and one repetition, to see that everything works; its numbers mean nothing."""
+    """quick: miniatures and one repetition, to see that everything works; its numbers mean nothing.
+
+    rows: names of the only ones to measure, of a benchmark that measures one row for each name; the others stay.
+    """
 
     quick: bool
     threads: int
     shelf: Shelf
     track: Track
     out: Path
+    rows: tuple[str, ...] = ()
 
     def choose(self, full: Any, quick: Any) -> Any:
         return quick if self.quick else full
+
+    def names(self, full: tuple[str, ...], quick: tuple[str, ...]) -> tuple[str, ...]:
+        """Which rows to measure; `ValueError` for one that there is not."""
+        if unknown := [name for name in self.rows if name not in full]:
+            raise ValueError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(full)}")
+        return self.rows or self.choose(full, quick)
+
+    def with_earlier(self, file: str, key: str, rows: list[Values], order: tuple[str, ...]) -> list[Values]:
+        """The rows, and those of the last result that were not measured again."""
+        path, found = self.out / file, {}
+        if self.rows and path.exists():
+            found = {row[key]: row for row in json.loads(path.read_text())["rows"]}
+        found |= {row[key]: row for row in rows}
+        return [found[name] for name in order if name in found]
 
 
 @dataclass(frozen=True)

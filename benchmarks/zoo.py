@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from benchmarks import networks
+from benchmarks import convnets, networks
 from benchmarks.resnets import BasicBlock, Bottleneck, ResNet, WideResNet
+from benchmarks.swin import swin
 
 Size = Literal["full", "miniature"]
 
@@ -67,6 +68,15 @@ FULL: dict[str, Specimen] = {
     "vit": Specimen(partial(networks.vit, 32, 4, 192, 6), (3, 32, 32), 10),
     "bert": Specimen(partial(networks.bert, 30522, 128, 256, 4), (64,), 4, vocabulary=30522),
     "lstm": Specimen(partial(lstm, 10000, 128, 2), (50,), 4, vocabulary=10000),
+    "efficientnet": Specimen(partial(convnets.efficientnet, convnets.EFFICIENTNET, 32, 1280), (3, 64, 64), 10),
+    "mobilenet-v3": Specimen(partial(convnets.mobilenet_v3, convnets.MOBILENET, 16, 1024), (3, 64, 64), 10),
+    "convnext": Specimen(partial(convnets.convnext, (3, 3, 9, 3), (96, 192, 384, 768), 7, 4), (3, 64, 64), 10),
+    "unet-encoder": Specimen(partial(convnets.unet_encoder, (32, 64, 128, 256)), (3, 64, 64), 10),
+    "swin": Specimen(partial(swin, (2, 2, 6), 96, 3, 4, 4), (3, 64, 64), 10),
+    "mobilevit": Specimen(
+        partial(networks.mobilevit, 64, [16, 16, 24, 48, 64, 80, 320], [64, 80, 96], 320), (3, 64, 64), 10
+    ),
+    "llama": Specimen(partial(networks.llama, 8000, 64, 128, 4), (32,), 4, vocabulary=8000),
 }
 
 MINIATURE: dict[str, Specimen] = {
@@ -81,6 +91,13 @@ MINIATURE: dict[str, Specimen] = {
     "vit": Specimen(partial(networks.vit, 8, 4, 8, 1), (3, 8, 8), 3),
     "bert": Specimen(partial(networks.bert, 30, 9, 8, 1), (7,), 3, vocabulary=30),
     "lstm": Specimen(partial(lstm, 20, 6, 1), (3,), 3, vocabulary=20),
+    "efficientnet": Specimen(partial(convnets.efficientnet, ((2, 4, 1, 1, 3),), 4, 6), (3, 9, 9), 3),
+    "mobilenet-v3": Specimen(partial(convnets.mobilenet_v3, ((5, 2, 4, True, True, 1),), 4, 6), (3, 9, 9), 3),
+    "convnext": Specimen(partial(convnets.convnext, (1,), (4,), 3, 2), (3, 8, 8), 3),
+    "unet-encoder": Specimen(partial(convnets.unet_encoder, (4, 6)), (3, 9, 9), 3),
+    "swin": Specimen(partial(swin, (2, 1), 4, 2, 2, 2), (3, 8, 8), 3),
+    "mobilevit": Specimen(partial(networks.mobilevit, 32, [4] * 7, [8, 8, 8], 6), (3, 32, 32), 3),
+    "llama": Specimen(partial(networks.llama, 20, 8, 16, 1), (5,), 3, vocabulary=20),
 }
 
 

@@ -4,7 +4,6 @@ All candidates share their passes: one Jacobian over the union of their weights 
 columns.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,8 @@ from offline.calibration import MEMORY_BYTES, HeldOut, describe_held_out, log_li
 from offline.data import in_chunks, rows_within
 from offline.jacobians import SubnetworkJacobian
 from offline.likelihood import check_targets, sqrt_hessian_product
-from offline.posterior import PRIOR_GRID, Spectrum
+from offline.noise import residual_noise
+from offline.posterior import Spectrum
 from offline.prior import BYTES_A_VALUE, PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood
 from offline.shifts import keeps_label, synthetic_shifts
 
@@ -50,7 +50,8 @@ def judge(context: AutoContext, proposals: tuple[Proposal, ...]) -> tuple[Candid
     parts = [proposal.judged(context.judged_weights, context.seed) for proposal in proposals]
     union = Union.of(context, parts)
     held_out = _part_of(context)
-    spectra, sigma_noise = _spectra(context, union)
+    sigma_noise = _sigma_noise(context, held_out)
+    spectra = _spectra(context, union, sigma_noise)
     priors = _priors(context, union, spectra, held_out, sigma_noise)
     usual = _predictions(context, union, spectra, priors, held_out, sigma_noise)
     shifted = {
@@ -87,23 +88,19 @@ def _part_of(context: AutoContext) -> HeldOut:
     return context.tuning.split(min(1.0, context.judged_examples / count), context.seed)[0]
 
 
-def _spectra(context: AutoContext, union: Union) -> tuple[list[Spectrum], float | None]:
-    """Eigenpairs of each candidate's curvature on part of the training data, scaled to all N; sigma_noise."""
+def _spectra(context: AutoContext, union: Union, sigma_noise: float | None) -> list[Spectrum]:
+    """Eigenpairs of each candidate's curvature on part of the training data, scaled to all N."""
     data, total = sample(context)
     rows = rows_for(union.jacobian, context.outputs)
     device = union.jacobian.indices.device
     sums = [torch.zeros(len(c), len(c), dtype=torch.float64, device=device) for c in union.columns]
-    squared_error = 0.0
-    for inputs, targets in in_chunks(data.inputs, data.targets, rows):
+    for inputs, _ in in_chunks(data.inputs, data.targets, rows):
         mean, joined = union.jacobian(inputs)
         root = sqrt_hessian_product(joined.double(), mean.double(), context.likelihood)
         for ggn, part in zip(sums, union.each(root), strict=True):
             ggn.addmm_(part.flatten(0, 1).T, part.flatten(0, 1))
-        if context.likelihood == "regression":
-            squared_error += float((targets.double() - mean.double()).square().sum())
-    sigma_noise = _sigma_noise(context, squared_error / (len(data) * context.outputs))
     scale = total / len(data) / (1.0 if sigma_noise is None else sigma_noise**2)
-    return [Spectrum.of(scale * ggn) for ggn in sums], sigma_noise
+    return [Spectrum.of(scale * ggn) for ggn in sums]
 
 
 def sample(context: AutoContext) -> tuple[HeldOut, int]:
@@ -126,24 +123,22 @@ def sample(context: AutoContext) -> tuple[HeldOut, int]:
     return kept, total
 
 
-def _sigma_noise(context: AutoContext, mean_square: float) -> float | None:
+def _sigma_noise(context: AutoContext, held_out: HeldOut) -> float | None:
+    """The noise that is known already, or the residuals on the held-out data."""
     if context.likelihood == "classification":
         return None
-    if context.sigma_noise is not None:
-        return context.sigma_noise
-    if mean_square <= 0:
-        raise ValueError(
-            "sigma_noise: the model fits its training data exactly, so its noise cannot be estimated; give a number"
-        )
-    return math.sqrt(mean_square)
+    return context.sigma_noise or residual_noise(context.network, held_out)
 
 
 def _priors(
     context: AutoContext, union: Union, spectra: list[Spectrum], held_out: HeldOut, sigma_noise: float | None
 ) -> list[PriorChoice]:
     """The smallest lambda of each candidate that keeps to the uncertainty budget."""
-    used = [PRIOR_GRID * context.share(len(columns)) for columns in union.columns]
-    total = np.zeros((len(used), len(PRIOR_GRID) + 1))
+    shares = [context.share(len(columns)) for columns in union.columns]
+    ranges = [spectrum.search_range(share) for spectrum, share in zip(spectra, shares, strict=True)]
+    precisions = max(ranges, key=len)  # the others are its ends
+    used = [precisions * share for share in shares]
+    total = np.zeros((len(used), len(precisions) + 1))
     rows = rows_within(MEMORY_BYTES, BYTES_A_VALUE * context.outputs * total.shape[1])
     for inputs, targets in held_out.chunks(
         min(rows, rows_for(union.jacobian, context.outputs)), context.track, "Candidates: prior precision"
@@ -154,8 +149,11 @@ def _priors(
             scores = grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), sigma_noise, context.temperature)
             total[c] += scores.sum(1)
     total /= len(held_out)
-    sweeps = [PriorSweep(PRIOR_GRID, u, np.zeros(0), t[:-1], float(t[-1])) for u, t in zip(used, total, strict=True)]
-    return [choose_prior(sweep, "budget", context.budget) for sweep in sweeps]
+    sweeps = [
+        PriorSweep(own, u[-len(own) :], np.zeros(len(own)), t[-len(own) - 1 : -1], float(t[-1]))
+        for own, u, t in zip(ranges, used, total, strict=True)
+    ]
+    return [choose_prior(sweep.as_far_as_it_matters(), "budget", context.budget) for sweep in sweeps]
 
 
 def _predictions(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from offline.data import rows_within
+from offline.diagnostics import coverage_curve
 from offline.jacobians import SubnetworkJacobian
 from offline.likelihood import Likelihood, check_targets, class_log_likelihood, gaussian_log_likelihood
 from offline.progress import Track
@@ -113,16 +114,29 @@ def reference_quantiles(prediction: Prediction) -> dict[str, Array]:
 
 
 def held_out_metrics(
-    mean: Array, variance: Array, targets: Array, sigma_noise: float | None, temperature: float
+    mean: Array,
+    variance: Array,
+    targets: Array,
+    sigma_noise: float | None,
+    temperature: float,
+    plain_noise: float | None = None,
 ) -> dict[str, float]:
-    """Quality on held-out data: mean log-likelihood with and without weight uncertainty, accuracy or RMSE."""
+    """Quality on held-out data: mean log-likelihood with and without weight uncertainty, accuracy or RMSE, coverage.
+
+    `_map` marks the plain network: its log-likelihood (regression: with `plain_noise`, by default `sigma_noise`) and
+    its accuracy; `calibration_accuracy` is that of the most probable classes as they are served.
+    """
     with_weights = log_likelihood(mean, variance, targets, sigma_noise, temperature).mean()
-    plain = log_likelihood(mean, np.zeros_like(variance), targets, sigma_noise, temperature).mean()
+    plain = log_likelihood(mean, np.zeros_like(variance), targets, plain_noise or sigma_noise, temperature).mean()
     metrics = {"calibration_log_likelihood": float(with_weights), "calibration_log_likelihood_map": float(plain)}
     if sigma_noise is None:
-        metrics["calibration_accuracy"] = float((softmax(mean).argmax(axis=1) == targets).mean())
+        served = link_approx(mean, variance, temperature)
+        metrics["calibration_accuracy"] = float((served.argmax(axis=1) == targets).mean())
+        metrics["calibration_accuracy_map"] = float((softmax(mean).argmax(axis=1) == targets).mean())
     else:
+        std = predictive_std(variance, sigma_noise)
         metrics["calibration_rmse"] = float(np.sqrt(np.square(mean - targets).mean()))
+        metrics["calibration_coverage_95"] = float(coverage_curve(mean, std, targets, np.array([0.95]))[0])
     return metrics
 
 

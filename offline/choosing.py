@@ -93,7 +93,7 @@ def needs_covariance(config: FitConfig) -> bool:
 def selection_context(job: Job, size: int, within: Sequence[str] | None) -> SelectionContext:
     """What a strategy may use; `within` restricts it to modules."""
     config = job.config
-    prior, sigma = config.prior_precision, config.sigma_noise
+    prior = config.prior_precision
     return SelectionContext(
         network=job.network,
         layout=job.layout,
@@ -108,7 +108,7 @@ def selection_context(job: Job, size: int, within: Sequence[str] | None) -> Sele
         prior_precision=prior if isinstance(prior, float) else 1.0,
         memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes, needs_covariance(config)),
         track=job.track,
-        sigma_noise=sigma if isinstance(sigma, float) and config.likelihood == "regression" else None,
+        sigma_noise=job.sigma_noise,
         prior_scaling=config.prior_scaling,
     )
 

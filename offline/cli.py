@@ -1,6 +1,7 @@
 """`probity`: the command line. Commands that need torch import it when they run, so `probity serve` never does."""
 
 import importlib.util
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,19 +31,36 @@ RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model()
 BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
 
 
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
+
+
 @contextmanager
-def explained_errors() -> Iterator[None]:
-    """What a user can mend is printed as one line; anything else is a bug and keeps its traceback."""
+def explained_errors(debug: bool = False) -> Iterator[None]:
+    """What a user can mend is printed in a few lines; anything else is a bug and keeps its traceback.
+
+    An error inside the user's own code is told with its file, line and source line. `debug`: every error keeps its
+    traceback.
+    """
     try:
         yield
-    except ValidationError as error:
-        fail(_one_line(error))
-    except (ValueError, TypeError, OSError) as error:
-        fail(str(error))
-    except RuntimeError as error:
-        if type(error) is RuntimeError:  # ours are named: ExportError, VerificationError
+    except Exception as error:
+        message = None if debug else _explained(error)
+        if message is None:
             raise
-        fail(str(error))
+        fail(message)
+
+
+def _explained(error: Exception) -> str | None:
+    """What to print; None for a bug of ours."""
+    from offline.user_errors import user_error, user_frames, user_frames_behind
+
+    if isinstance(error, ValidationError):
+        return "\n".join(filter(None, [_one_line(error), user_frames(error)]))
+    if (in_recipe := user_error(error)) is not None:
+        return f"{in_recipe}\n(--debug shows the whole traceback)"
+    if type(error) is RuntimeError or not isinstance(error, ValueError | TypeError | OSError | RuntimeError):
+        return None  # ours are named: ExportError, VerificationError
+    return "\n".join(filter(None, [str(error), user_frames_behind(error)]))
 
 
 def _one_line(error: ValidationError) -> str:
@@ -54,7 +72,7 @@ def _one_line(error: ValidationError) -> str:
 
 
 def fail(message: str) -> None:
-    """Print one line and stop with exit code 2."""
+    """Print the message and stop with exit code 2."""
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(2)
 
@@ -62,7 +80,7 @@ def fail(message: str) -> None:
 def need_torch() -> None:
     """A clear word where the offline job is not installed."""
     if importlib.util.find_spec("torch") is None:
-        fail("this command needs the offline job: pip install 'probity[offline]'")
+        fail("this command needs the offline job: pip install 'probity-serve[offline]'")
 
 
 @app.command()
@@ -91,6 +109,7 @@ def fit(
     name: Annotated[str | None, typer.Option(help="Name of the model.")] = None,
     version: Annotated[str | None, typer.Option(help="Version of the model.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take: memory and time.")] = False,
+    debug: DebugOption = False,
 ) -> None:
     """Fit a bundle: choose weights, compute their posterior, calibrate, export, verify.
 
@@ -115,11 +134,12 @@ def fit(
     from offline.run import dry_run_recipe, fit_recipe
 
     stated = {key: value for key, value in given.items() if value is not None}
-    with explained_errors():
+    with explained_errors(debug):
         if dry_run:
             print_lines(dry_run_recipe(recipe, stated))
         elif fit_recipe(recipe, out, stated):
             print_card(out)
+            print_lines(["", f"Report: {out / 'report.html'}", f"Serve it: probity serve {shlex.quote(str(out))}"])
 
 
 def _number(text: str | None) -> int | float | str | None:
@@ -133,12 +153,12 @@ def _number(text: str | None) -> int | float | str | None:
 
 
 @app.command()
-def evaluate(bundle: BundleArgument, recipe: RecipeArgument) -> None:
+def evaluate(bundle: BundleArgument, recipe: RecipeArgument, debug: DebugOption = False) -> None:
     """Measure a bundle on the recipe's test_data() and, if it has one, ood_data()."""
     need_torch()
     from offline.run import evaluate_recipe
 
-    with explained_errors():
+    with explained_errors(debug):
         print_metrics(evaluate_recipe(bundle, recipe))
 
 

@@ -36,11 +36,11 @@ class FitConfig(BaseModel):
     most `uncertainty_budget` nats of held-out log-likelihood, "gridsearch" the best held-out log-likelihood, "marglik"
     the largest evidence; with `prior_scaling="subnetwork"` the posterior holds lambda * S / D (Daxberger et al. 2021,
     appendix "Updating the prior precision ..."). `posterior="low-rank"` keeps the eigenpairs that hold the variances to
-    `posterior_tolerance` (relative). `sigma_noise` (regression) is a standard deviation in the target's units, "mle"
-    the root mean square residual on the training data. `temperature` (classification) divides the logits; "fit" takes
-    the best held-out log-likelihood. `false_reject_rate` is the share of in-distribution inputs that may be
-    rejected. `memory_budget` in bytes (or "2GiB"; None: 60 % of what is free). `checkpoint_seconds`: how often a long
-    pass is saved. `device`: "auto", "cpu", "cuda" or "cuda:n".
+    `posterior_tolerance` (relative). `sigma_noise` (regression) is a standard deviation in the target's units; "mle"
+    takes the one that, with the variance of the weights, makes held-out targets likeliest. `temperature`
+    (classification) divides the logits; "fit" takes the best held-out log-likelihood. `false_reject_rate` is the share
+    of in-distribution inputs that may be rejected. `memory_budget` in bytes (or "2GiB"; None: 60 % of what is free).
+    `checkpoint_seconds`: how often a long pass is saved. `device`: "auto", "cpu", "cuda" or "cuda:n".
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -60,6 +60,22 @@ def coverage_curve(mean: Array, std: Array, targets: Array, levels: Array) -> Ar
     return np.array(covered)
 
 
+def coverage_band(examples: int, level: float, confidence: float = 0.99) -> tuple[float, float]:
+    """The shares of `examples` that intervals of this nominal level hold with this probability, if they are right.
+
+    The central range of a binomial distribution: each tail beyond it has at most (1 - confidence) / 2. Outputs of one
+    example are seldom independent, so that examples are counted, not targets.
+    """
+    counts = np.arange(examples + 1)
+    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, examples + 1)))])
+    chances = factorials[-1] - factorials - factorials[::-1]
+    chances = np.exp(chances + counts * np.log(level) + (examples - counts) * np.log1p(-level))
+    below, above = np.cumsum(chances), np.cumsum(chances[::-1])[::-1]
+    tail = (1 - confidence) / 2
+    inside = counts[(below > tail) & (above > tail)]
+    return float(inside[0] / examples), float(inside[-1] / examples)
+
+
 def effective_dimension(eigenvalues: Array, prior_precision: float) -> float:
     """sum_i e_i / (e_i + lambda_S): how many directions the data determine rather than the prior (MacKay 1992)."""
     return float((eigenvalues / (eigenvalues + prior_precision)).sum())

@@ -11,7 +11,7 @@ from offline.data import Batches, checked_batches
 from offline.diagnostics import expected_calibration_error
 from offline.likelihood import check_targets, class_log_likelihood, gaussian_log_likelihood
 from service.predictive import entropy, gaussian_interval
-from service.predictor import Prediction, Predictor
+from service.predictor import Prediction, Predictor, check_finite
 
 Array = npt.NDArray[Any]
 
@@ -26,7 +26,7 @@ def evaluate(predictor: Predictor, test: Batches, foreign: Batches | None = None
     manifest = predictor.manifest
     predictions, targets = [], []
     for inputs, raw in checked_batches(test, "test_data", torch.device("cpu")):
-        predictions.append(predictor.predict(inputs.numpy()))
+        predictions.append(_finite(predictor, inputs.numpy()))
         targets.append(check_targets(raw, manifest.outputs, len(inputs), manifest.task).numpy())
     y = np.concatenate(targets)
     metrics = _classification(predictions, y) if manifest.task == "classification" else _regression(predictions, y)
@@ -34,6 +34,12 @@ def evaluate(predictor: Predictor, test: Batches, foreign: Batches | None = None
     if foreign is not None:
         metrics |= _against(predictions, predictor, foreign)
     return metrics
+
+
+def _finite(predictor: Predictor, inputs: Array) -> Prediction:
+    prediction = predictor.predict(inputs)
+    check_finite(prediction)
+    return prediction
 
 
 def _joined(predictions: Iterable[Prediction], name: str) -> Array:
@@ -65,7 +71,7 @@ def _regression(predictions: list[Prediction], y: Array) -> dict[str, float]:
 def _against(predictions: list[Prediction], predictor: Predictor, foreign: Batches) -> dict[str, float]:
     from sklearn.metrics import roc_auc_score
 
-    others = [predictor.predict(x.numpy()) for x, _ in checked_batches(foreign, "ood_data", torch.device("cpu"))]
+    others = [_finite(predictor, x.numpy()) for x, _ in checked_batches(foreign, "ood_data", torch.device("cpu"))]
     labels = np.repeat([0, 1], [sum(len(p.score) for p in group) for group in (predictions, others)])
     metrics = {
         "ood_reject_rate": float(_joined(others, "rejected").mean()),

@@ -7,16 +7,19 @@ cannot see through a backward pass; parameters of the generic route become an ON
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import onnx
 import torch
+from onnxscript import ir, optimizer
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 from torch.func import functionalize
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from offline.export_errors import ExportError, export_error, first_cause, operator_of
+from offline.failing_layer import failing_layer
 from offline.jacobians import (
     Chosen,
     JacobianPlan,
@@ -35,35 +38,17 @@ NAMES = {"probity_inputs": "inputs", "probity_mean": "mean", "probity_jacobian":
 # of the input's other sizes (nor 1, to which shapes would be specialised).
 TRACE_ROWS = (11, 13, 17, 19, 23, 29, 31, 37)
 PROTOBUF_LIMIT = 2**31
-# The exporter's optimiser takes more than linear time: hours for a recurrent network unrolled over 50 steps. Larger
-# graphs are left to onnxruntime, which optimises what it loads anyhow.
-OPTIMISED_NODES = 5_000
-
-
-class ExportError(RuntimeError):
-    """The model, or its backward pass, cannot be expressed in ONNX."""
 
 
 def export_onnx(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> tuple[bytes, int]:
     """The serialised ONNX model and its opset. `example` (1, *input_shape); raises `ExportError`."""
-    names = list(NAMES)
     count = next(number for number in TRACE_ROWS if number not in example.shape[1:])
     rows = example[:1].expand(count, *example.shape[1:]).contiguous()
     try:
         with _quiet(), _plain_kernels():
-            program = _trace(jacobian, rows, outputs)
-            exported = torch.onnx.export(
-                program, (), dynamo=True, input_names=names[:1], output_names=names[1:], verbose=False, optimize=False
-            )
-            assert exported is not None
-            if _nodes(exported.model_proto.graph) <= OPTIMISED_NODES:
-                exported.optimize()
-        model = exported.model_proto
+            model = _convert(_trace(jacobian, rows, outputs))
     except Exception as error:  # tracing and conversion raise a wide family of errors
-        raise ExportError(
-            f"the model could not be exported to ONNX: {_first_cause(error)} (remedy: choose weights of Linear and "
-            f"Conv2d layers only, or replace the layer named above; touched parameters: {_touched(jacobian.plan)})"
-        ) from error
+        raise _explained(error, jacobian, rows) from error
     _strip(model)
     if model.ByteSize() >= PROTOBUF_LIMIT:
         raise ExportError(f"the ONNX graph has {model.ByteSize()} bytes, expected less than {PROTOBUF_LIMIT}")
@@ -71,10 +56,62 @@ def export_onnx(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> 
     return model.SerializeToString(deterministic=True), opset
 
 
-def _nodes(graph: onnx.GraphProto) -> int:
-    """Nodes of a graph and of those inside it."""
-    inner = (attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g"))
-    return len(graph.node) + sum(map(_nodes, inner))
+def _convert(program: torch.export.ExportedProgram) -> onnx.ModelProto:
+    names = list(NAMES)
+    exported = torch.onnx.export(
+        program, (), dynamo=True, input_names=names[:1], output_names=names[1:], verbose=False, optimize=False
+    )
+    assert exported is not None
+    assert exported.model is not None
+    fold(exported.model)
+    return exported.model_proto
+
+
+def fold(model: ir.Model) -> None:
+    """Compute what depends on constants alone, and what is computed twice only once.
+
+    The exporter's own optimiser does this too, and then compares every node with patterns to be fused: that takes time
+    with the square of the nodes, and onnxruntime fuses what it loads anyhow.
+    """
+    optimizer.inline(model)
+    optimizer.fold_constants(model)
+    passes = ir.passes.common
+    for tidy in (
+        passes.RemoveUnusedNodesPass(),
+        passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        passes.LiftSubgraphInitializersToMainGraphPass(),
+        passes.DeduplicateInitializersPass(),
+        passes.CommonSubexpressionEliminationPass(),
+        passes.OutputFixPass(),
+        passes.NameFixPass(),
+    ):
+        tidy(model)
+
+
+def _explained(error: BaseException, jacobian: SubnetworkJacobian, rows: Tensor) -> ExportError:
+    """The same error with the layer at fault, found by exporting one layer after the other."""
+    cause = first_cause(error)
+
+    def same(other: BaseException) -> bool:
+        found = first_cause(other)
+        return operator_of(found) == operator_of(cause) and type(found) is type(cause)
+
+    with _quiet(), _plain_kernels():
+        layer = failing_layer(jacobian.model, rows, _attempt, same)
+    return export_error(cause, layer, _touched(jacobian.plan))
+
+
+def _attempt(function: Callable[..., tuple[Tensor, ...]], tensors: list[Tensor]) -> BaseException | None:
+    """Why this function cannot be exported for any number of examples, None where it can."""
+    batch = tensors[0].shape[0]
+    dynamic = tuple({0: torch.export.Dim.DYNAMIC} if t.dim() and t.shape[0] == batch else None for t in tensors)
+    try:
+        graph = traced(function, *tensors, symbolic=True)
+        program = torch.export.export(graph, tuple(tensors), dynamic_shapes=dynamic)
+        torch.onnx.export(program, (), dynamo=True, verbose=False, optimize=False)
+    except Exception as error:  # as in `export_onnx`
+        return error
+    return None
 
 
 def _trace(jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> torch.export.ExportedProgram:
@@ -196,13 +233,6 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield from _graphs(attribute.g)
-
-
-def _first_cause(error: BaseException) -> str:
-    """The innermost error: the exporter wraps the operator at fault in pages of advice."""
-    while (inner := error.__cause__ or error.__context__) is not None:
-        error = inner
-    return " ".join(str(error).split())[:500]
 
 
 def _touched(plan: JacobianPlan) -> str:

@@ -1,11 +1,13 @@
 """fit_bundle: the stages in order, each handed plain values. A trained network in, a verified bundle out."""
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from offline.calibration import (
     HeldOut,
@@ -23,15 +25,19 @@ from offline.config import FitConfig
 from offline.curvature import Curvature, accumulate_ggn
 from offline.data import Batches, check_loader, checked_batches
 from offline.distributed import local_device, process_group
+from offline.duration import describe_duration, predict_duration
 from offline.inference import Inference, infer
+from offline.input_range import RangeMeter
 from offline.jacobians import SubnetworkJacobian
 from offline.job import Job, prepare, resolve_device
 from offline.memory import MemoryPlan
+from offline.noise import estimates_noise, residual_noise
 from offline.progress import Track, length_of, silent
 from offline.publishing import Fitted, publish
 from offline.record import check_class_names, check_input_spec
-from offline.resources import describe_job, plan_job, plan_stand_in
+from offline.resources import plan_job, plan_stand_in
 from offline.resume import job_fingerprint, tensors_digest
+from offline.trial import check_whole_way
 from service.bundle import InputSpec, check_destination, check_writable
 from service.rejection import RejectionRule
 
@@ -59,7 +65,8 @@ def fit_bundle(
 
     model: outputs (B, K), logits or regression means; any mode; never changed, also not on an error.
     train_loader, calibration_loader: iterables of (inputs, targets) that can be read several times; the calibration
-    data are held out of training, are kept in memory, and tune prior precision, temperature and reject threshold.
+    data are held out of training, are kept in memory, and tune prior precision, observation noise, temperature and
+    reject threshold.
     out: a new folder; an existing bundle is replaced atomically, anything else there is refused.
     class_names: K names; input_spec: how the service makes inputs (images, feature names); by default, plain
     arrays of the loader's shape. progress: wraps the long loops (see `offline.progress`). say: takes lines for people,
@@ -99,9 +106,10 @@ def dry_run(
     *,
     calibration_loader: Batches | None = None,
 ) -> list[str]:
-    """What a fit would take, as lines for people: D, S, K, memory, and the time of the curvature.
+    """What a fit would take, as lines for people: D, S, K, memory, and the time of every stage.
 
-    Nothing is fitted and nothing written. The calibration data, where given, are checked and counted.
+    Nothing is fitted and nothing written. The calibration data, where given, are checked and counted. One small batch
+    goes the whole way to onnxruntime, so that a model that cannot be exported is known: raises `ExportError` then.
     """
     config = config or FitConfig()
     check_loader(train_loader, "train_loader")
@@ -109,8 +117,13 @@ def dry_run(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as shard:
         torch.manual_seed(config.seed)
         job = prepare(model, train_loader, config, device, shard, silent)
-        held_bytes = 0 if calibration_loader is None else _bytes_of(*_held_out(job, calibration_loader))
-        return describe_job(job, plan_stand_in(job, held_bytes))
+        halves = () if calibration_loader is None else _held_out(job, calibration_loader)
+        expected = plan_stand_in(job, _bytes_of(*halves))
+        start = time.perf_counter()
+        check_whole_way(job, job.example)
+        seconds = time.perf_counter() - start
+        stages = predict_duration(job, expected, sum(map(len, halves)), seconds)
+        return [*expected.describe(), describe_duration(stages)]
 
 
 def _fit(
@@ -124,21 +137,25 @@ def _fit(
 ) -> None:
     tuning, conformal = _held_out(job, calibration_loader)
     held_bytes = _bytes_of(tuning, conformal)
+    job = replace(job, sigma_noise=_first_noise(job, tuning))
     expected = plan_stand_in(job, held_bytes)  # refuses at once what cannot fit
     if job.shard.is_main:
-        for line in expected.describe():
+        for line in expected.describe()[:2]:
             say(line)
+        start = time.perf_counter()
+        check_whole_way(job, conformal.inputs)
+        seconds = time.perf_counter() - start
+        say(describe_duration(predict_duration(job, expected, len(tuning) + len(conformal), seconds)))
     selection = choose_weights(job, tuning, checkpoint)
     jacobian = jacobian_of(job, selection.indices)
     memory = plan_job(job, selection.indices, held_bytes)
     if job.shard.is_main:
-        say(f"{len(selection.indices):,} weights chosen")
-        for line in describe_job(job, memory, jacobian)[1:]:
-            say(line)
+        say(f"{len(selection.indices):,} weights chosen" + _because(selection.explanation))
     torch.manual_seed(job.config.seed)  # a loader that shuffles gives an interrupted pass its order again
+    ranges = RangeMeter()
     curvature = accumulate_ggn(
         jacobian,
-        job.pass_over_training("Curvature"),
+        ranges.watch(job.pass_over_training("Curvature")),
         job.outputs,
         job.config.likelihood,
         rows=memory.rows("curvature"),
@@ -147,8 +164,26 @@ def _fit(
     )
     if job.shard.is_main:
         found = infer(job, jacobian, curvature, tuning)
+        for note in found.notes:
+            say(note)
         fitted = _calibrated(job, jacobian, curvature, found, tuning, conformal, memory)
-        publish(job, fitted, selection, destination, names, spec)
+        publish(job, fitted, selection, destination, names, ranges.describe(spec, _inputs_of(tuning, conformal)))
+
+
+def _inputs_of(*held: HeldOut) -> Tensor:
+    return torch.cat([h.inputs for h in held])
+
+
+def _because(explanation: str | None) -> str:
+    return "" if explanation is None else f": {explanation}"
+
+
+def _first_noise(job: Job, tuning: HeldOut) -> float | None:
+    """The observation noise before anything is known of the weights; None for classification."""
+    given = job.config.sigma_noise
+    if job.config.likelihood == "classification":
+        return None
+    return given if isinstance(given, float) else residual_noise(job.network, tuning)
 
 
 def _bytes_of(*held: HeldOut) -> int:
@@ -181,7 +216,8 @@ def _held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
         )
     fits_temperature = config.temperature == "fit" and config.likelihood == "classification"
     searched = config.prior_precision in ("budget", "gridsearch")
-    tuned = searched or fits_temperature or config.selection == "auto" or config.posterior == "low-rank"
+    for_weights = config.selection == "auto" or config.posterior == "low-rank"
+    tuned = searched or fits_temperature or for_weights or estimates_noise(config)
     tuning, conformal = data.split(TUNING_SHARE if tuned else 0.0, config.seed)
     check_enough(len(tuning), len(conformal), config.false_reject_rate, tuned)
     return tuning, conformal
@@ -202,7 +238,7 @@ def _calibrated(
     mean, variance = predict_held_out(jacobian, found.factor, conformal, rows, job.track)
     scored = describe_held_out(mean, variance, found.sigma_noise, temperature)
     rule = RejectionRule(np.sort(scored.score), job.config.false_reject_rate)
-    return Fitted(jacobian, curvature, found, temperature, conformal, mean, variance, scored, rule, lines)
+    return Fitted(jacobian, curvature, found, temperature, conformal, mean, variance, scored, rule, lines, len(tuning))
 
 
 def _temperature(job: Job, jacobian: SubnetworkJacobian, found: Inference, tuning: HeldOut, rows: int) -> float:

@@ -1,6 +1,5 @@
 """From the curvature to a posterior: observation noise, prior precision, and the factor that is kept."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +12,7 @@ from offline.data import rows_within
 from offline.jacobians import SubnetworkJacobian
 from offline.job import Job
 from offline.low_rank import low_rank
+from offline.noise import estimates_noise, likeliest_noise
 from offline.posterior import Spectrum, factor, posterior_precision
 from offline.prior import choose_prior, prior_share, sweep_prior
 from offline.progress import one_step
@@ -29,7 +29,8 @@ PICTURED_SIZE = 4096
 class Inference:
     """The posterior in float64 (`factor`), what the manifest says of it, and what the user should know.
 
-    eigenvalues (S,): of the curvature, None where no decomposition was made.
+    eigenvalues (S,): of the curvature, None where no decomposition was made. plain_noise: the observation noise that
+    suits the network without weight uncertainty. notes: what the search found out, and nothing to worry about.
     """
 
     factor: PosteriorFactor
@@ -38,15 +39,20 @@ class Inference:
     sigma_noise: float | None
     eigenvalues: Tensor | None
     warnings: tuple[str, ...]
+    plain_noise: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 def infer(job: Job, jacobian: SubnetworkJacobian, curvature: Curvature, tuning: HeldOut) -> Inference:
-    """H_S + lambda_S I and its factor. Raises `FactorizationError`, and `ValueError` for noise that has no estimate."""
-    config = job.config
-    sigma_noise = observation_noise(config, curvature)
+    """H_S + lambda_S I and its factor. Raises `FactorizationError`."""
+    config, sigma_noise = job.config, job.sigma_noise
     ggn = curvature.ggn if sigma_noise is None else curvature.ggn.div_(sigma_noise**2)
     spectrum = _spectrum(job, ggn)
-    prior, warnings = _prior(job, jacobian, spectrum, tuning, sigma_noise)
+    prior, warnings, notes = _prior(job, jacobian, spectrum, tuning, sigma_noise)
+    if sigma_noise is not None and spectrum is not None and estimates_noise(config):
+        likeliest = likeliest_noise(jacobian, spectrum, prior.used, tuning, sigma_noise, job.track)
+        ratio, sigma_noise = (sigma_noise / likeliest) ** 2, likeliest
+        ggn, spectrum = ggn.mul_(ratio), spectrum.scaled(ratio)
     if config.posterior == "low-rank":
         assert spectrum is not None
         kept, said = _low_rank(job, jacobian, spectrum, prior, tuning)
@@ -55,38 +61,30 @@ def infer(job: Job, jacobian: SubnetworkJacobian, curvature: Curvature, tuning: 
         kept, said = _cholesky(job, ggn, prior)
     if said.jitter:
         warnings += (f"{said.jitter:.2e} was added to the diagonal of the posterior precision before it was factored",)
-    return Inference(kept, said, prior, sigma_noise, None if spectrum is None else spectrum.values, warnings)
+    eigenvalues = None if spectrum is None else spectrum.values
+    return Inference(kept, said, prior, sigma_noise, eigenvalues, warnings, job.sigma_noise, notes)
 
 
-def observation_noise(config: FitConfig, curvature: Curvature) -> float | None:
-    """sigma: None for classification; "mle" is the root mean square residual on the training data."""
-    if config.likelihood == "classification":
-        return None
-    if config.sigma_noise != "mle":
-        return config.sigma_noise
-    sigma = math.sqrt(curvature.squared_error / (curvature.examples * curvature.outputs))
-    if sigma <= 0:
-        raise ValueError(
-            "sigma_noise: the model fits its training data exactly, so its noise cannot be estimated; give a number"
-        )
-    return sigma
+def needs_spectrum(config: FitConfig, size: int) -> bool:
+    """Whether the curvature of S weights is decomposed: to search, for a low rank, or where it costs little."""
+    fixed = isinstance(config.prior_precision, float) and config.posterior == "cholesky"
+    return not fixed or estimates_noise(config) or size <= PICTURED_SIZE
 
 
 def _spectrum(job: Job, ggn: Tensor) -> Spectrum | None:
-    fixed = isinstance(job.config.prior_precision, float) and job.config.posterior == "cholesky"
-    if fixed and len(ggn) > PICTURED_SIZE:
+    if not needs_spectrum(job.config, len(ggn)):
         return None
     return one_step(job.track, "Eigenvalues", lambda: Spectrum.of(ggn))
 
 
 def _prior(
     job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum | None, tuning: HeldOut, sigma_noise: float | None
-) -> tuple[Prior, tuple[str, ...]]:
-    """lambda and lambda_S = lambda * S / D (or lambda, without scaling), and what to know about the choice."""
+) -> tuple[Prior, tuple[str, ...], tuple[str, ...]]:
+    """lambda and lambda_S = lambda * S / D (or lambda, without scaling), warnings, and what the search found out."""
     config = job.config
     share = prior_share(jacobian.size, job.layout.total, config.prior_scaling)
     if isinstance(config.prior_precision, float):
-        return fixed_prior(config, config.prior_precision, share), ()
+        return fixed_prior(config, config.prior_precision, share), (), ()
     assert spectrum is not None
     weights = job.layout.flatten(dict(job.network.named_parameters())).cpu()[jacobian.indices.cpu()]
     temperature = 1.0 if config.temperature == "fit" else config.temperature
@@ -94,7 +92,7 @@ def _prior(
         spectrum, weights, share, jacobian, tuning, job.outputs, sigma_noise, job.track, temperature=temperature
     )
     choice = choose_prior(sweep, config.prior_precision, config.uncertainty_budget)
-    return searched_prior(config, sweep, choice), choice.warnings
+    return searched_prior(config, sweep, choice), choice.warnings, choice.notes
 
 
 def _cholesky(job: Job, ggn: Tensor, prior: Prior) -> tuple[PosteriorFactor, Posterior]:

@@ -20,7 +20,10 @@ FEW = 16
 
 @dataclass(frozen=True)
 class Job:
-    """`network` is a private copy; `example` (2, *input_shape) or fewer; `outputs` is K; `size` is S, at most."""
+    """`network` is a private copy; `example` (2, *input_shape) or fewer; `outputs` is K; `size` is S, at most.
+
+    sigma_noise: of a regression, the one given, or the root mean square residual on the held-out data that tune.
+    """
 
     config: FitConfig
     network: nn.Module
@@ -34,6 +37,7 @@ class Job:
     size: int
     memory_bytes: int
     track: Track
+    sigma_noise: float | None = None
 
     def pass_over_training(self, description: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass, with progress where it has a description; the same number of examples each time."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from offline.entries import Entries, ExpandedEntries, entries_of, is_structured
+from offline.finite import check_finite_jacobian, check_finite_outputs
 from offline.jacobians import (
     Chosen,
     JacobianPlan,
@@ -30,6 +31,7 @@ from offline.private import in_float64, runs_in_float64
 
 Owners = dict[str, list[tuple[str, str]]]
 CHECK_EXAMPLES = 2
+EXAMPLES = "the first batch of train_loader"
 CHECK_OUTPUTS = 2  # random mixtures of the outputs stand for all of them: the rules are linear in their gradients
 CHECK_POSITIONS = 48  # of each parameter: comparing all of a large one would need its whole Jacobian
 
@@ -38,6 +40,7 @@ def make_jacobian(model: nn.Module, layout: WeightLayout, indices: Tensor, examp
     """The Jacobian of the chosen weights, its plan tried on the first of `examples` (B, *input_shape).
 
     model: from `private_copy`, in float64 while the plan is tried; indices (S,) ascending positions in the layout.
+    Raises `NotFiniteError` for outputs or derivatives of these examples that are NaN or infinite.
     """
     indices = indices.to(examples.device)
     chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
@@ -53,8 +56,10 @@ def allows_outputs_together(model: nn.Module, plan: JacobianPlan, x: Tensor) -> 
     mean, calls = probed_forward(model, plan, x)
     if mean.shape[1] == 1 or not calls:
         return False
-    mixed = mean @ _mixing(mean.detach())
+    mixed = mean @ output_mixing(mean.detach())
     expected = probe_gradients(mixed, calls, 1)
+    for gradient in expected:
+        check_finite_jacobian(model, x, gradient, EXAMPLES)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # torch says so where it goes through the outputs one by one
@@ -138,8 +143,12 @@ def _agreeing(exact: nn.Module, plan: JacobianPlan, chosen: tuple[Chosen, ...], 
     if not names:
         return names
     structured = tuple(c for c in chosen if c.parameter.name in names)
-    mixing = _mixing(check_output(exact(x[:1]), 1))
-    truth = torch.split(plain_jacobian(exact, structured, x, mixing), [len(c.positions) for c in structured], dim=2)
+    output = check_output(exact(x), x.shape[0])
+    check_finite_outputs(exact, x, output, EXAMPLES)
+    mixing = output_mixing(output)
+    plain = plain_jacobian(exact, structured, x, mixing)
+    check_finite_jacobian(exact, x, plain, EXAMPLES)
+    truth = torch.split(plain, [len(c.positions) for c in structured], dim=2)
     expected = {c.parameter.name: part for c, part in zip(structured, truth, strict=True)}
     try:
         mean, calls = probed_forward(exact, plan, x)
@@ -150,8 +159,8 @@ def _agreeing(exact: nn.Module, plan: JacobianPlan, chosen: tuple[Chosen, ...], 
     return {name for name in names if _agree(found[name], expected[name])}
 
 
-def _mixing(mean: Tensor) -> Tensor:
-    """(K, at most `CHECK_OUTPUTS`): what the outputs are multiplied by while the plan is tried."""
+def output_mixing(mean: Tensor) -> Tensor:
+    """(K, at most `CHECK_OUTPUTS`): mixtures that stand for all outputs while something is tried; mean (B, K)."""
     count = mean.shape[1]
     if count <= CHECK_OUTPUTS:
         return torch.eye(count, dtype=mean.dtype, device=mean.device)

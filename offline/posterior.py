@@ -16,6 +16,9 @@ Array = npt.NDArray[Any]
 # The range of the paper's search (appendix "Image Experiments") and two decades more, ten values a decade: where a
 # subnetwork is a small share of the network, lambda S / D is small.
 PRIOR_GRID: Array = np.logspace(-4, 6, 101)
+# The search goes on below that range, down to where the largest eigenvalue is so many times lambda_S: smaller values
+# stand for variances that derivatives in 32-bit numbers do not resolve. More decades would only be a longer table.
+STEPS_A_DECADE, RESOLVED, MORE_DECADES = 10, 1e10, 8
 FIRST_JITTER, MAX_TRIES = 1e-12, 8
 
 
@@ -35,6 +38,20 @@ class Spectrum:
         """Eigenvalues below zero are rounding (the matrix is positive semi-definite) and set to zero."""
         values, vectors = torch.linalg.eigh(ggn)
         return cls(values.clamp(min=0), vectors)
+
+    def search_range(self, share: float) -> Array:
+        """Values of lambda to try, ascending, ten a decade: `PRIOR_GRID`, and smaller ones as far as they make sense.
+
+        share: lambda_S / lambda. The ranges of two spectra differ only in where they begin.
+        """
+        smallest = float(self.values.max()) / RESOLVED / share
+        decades = min(MORE_DECADES, max(0.0, np.log10(PRIOR_GRID[0] / smallest) if smallest > 0 else np.inf))
+        steps = np.arange(np.floor(STEPS_A_DECADE * decades), 0, -1)
+        return np.concatenate([PRIOR_GRID[0] * 10 ** (-steps / STEPS_A_DECADE), PRIOR_GRID])
+
+    def scaled(self, factor: float) -> "Spectrum":
+        """That of factor * H."""
+        return Spectrum(self.values * factor, self.vectors)
 
     def variances(self, jacobian: Tensor, precisions: Array) -> Array:
         """diag(J (H + p I)^-1 J^T) for each p: sum_i (J q_i)^2 / (e_i + p). (B, K, S), (G,) -> (B, K, G).

@@ -15,12 +15,13 @@ from torch import Tensor
 from offline.calibration import MEMORY_BYTES, HeldOut, log_likelihood, rows_for, to_numpy
 from offline.data import rows_within
 from offline.jacobians import SubnetworkJacobian
-from offline.posterior import PRIOR_GRID, Spectrum
+from offline.posterior import PRIOR_GRID, STEPS_A_DECADE, Spectrum
 from offline.progress import Track, silent
 
 Array = npt.NDArray[Any]
 Method = Literal["gridsearch", "marglik", "budget"]
 PLAIN = np.inf  # without weight uncertainty: the variance vanishes as the prior precision grows
+FLAT = 1e-4  # nats in a decade of lambda: smaller values of lambda would change nothing either
 BYTES_A_VALUE = 64  # float64 intermediates of the predictive, for each example, output and prior precision
 
 
@@ -39,6 +40,26 @@ class PriorSweep:
     plain_log_likelihood: float | None = None
 
     @property
+    def ends_flat(self) -> bool:
+        """Whether the held-out log-likelihood stays as it is over the lowest decade."""
+        return self.log_likelihood is not None and is_flat(self.log_likelihood)
+
+    def as_far_as_it_matters(self) -> "PriorSweep":
+        """Without what lies below `PRIOR_GRID` after the held-out log-likelihood has stopped to change."""
+        scores, start = self.log_likelihood, int(np.searchsorted(self.precisions, PRIOR_GRID[0] * (1 - 1e-9)))
+        if scores is None:
+            return self
+        while start > 0 and not is_flat(scores[start:]):
+            start -= 1
+        return PriorSweep(
+            self.precisions[start:],
+            self.used[start:],
+            self.log_evidence[start:],
+            scores[start:],
+            self.plain_log_likelihood,
+        )
+
+    @property
     def reference(self) -> float:
         """The best mean held-out log-likelihood of the sweep and of the plain network: what uncertainty is charged to.
 
@@ -49,12 +70,18 @@ class PriorSweep:
         return max(float(self.log_likelihood.max()), self.plain_log_likelihood)
 
 
+def is_flat(scores: Array) -> bool:
+    """Whether the lowest decade of a log-likelihood (G,) over ascending precisions is all alike."""
+    lowest = scores[: STEPS_A_DECADE + 1]
+    return len(lowest) > STEPS_A_DECADE and float(np.ptp(lowest)) < FLAT
+
+
 @dataclass(frozen=True)
 class PriorChoice:
     """lambda `precision` and lambda_S `used`, by which method, and where it stands.
 
     `edge`: which end of the range was hit; `cost`: nats of mean held-out log-likelihood below the sweep's reference;
-    `budget`: the cost that was allowed (method "budget").
+    `budget`: the cost that was allowed (method "budget"); `ends_flat`: whether the smallest values tried are alike.
     """
 
     method: Method
@@ -63,12 +90,27 @@ class PriorChoice:
     edge: Literal["smallest", "largest"] | None = None
     cost: float | None = None
     budget: float | None = None
+    ends_flat: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the search found out where its range ended before the budget did; nothing is wrong then."""
+        if self.edge != "smallest" or self.budget is None or self.cost is None or self.cost > self.budget:
+            return ()
+        spent = f"it costs {max(self.cost, 0):.2g} of the {self.budget:g} nats allowed"
+        more = "a larger subnetwork_size leaves more uncertainty"
+        if self.ends_flat:
+            return (
+                f"prior precision {self.precision:.3g}: {spent}, and a smaller one would change nothing on held-out "
+                f"data: the training data determine all that these weights do there; {more}",
+            )
+        return (f"prior precision {self.precision:.3g}: the smallest that 32-bit numbers resolve; {spent}; {more}",)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know, in words."""
         found = []
-        if self.edge is not None:
+        if self.edge == "largest" or (self.edge == "smallest" and self.budget is None and not self.ends_flat):
             found.append(
                 f"the prior precision {self.precision:g} is the {self.edge} of the range searched by {self.method!r}"
             )
@@ -96,20 +138,24 @@ def sweep_prior(
     track: Track = silent,
     *,
     temperature: float = 1.0,
-    precisions: Array = PRIOR_GRID,
+    precisions: Array | None = None,
 ) -> PriorSweep:
     """Try every prior precision: log evidence, and the held-out log-likelihood where there are `tuning` data.
 
-    spectrum: of the curvature over the S chosen `weights`; share: `prior_share`; sigma_noise None means
+    spectrum: of the curvature over the S chosen `weights`; share: `prior_share`; precisions: by default
+    `Spectrum.search_range`, as far down as anything changes. sigma_noise None means
     classification. Raises `ValueError` for outputs that overflow on the held-out data.
     """
+    searched = precisions is None
+    precisions = spectrum.search_range(share) if precisions is None else precisions
     used = precisions * share
     evidence = spectrum.log_evidence(weights.cpu(), used)
     if tuning is None or not len(tuning):
         return PriorSweep(precisions, used, evidence)
     tried = np.append(used, PLAIN)
     scores = sweep_log_likelihood(jacobian, spectrum, tuning, outputs, tried, sigma_noise, track, temperature)
-    return PriorSweep(precisions, used, evidence, scores[:-1], float(scores[-1]))
+    sweep = PriorSweep(precisions, used, evidence, scores[:-1], float(scores[-1]))
+    return sweep.as_far_as_it_matters() if searched else sweep
 
 
 def sweep_log_likelihood(
@@ -160,6 +206,7 @@ def choose_prior(sweep: PriorSweep, method: Method, budget: float = 0.0) -> Prio
         {0: "smallest", len(sweep.precisions) - 1: "largest"}.get(place),  # type: ignore[arg-type]
         cost,
         budget if method == "budget" else None,
+        sweep.ends_flat,
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from offline.jacobians import check_output, private_copy
+from offline.layer_outputs import layer_outputs
 
 FEW = 2
 # Relative to the largest output: what float32 may change, and what a model of half precision may differ by anyhow.
@@ -64,11 +65,22 @@ def check_private(model: nn.Module, network: nn.Module, inputs: Tensor) -> int:
         raise ValueError("model: found that it changes its inputs in place; begin its forward pass with x = x.clone()")
     if not torch.allclose(mean, again, rtol=1e-4, atol=1e-6, equal_nan=True):
         raise ValueError(
-            "model: found other outputs the second time for the same inputs, expected the same in eval mode; "
-            "functional dropout needs training=self.training"
+            "model: found other outputs the second time for the same inputs, expected the same in eval mode; it begins "
+            f"in {_random_layer(network, inputs[:FEW])}: functional dropout needs training=self.training, and layers "
+            "that draw random numbers in eval mode too (nn.FractionalMaxPool2d) must be replaced (nn.AdaptiveMaxPool2d)"
         )
     _check_precision(model, mean, inputs[:FEW])
     return mean.shape[1]
+
+
+def _random_layer(network: nn.Module, inputs: Tensor) -> str:
+    """The first call to end that gives something else the second time."""
+    with torch.no_grad():
+        first, second = (layer_outputs(network, inputs.clone()) for _ in range(2))
+    for (path, layer, one), (_, _, other) in zip(first, second, strict=False):
+        if path and not torch.equal(one, other):
+            return f"layer {path!r} ({type(layer).__name__})"
+    return "the model's own forward"
 
 
 def _check_precision(model: nn.Module, mean: Tensor, inputs: Tensor) -> None:

@@ -13,13 +13,15 @@ from offline.calibration import HeldOut, held_out_metrics, reference_quantiles, 
 from offline.choosing import ChosenWeights
 from offline.curvature import Curvature
 from offline.export import export_onnx
+from offline.finite import check_finite_jacobian, check_finite_outputs
 from offline.inference import Inference
 from offline.jacobians import Chosen, SubnetworkJacobian, private_copy
 from offline.job import Job
+from offline.noise import estimates_noise
 from offline.plan import plain_jacobian
 from offline.private import in_float64, runs_in_float64
 from offline.progress import length_of, one_step
-from offline.record import make_manifest, training_metrics
+from offline.record import coverage_warning, make_manifest, training_metrics
 from offline.report import ReportData, report_html
 from offline.verify import Truth, verify
 from service.bundle import InputSpec, Manifest, reseal_manifest, seal_bundle, staged_bundle
@@ -27,6 +29,7 @@ from service.predictor import Prediction
 from service.rejection import RejectionRule
 
 VERIFY_EXAMPLES = 8
+VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
 ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
 Array = npt.NDArray[Any]
 
@@ -45,6 +48,7 @@ class Fitted:
     scored: Prediction
     rule: RejectionRule
     memory: tuple[str, ...]
+    tuning_examples: int
 
 
 def publish(
@@ -79,8 +83,7 @@ def _manifest(
     spec: InputSpec,
     opset: int,
 ) -> Manifest:
-    found, likelihood = fitted.inference, job.config.likelihood
-    targets = to_numpy(fitted.conformal.targets)
+    found = fitted.inference
     return make_manifest(
         job.config,
         layout=job.layout,
@@ -94,10 +97,21 @@ def _manifest(
         temperature=fitted.temperature,
         opset=opset,
         rule=fitted.rule,
-        metrics=training_metrics(fitted.curvature, likelihood)
-        | held_out_metrics(fitted.mean, fitted.variance, targets, found.sigma_noise, fitted.temperature),
+        metrics=_metrics(job, fitted),
         warnings=[*_warnings(job, fitted), *found.warnings],
     )
+
+
+def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:
+    """Quality on the training data and on the conformal half; how many held-out examples the noise came from."""
+    found, targets = fitted.inference, to_numpy(fitted.conformal.targets)
+    metrics = training_metrics(fitted.curvature, job.config.likelihood)
+    metrics |= held_out_metrics(
+        fitted.mean, fitted.variance, targets, found.sigma_noise, fitted.temperature, found.plain_noise
+    )
+    if estimates_noise(job.config):
+        metrics["noise_examples"] = float(fitted.tuning_examples)
+    return metrics
 
 
 def _warnings(job: Job, fitted: Fitted) -> list[str]:
@@ -110,6 +124,7 @@ def _warnings(job: Job, fitted: Fitted) -> list[str]:
             f"train_loader gave {examples} examples, its dataset has {expected} (drop_last, or a sampler that repeats "
             "or leaves out): the curvature sums over the examples given"
         )
+    found.extend(coverage_warning(_metrics(job, fitted), len(fitted.conformal)))
     threshold = fitted.rule.threshold
     if job.config.likelihood == "classification" and threshold >= 0.99 * math.log(job.outputs):
         found.append(
@@ -161,8 +176,11 @@ def _plainly(network: nn.Module, job: Job, fitted: Fitted, inputs: Tensor) -> tu
     """Mean, Jacobian and variance by nothing but torch's own differentiation, in the network's precision."""
     chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(fitted.jacobian.indices))
     with torch.no_grad():
-        mean = to_numpy(network(inputs))
-    jacobian = to_numpy(plain_jacobian(network, chosen, inputs))
+        outputs = network(inputs)
+    check_finite_outputs(network, inputs, outputs, VERIFIED)
+    derivatives = plain_jacobian(network, chosen, inputs)
+    check_finite_jacobian(network, inputs, derivatives, VERIFIED)
+    mean, jacobian = to_numpy(outputs), to_numpy(derivatives)
     return mean, jacobian, fitted.inference.factor.variance(jacobian)
 
 

@@ -1,4 +1,4 @@
-"""A recipe: the plain Python file in which a user says what to fit.
+"""A recipe: the plain Python file in which a user says what to fit. It may import the modules beside it.
 
 It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`, `config`
 (a `FitConfig`), `class_names` and `input_spec`. Data are a pair (inputs, targets) of tensors or arrays, or any
@@ -7,7 +7,9 @@ iterable of batches that can be read several times.
 
 import importlib.util
 import sys
+import zlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from offline.config import FitConfig
 from offline.data import Batches
+from offline.recipe_imports import RecipeImports
 from service.bundle import InputSpec
 
 BATCH_SIZE = 128
@@ -34,6 +37,14 @@ class Recipe:
 
     path: Path
     module: ModuleType
+    imports: RecipeImports
+
+    def running(self) -> AbstractContextManager[None]:
+        """Hold this open while code of the recipe may run: reading its data, or calling its model.
+
+        Modules beside the recipe that are imported late are found then.
+        """
+        return self.imports.active()
 
     @property
     def config(self) -> FitConfig:
@@ -73,26 +84,35 @@ class Recipe:
         function = getattr(self.module, name, None)
         if not callable(function):
             raise RecipeError(f"{self.path}: found no function {name}(), expected one; see the examples")
-        return function()
+        with self.running():
+            return function()
 
     def _optional(self, name: str, default: Any) -> Any:
         """A constant, or a function that returns it."""
         value = getattr(self.module, name, default)
-        return value() if callable(value) and not isinstance(value, type) else value
+        if not callable(value) or isinstance(value, type):
+            return value
+        with self.running():
+            return value()
 
 
 def load_recipe(path: Path) -> Recipe:
-    """Run the recipe file. It is the user's own code: only run recipes you trust."""
+    """Run the recipe file, which may import the modules beside it. Whatever its code raises is passed on as it is.
+
+    It is the user's own code: only run recipes you trust.
+    """
     if not path.is_file():
         raise RecipeError(f"{path}: no such file, expected a recipe (a Python file with model() and train_data())")
-    name = f"probity_recipe_{path.stem}"
+    name = f"probity_recipe_{path.stem}_{zlib.crc32(bytes(path.resolve())):08x}"  # another folder's may be called alike
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise RecipeError(f"{path}: found a file that is not Python, expected a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # data loaders with worker processes look classes up by module name
-    spec.loader.exec_module(module)
-    return Recipe(path, module)
+    imports = RecipeImports(path.parent)
+    with imports.active():
+        spec.loader.exec_module(module)
+    return Recipe(path, module, imports)
 
 
 def as_batches(data: Any) -> Batches:

@@ -11,6 +11,7 @@ from offline.auto_context import CandidateScore
 from offline.choosing import ChosenWeights
 from offline.config import FitConfig
 from offline.curvature import Curvature
+from offline.diagnostics import coverage_band
 from offline.layout import WeightLayout
 from offline.likelihood import Likelihood
 from offline.prior import PriorChoice, PriorSweep
@@ -27,7 +28,7 @@ from service.bundle import (
 )
 from service.rejection import RejectionRule
 
-LIBRARIES = ("probity", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
 def check_input_spec(spec: InputSpec | None, example: Tensor) -> InputSpec:
@@ -47,6 +48,8 @@ def check_class_names(names: Sequence[str] | None, outputs: int) -> tuple[str, .
     """K different names, or None."""
     if names is None:
         return None
+    if isinstance(names, str):
+        raise ValueError(f"class_names: found the string {names!r:.100}, expected a list of {outputs} names")
     checked = tuple(map(str, names))
     if len(checked) != outputs or len(set(checked)) != outputs:
         raise ValueError(f"class_names: found {list(checked)!r:.200}, expected {outputs} names, all different")
@@ -60,6 +63,22 @@ def training_metrics(curvature: Curvature, likelihood: Likelihood) -> dict[str, 
         mean_square = curvature.squared_error / (curvature.examples * curvature.outputs)
         return metrics | {"train_rmse": mean_square**0.5}
     return metrics | {"train_accuracy": curvature.correct / curvature.examples}
+
+
+def coverage_warning(metrics: Mapping[str, float], examples: int) -> tuple[str, ...]:
+    """A warning where the 95 % intervals of a regression hold more or fewer held-out targets than chance explains."""
+    covered = metrics.get("calibration_coverage_95")
+    if covered is None:
+        return ()
+    low, high = coverage_band(examples, 0.95)
+    if low <= covered <= high:
+        return ()
+    found = "narrow" if covered < low else "wide"
+    return (
+        f"the 95 % intervals are too {found}: they hold {100 * covered:.1f} % of the targets of {examples} held-out "
+        f"examples, expected {100 * low:.1f} to {100 * high:.1f} %; sigma_noise is one number for every input: if the "
+        "calibration data are like what will be served, give more of them, or set sigma_noise",
+    )
 
 
 def make_manifest(

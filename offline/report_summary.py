@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from offline.diagnostics import coverage_band
 from offline.report_text import number, percent
 from service.bundle import Manifest
 
@@ -39,7 +40,9 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
         note = "nats an example" if plain is None else f"nats an example; plain network {number(plain)}"
         found.append(Card("Log-likelihood", number(full), note))
     if (accuracy := metrics.get("calibration_accuracy")) is not None:
-        found.append(Card("Accuracy", percent(accuracy), f"on {examples}"))
+        plain_accuracy = metrics.get("calibration_accuracy_map")
+        beside = "" if plain_accuracy is None else f"; plain network {percent(plain_accuracy)}"
+        found.append(Card("Accuracy as served", percent(accuracy), f"on {examples}{beside}"))
     if (rmse := metrics.get("calibration_rmse")) is not None:
         found.append(Card("RMSE", number(rmse), f"target's units, on {examples}"))
     if calibration_error is not None:
@@ -53,7 +56,7 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
 
 def checks(manifest: Manifest) -> list[Check]:
     """Facts that speak for or against the bundle."""
-    return [*_verified(manifest), *_cost(manifest), *_factored(manifest), _warned(manifest)]
+    return [*_verified(manifest), *_cost(manifest), *_covered(manifest), *_factored(manifest), _warned(manifest)]
 
 
 def _verified(manifest: Manifest) -> Iterator[Check]:
@@ -65,7 +68,7 @@ def _verified(manifest: Manifest) -> Iterator[Check]:
     yield Check(
         worst <= found.tolerance,
         f"The serving code agrees with the network in float64 on {found.examples} examples: largest relative error "
-        f"{worst:.1e}, tolerance {found.tolerance:.0e}.",
+        f"{number(float(f'{worst:.1e}'))}, tolerance {number(found.tolerance)}.",
     )
 
 
@@ -80,11 +83,25 @@ def _cost(manifest: Manifest) -> Iterator[Check]:
     yield Check(budget is None or cost <= budget, f"Weight uncertainty {price} on held-out data{limit}.")
 
 
+def _covered(manifest: Manifest) -> Iterator[Check]:
+    covered, examples = manifest.metrics.get("calibration_coverage_95"), manifest.calibration.examples
+    if covered is None or examples < 1:
+        return
+    low, high = coverage_band(examples, 0.95)
+    yield Check(
+        low <= covered <= high,
+        f"The 95 % intervals hold {percent(covered)} of the targets of {examples:,} held-out examples; "
+        f"between {percent(low)} and {percent(high)} is what chance explains.",
+    )
+
+
 def _factored(manifest: Manifest) -> Iterator[Check]:
     found = manifest.posterior
     if found.kind == "cholesky":
         exact = "The posterior was factored as it is." if found.jitter == 0 else ""
-        yield Check(found.jitter == 0, exact or f"{found.jitter:.1e} had to be added to the diagonal of the posterior.")
+        yield Check(
+            found.jitter == 0, exact or f"{number(found.jitter)} had to be added to the diagonal of the posterior."
+        )
     elif found.error is not None and found.tolerance is not None:
         text = f"The low-rank posterior is off by at most {percent(found.error)}, tolerance {percent(found.tolerance)}."
         yield Check(found.error <= found.tolerance, text)

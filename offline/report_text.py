@@ -17,6 +17,13 @@ METHODS = {
     "marglik": "best log evidence (marginal likelihood) on the training data",
     "budget": "the smallest, so the most uncertainty, that keeps within the uncertainty budget on held-out data",
 }
+LEAST_PLAIN, MOST_PLAIN = 1e-4, 1e9  # what is smaller or larger is written with an exponent
+RAISED = str.maketrans(
+    "-0123456789",
+    "\N{SUPERSCRIPT MINUS}\N{SUPERSCRIPT ZERO}\N{SUPERSCRIPT ONE}\N{SUPERSCRIPT TWO}\N{SUPERSCRIPT THREE}"
+    "\N{SUPERSCRIPT FOUR}\N{SUPERSCRIPT FIVE}\N{SUPERSCRIPT SIX}\N{SUPERSCRIPT SEVEN}\N{SUPERSCRIPT EIGHT}"
+    "\N{SUPERSCRIPT NINE}",
+)
 LONGEST_EMPTY_RUN = 3  # more parameters in a row without a chosen weight become one line
 
 
@@ -33,13 +40,22 @@ class ParameterRow:
 
 
 def number(value: float) -> str:
-    """Four significant digits, with a minus sign that is as wide as a plus."""
-    return f"{value:.4g}".replace("-", MINUS)
+    """Four significant digits, as a person writes them: 12,000 and 1.2 x 10^-5 with a raised exponent."""
+    size = abs(value)
+    if not math.isfinite(value) or size == 0 or LEAST_PLAIN <= size < 1e4:
+        return f"{value:.4g}".replace("-", MINUS)
+    if 1e4 <= size < MOST_PLAIN:
+        return f"{float(f'{value:.4g}'):,.0f}".replace("-", MINUS)
+    digits, _, exponent = f"{value:.3e}".partition("e")
+    factor = digits.rstrip("0").rstrip(".").replace("-", MINUS)
+    return (
+        f"{factor}\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}10{str(int(exponent)).translate(RAISED)}"
+    )
 
 
 def percent(share: float) -> str:
     """A share in [0, 1] as a percentage with three significant digits."""
-    return f"{100 * share:.3g}\N{NO-BREAK SPACE}%"
+    return f"{number(float(f'{100 * share:.3g}'))}\N{NO-BREAK SPACE}%"
 
 
 def selection_rows(manifest: Manifest) -> dict[str, str]:
@@ -100,6 +116,10 @@ def prior_rows(manifest: Manifest) -> dict[str, str]:
     }
     if found.budget is not None:
         rows["Uncertainty budget"] = f"{number(found.budget)} nats an example"
+        if found.tried is not None and found.precision <= min(found.tried.precisions):
+            rows["Search"] = (
+                "ended at its smallest value within the budget: a larger subnetwork leaves more uncertainty"
+            )
     return rows
 
 
@@ -115,6 +135,8 @@ def posterior_rows(manifest: Manifest) -> dict[str, str]:
         rows["Error of the variance"] = f"{percent(found.error)} at most, tolerance {percent(found.tolerance)}"
     if manifest.sigma_noise is not None:
         rows["Observation noise"] = f"{number(manifest.sigma_noise)} (standard deviation, target's units)"
+        if (examples := manifest.metrics.get("noise_examples")) is not None:
+            rows["Noise estimated on"] = f"{examples:,.0f} held-out examples, which did not set the threshold"
     else:
         rows["Temperature"] = number(manifest.temperature)
     return rows
@@ -126,4 +148,4 @@ def verification_rows(manifest: Manifest) -> dict[str, str]:
     if found is None:
         return {}
     errors = {"Mean": found.mean_error, "Jacobian": found.jacobian_error, "Variance": found.variance_error}
-    return {f"{name}, relative error": f"{error:.1e}" for name, error in errors.items()}
+    return {f"{name}, relative error": number(float(f"{error:.1e}")) for name, error in errors.items()}

@@ -1,32 +1,17 @@
 """Run a recipe: fit it, or measure its bundle. Shared by the command line and the demo."""
 
 import contextlib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
-
+from offline.bars import Bars
 from offline.config import FitConfig
-from offline.console import console
 from offline.distributed import environment_shard
 from offline.evaluate import evaluate
 from offline.fit import dry_run, fit_bundle, quiet
 from offline.progress import silent
 from offline.recipe import Recipe, RecipeError, load_recipe
 from service.predictor import Predictor
-
-T = TypeVar("T")
 
 
 def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
@@ -38,7 +23,7 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
     config = _config(recipe, given)
     model, train, held_out = recipe.model(), recipe.data("train_data"), recipe.data("calibration_data")
     main = environment_shard().is_main
-    with Bars() if main else contextlib.nullcontext(silent) as bars:
+    with recipe.running(), Bars() if main else contextlib.nullcontext() as bars:
         fit_bundle(
             model,
             train,
@@ -47,8 +32,8 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
             config=config,
             class_names=recipe.class_names,
             input_spec=recipe.input_spec,
-            progress=bars,
-            say=_say if main else quiet,
+            progress=bars or silent,
+            say=bars.say if bars else quiet,
         )
     return main
 
@@ -57,15 +42,12 @@ def dry_run_recipe(recipe_path: Path, given: dict[str, Any]) -> list[str]:
     """What fitting the recipe would take, as lines for people."""
     recipe = load_recipe(recipe_path)
     config, held_out = _config(recipe, given), recipe.data("calibration_data")
-    return dry_run(recipe.model(), recipe.data("train_data"), config, calibration_loader=held_out)
+    with recipe.running():
+        return dry_run(recipe.model(), recipe.data("train_data"), config, calibration_loader=held_out)
 
 
 def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
     return FitConfig.model_validate({**recipe.config.model_dump(), **given})
-
-
-def _say(line: str) -> None:
-    console().print(line, highlight=False, markup=False)
 
 
 def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
@@ -76,35 +58,6 @@ def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
             f"{recipe_path}: config.likelihood: found {recipe.config.likelihood!r}, expected "
             f"{predictor.manifest.task!r} as in the bundle {bundle}; give the recipe that the bundle was fitted with"
         )
-    foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
-    return evaluate(predictor, recipe.data("test_data"), foreign)
-
-
-class Rate(ProgressColumn):
-    """Steps a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.3g}/s" if speed >= 1 else f"{1 / speed:.3g} s each")
-
-
-class Bars:
-    """Progress bars with rate, elapsed and remaining time, one a loop; a `Track` while the context is open."""
-
-    def __init__(self) -> None:
-        columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), Rate())
-        self._progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console())
-
-    def __enter__(self) -> "Bars":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def __call__(self, items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]:
-        task = self._progress.add_task(description, total=total)
-        for item in items:
-            yield item
-            self._progress.advance(task)
-        self._progress.update(task, total=self._progress.tasks[task].completed)  # the clock stops
+    with recipe.running():
+        foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
+        return evaluate(predictor, recipe.data("test_data"), foreign)

@@ -13,11 +13,16 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx, nn
+from torch._export.utils import _compiling_state_context
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from offline.decompositions import decompositions
+from offline.rewrites import Rewrites
 
 aten = torch.ops.aten
+Size = torch.SymInt | torch.SymFloat | int | float
 
 
 class SplitError(RuntimeError):
@@ -41,12 +46,27 @@ class SplitGraph:
 def traced(function: Callable[..., Any], *examples: Tensor, symbolic: bool) -> fx.GraphModule:
     """The operators of `function`, in-place ones made functional, independent of memory layout, ours decomposed."""
     mode: Literal["symbolic", "fake"] = "symbolic" if symbolic else "fake"
-    graph = make_fx(function, decompositions(), tracing_mode=mode, _allow_non_fake_inputs=True)(*examples)
+    inputs = _any_number(examples) if symbolic else examples
+    with Rewrites(), _compiling_state_context():  # models that ask whether they are traced must hear it here too
+        graph = make_fx(function, decompositions(), tracing_mode=mode, _allow_non_fake_inputs=True)(*inputs)
     for node in graph.graph.nodes:
         if node.target in (aten.view.default, aten._unsafe_view.default):
             node.target = aten.reshape.default  # a rewritten operator may return other strides
     graph.recompile()
     return graph
+
+
+def _any_number(examples: tuple[Tensor, ...]) -> list[Tensor]:
+    """Fake tensors of the same shapes, their first axis symbolic: one symbol for one length.
+
+    With every axis symbolic, tracing spends minutes on the algebra of sizes that never change.
+    """
+    fake = FakeTensorMode(shape_env=ShapeEnv(), allow_fallback_kernels=False, allow_non_fake_inputs=True)
+    first_only: list[Any] = [
+        StatelessSymbolicContext([DimDynamic.DUCK, *[DimDynamic.STATIC] * (x.dim() - 1)]) if x.dim() else None
+        for x in examples
+    ]
+    return [fake.from_tensor(x, symbolic_context=axes) for x, axes in zip(examples, first_only, strict=True)]
 
 
 def split(graph: fx.GraphModule, kept: int) -> SplitGraph:
@@ -61,10 +81,11 @@ def split(graph: fx.GraphModule, kept: int) -> SplitGraph:
     if any(node in late for node in results[:kept]):
         raise SplitError("an output of the forward pass depends on the cotangents")
     wanted = results[kept:]
-    saved = _saved(graph.graph, late, wanted)
+    sized = _sized(graph.graph)
+    saved = _saved(graph.graph, late | sized, wanted)
     layouts = tuple(_layout(node.meta["val"], batch) for node in saved)
     forward = _forward_part(graph, late, [*results[:kept], *saved])
-    backward = _backward_part(graph, late, cotangents, saved, wanted, batch)
+    backward = _backward_part(graph, late | sized, cotangents, saved, wanted, batch)
     return SplitGraph(forward, backward, kept, layouts)
 
 
@@ -88,13 +109,26 @@ def _dependents(graph: fx.Graph, source: fx.Node) -> set[fx.Node]:
 
 
 def _is_size(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("val"), torch.SymInt | int)
+    return isinstance(node.meta.get("val"), Size)
 
 
-def _saved(graph: fx.Graph, late: set[fx.Node], wanted: list[fx.Node]) -> list[fx.Node]:
-    """Tensors made from the inputs alone that the late part reads, in order; constants of the model are none."""
-    read = {before for node in late for before in node.all_input_nodes} | set(wanted)
-    early = [node for node in graph.nodes if node in read and node not in late]
+def _sized(graph: fx.Graph) -> set[fx.Node]:
+    """Tensors made from sizes and constants alone: made anew for the rows of the backward part.
+
+    Numbers of the examples, as in logits[torch.arange(batch), last], must count those rows.
+    """
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        known = all(before in found or _is_size(before) or before.op == "get_attr" for before in node.all_input_nodes)
+        if node.op == "call_function" and known and not _is_size(node):
+            found.add(node)
+    return found
+
+
+def _saved(graph: fx.Graph, copied: set[fx.Node], wanted: list[fx.Node]) -> list[fx.Node]:
+    """Tensors made from the inputs that the `copied` part reads, in order; constants of the model are none."""
+    read = {before for node in copied for before in node.all_input_nodes} | set(wanted)
+    early = [node for node in graph.nodes if node in read and node not in copied]
     return [node for node in early if node.op != "get_attr" and not _is_size(node)]
 
 
@@ -134,13 +168,13 @@ def _forward_part(graph: fx.GraphModule, late: set[fx.Node], outputs: list[fx.No
 
 def _backward_part(
     graph: fx.GraphModule,
-    late: set[fx.Node],
+    copied: set[fx.Node],
     cotangents: fx.Node,
     saved: list[fx.Node],
     wanted: list[fx.Node],
     batch: torch.SymInt,
 ) -> nn.Module:
-    """The late operators; sizes that follow the batch are computed anew from the cotangents' rows."""
+    """The operators to copy; sizes that follow the batch are computed anew from the cotangents' rows."""
     new = fx.Graph()
     copies: dict[fx.Node, Any] = {}
     copies[cotangents] = new.node_copy(cotangents)
@@ -150,21 +184,30 @@ def _backward_part(
     for node in graph.graph.nodes:
         if node.op in ("placeholder", "output") or node in copies:
             continue
-        if node in late:
+        if node in copied:
             copies[node] = new.node_copy(node, lambda n: copies[n])
         elif node.op == "get_attr":
             copies[node] = new.node_copy(node)
-        elif _is_size(node):
+        elif _is_size(node) and _is_fixed(node.meta["val"], batch):
             copies[node] = _size(new, node.meta["val"], rows, batch)
+        elif _is_size(node):
+            copies[node] = new.node_copy(node, lambda n: copies[n])
     new.output(tuple(copies[node] for node in wanted))
     return _module(graph, new)
 
 
-def _size(graph: fx.Graph, value: torch.SymInt | int, rows: fx.Node, batch: torch.SymInt) -> fx.Node | int:
+def _size(graph: fx.Graph, value: Size, rows: fx.Node, batch: torch.SymInt) -> fx.Node | int | float:
+    if isinstance(value, torch.SymFloat | float):
+        return float(value)
     each = _multiple(value, batch)
     if each is None:
         return int(value)
     return rows if each == 1 else graph.call_function(operator.mul, (rows, each))
+
+
+def _is_fixed(value: Size, batch: torch.SymInt) -> bool:
+    """Whether a number made of sizes is the same for any number of examples."""
+    return not isinstance(value, torch.SymFloat) or batch.node.expr not in value.node.expr.free_symbols
 
 
 def _drop_probes(graph: fx.Graph) -> None:

@@ -1,4 +1,4 @@
-"""How long the pass over the data will take, from one small chunk."""
+"""How long an example takes, from one small chunk."""
 
 import time
 from collections.abc import Callable
@@ -28,30 +28,41 @@ def seconds_per_example(
     The Jacobian is timed on at most 16 copies of the example, the update of H_S on at most 512 of its columns, its cost
     being S^2 / 2 multiply-adds a row.
     """
-    count = min(rows, TIMED_ROWS)
-    chunk = example[:1].expand(count, *example.shape[1:]).contiguous()
-    out = torch.empty(count * outputs, jacobian.size, dtype=torch.float64, device=example.device)
     gram = Gram(min(TIMED_SIZE, jacobian.size), UPDATE_ROWS, example.device)
     gram.reserve(UPDATE_ROWS).zero_()
     share = update_multiplications(jacobian.size) / update_multiplications(len(gram.matrix))
     update = _seconds(gram.sum_so_far, clock) * share * outputs / UPDATE_ROWS
+    return derivation_seconds(jacobian, example, outputs, likelihood, rows, clock) + update
+
+
+def derivation_seconds(
+    jacobian: SubnetworkJacobian,
+    example: Tensor,
+    outputs: int,
+    likelihood: Likelihood,
+    rows: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Seconds that the derivatives of an example take, without the update of H_S; the rest as above."""
+    count = min(rows, TIMED_ROWS)
+    chunk = example[:1].expand(count, *example.shape[1:]).contiguous()
+    out = torch.empty(count * outputs, jacobian.size, dtype=torch.float64, device=example.device)
 
     def derive() -> Tensor:
         write_root(jacobian, chunk, likelihood, out)
         return out
 
     derive()  # the first call compiles kernels
-    return _seconds(derive, clock) / count + update
+    return _seconds(derive, clock) / count
 
 
-def describe_time(seconds: float, examples: int | None) -> str:
-    """A line for people; `examples` None: not known."""
-    each = f"{1000 * seconds:.3g} ms an example"
-    if examples is None:
-        return f"time: curvature {each}"
-    total = seconds * examples
-    readable = f"{total:.0f} s" if total < 120 else f"{total / 60:.0f} min" if total < 7200 else f"{total / 3600:.1f} h"
-    return f"time: about {readable} for the curvature of {examples:,} examples ({each})"
+def readable_seconds(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _seconds(work: Callable[[], Tensor], clock: Callable[[], float]) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.bundle import Verification
-from service.predictor import Predictor
+from service.predictor import Predictor, check_finite
 
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-4
@@ -85,6 +85,7 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
 
 def _answers(predictor: Predictor, batch: Array) -> tuple[Array, Array, Array]:
     prediction = predictor.predict(batch)
+    check_finite(prediction)
     return prediction.mean, predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1], prediction.variance
 
 

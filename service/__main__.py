@@ -1,5 +1,11 @@
 """`python -m service BUNDLE ...`: serve bundles."""
 
+# ruff: noqa: E402  SIGTERM is heard of before the imports, which take long
+
+from service.process.starting import Starting
+
+starting = Starting() if __name__ == "__main__" else None
+
 import logging.config
 import os
 from collections.abc import Callable
@@ -12,8 +18,10 @@ from pydantic import ValidationError
 from service.api_keys import KeyFileError, KeyRing
 from service.bundle import BundleError
 from service.models.loading import load_named
+from service.process.ending import Ending
 from service.process.server import build_server, log_config
 from service.process.supervisor import METRICS_FOLDER, supervise
+from service.process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
 from service.process.worker import STARTUP_FAILURE
 from service.settings import PREFIX, Settings, UnknownSettingError, load_settings
 
@@ -31,6 +39,7 @@ def serve(
 ) -> None:
     """Serve bundles over HTTP. Every other setting is an environment variable, see the README."""
     try:
+        check_uvicorn()
         settings = load_settings(
             bundle=tuple(map(str, bundle)) if bundle else None, models=models, host=host, port=port
         )
@@ -40,16 +49,17 @@ def serve(
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
         _fail(f"{name} ({PREFIX}{name.upper()}): {first['msg']}, found {first['input']!r:.100}")
-    except (BundleError, KeyFileError, UnknownSettingError) as error:
+    except (BundleError, KeyFileError, UnknownSettingError, UnsupportedUvicornError) as error:
         _fail(str(error))
     if status := run():
         raise typer.Exit(status)
 
 
 def _single(settings: Settings) -> Callable[[], int]:
-    server = build_server(settings)
+    server = build_server(settings, ending=Ending())
 
     def run() -> int:
+        _started()
         server.run()
         return 0 if server.started else STARTUP_FAILURE
 
@@ -69,6 +79,7 @@ def _workers(settings: Settings) -> Callable[[], int]:
     logging.config.dictConfig(log_config(settings))
 
     def run() -> int:
+        _started()
         try:
             return supervise(settings)
         except OSError as error:
@@ -76,6 +87,12 @@ def _workers(settings: Settings) -> Callable[[], int]:
             return STARTUP_FAILURE
 
     return run
+
+
+def _started() -> None:
+    """From here on, who serves hears of signals."""
+    if starting is not None:
+        starting.over()
 
 
 def _check_metrics_folder() -> None:

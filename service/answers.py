@@ -33,6 +33,14 @@ def predictions_json(
     return [{**example, "ood": ood} for example, ood in zip(examples, decisions, strict=True)]
 
 
+def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, inputs: Array, field: str) -> list[str]:
+    """What the client should know of its inputs (B, *input_shape), which its request calls `field`."""
+    outside = prediction.out_of_range
+    if outside is None or predictor.range_check is None or not outside.any():
+        return []
+    return predictor.range_check.warnings(inputs, outside, field)
+
+
 def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
     """What the network alone says; everything that needs the posterior is null, so that nobody takes it for known."""
     means, q = prediction.mean.tolist(), prediction.map_probabilities

@@ -7,27 +7,35 @@ from collections.abc import AsyncIterator, Iterable
 
 from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from service.api_keys import KeyRing
 from service.batching import Workers
+from service.format.text import printable
 from service.metrics import Metrics
 from service.models.cpu_share import worker_count
 from service.models.loading import load_predictor
 from service.models.repository import Repository
 from service.models.served import ServedModel
 from service.models.store import ModelStore
+from service.models.trials import Trials
 from service.predictor import Predictor
-from service.routes import operations, predict, v2, v2_repository
+from service.routes import docs, operations, predict, v2, v2_repository
 from service.runtime import Runtime
+from service.session import NetworkFailed
 from service.settings import Settings
-from service.web.middleware import ApiKeys, RequestMetrics, SafeHeaders, with_safe_headers
+from service.web.middleware import ApiKeys, RequestMetrics, SafeHeaders, safe
 from service.web.problems import render
 from service.web.refusals import TRANSLATIONS, refusal
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
 VERSION = "0.1.0"
+LOOK_SECONDS = 0.1  # between looks at whether to end, while bundles are loaded at the start
+# By the time that models are closed, nobody waits for an answer any more: what is still computed may hang.
+CLOSE_SECONDS = 2.0
 log = logging.getLogger("probity")
 
 
@@ -49,13 +57,24 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with _running(loaded, settings, metrics) as runtime:
-            app.state.runtime = runtime
+            app.state.runtime = runtime  # from here on, a signal turns `draining` on
+            await _load_the_rest(runtime)
             yield
             runtime.draining = True
 
-    app = FastAPI(title="Probity", description=DESCRIPTION, version=VERSION, lifespan=lifespan)
+    app = FastAPI(
+        title="Probity",
+        description=DESCRIPTION,
+        version=VERSION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+    )
     # Into one list, where FastAPI would nest routers and look for each request's route twice.
-    app.router.routes += [route for part in (predict, v2, v2_repository, operations) for route in part.router.routes]
+    parts = (predict, v2, v2_repository, operations, docs)
+    app.router.routes += [route for part in parts for route in part.router.routes]
+    metrics.expect(route.path for route in app.routes if isinstance(route, APIRoute) and _predicts(route))
     if settings.api_keys_file is not None:
         keys = KeyRing(settings.api_keys_file)
         app.add_middleware(ApiKeys, keys=keys, metrics=metrics, metrics_public=settings.metrics_public)
@@ -69,39 +88,64 @@ def create_app(
     return app
 
 
+def _predicts(route: APIRoute) -> bool:
+    return "POST" in (route.methods or ()) and route.path.endswith(("/predict", "/infer"))
+
+
 @contextlib.asynccontextmanager
 async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics) -> AsyncIterator[Runtime]:
     """The models behind their queues; at the end, what was admitted is computed."""
     workers = Workers(worker_count(settings))
     store = ModelStore(settings.default_model)
     folders = [predictor.path for predictor in loaded]
+    trials = Trials(settings)
     repository = Repository(
         store,
-        lambda folder: load_predictor(folder, settings),
+        lambda folder: load_predictor(folder, settings, trials),
         lambda predictor: ServedModel(predictor, settings, workers, metrics),
         metrics,
         folders,
         settings.models,
     )
     repository.adopt(loaded)
-    if settings.models is not None:
-        await repository.refresh()
-    _warn_of_the_default(store, settings)
     watching = asyncio.create_task(_watch(repository, settings))
+    runtime = Runtime(settings, metrics, store, repository, workers)
     try:
-        yield Runtime(settings, metrics, store, repository, workers)
+        yield runtime
     finally:
+        await runtime.close()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-        await repository.close()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await repository.stop_loading()
+                await repository.close()
+        except TimeoutError:
+            log.error("A batch is still computed after %g s and is left behind", CLOSE_SECONDS)
+        trials.close()
         workers.shutdown()
+
+
+async def _load_the_rest(runtime: Runtime) -> None:
+    """What lies in the models' folder; asked to end meanwhile, the service does not wait for it."""
+    settings = runtime.settings
+    if settings.models is not None:
+        loading = asyncio.create_task(runtime.repository.refresh())
+        while not loading.done() and not runtime.draining:
+            await asyncio.wait([loading], timeout=LOOK_SECONDS)
+        if not loading.done():
+            loading.cancel()
+            return
+        await loading
+    _warn_of_the_default(runtime.store, settings)
 
 
 def _warn_of_the_default(store: ModelStore, settings: Settings) -> None:
     """Which model `/predict` means must not depend on when this process was started."""
     names = sorted({model.name for model in store})
     if settings.default_model is not None and settings.default_model not in names:
-        log.error("the default model %r is not loaded; loaded are: %s", settings.default_model, ", ".join(names))
+        loaded = printable(", ".join(names))
+        log.error("the default model %r is not loaded; loaded are: %s", settings.default_model, loaded)
     elif settings.default_model is None and len(names) > 1:
         log.warning("%r answers /predict, being the first one loaded; set PROBITY_DEFAULT_MODEL", store.default)
 
@@ -114,15 +158,24 @@ async def _watch(repository: Repository, settings: Settings) -> None:
 def _translate_errors(app: FastAPI, metrics: Metrics) -> None:
     async def refuse(request: Request, error: Exception) -> Response:
         problem, headers = refusal(error)
+        if problem.status == 405:
+            headers = {"Allow": ", ".join(_allowed_methods(request))}
         metrics.errors.labels(problem.code).inc()
+        if isinstance(error, NetworkFailed):  # the bundle's fault: its operator must know, its client cannot help it
+            log.error("a prediction failed: %s", printable(str(error)))
         return render(request.scope["path"], problem, headers)
 
     async def fail(request: Request, error: Exception) -> Response:
         """Outside all middleware: what that adds is added here."""
-        response = await refuse(request, error)
-        response.raw_headers = with_safe_headers(response.raw_headers)
-        return response
+        return safe(await refuse(request, error))
 
     for kind in (*TRANSLATIONS, HTTPException):
         app.add_exception_handler(kind, refuse)
     app.add_exception_handler(Exception, fail)
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Of all routes with the request's path: the framework names those of the first one."""
+    routes = (route for route in request.app.routes if isinstance(route, Route))
+    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in matching for method in route.methods or ()})

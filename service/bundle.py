@@ -39,6 +39,7 @@ from service.format.manifest import (
     Candidate,
     FileEntry,
     ImagePreprocessing,
+    InputRange,
     InputSpec,
     Manifest,
     ParameterSlice,
@@ -82,6 +83,7 @@ __all__ = [
     "CholeskyPosterior",
     "FileEntry",
     "ImagePreprocessing",
+    "InputRange",
     "InputSpec",
     "LowRankPosterior",
     "Manifest",
@@ -96,6 +98,7 @@ __all__ = [
     "Verify",
     "check_destination",
     "check_writable",
+    "is_bundle_at",
     "pack_lower_triangle",
     "read_bundle",
     "read_manifest",
@@ -130,6 +133,11 @@ class Bundle:
     reference: dict[str, Array]
     manifest_bytes: bytes
     signature: Signature | None
+
+    @property
+    def manifest_sha256(self) -> str:
+        """Of manifest.json as it was on disk, in hexadecimal; other spacing is another one, unlike `digest`."""
+        return hashlib.sha256(self.manifest_bytes).hexdigest()
 
 
 # --------------------------------------------------------------------------- writing
@@ -211,6 +219,22 @@ def read_manifest(path: Path | str) -> tuple[Manifest, str]:
     return with_folder(Path(path), _read_manifest)
 
 
+def is_bundle_at(path: Path, manifest_sha256: str, files: Mapping[str, FileEntry]) -> bool:
+    """Whether `path` still holds the bundle that was read: False where its manifest.json has another SHA-256.
+
+    Raises `BundleError` where the manifest is the same and one of its `files` is not. Nothing is parsed.
+    """
+    return with_folder(path, lambda folder: _is_bundle_in(folder, manifest_sha256, files))
+
+
+def _is_bundle_in(folder: Folder, manifest_sha256: str, files: Mapping[str, FileEntry]) -> bool:
+    if folder.hash(MANIFEST, MAX_MANIFEST_BYTES)[1] != manifest_sha256:
+        return False
+    for name, entry in files.items():
+        _check_hash(folder.path / name, entry, *folder.hash(name, max(entry.bytes, 0)))
+    return True
+
+
 def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
     manifest_bytes, signature = folder.read(MANIFEST, MAX_MANIFEST_BYTES), _read_signature(folder)
     if verify is not None:
@@ -258,10 +282,13 @@ def _check_file_names(folder: Folder, manifest: Manifest) -> None:
 
 
 def _read_checked(folder: Folder, name: str, entry: FileEntry) -> bytes:
-    file, data = folder.path / name, folder.read(name, max(entry.bytes, 0))
-    if len(data) != entry.bytes:
-        raise BundleError(file, f"found {len(data)} bytes, expected {entry.bytes}: truncated or changed")
-    found = hashlib.sha256(data).hexdigest()
-    if found != entry.sha256:
-        raise BundleError(file, f"found sha256 {found}, expected {entry.sha256:.64}: the file was changed")
+    data = folder.read(name, max(entry.bytes, 0))
+    _check_hash(folder.path / name, entry, len(data), hashlib.sha256(data).hexdigest())
     return data
+
+
+def _check_hash(file: Path, entry: FileEntry, size: int, sha256: str) -> None:
+    if size != entry.bytes:
+        raise BundleError(file, f"found {size} bytes, expected {entry.bytes}: truncated or changed")
+    if sha256 != entry.sha256:
+        raise BundleError(file, f"found sha256 {sha256}, expected {entry.sha256:.64}: the file was changed")

@@ -1,6 +1,7 @@
 """A request's body -> one array (B, *input_shape), or a clear error. One function for each media type."""
 
 import io
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,12 @@ from service.inputs import (
     InputError,
     InputLimits,
     array_from_array,
-    array_from_files,
-    array_from_images,
     array_from_json,
+    check_images,
     check_rows,
 )
 from service.json_flood import bounds_for, refuse_flood
+from service.pictures import ImageTexts
 from service.schemas import PredictRequest
 
 Array = npt.NDArray[Any]
@@ -48,20 +49,16 @@ class Decoded:
     field: str
 
 
-def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
-    """`{"inputs": [...]}` or `{"images": [...]}`; raises `NotJson`, `FieldError` or `InputError`."""
+def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded | ImageTexts:
+    """`{"inputs": [...]}`, or `{"images": [...]}`, not decoded yet; raises `NotJson`, `FieldError` or `InputError`."""
     rows = limits.rows(spec)
     refuse_flood(body, bounds_for(spec, rows))
     request = _parse(body)
     if request.images is not None:
-        return Decoded(array_from_images(request.images, spec, limits), "images")
+        check_images("images", len(request.images), spec, rows)
+        return ImageTexts(request.images, "images")
     assert request.inputs is not None
     return Decoded(array_from_json(request.inputs, spec, rows), "inputs")
-
-
-def from_files(files: list[bytes], spec: InputSpec, limits: InputLimits) -> Decoded:
-    """Image files, as they are; raises `InputError`."""
-    return Decoded(array_from_files(files, spec, limits), "files")
 
 
 def from_npy(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
@@ -81,22 +78,30 @@ def from_npy(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
         raise InputError("body", f"bytes that are no .npy file ({reason})", "what numpy.save writes") from None
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
         raise InputError("body", f"an array of {dtype!s:.50}", "whole or floating-point numbers of at most 64 bits")
-    data, rows = body[stream.tell() :], shape[0] if shape else 1
-    expected = dtype.itemsize * _product(shape)
-    if any(type(size) is not int or size < 0 for size in shape) or len(data) != expected:
+    data = memoryview(body)[stream.tell() :]
+    rows = _check_npy_shape(shape, spec)
+    expected = dtype.itemsize * math.prod(shape)
+    if len(data) != expected:
         wanted = f"{_shown(expected)} for shape {_shown(shape)} of {dtype}"
         raise InputError("body", f"{len(data)} bytes of data", wanted)
-    if len(shape) == len(spec.shape) + 1:
-        check_rows("body", rows, most)
+    check_rows("body", rows, most)
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
     return Decoded(array_from_array(array, spec, most, "body"), "body")
 
 
-def _product(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
+def _check_npy_shape(shape: tuple[Any, ...], spec: InputSpec) -> int:
+    """How many examples; refuses what the model does not take before NumPy sees it.
+
+    NumPy raises errors of its own for some shapes without elements, and for those of more than 64 dimensions.
+    """
+    one = len(shape) == len(spec.shape)
+    rows: int
+    rows, example = (1, shape) if one else (shape[0] if shape else 0, shape[1:])
+    if any(type(size) is not int for size in shape) or example != spec.shape or rows < 1:
+        expected = f"({', '.join(map(str, ('batch', *spec.shape)))}{'' if spec.shape else ','})"
+        found = f"shape {_shown(shape)}"
+        raise InputError("body", found, f"shape {expected} of at least one example, or one without the batch")
+    return rows
 
 
 def _shown(value: Any) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,19 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from service.bundle import ImagePreprocessing, InputSpec
+from service.format.manifest_input import ImagePreprocessing, InputSpec
+from service.image_cost import JPEG, scans_of
 
 Array = npt.NDArray[Any]
 IMAGE_FORMATS = ("PNG", "JPEG", "WEBP")
 IMAGE_NAMES = "PNG, JPEG or WebP"
 MAX_DEPTH = 32  # NumPy itself ends at 64
 LONGEST_BITS = 10_000  # Python refuses to write longer integers in decimal
+# A row of pixels takes some memory whatever its width: a column of 16 million pixels would take 700 MiB. JPEG and WebP
+# end below this number.
+MOST_ROWS = 2**16
+# Beyond what any encoder makes; thousands of scans would take minutes.
+MOST_SCANS = 100
 
 
 class InputError(ValueError):
@@ -30,25 +36,22 @@ class InputError(ValueError):
         self.field, self.found, self.expected = field, found, expected
         super().__init__(f"{field}: found {found}, expected {expected}")
 
+    def __reduce__(self) -> tuple[type["InputError"], tuple[str, str, str]]:
+        return type(self), (self.field, self.found, self.expected)
+
 
 class InputTooLarge(InputError):
     """An input over one of the operator's limits."""
 
 
-class Abandoned(Exception):
-    """Nobody waits for the input any more that was being decoded."""
-
-
 @dataclass(frozen=True)
 class InputLimits:
-    """Of one request: examples, pixels of one image and of all, bytes as the network takes them. `wanted` is asked
-    between images, in the thread that decodes them."""
+    """Of one request: examples, pixels of one image and of all, bytes as the network takes them."""
 
     max_rows: int
     max_pixels: int
     max_total_pixels: int = 64 * 2**20
     max_bytes: int = 64 * 2**20
-    wanted: Callable[[], bool] = lambda: True
 
     def rows(self, spec: InputSpec) -> int:
         """Most examples of this kind: as many as may be asked for and fit into the memory, at least one."""
@@ -143,17 +146,17 @@ def check_finite(batch: Array, field: str = "inputs") -> None:
         raise InputError(f"{field}{place}", f"{batch[index]}", "a finite number within float32's range")
 
 
-def array_from_images(images: Sequence[str], spec: InputSpec, limits: InputLimits) -> Array:
+def array_from_images(images: Sequence[str], spec: InputSpec, limits: InputLimits, field: str = "images") -> Array:
     """Base64 image files -> (B, C, H, W) float32, decoded and scaled as the input spec says."""
-    check_images("images", len(images), spec, limits.rows(spec))
-    files = (_decode_base64(text, f"images[{i}]") for i, text in enumerate(images))
-    return _stack_images(files, len(images), spec, limits, "images")
+    check_images(field, len(images), spec, limits.rows(spec))
+    files = (decode_base64(text, f"{field}[{i}]") for i, text in enumerate(images))
+    return _stack_images(files, len(images), spec, limits, field)
 
 
-def array_from_files(files: Sequence[bytes], spec: InputSpec, limits: InputLimits) -> Array:
+def array_from_files(files: Sequence[bytes], spec: InputSpec, limits: InputLimits, field: str = "files") -> Array:
     """Image files -> (B, C, H, W) float32, decoded and scaled as the input spec says."""
-    check_images("files", len(files), spec, limits.rows(spec))
-    return _stack_images(files, len(files), spec, limits, "files")
+    check_images(field, len(files), spec, limits.rows(spec))
+    return _stack_images(files, len(files), spec, limits, field)
 
 
 def check_images(field: str, count: int, spec: InputSpec, max_rows: int) -> None:
@@ -169,8 +172,6 @@ def _stack_images(files: Iterable[bytes], count: int, spec: InputSpec, limits: I
     stack = np.empty((count, *spec.shape), np.float32)
     left = limits.max_total_pixels
     for i, data in enumerate(files):
-        if not limits.wanted():
-            raise Abandoned
         place = f"{field}[{i}]"
         with _opened(data, limits.max_pixels, place) as image:
             pixels = image.width * image.height
@@ -182,7 +183,8 @@ def _stack_images(files: Iterable[bytes], count: int, spec: InputSpec, limits: I
     return stack
 
 
-def _decode_base64(text: str, field: str) -> bytes:
+def decode_base64(text: str, field: str) -> bytes:
+    """The file in a base64 text, or in a `data:` URL; raises `InputError`."""
     if text.startswith("data:"):
         _, _, text = text.partition(",")
     try:
@@ -204,9 +206,18 @@ def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) ->
 @contextlib.contextmanager
 def _opened(data: bytes, max_pixels: int, field: str) -> Iterator[Image.Image]:
     with _image_errors(field), Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
-        if image.width * image.height > max_pixels:
-            raise InputTooLarge(field, f"{image.width} x {image.height} pixels", f"at most {max_pixels} pixels")
+        _check_size(image, max_pixels, field)
+        if data.startswith(JPEG) and (scans := scans_of(data)) > MOST_SCANS:
+            raise InputTooLarge(field, f"a JPEG of {scans} scans", f"at most {MOST_SCANS}")
         yield image
+
+
+def _check_size(image: Image.Image, max_pixels: int, field: str) -> None:
+    found = f"{image.width} x {image.height} pixels"
+    if image.width * image.height > max_pixels:
+        raise InputTooLarge(field, found, f"at most {max_pixels} pixels")
+    if image.height > MOST_ROWS:
+        raise InputTooLarge(field, found, f"at most {MOST_ROWS} rows")
 
 
 def _array_of(image: Image.Image, spec: InputSpec, field: str) -> Array:
@@ -237,6 +248,8 @@ def _image_errors(field: str) -> Iterator[None]:
         raise InputError(field, "bytes that are not an image", expected) from error
     except Image.DecompressionBombError as error:
         raise InputTooLarge(field, "too many pixels", expected) from error
+    except MemoryError:
+        raise InputTooLarge(field, "an image that takes more memory than one may", "fewer pixels") from None
     except Exception as error:
         reason = " ".join(str(error).split())[:150]
         raise InputError(field, f"an image that cannot be decoded ({reason})", expected) from error

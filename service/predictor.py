@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from service.bundle import MANIFEST, Bundle, BundleError, Manifest, read_bundle
+from service.input_range import RangeCheck
+from service.matrix_threads import matrix_threads
 from service.predictive import entropy_parts, link_approx, predictive_std, softmax
 from service.rejection import RejectionRule, classification_score, regression_score
 from service.session import open_plain, open_session, run
@@ -29,6 +31,9 @@ class NonFinitePrediction(ValueError):
         self.index = index
         super().__init__(f"the network's output for example {index} is not finite")
 
+    def __reduce__(self) -> tuple[type["NonFinitePrediction"], tuple[int]]:
+        return NonFinitePrediction, (self.index,)
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -37,7 +42,8 @@ class Prediction:
     mean (B, K) float32: network outputs (logits before any temperature, or regression means); variance (B, K)
     float32: diagonal of J Sigma J^T; score, p_value (B,) and rejected (B,) bool: the out-of-distribution
     decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
-    epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2).
+    epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2). out_of_range (B,) bool, where
+    the bundle says what inputs to expect: whether the example holds values far outside.
     """
 
     mean: Array
@@ -51,6 +57,7 @@ class Prediction:
     aleatoric: Array | None = None
     epistemic: Array | None = None
     std: Array | None = None
+    out_of_range: Array | None = None
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -74,10 +81,11 @@ class Prediction:
 @dataclass(frozen=True)
 class PlainPrediction:
     """What the network alone says, without any uncertainty: mean (B, K) float32, and for a classification its
-    probabilities map_probabilities (B, K)."""
+    probabilities map_probabilities (B, K); out_of_range (B,) bool as in `Prediction`."""
 
     mean: Array
     map_probabilities: Array | None = None
+    out_of_range: Array | None = None
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -104,7 +112,10 @@ def _by_field(kind: type[P], parts: Sequence[P], change: Callable[[list[Array]],
 
 
 class Predictor:
-    """Answers for one bundle. Thread-safe: nothing changes after construction."""
+    """Answers for one bundle. Thread-safe: nothing changes after construction.
+
+    Pickled, it is the bundle's place and digest: whoever unpickles it reads the bundle again, which must be the same.
+    """
 
     def __init__(
         self,
@@ -114,19 +125,21 @@ class Predictor:
         jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
     ) -> None:
-        """`threads`: onnxruntime's (None: its default); `jacobian_bytes` bounds one chunk's Jacobian in memory.
+        """`threads`: those of onnxruntime, and the most that NumPy's matrix products use meanwhile (None: the default
+        of each); `jacobian_bytes` bounds one chunk's Jacobian in memory.
 
         `plain_too` opens the network a second time without its Jacobian, which `predict_plain` needs.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
-        self.digest = bundle.digest
+        self.digest, self.manifest_sha256 = bundle.digest, bundle.manifest_sha256
         self.reference = bundle.reference
+        self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
         self.rule = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
         _check_threshold(self.rule, bundle)
         row_bytes = 4 * self.manifest.outputs * (self.manifest.subnetwork_size + bundle.posterior.working_size)
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
-        self.threads = threads
+        self.threads, self._jacobian_bytes = threads, jacobian_bytes
         self._posterior = bundle.posterior
         self._session = open_session(bundle, threads)
         self._plain_session = open_plain(bundle, threads) if plain_too else None
@@ -143,17 +156,21 @@ class Predictor:
         """Read, check and open the bundle at `path`; raises `BundleError`."""
         return cls(read_bundle(path), threads=threads, jacobian_bytes=jacobian_bytes, plain_too=plain_too)
 
-    def predict(self, inputs: Array) -> Prediction:
-        """inputs (B, *input_shape), B >= 1 -> Prediction.
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = {"threads": self.threads, "jacobian_bytes": self._jacobian_bytes, "plain_too": self.has_plain}
+        return _reopen, (str(self.path.resolve()), self.digest, options)
 
-        Raises `ValueError` for a wrong shape and `NonFinitePrediction` where the network's output is not finite.
+    def predict(self, inputs: Array) -> Prediction:
+        """inputs (B, *input_shape), B >= 1 -> Prediction; raises `ValueError` for a wrong shape.
+
+        An example for which the network's output is not finite is rejected, whatever the threshold: its score is
+        infinite, and the rest of it stands there as the network gave it. `Prediction.finite` tells which those are, and
+        `check_finite` raises where there is one.
         """
-        prediction = self.predict_rows(inputs)
-        check_finite(prediction)
-        return prediction
+        return self.predict_rows(inputs)
 
     def predict_rows(self, inputs: Array) -> Prediction:
-        """As `predict`, but an example whose output is not finite stands there as it is: see `Prediction.finite`."""
+        """As `predict`."""
         inputs = self._check_inputs(inputs)
         chunks = [
             self._mean_and_variance(inputs[start : start + self.chunk_rows])
@@ -161,7 +178,8 @@ class Predictor:
         ]
         mean, variance = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
         with np.errstate(invalid="ignore", over="ignore"):
-            return decide(mean, variance, self.manifest, self.rule)
+            prediction = decide(mean, variance, self.manifest, self.rule)
+        return dataclasses.replace(prediction, out_of_range=self._outside(inputs))
 
     def predict_plain(self, inputs: Array) -> PlainPrediction:
         """The network alone: one forward pass an example, no Jacobian. As with `predict_rows`, rows may be infinite.
@@ -170,11 +188,14 @@ class Predictor:
         """
         if self._plain_session is None:
             raise RuntimeError("found a predictor without the plain network, expected one made with plain_too=True")
-        (mean,) = run(self._plain_session, ["mean"], self._check_inputs(inputs))
+        inputs = self._check_inputs(inputs)
+        (mean,) = run(self._plain_session, ["mean"], inputs)
+        prediction = PlainPrediction(mean, out_of_range=self._outside(inputs))
         if self.manifest.sigma_noise is not None:
-            return PlainPrediction(mean)
+            return prediction
         with np.errstate(invalid="ignore", over="ignore"):
-            return PlainPrediction(mean, softmax(np.asarray(mean, np.float64) / self.manifest.temperature))
+            probabilities = softmax(np.asarray(mean, np.float64) / self.manifest.temperature)
+        return dataclasses.replace(prediction, map_probabilities=probabilities)
 
     @property
     def has_plain(self) -> bool:
@@ -196,9 +217,12 @@ class Predictor:
         mean, jacobian = run(self._session, ["mean", "jacobian"], inputs)
         return mean, jacobian
 
+    def _outside(self, inputs: Array) -> Array | None:
+        return None if self.range_check is None else self.range_check.outside(inputs)
+
     def _mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
         mean, jacobian = self.mean_and_jacobian(inputs)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"), matrix_threads().at_most(self.threads):
             return mean, self._posterior.variance(jacobian)
 
     def _check_inputs(self, inputs: Array) -> Array:
@@ -207,6 +231,15 @@ class Predictor:
         if inputs.shape[1:] != spec.shape or not len(inputs):
             raise ValueError(f"inputs: found shape {inputs.shape}, expected (batch of at least 1, *{spec.shape})")
         return inputs
+
+
+def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:
+    """The predictor that was pickled; raises `BundleError` where there is another bundle now."""
+    bundle = read_bundle(path)
+    if bundle.digest != digest:
+        problem = f"found a bundle of digest {bundle.digest}, expected the one that was pickled, {digest}"
+        raise BundleError(bundle.path, problem, "load it again with Predictor.load")
+    return Predictor(bundle, **options)
 
 
 def check_finite(prediction: Prediction | PlainPrediction) -> None:
@@ -219,9 +252,9 @@ def check_finite(prediction: Prediction | PlainPrediction) -> None:
 def decide(mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule) -> Prediction:
     """From outputs and their variances to probabilities, score and decision; mean, variance (B, K)."""
     prediction = describe(mean, variance, manifest.sigma_noise, manifest.temperature)
-    return dataclasses.replace(
-        prediction, p_value=rule.p_value(prediction.score), rejected=rule.rejected(prediction.score)
-    )
+    score = np.where(prediction.finite, prediction.score, np.inf)
+    rejected = rule.rejected(score) | ~prediction.finite
+    return dataclasses.replace(prediction, score=score, p_value=rule.p_value(score), rejected=rejected)
 
 
 def describe(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:

@@ -48,13 +48,39 @@ class RejectionRule:
         p <= alpha  <=>  #{calibration >= score} <= k - 1  <=>  score > threshold. Infinite when k = 0: too few
         scores to reject anything at this rate.
         """
+        n, k = len(self.scores), self._rank
+        return float(self.scores[n - k]) if k > 0 else math.inf
+
+    @property
+    def _rank(self) -> int:
+        """k, as `threshold` has it."""
         n, alpha = len(self.scores), self.false_reject_rate
         k = min(n, math.floor(alpha * (n + 1)))
         while k < n and (k + 1) / (n + 1) <= alpha:  # the division decides, as it does for the p-value
             k += 1
         while k > 0 and k / (n + 1) > alpha:
             k -= 1
-        return float(self.scores[n - k]) if k > 0 else math.inf
+        return k
+
+    def rate_bound(self, confidence: float = 0.999) -> float:
+        """What the rule's real false-reject rate stays below with this confidence, given n calibration scores.
+
+        The threshold is an order statistic: over calibration sets, the share of new in-distribution scores above it is
+        Beta(k, n + 1 - k) distributed (Vovk, 2012). Its quantile x solves P(Binomial(n, x) < k) = 1 - confidence.
+        """
+        n, k = len(self.scores), self._rank
+        if k == 0:
+            return 0.0
+        first = max(0, k - math.ceil(40 * math.sqrt(n)))  # 80 standard deviations away, terms are nothing
+        i = np.arange(first, k, dtype=np.float64)
+        log_first = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
+        log_choose = log_first + np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
+        low, high = 0.0, 1.0
+        for _ in range(50):
+            x = (low + high) / 2
+            below = np.exp(log_choose + i * math.log(x) + (n - i) * math.log1p(-x)).sum()
+            low, high = (x, high) if below > 1 - confidence else (low, x)
+        return high
 
     def p_value(self, score: Array) -> Array:
         """(1 + #{calibration score >= score}) / (n + 1), (B,) -> (B,)."""

@@ -1,28 +1,61 @@
 """What one running service holds: its models, settings, metrics and the room for requests. No global state."""
 
 import asyncio
+import contextlib
+import logging
 import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-import anyio
 from fastapi import Request
 
-from service.batching import Workers
-from service.cpu import available_cpus
+from service.batching import ClientDeadlineExceeded, DeadlineExceeded, Workers
+from service.decoders.pool import DecoderPool
 from service.inputs import InputLimits
 from service.metrics import Metrics
+from service.models.cpu_share import all_threads
 from service.models.repository import Repository
 from service.models.store import ModelStore
 from service.settings import Settings
 from service.web.admission import ByteBudget
 from service.web.problems import ProblemError
 
+T = TypeVar("T")
+BASE_BYTES = 128 * 2**20  # of a decoder process: Python, NumPy and Pillow
 TIMEOUT_HEADER = "X-Request-Timeout"
+log = logging.getLogger("probity")
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When a request's time is over, on the event loop's clock: `at`, which is never after `latest`, the moment that
+    the operator's setting allows."""
+
+    at: float
+    latest: float
+
+    def sooner(self, at: float) -> "Deadline":
+        """The same, or `at` where that is sooner."""
+        return Deadline(min(self.at, at), self.latest)
+
+    @contextlib.contextmanager
+    def attributed(self) -> Iterator[None]:
+        """A miss of it inside raises `ClientDeadlineExceeded` where it was the client's choice: an alert on the
+        service must be nothing that a client can cause with a header."""
+        try:
+            yield
+        except DeadlineExceeded as error:
+            if self.at < self.latest:
+                raise ClientDeadlineExceeded(f"{error}") from None
+            raise
 
 
 @dataclass
 class Runtime:
-    """`decoders` bounds how many requests are decoded at once; `draining` turns readiness off."""
+    """`threads` inflate, read and write what is too long for the event loop; `decoders` decode images and forms;
+    `draining` turns readiness off. Make it in a running event loop, and close it."""
 
     settings: Settings
     metrics: Metrics
@@ -30,35 +63,68 @@ class Runtime:
     repository: Repository
     workers: Workers
     bodies: ByteBudget = field(init=False)
-    decoders: anyio.CapacityLimiter = field(init=False)
+    threads: ThreadPoolExecutor = field(init=False)
+    decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
     draining: bool = False
+    _hang_logged: bool = False
 
     def __post_init__(self) -> None:
         self.bodies = ByteBudget(self.settings.max_pending_bytes)
-        self.decoders = anyio.CapacityLimiter(available_cpus())
-        settings = self.settings
+        settings, at_once = self.settings, all_threads(self.settings)
+        self.threads = ThreadPoolExecutor(at_once, thread_name_prefix="probity-bodies")
+        self.decoders = DecoderPool(at_once, decoder_bytes(settings))
         self.limits = InputLimits(
             settings.max_rows, settings.max_pixels, settings.max_total_pixels, settings.max_input_bytes
         )
 
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """What `function` returns, which takes a time that is bounded, but too long for the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, function)
+
+    async def close(self) -> None:
+        """End the threads and the decoder processes; nobody waits for them any more."""
+        await self.decoders.close()
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
     @property
     def alive(self) -> bool:
-        """Whether every loaded model still computes."""
-        return all(model.alive for model in self.store)
+        """Whether every loaded model still computes, and no batch hangs."""
+        return not self.hangs and all(model.alive for model in self.store)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a batch has been computed for longer than `compute_timeout_seconds`."""
+        return self.workers.oldest_seconds > self.settings.compute_timeout_seconds
+
+    def look_at_the_computation(self) -> None:
+        """Measure the oldest running batch; call it about every second. The log says once that a batch hangs."""
+        seconds = self.workers.oldest_seconds
+        self.metrics.oldest_batch.set(seconds)
+        if self.hangs and not self._hang_logged:
+            limit = f"{self.settings.compute_timeout_seconds:g} s (PROBITY_COMPUTE_TIMEOUT_SECONDS)"
+            log.error("A batch has been computed for %.1f s, longer than %s: the service is not live", seconds, limit)
+        self._hang_logged = self.hangs
 
     @property
     def ready(self) -> bool:
         """Whether requests are welcome: a model is loaded, every one computes, and no shutdown was asked for."""
         return not self.draining and self.alive and any(True for _ in self.store)
 
-    def deadline(self, request: Request) -> float:
-        """When this request's time is over, on the event loop's clock; refuses a header that is no number (422)."""
-        seconds = self.settings.request_timeout_seconds
-        asked = request.headers.get(TIMEOUT_HEADER)
-        if asked is not None:
-            seconds = min(seconds, _seconds(asked))
-        return asyncio.get_running_loop().time() + seconds
+    def deadline(self, request: Request) -> Deadline:
+        """When this request's time is over; refuses a header that is no number (422)."""
+        now = asyncio.get_running_loop().time()
+        latest, asked = now + self.settings.request_timeout_seconds, request.headers.get(TIMEOUT_HEADER)
+        return Deadline(latest if asked is None else min(latest, now + _seconds(asked)), latest)
+
+
+def decoder_bytes(settings: Settings) -> int:
+    """Memory of a decoder process: what the largest request takes that the settings allow, and no more.
+
+    The body is there as it came, as base64 texts and as a file; a pixel takes four bytes in each of at most five images
+    between the file and the array, and the array is there twice.
+    """
+    return BASE_BYTES + 3 * settings.max_body_bytes + 5 * 4 * settings.max_pixels + 2 * settings.max_input_bytes
 
 
 def _seconds(text: str) -> float:

@@ -104,6 +104,9 @@ class PredictResponse(BaseModel):
     degraded: Annotated[
         bool, Field(description="Whether the plain network answered alone, for lack of time: no uncertainty is known.")
     ] = False
+    warnings: Annotated[
+        list[str], Field(description="Inputs far outside the values that the network was fitted on, and the like.")
+    ] = []
     timing: Timing
 
 

@@ -1,16 +1,19 @@
 """A bundle's graph -> onnxruntime sessions that were seen to do what its manifest says."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from service.bundle import MODEL, Bundle, BundleError, Manifest
-from service.onnx_part import WireError, part_of
+from service.onnx_external import ExternalDataError, refuse_external_data
+from service.onnx_part import part_of
+from service.onnx_runtime import InvalidArgument, onnxruntime
+from service.onnx_wire import WireError
 
 Array = npt.NDArray[np.float32]
 ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
@@ -18,6 +21,23 @@ ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
 
 class NetworkError(ValueError):
     """The network itself refuses the inputs, such as a token beyond its vocabulary."""
+
+
+class NetworkFailed(RuntimeError):
+    """The graph in `file` cannot be computed, or answers in other shapes than it declares: the bundle is at fault."""
+
+    def __init__(self, file: Path, problem: str) -> None:
+        self.file, self.problem = file, problem
+        super().__init__(f"{file}: {problem}")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The open graph of `file`; `shapes`: of each output for one example."""
+
+    file: Path
+    session: onnxruntime.InferenceSession
+    shapes: Mapping[str, tuple[int, ...]]
 
 
 def share_memory() -> None:
@@ -32,39 +52,58 @@ def share_memory() -> None:
     onnxruntime.create_and_register_allocator(place, None)
 
 
-def run(session: onnxruntime.InferenceSession, outputs: list[str], inputs: npt.NDArray[Any]) -> list[Array]:
-    """The outputs of these names, inputs (B, *input_shape); raises `NetworkError`."""
+def run(network: Network, outputs: list[str], inputs: npt.NDArray[Any]) -> list[Array]:
+    """The outputs of these names, inputs (B, *input_shape); raises `NetworkError` and `NetworkFailed`."""
     try:
-        found: list[Array] = session.run(outputs, {"inputs": inputs})
+        found: list[Array] = network.session.run(outputs, {"inputs": inputs})
     except InvalidArgument as error:
         raise NetworkError("the network cannot process these inputs; are all values in its range?") from error
+    except Exception as error:  # onnxruntime raises a family of unrelated exceptions
+        raise NetworkFailed(network.file, f"onnxruntime cannot run it: {error!s:.300}") from error
+    for name, output in zip(outputs, found, strict=True):
+        if output.shape != (expected := (len(inputs), *network.shapes[name])):
+            raise NetworkFailed(network.file, f"found the shape {output.shape} of {name!r}, expected {expected}")
     return found
 
 
-def open_session(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceSession:
+def open_session(bundle: Bundle, threads: int | None) -> Network:
     """inputs -> mean, jacobian; `threads`: onnxruntime's (None: its default). Raises `BundleError` where the graph is
     not what the manifest says."""
-    file = bundle.path / MODEL
+    file, manifest = bundle.path / MODEL, bundle.manifest
+    _check_self_contained(bundle.model, file)
     session = _session(bundle.model, threads, file)
-    _check_signature(session, bundle.manifest, file)
-    _check_run(session, bundle.manifest, file)
-    return session
+    _check_signature(session, manifest, file)
+    k, s = manifest.outputs, manifest.subnetwork_size
+    network = Network(file, session, {"mean": (k,), "jacobian": (k, s)})
+    _check_run(network, manifest, file)
+    return network
 
 
-def open_plain(bundle: Bundle, threads: int | None) -> onnxruntime.InferenceSession:
+def open_plain(bundle: Bundle, threads: int | None) -> Network:
     """The graph that was checked already, without what only the Jacobian needs."""
     file = bundle.path / MODEL
     try:
-        return _session(part_of(bundle.model, ["mean"]), threads, file)
+        session = _session(part_of(bundle.model, ["mean"]), threads, file)
     except WireError as error:
         raise BundleError(file, f"cannot be taken apart: {error}") from error
+    return Network(file, session, {"mean": (bundle.manifest.outputs,)})
+
+
+def _check_self_contained(model: bytes, file: Path) -> None:
+    try:
+        refuse_external_data(model)
+    except ExternalDataError as error:
+        raise BundleError(file, str(error), "export the network with its weights in the model file") from error
+    except WireError as error:
+        raise BundleError(file, f"onnxruntime cannot open it: no ONNX model: {error}") from error
 
 
 def _session(model: bytes, threads: int | None, file: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what goes wrong is raised, and said once
-    # Weights outside the model file would be read unchecked, relative to wherever the service was started.
+    # Weights outside the model file are refused before; if one were overlooked, it would not be found here.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # not a format of onnxruntime's own
     # Where there is a shared arena (see `share_memory`); weights stay outside, they leave with their session.
     options.add_session_config_entry("session.use_env_allocators", "1")
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
@@ -96,13 +135,14 @@ def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, 
         raise BundleError(file, f"found the graph signature {found}, expected {expected}")
 
 
-def _check_run(session: onnxruntime.InferenceSession, manifest: Manifest, file: Path) -> None:
+def _check_run(network: Network, manifest: Manifest, file: Path) -> None:
     """Run the graph once on two examples: what it declares is what it does, and later requests find it warm."""
-    inputs = np.zeros((2, *manifest.input.shape), manifest.input.dtype)
     try:
-        found = [output.shape for output in session.run(["mean", "jacobian"], {"inputs": inputs})]
-    except Exception as error:  # onnxruntime raises a family of unrelated exceptions
-        raise BundleError(file, f"onnxruntime cannot run it: {error!s:.300}") from error
-    expected = [(2, manifest.outputs), (2, manifest.outputs, manifest.subnetwork_size)]
-    if found != expected:
-        raise BundleError(file, f"found outputs of shapes {found} for two examples, expected {expected}")
+        run(network, ["mean", "jacobian"], np.zeros((2, *manifest.input.shape), manifest.input.dtype))
+    except MemoryError as error:
+        problem = f"found an input of shape {manifest.input.shape}, of which two examples do not fit into the memory"
+        raise BundleError(file, problem) from error
+    except NetworkError as error:
+        raise BundleError(file, f"onnxruntime cannot run it: {error.__cause__!s:.300}") from error
+    except NetworkFailed as error:
+        raise BundleError(file, f"two examples of zeros: {error.problem}") from error

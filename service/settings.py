@@ -1,12 +1,16 @@
 """Every setting of the service: one class, one prefix `PROBITY_`, each field documented."""
 
+import ipaddress
+import logging
 import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from service.kubernetes import is_link_url, is_service_link
 
 PREFIX = "PROBITY_"
 # Names with the prefix that belong to the benchmarks, to docker-compose.yml and to the client, not to the service.
@@ -17,12 +21,22 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]
 
 
-MAY_BE_EMPTY = frozenset({"models", "default_model", "api_keys_file", "trusted_keys"})  # as good as not set
+MAY_BE_EMPTY = frozenset({"models", "default_model"})  # as good as not set
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+")
+
+
+log = logging.getLogger("probity")
 
 
 class UnknownSettingError(ValueError):
     """The environment holds a variable with the prefix that no setting answers to."""
+
+
+class _Environment(EnvSettingsSource):
+    """The environment, without what Kubernetes puts into `PROBITY_PORT` where a Service is named `probity`."""
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__call__().items() if name != "port" or not is_link_url(value)}
 
 
 class Settings(BaseSettings):
@@ -46,6 +60,20 @@ class Settings(BaseSettings):
     repository_api: Annotated[
         bool, Field(description="Whether clients may load and unload models over `/v2/repository`.")
     ] = False
+    ready_requires: Annotated[
+        Literal["named", "all", "any"],
+        Field(
+            description="Which models `/health/ready` demands: those named one by one (bundles, default model), "
+            "all bundles that there are, or any one."
+        ),
+    ] = "named"
+    trial_seconds: Annotated[
+        Seconds, Field(description="How long a new bundle may take in the process that tries it; then it is refused.")
+    ] = 60.0
+    trial_bytes: Annotated[
+        Positive | None,
+        Field(description="Memory that the process which tries a new bundle may take; unset: what is free."),
+    ] = None
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8000
     workers: Annotated[Positive, Field(description="Processes that serve on the port, each with its own models.")] = 1
@@ -71,8 +99,12 @@ class Settings(BaseSettings):
         Field(ge=0, allow_inf_nan=False, description="How long an example waits for company while a worker is idle."),
     ] = 0.0
     request_timeout_seconds: Annotated[
-        Seconds, Field(description="How long a request may wait; then it is answered 504. Clients may ask for less.")
+        Seconds, Field(description="How long a request may take; then it is answered 504. Clients may ask for less.")
     ] = 30.0
+    compute_timeout_seconds: Annotated[
+        Seconds,
+        Field(description="A batch computed for longer is taken to hang: `/health/live` says 503 until it ends."),
+    ] = 60.0
     degrade_after_seconds: Annotated[
         Seconds | None,
         Field(description="Requests that waited longer get the plain network's answer, marked degraded; unset: never."),
@@ -81,7 +113,10 @@ class Settings(BaseSettings):
         Positive, Field(description="Largest request body, also decompressed; a larger one is answered 413.")
     ] = 16 * 2**20
     max_pending_bytes: Annotated[
-        Positive, Field(description="Most bytes of bodies and decoded inputs worked on at once; more are answered 429.")
+        Positive,
+        Field(
+            description="Most bytes of bodies, decoded inputs and unsent answers held at once; more are answered 429."
+        ),
     ] = 256 * 2**20
     body_timeout_seconds: Annotated[
         Seconds, Field(description="How long a body may take to arrive; then it is answered 408.")
@@ -128,6 +163,12 @@ class Settings(BaseSettings):
     cors_origins: Annotated[
         Words, Field(description="Origins whose pages may call the service, separated by ','; none by default.")
     ] = ()
+    trusted_proxies: Annotated[
+        Words,
+        Field(
+            description="Proxies (addresses or networks, separated by ',') whose `X-Forwarded-For` names the client.",
+        ),
+    ] = ("127.0.0.1", "::1")
     trusted_keys: Annotated[
         Path | None, Field(description="File of public keys; with it, only bundles signed by one of them are loaded.")
     ] = None
@@ -138,11 +179,30 @@ class Settings(BaseSettings):
         Literal["debug", "info", "warning", "error"], Field(description="Least severe message to log.")
     ] = "info"
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *_: Any,
+        **__: Any,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given in code, then the environment; nothing else."""
+        return init_settings, _Environment(settings_cls)
+
+    @field_validator("api_keys_file", "trusted_keys", mode="before")
+    @classmethod
+    def refuse_no_protection(cls, value: Any) -> Any:
+        """An empty value is a variable that was not filled in: it must not open the service to everybody."""
+        if isinstance(value, str) and not value.strip():
+            raise ValueError("expected the path of a file; leave the variable out to serve without this protection")
+        return value
+
     @model_validator(mode="before")
     @classmethod
     def split_lists(cls, values: Any) -> Any:
         """A list in the environment is text: paths as in PATH, origins with commas."""
-        separators = {"bundle": os.pathsep, "cors_origins": ","}
+        separators = {"bundle": os.pathsep, "cors_origins": ",", "trusted_proxies": ","}
         if not isinstance(values, dict):
             return values
         return {
@@ -161,6 +221,11 @@ class Settings(BaseSettings):
         for origin in self.cors_origins:
             if origin != "*" and ORIGIN.fullmatch(origin) is None:
                 raise ValueError(f"cors_origins: found {origin!r:.100}, expected SCHEME://HOST[:PORT], without a path")
+        for proxy in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError as error:
+                raise ValueError(f"trusted_proxies: {error}; expected an address or ADDRESS/BITS") from None
         return self
 
     @property
@@ -178,9 +243,19 @@ def _split(value: Any, separator: str) -> Any:
 
 
 def load_settings(**given: Any) -> Settings:
-    """Settings from the environment and from `given` (None: not given); refuses unknown `PROBITY_*` variables."""
+    """Settings from the environment and from `given` (None: not given).
+
+    Refuses unknown `PROBITY_*` variables, but not those that Kubernetes makes for a Service named `probity-...`.
+    """
     known = {PREFIX + name.upper() for name in Settings.model_fields}
-    for name in sorted(os.environ):
-        if name.upper().startswith(PREFIX) and name.upper() not in known | FOREIGN:
+    for name in sorted(name for name in os.environ if name.upper().startswith(PREFIX)):
+        if name.upper() not in known | FOREIGN and not is_service_link(name, os.environ):
             raise UnknownSettingError(f"{name}: unknown setting; known are {', '.join(sorted(known))}")
+        if name.upper() in known and is_service_link(name, os.environ):
+            log.warning(
+                "%s: ignored %s, which Kubernetes made for a Service of this name; enableServiceLinks: false in the "
+                "pod's spec keeps it away",
+                name,
+                os.environ[name],
+            )
     return Settings(**{name: value for name, value in given.items() if value is not None})

@@ -3,9 +3,11 @@
 Standard library only, so that the environment under test holds nothing but the base install.
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ FORBIDDEN = ("torch", "onnx", "onnxscript", "sklearn", "httpx")
 def main(golden: Path) -> None:
     for name in FORBIDDEN:
         assert importlib.util.find_spec(name) is None, f"{name} is installed in the base environment"
+    _check_name()
     command = [str(Path(sys.executable).parent / "probity"), "serve", str(golden / "bundle"), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -32,6 +35,14 @@ def main(golden: Path) -> None:
             process.terminate()
             assert process.wait(START_SECONDS) == 0
     print("base install: golden bundle served, answers agree, no torch")
+
+
+def _check_name() -> None:
+    """The wheel is ours by name and asks for nothing of the package index that only looks like it is ours."""
+    metadata = importlib.metadata.metadata("probity-serve")
+    assert metadata["Name"] == "probity-serve"
+    for line in metadata.get_all("Requires-Dist", []):
+        assert not re.match(r"probity(?![\w-])", line), f"found the requirement {line!r}, which is another's package"
 
 
 def _address(process: "subprocess.Popen[str]") -> str:

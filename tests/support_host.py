@@ -53,8 +53,11 @@ async def listening(app: ASGIApp, settings: Settings, turns_away: TurnsAway) -> 
 
 
 @contextlib.contextmanager
-def hosting(app: ASGIApp, turns_away: TurnsAway, settings: Settings | None = None) -> Iterator[Host]:
+def hosting(
+    app: ASGIApp, turns_away: TurnsAway, settings: Settings | None = None, *, uvloop: bool = False
+) -> Iterator[Host]:
     """With an event loop of its own."""
     host = listening(app, settings or Settings(), turns_away)
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(host) as started:
+    options = {"use_uvloop": True} if uvloop else {}
+    with start_blocking_portal("asyncio", options) as portal, portal.wrap_async_context_manager(host) as started:
         yield started

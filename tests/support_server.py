@@ -98,13 +98,20 @@ def environment(**extra: str) -> dict[str, str]:
 @contextlib.contextmanager
 def running(bundle: Path, **extra: str) -> Iterator[Server]:
     """The service of `bundle`, ready; it is ended with the block."""
-    command = [sys.executable, "-m", "service", str(bundle), "--port", "0"]
+    with starting(str(bundle), **extra) as server:
+        server.port = int(server.wait_for(RUNNING)[1])
+        yield server
+
+
+@contextlib.contextmanager
+def starting(*arguments: str, **extra: str) -> Iterator[Server]:
+    """The service with these arguments, not ready yet; it is ended with the block."""
+    command = [sys.executable, "-m", "service", *arguments, "--port", "0"]
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment(**extra), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     server = Server(process)
     try:
-        server.port = int(server.wait_for(RUNNING)[1])
         yield server
     finally:
         if process.poll() is None:

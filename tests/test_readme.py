@@ -80,9 +80,10 @@ def test_every_command_is_run_here_or_accounted_for() -> None:
     assert README[: README.index("make demo")].count("\n") < 25
 
 
-def test_make_demo() -> None:
+def test_make_demo(tmp_path: Path) -> None:
     """The first command, as a newcomer runs it: both verdicts are shown, and the curl line that repeats them."""
-    output = run(f"make demo PORT={free_port()}", ROOT)
+    output = run(f"make demo PORT={free_port()} OUT={tmp_path / 'digits'}", ROOT)
+    assert (tmp_path / "digits" / "manifest.json").is_file()
     assert "An upright digit" in output
     assert output.index("accepted") < output.index("Something that is no digit") < output.index("REJECTED")
     assert output.count("curl -s http://127.0.0.1:") == 2
@@ -131,7 +132,8 @@ def test_python_blocks(place: Path) -> None:
 def test_every_setting_is_documented() -> None:
     for name, field in Settings.model_fields.items():
         (row,) = re.findall(rf"^\| `{PREFIX}{name.upper()}` \|(.*)\|(.*)\|$", README, re.MULTILINE)
-        default = "" if field.default in (None, ()) else str(field.default)
+        default = "" if field.default is None else str(field.default)
+        default = ",".join(field.default) if isinstance(field.default, tuple) else default
         assert (row[0].strip(), row[1].strip()) == (default, field.description)
     assert set(re.findall(rf"`{PREFIX}(\w+)`", README)) - {n.upper() for n in Settings.model_fields} == {
         "BUNDLE_DIR",

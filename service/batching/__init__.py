@@ -7,7 +7,7 @@
 
 from service.batching.batcher import Answered, Batch, DynamicBatcher, Fallback
 from service.batching.clock import Clock, Timer
-from service.batching.errors import BatcherFailed, Closed, DeadlineExceeded, QueueFull, Unserved
+from service.batching.errors import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull, Unserved
 from service.batching.pieces import Rows
 from service.batching.queue import Limits
 from service.batching.workers import Workers
@@ -16,6 +16,7 @@ __all__ = [
     "Answered",
     "Batch",
     "BatcherFailed",
+    "ClientDeadlineExceeded",
     "Clock",
     "Closed",
     "DeadlineExceeded",

@@ -162,8 +162,10 @@ class DynamicBatcher(Generic[R]):
         return max(1.0, self._queue.rows / rate) if rate else 1.0
 
     def _expire(self, request: _Request[R]) -> None:
-        if self._queue.discard(request):
-            _fail(request, DeadlineExceeded("the deadline passed while the request waited"))
+        """Its time is over. A computation cannot be stopped, and may never end: nobody waits for it."""
+        self._queue.discard(request)
+        doing = "was computed" if request.taken else "waited"
+        _fail(request, DeadlineExceeded(f"the deadline passed while the request {doing}"))
 
     async def _form_batches(self) -> None:
         while True:

@@ -14,7 +14,11 @@ class QueueFull(Unserved):
 
 
 class DeadlineExceeded(Unserved):
-    """The request's time was over before its computation began."""
+    """The request's time was over before it was computed."""
+
+
+class ClientDeadlineExceeded(DeadlineExceeded):
+    """As `DeadlineExceeded`, and the time was the client's own choice, shorter than what the operator allows."""
 
 
 class Closed(Unserved):

@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import functools
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+Settle = Callable[[Any, BaseException | None], None]
+Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, Settle]
 
 
 class Workers:
@@ -17,14 +20,23 @@ class Workers:
     batch grows while they are busy.
 
     First come, first served: no model starves another, also not one that asks for more of them at once.
+
+    `clock` gives monotonic seconds, to tell for how long something has been computed.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.count = self._free = count
+        self._clock = clock
+        self._started: dict[asyncio.Future[Any], float] = {}  # when, the oldest first
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         for number in range(count):
             threading.Thread(target=_work, args=(self._jobs,), name=f"compute_{number}", daemon=True).start()
+
+    @property
+    def oldest_seconds(self) -> float:
+        """For how long the oldest computation that still runs has been running; 0 where nothing is computed."""
+        return self._clock() - next(iter(self._started.values())) if self._started else 0.0
 
     async def acquire(self, share: int = 1) -> None:
         """Wait until `share` of them (at most all) are free; `release` as many whatever happens."""
@@ -54,13 +66,23 @@ class Workers:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((function, loop, future))
+        self._started[future] = self._clock()
+        self._jobs.put((function, loop, functools.partial(self._settle, future)))
         return await future
 
     def shutdown(self) -> None:
         """End the threads; what still runs in them is not waited for."""
         for _ in range(self.count):
             self._jobs.put(None)
+
+    def _settle(self, future: "asyncio.Future[Any]", value: Any, error: BaseException | None) -> None:
+        del self._started[future]
+        if future.done():  # nobody waits for it any more
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
 
     def _grant(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._free:
@@ -72,15 +94,11 @@ class Workers:
 
 def _work(jobs: "queue.SimpleQueue[Job | None]") -> None:
     while (job := jobs.get()) is not None:
-        function, loop, future = job
+        function, loop, settle = job
+        value, problem = None, None
         try:
-            settle, value = future.set_result, function()
+            value = function()
         except BaseException as error:
-            settle, value = future.set_exception, error
+            problem = error
         with contextlib.suppress(RuntimeError):  # the event loop has ended meanwhile
-            loop.call_soon_threadsafe(_settle, future, settle, value)
-
-
-def _settle(future: "asyncio.Future[Any]", settle: Callable[[Any], None], value: Any) -> None:
-    if not future.done():  # or nobody waits for it any more
-        settle(value)
+            loop.call_soon_threadsafe(settle, value, problem)

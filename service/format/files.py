@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import fcntl
+import hashlib
 import os
 import shutil
 import stat
@@ -11,7 +12,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
+
+from service.format.text import printable
 
 MANIFEST, MODEL = "manifest.json", "model.onnx"
 POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
@@ -20,6 +23,7 @@ REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
 OPTIONAL_FILES = frozenset({REPORT})
 UNLISTED_FILES = frozenset({MANIFEST, SIGNATURE})  # a manifest can name neither itself nor what is made from it
 REPLACED_TRIES = 10
+BLOCK_BYTES = 2**20
 
 T = TypeVar("T")
 
@@ -32,8 +36,8 @@ class BundleError(ValueError):
 
     def __init__(self, file: Path | str, problem: str, remedy: str = "fit the bundle again, or copy it whole") -> None:
         self.file, self.remedy = str(file), remedy
-        self.problem = " ".join(problem.split())[:1000]  # one line, whatever a hostile file holds
-        super().__init__(f"{file}: {self.problem} (remedy: {remedy})")
+        self.problem = printable(" ".join(problem.split()))[:1000]  # one line, whatever a hostile file holds
+        super().__init__(f"{printable(self.file)}: {self.problem} (remedy: {printable(remedy)})")
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -156,6 +160,24 @@ class Folder:
 
     def read(self, name: str, limit: int) -> bytes:
         """The bytes of a file that is no symbolic link, device or pipe and not larger than `limit`."""
+        with self._open(name, limit) as (stream, size):
+            try:
+                return stream.read(size + 1)
+            except (MemoryError, OverflowError):
+                raise BundleError(self.path / name, f"found {size} bytes, more than there is memory for") from None
+
+    def hash(self, name: str, limit: int) -> tuple[int, str]:
+        """Size and SHA-256 (hexadecimal) of such a file, little of which is in memory at a time."""
+        with self._open(name, limit) as (stream, _):
+            found, size = hashlib.sha256(), 0
+            while size <= limit and (block := stream.read(BLOCK_BYTES)):
+                found.update(block)
+                size += len(block)
+            return size, found.hexdigest()
+
+    @contextlib.contextmanager
+    def _open(self, name: str, limit: int) -> Iterator[tuple[BinaryIO, int]]:
+        """The file and its size."""
         file, flags = self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, dir_fd=self.handle)
@@ -170,7 +192,7 @@ class Folder:
             if status.st_size > limit:
                 raise BundleError(file, f"found {status.st_size} bytes, expected at most {limit}")
             with open(descriptor, "rb", closefd=False) as stream:
-                return stream.read(status.st_size + 1)
+                yield stream, status.st_size
         finally:
             os.close(descriptor)
 

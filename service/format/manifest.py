@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from service.format.manifest_input import LARGEST, SMALLEST, ImagePreprocessing, InputSpec
+from service.format.manifest_input import LARGEST, SMALLEST, ImagePreprocessing, InputRange, InputSpec
 from service.format.manifest_json import ManifestError, Reading, check_fields, convert, to_json
 from service.format.manifest_parts import (
     Calibration,
@@ -25,6 +25,7 @@ __all__ = [
     "Candidate",
     "FileEntry",
     "ImagePreprocessing",
+    "InputRange",
     "InputSpec",
     "Manifest",
     "ManifestError",
@@ -40,8 +41,10 @@ __all__ = [
 ]
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 1
+FORMAT_MINOR = 2
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
+
+MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
 
 Task = Literal["classification", "regression"]
 
@@ -79,13 +82,14 @@ class Manifest:
 
     def _rules(self) -> tuple[tuple[str, bool, str], ...]:
         classification = self.task == "classification"
-        names = self.class_names
+        names, most = self.class_names, MAX_CLASSES if classification else MAX_OUTPUTS
         rate = self.calibration.false_reject_rate
         score = "predictive_entropy" if classification else "epistemic_std"
         return (
             ("name", 0 < len(self.name) <= 200 and "/" not in self.name, "1 to 200 characters without '/'"),
             ("version", 0 < len(self.version) <= 100 and "/" not in self.version, "1 to 100 characters without '/'"),
             ("outputs", self.outputs >= (2 if classification else 1), "at least 1 (2 for classification)"),
+            ("outputs", self.outputs <= most, f"at most {most}"),
             ("class_names", names is None or len(names) == self.outputs, f"null or {self.outputs} names"),
             ("class_names", names is None or len(set(names)) == len(names), "names that differ"),
             ("subnetwork_size", 1 <= self.subnetwork_size <= self.parameter_count, "1 to parameter_count"),

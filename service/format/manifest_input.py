@@ -1,12 +1,15 @@
 """What a network takes: the part of a manifest that describes its inputs. Pure standard library."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Literal
 
-from service.format.manifest_json import ManifestError
+from service.format.manifest_json import ManifestError, added_in, check_fields
 
 # Numbers of preprocessing stay far from where float32 overflows.
 LARGEST, SMALLEST = 1e30, 1e-30
+# NumPy has at most 32 dimensions before its version 2, and one is the batch's; entries: 1 GiB of float32 an example.
+MAX_DIMENSIONS, MAX_ENTRIES = 31, 2**28
 
 
 @dataclass(frozen=True)
@@ -25,26 +28,57 @@ class ImagePreprocessing:
 
 
 @dataclass(frozen=True)
+class InputRange:
+    """The smallest and the largest values that the fit met: of all entries, or of each place on the input's first axis
+    (a feature, or a channel)."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        values = (*self.low, *self.high)
+        ordered = len(self.low) == len(self.high) >= 1 and all(a <= b for a, b in zip(self.low, self.high, strict=True))
+        check_fields(
+            "input.range",
+            self,
+            ("low", all(abs(value) <= LARGEST for value in values), f"numbers of at most {LARGEST:g}, also in high"),
+            ("low", ordered, "at least one number, none above the one at its place in high"),
+        )
+
+
+@dataclass(frozen=True)
 class InputSpec:
     """What the network takes: the shape of ONE example (no batch dimension) and how to obtain it.
 
     `feature_names` labels the entries of a flat input for people; `image` is present where the service may
-    decode images, and then `shape` is (channels, height, width).
+    decode images, and then `shape` is (channels, height, width). `range` is what values to expect, where that is known.
     """
 
     shape: tuple[int, ...]
     dtype: Literal["float32", "int64"] = "float32"
     feature_names: tuple[str, ...] | None = None
     image: ImagePreprocessing | None = None
+    range: InputRange | None = field(default=None, metadata=added_in(2))
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.shape):
-            raise ManifestError(f"input.shape: found {self.shape}, expected sizes of at least 1")
+            raise ManifestError(f"input.shape: found {self.shape!s:.200}, expected sizes of at least 1")
+        if len(self.shape) > MAX_DIMENSIONS:
+            raise ManifestError(f"input.shape: found {len(self.shape)} dimensions, expected at most {MAX_DIMENSIONS}")
+        if math.prod(self.shape) > MAX_ENTRIES:
+            raise ManifestError(f"input.shape: found {self.shape}, expected at most {MAX_ENTRIES} entries")
         if self.feature_names is not None and (len(self.feature_names),) != self.shape:
             raise ManifestError(
                 f"input.feature_names: found {len(self.feature_names)} names, expected a flat input of as many "
                 f"entries, found shape {self.shape}"
             )
+        if self.range is not None and len(self.range.low) not in (1, *self.shape[:1]):
+            raise ManifestError(
+                f"input.range: found {len(self.range.low)} values, expected 1, or one for each place on the first axis "
+                f"of shape {self.shape}"
+            )
+        if self.range is not None and self.dtype != "float32":
+            raise ManifestError(f"input.range: found one for the dtype {self.dtype!r}, expected null")
         if self.image is not None:
             self._check_image(self.image)
 

@@ -21,6 +21,7 @@ REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Entries of U^T U - I: float32 vectors stay below 1e-5, and a variance off by more than this share is not to be served.
 ORTHONORMAL_TOLERANCE = 1e-3
 BLOCK_COLUMNS = 512
+MAX_REFERENCES, MAX_REFERENCE_NAME = 100, 100
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]
@@ -137,6 +138,9 @@ def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest) -> tuple
     if not len(scores) or (scores[1:] < scores[:-1]).any():
         raise BundleError(file, "scores: expected at least one score, in ascending order")
     names = [name for name in tensors if name.startswith("reference.")]
+    if len(names) > MAX_REFERENCES or max(map(len, names), default=0) > MAX_REFERENCE_NAME:
+        expected = f"at most {MAX_REFERENCES}, with names of at most {MAX_REFERENCE_NAME} characters"
+        raise BundleError(file, f"found {len(names)} tensors with reference quantiles, expected {expected}")
     levels = (len(REFERENCE_LEVELS),)
     reference = {name.removeprefix("reference."): _take(file, tensors, name, "float64", levels) for name in names}
     _refuse_rest(file, tensors)

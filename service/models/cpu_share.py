@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-import threadpoolctl
-
 from service.cpu import available_cpus
+from service.matrix_threads import matrix_threads
 from service.settings import Settings
 
 
@@ -34,4 +33,4 @@ def fit_matrix_products(threads: Iterable[int | None]) -> None:
     The libraries have one number for the whole process. For batches side by side more than their own thread would be
     a fight for processors; a network that gets them all spends little of its time in the product that follows.
     """
-    threadpoolctl.threadpool_limits(min((each or available_cpus() for each in threads), default=1))
+    matrix_threads().keep_to(min((each or available_cpus() for each in threads), default=1))

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from service.bundle import BundleError, Verify, read_bundle
+from service.bundle import Bundle, BundleError, Verify, read_bundle
 from service.models.cpu_share import all_threads, batches_at_once
+from service.models.trials import Trials
 from service.predictor import Predictor
 from service.settings import Settings
 from service.signing import TrustedKeys
@@ -11,12 +12,24 @@ from service.signing import TrustedKeys
 # An example that takes one thread longer than this is worth the threads of all: its client waits for it. Below, threads
 # that each compute a batch of their own do more in the same time than threads that share one.
 LONG_SECONDS = 0.02
+REPLACED_TRIES = 5
 
 
-def load_predictor(folder: Path, settings: Settings) -> Predictor:
-    """Read, check and open the bundle; raises `BundleError`, also where a signature is demanded and not there."""
-    bundle = read_bundle(folder, verifier(settings))
+def load_predictor(folder: Path, settings: Settings, trials: Trials) -> Predictor:
+    """Try the bundle in a process of its own, then read, check and open it here.
 
+    Raises `BundleError`, also where a signature is demanded and not there.
+    """
+    verify = verifier(settings)
+    for _ in range(REPLACED_TRIES):
+        passed = trials.check(folder)
+        bundle = read_bundle(folder, verify)
+        if bundle.digest == passed:
+            return _open(bundle, settings)
+    raise BundleError(folder, "was replaced each time that it had been tried", "replace it once")
+
+
+def _open(bundle: Bundle, settings: Settings) -> Predictor:
     def opened(threads: int) -> Predictor:
         return Predictor(
             bundle,
@@ -44,7 +57,8 @@ def load_named(settings: Settings) -> list[Predictor]:
     if settings.models is not None and not settings.models.is_dir():
         raise BundleError(settings.models, "found no such folder", "name one whose subfolders are bundles")
     verifier(settings)  # bad trusted keys are an error, also where all bundles come later
-    loaded = [load_predictor(folder, settings) for folder in settings.bundles]
+    with Trials(settings) as trials:
+        loaded = [load_predictor(folder, settings, trials) for folder in settings.bundles]
     _refuse_twins(loaded)
     names = [one.manifest.name for one in loaded]
     if settings.default_model is not None and settings.models is None and settings.default_model not in names:

@@ -2,16 +2,18 @@
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from prometheus_client import Histogram
+from prometheus_client import Counter, Histogram
 
 from service.answers import class_names
 from service.batching import Batch
 from service.bundle import REFERENCE_LEVELS
-from service.metrics import Metrics, several_processes
+from service.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
+from service.models.buckets import around, around_complement, p_values
 from service.predictor import PlainPrediction, Prediction, Predictor
 
 SOON_SECONDS = 0.05
@@ -19,25 +21,38 @@ FEW = 8  # so many values are observed one by one as quickly as together
 
 
 class ModelMetrics:
-    """What is counted of one model. `announce` it when it is loaded, and `withdraw` it when it no longer serves."""
+    """What is counted of one model. `announce` it when it is loaded, `withdraw` it when it takes no new requests,
+    `finish` once the last is answered, and `remove` it where no other bundle has its name and version."""
 
     def __init__(self, metrics: Metrics, predictor: Predictor) -> None:
         self._metrics, self._predictor = metrics, predictor
         manifest = predictor.manifest
         self._model = model = (manifest.name, manifest.version)
         self._labels = class_names(manifest) if manifest.task == "classification" else ["regression"]
-        self._predictions = [metrics.predictions.labels(*model, label) for label in self._labels]
+        self._predictions = [metrics.predictions.labels(*model, label, "false") for label in self._labels]
+        self._degraded = (
+            [metrics.predictions.labels(*model, label, "true") for label in self._labels] if predictor.has_plain else []
+        )
         self._rejections = metrics.rejections.labels(*model, "score")
-        self._degraded = metrics.degraded.labels(*model)
+        self._out_of_range = metrics.out_of_range.labels(*model)
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
         self._compute_seconds = metrics.compute_seconds.labels(*model)
         self._batch_rows = metrics.batch_rows.labels(*model)
-        self._variance, self._score = metrics.variance.labels(*model), metrics.score.labels(*model)
-        self._p_value = metrics.p_value.labels(*model)
-        self._top_probability = metrics.top_probability.labels(*model)
-        self._entropy = metrics.normalised_entropy.labels(*model)
+        self._open_histograms()
         self._answered: list[tuple[Prediction | PlainPrediction, float]] = []
+
+    def _open_histograms(self) -> None:
+        metrics, model, rule = self._metrics, self._model, self._predictor.rule
+        quantiles, classes = self._predictor.reference.get, len(self._labels)
+        most = math.log(classes) if classes > 1 else math.inf  # nats; an epistemic standard deviation has no bound
+        self._variance = metrics.variance.labels_with(around(quantiles("functional_variance")), *model)
+        self._score = metrics.score.labels_with(around(quantiles("ood_score"), most), *model)
+        self._p_value = metrics.p_value.labels_with(p_values(len(rule.scores), rule.false_reject_rate), *model)
+        if classes > 1:
+            likely = around_complement(quantiles("top_probability"), 1 / classes)
+            self._top_probability = metrics.top_probability.labels_with(likely, *model)
+            self._entropy = metrics.normalised_entropy.labels_with(around(quantiles("normalised_entropy"), 1.0), *model)
 
     def announce(self) -> None:
         """The model's identity and its reference values; its series stand at zero."""
@@ -45,34 +60,56 @@ class ModelMetrics:
         metrics.loads.labels(model[0], "success").inc()
         metrics.loads.labels(model[0], "failure")
         metrics.stale.labels(model[0]).set(0)
-        metrics.info.labels(*model, predictor.digest).set(1)
+        metrics.info.labels(*model, predictor.digest).set(SERVING)
+        metrics.serving[model] = predictor.digest
         metrics.false_reject_rate.labels(*model).set(predictor.rule.false_reject_rate)
+        metrics.false_reject_rate_bound.labels(*model).set(predictor.rule.rate_bound())
+        metrics.calibration_examples.labels(*model).set(len(predictor.rule.scores))
         metrics.threshold.labels(*model).set(predictor.rule.threshold)
         for quantity, values in predictor.reference.items():
             for level, value in zip(REFERENCE_LEVELS, values.tolist(), strict=True):
                 metrics.reference.labels(*model, quantity, str(level)).set(value)
 
     def withdraw(self) -> None:
-        """Its counters stay, as counters do; it is no longer among the loaded ones."""
-        self._metrics.info.labels(*self._model, self._predictor.digest).set(0)
+        """It takes no new requests: what describes it goes, what it counts stays until its last request is answered."""
+        metrics, model = self._metrics, self._model
         self._queue_rows.set(0)
+        if several_processes():
+            metrics.info.labels(*model, self._predictor.digest).set(FINISHING)
+        else:
+            metrics.info.remove(*model, self._predictor.digest)
+        if metrics.serving.get(model) != self._predictor.digest:  # another bundle of this name and version serves
+            return
+        del metrics.serving[model]
+        if not several_processes():
+            self._remove_descriptions()
+
+    def _remove_descriptions(self) -> None:
+        for gauge in self._metrics.descriptions:
+            gauge.remove(*self._model)
+        for quantity in self._predictor.reference:
+            for level in REFERENCE_LEVELS:
+                self._metrics.reference.remove(*self._model, quantity, str(level))
+
+    def finish(self) -> None:
+        """Its last request is answered."""
+        self.count()
+        if several_processes() and self._metrics.serving.get(self._model) != self._predictor.digest:
+            self._metrics.info.labels(*self._model, self._predictor.digest).set(REMOVED)
 
     def remove(self) -> None:
         """Nothing of its name and version is served any more: its series go, or a service that was given a new version
-        every day would hold those of all days. With several processes they stay, as they are in files."""
-        self.count()
+        every day would show those of all days. With several processes they are in files, and a scrape leaves them out:
+        see `service.exposition`."""
         if several_processes():
             return
-        metrics, predictor, model = self._metrics, self._predictor, self._model
-        for one in metrics.per_version:
+        metrics, model = self._metrics, self._model
+        for one in metrics.measurements:
             one.remove(*model)
-        metrics.info.remove(*model, predictor.digest)
         metrics.rejections.remove(*model, "score")
         for label in self._labels:
-            metrics.predictions.remove(*model, label)
-        for quantity in predictor.reference:
-            for level in REFERENCE_LEVELS:
-                metrics.reference.remove(*model, quantity, str(level))
+            for degraded in ("false", "true"):
+                metrics.predictions.remove(*model, label, degraded)
 
     def waiting(self, rows: int) -> None:
         """How many examples wait now."""
@@ -95,24 +132,37 @@ class ModelMetrics:
         if not answered:
             return
         _observe(self._queue_seconds, np.array([seconds for _, seconds in answered]))
-        self._degraded.inc(sum(len(one) for one, _ in answered if isinstance(one, PlainPrediction)))
-        predictions = [one for one, _ in answered if isinstance(one, Prediction)]
-        if predictions:
-            self._count(predictions[0] if len(predictions) == 1 else Prediction.concatenate(predictions))
+        outside = [one.out_of_range for one, _ in answered if one.out_of_range is not None]
+        self._out_of_range.inc(sum(int(np.count_nonzero(one)) for one in outside))
+        full = [one for one, _ in answered if isinstance(one, Prediction)]
+        plain = [one for one, _ in answered if isinstance(one, PlainPrediction)]
+        if full:
+            self._count(full[0] if len(full) == 1 else Prediction.concatenate(full))
+        if plain:
+            self._count_plain(plain[0] if len(plain) == 1 else PlainPrediction.concatenate(plain))
 
     def _count(self, prediction: Prediction) -> None:
         self._rejections.inc(int(np.count_nonzero(prediction.rejected)))
         _observe(self._variance, prediction.variance.max(axis=1))
         _observe(self._score, prediction.score)
         _observe(self._p_value, prediction.p_value)
-        if prediction.probabilities is None or prediction.total is None:
-            self._predictions[0].inc(len(prediction))
-            return
-        _observe(self._top_probability, prediction.probabilities.max(axis=1))
-        _observe(self._entropy, prediction.total / math.log(len(self._labels)))
-        counts = np.bincount(prediction.probabilities.argmax(axis=1), minlength=len(self._labels))
-        for k in np.flatnonzero(counts).tolist():
-            self._predictions[k].inc(int(counts[k]))
+        if prediction.probabilities is not None and prediction.total is not None:
+            _observe(self._top_probability, prediction.probabilities.max(axis=1))
+            _observe(self._entropy, prediction.total / math.log(len(self._labels)))
+        _count_labels(self._predictions, prediction.probabilities, len(prediction))
+
+    def _count_plain(self, prediction: PlainPrediction) -> None:
+        _count_labels(self._degraded, prediction.map_probabilities, len(prediction))
+
+
+def _count_labels(counters: Sequence[Counter], probabilities: npt.NDArray[Any] | None, examples: int) -> None:
+    """Each example under its most probable class; a regression has one label for all."""
+    if probabilities is None:
+        counters[0].inc(examples)
+        return
+    counts = np.bincount(probabilities.argmax(axis=1), minlength=len(counters))
+    for k in np.flatnonzero(counts).tolist():
+        counters[k].inc(int(counts[k]))
 
 
 def _observe(histogram: Histogram, values: npt.NDArray[Any]) -> None:

@@ -3,70 +3,27 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from service.bundle import BundleError
+from service.bundle import BundleError, is_bundle_at
+from service.format.text import printable
 from service.metrics import Metrics
 from service.models.cpu_share import fit_matrix_products
-from service.models.folders import Stamp, bundles_in, digest_of, stamp_of
+from service.models.entry import Entry, Listed
+from service.models.folders import Stamp, bundles_in, stamp_of
 from service.models.served import ServedModel
 from service.models.store import ModelNotFound, ModelStore
 from service.predictor import Predictor
 
-State = Literal["READY", "UNAVAILABLE"]
 # A folder that is being replaced may be gone for an instant: only one missing this often in a row was removed.
 MISSING_SCANS = 2
-MOST_PATIENCE = 32  # scans between attempts at a bundle that was refused again and again
+# Bundles that are tried at the same time: one that hangs does not keep the others waiting.
+LOADS_AT_ONCE = 2
 log = logging.getLogger("probity")
-
-
-@dataclass
-class Entry:
-    """One bundle folder: the model loaded from it, and why its present content is not the one that serves."""
-
-    folder: Path
-    called: str
-    stamp: Stamp | None = None
-    model: ServedModel | None = None
-    reason: str = ""
-    parked: bool = False
-    missing: int = 0
-    patience: int = 1
-    retry_in: int = 0
-
-    @property
-    def name(self) -> str:
-        """The model's name; where it never was loaded, its folder's, or that of the one around several versions."""
-        return self.model.name if self.model else self.called
-
-    def refused(self, reason: str) -> bool:
-        """Note why it was not loaded, and wait longer each time before the next attempt; whether the reason is new."""
-        new, self.reason = reason != self.reason, reason
-        self.retry_in, self.patience = self.patience, min(2 * self.patience, MOST_PATIENCE)
-        return new
-
-    def loaded(self, model: ServedModel) -> None:
-        """It serves."""
-        self.model, self.reason, self.parked, self.patience, self.retry_in = model, "", False, 1, 0
-
-    def due(self) -> bool:
-        """Whether to try once more what was refused: what was wrong may lie outside the folder, as with a key that is
-        not trusted yet."""
-        self.retry_in -= 1
-        return bool(self.reason) and self.retry_in <= 0
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A line of the repository's index."""
-
-    name: str
-    version: str
-    state: State
-    reason: str
+Required = Literal["named", "all", "any"]
+Read = Callable[[Entry], Predictor | None]
 
 
 class Repository:
@@ -85,7 +42,8 @@ class Repository:
         self.store, self._load, self._serve, self._metrics = store, load, serve, metrics
         self._folders, self._models_folder = list(folders), models_folder
         self._entries: dict[Path, Entry] = {}
-        self._change = asyncio.Lock()
+        self._at_once = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._loading: set[asyncio.Task[None]] = set()
         self._retiring: set[asyncio.Task[None]] = set()
 
     def adopt(self, predictors: Iterable[Predictor]) -> None:
@@ -111,57 +69,92 @@ class Repository:
             for entry in self._entries.values()
         ]
 
+    def missing(self, required: Required, default: str | None) -> list[str]:
+        """The models that are required and not there, by name; not those that somebody unloaded.
+
+        "named": of the `folders`, which are there from the start, and `default`; "all": of every folder that was
+        refused too; "any": none.
+        """
+        if required == "any":
+            return []
+        entries = self._entries.values()
+        names = [entry.name for entry in entries if required == "all" and entry.model is None and entry.reason]
+        parked = {entry.name for entry in entries if entry.parked}
+        if default is not None and default not in parked and self.store.latest(default) is None:
+            names.append(default)
+        return sorted({*names} - parked)
+
     async def refresh(self) -> None:
-        """Load what is new or changed, unload what is gone."""
-        async with self._change:
-            found = await asyncio.to_thread(self._scan)
-            for folder, stamp in found.items():
-                entry = self._entry(folder)
-                entry.missing = 0
-                if entry.parked:  # until somebody wants it back
-                    continue
-                if entry.stamp != stamp or entry.due():
-                    await self._renew(entry, stamp)
-            for folder in [*self._entries]:
-                if folder not in found:
-                    self._miss(self._entries[folder])
+        """Load what is new or changed, unload what is gone. Models come in the order of their folders, whichever is
+        tried first."""
+        changed, turn = await self._changed(), None
+        async with asyncio.TaskGroup() as group:
+            for entry, stamp in changed:
+                turn = group.create_task(self._renew(entry, stamp, self._read, turn))
+
+    async def _changed(self) -> list[tuple[Entry, Stamp]]:
+        """What is to be loaded, with its stamp; what is gone is unloaded."""
+        found, now = await self._scan(), asyncio.get_running_loop().time()
+        changed = []
+        for folder, stamp in found.items():
+            entry = self._entry(folder)
+            entry.missing = 0
+            if entry.parked or entry.busy.locked():  # until somebody wants it back; until it is done
+                continue
+            if entry.stamp != stamp or entry.due(now):
+                changed.append((entry, stamp))
+        for folder in [*self._entries]:
+            if folder not in found:
+                self._miss(self._entries[folder])
+        return changed
 
     async def watch(self, seconds: float) -> None:
-        """Refresh for ever, every so many seconds. While the folder cannot be looked through, nothing changes."""
+        """Look for changes for ever, every so many seconds; what takes long to load holds up nothing else. While the
+        folder cannot be looked through, nothing changes."""
         trouble = ""
         while True:
             await asyncio.sleep(seconds)
             try:
-                await self.refresh()
+                for entry, stamp in await self._changed():
+                    self._start(self._renew(entry, stamp, self._read))
                 trouble = ""
             except OSError as error:
                 if str(error) != trouble:
-                    log.error("the models' folder could not be looked through, nothing changes: %s", error)
+                    place = printable(str(error))
+                    log.error("the models' folder could not be looked through, nothing changes: %s", place)
                 trouble = str(error)
             except Exception:
                 log.exception("the models' folders could not be looked through")
 
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+
     async def load(self, name: str) -> None:
         """Load the model again, or for the first time; raises `ModelNotFound` or `BundleError`, and then the one
         loaded before still serves."""
-        async with self._change:
-            for folder in await asyncio.to_thread(self._scan):
-                self._entry(folder)
-            entries = self._named(name)
-            for entry in entries:
-                await self._reload(entry, await asyncio.to_thread(stamp_of, entry.folder))
-                if entry.reason:
-                    raise BundleError(
-                        entry.folder, entry.reason, "mend the bundle; what was loaded before still serves"
-                    )
+        for folder in await self._scan():
+            self._entry(folder)
+        for entry in self._named(name):
+            stamp = await asyncio.to_thread(stamp_of, entry.folder)
+            await self._renew(entry, stamp, lambda entry: self._load(entry.folder))
+            if entry.reason:
+                raise BundleError(entry.folder, entry.reason, "mend the bundle; what was loaded before still serves")
 
     async def unload(self, name: str) -> None:
         """Serve no version of it any longer; raises `ModelNotFound`."""
-        async with self._change:
-            for entry in self._named(name):
-                entry.parked = True
-                if entry.model is not None and self.store.remove(entry.model):
-                    self._retire(entry.model)
+        for entry in self._named(name):
+            entry.parked = True
+            entry.unloads += 1
+            if entry.model is not None and self.store.remove(entry.model):
+                self._retire(entry.model)
+
+    async def stop_loading(self) -> None:
+        """What is loaded now is given up."""
+        for task in self._loading:
+            task.cancel()
+        await asyncio.gather(*self._loading, return_exceptions=True)
 
     async def close(self) -> None:
         """Compute what was admitted, and end."""
@@ -175,27 +168,48 @@ class Repository:
             raise ModelNotFound(name, None, sorted({entry.name for entry in self._entries.values()}))
         return entries
 
-    async def _renew(self, entry: Entry, stamp: Stamp) -> None:
-        """Load what is there, unless it is the very bundle that was loaded already."""
-        entry.stamp = stamp
-        if entry.model is None or await asyncio.to_thread(digest_of, entry.folder) != entry.model.digest:
-            await self._reload(entry, stamp)
-        elif entry.reason:  # a bad bundle was taken back
-            entry.reason = ""
-            self._metrics.load_mended(entry.name)
+    async def _renew(
+        self, entry: Entry, stamp: Stamp | None, read: Read, turn: asyncio.Task[None] | None = None
+    ) -> None:
+        """Serve what `read` makes of the folder (None: what is served already), after `turn` is done."""
+        clock = asyncio.get_running_loop().time
+        async with entry.busy:
+            entry.stamp, unloads = stamp, entry.unloads
+            async with self._at_once:
+                start = clock()
+                found = await asyncio.to_thread(_outcome, read, entry)
+                seconds = clock() - start
+            if turn is not None:
+                await asyncio.wait([turn])
+            if entry.unloads != unloads:  # nobody wants it any more
+                return
+            try:
+                self._settle(entry, found)
+            except BundleError as error:
+                self._refuse(entry, error, seconds)
 
-    async def _reload(self, entry: Entry, stamp: Stamp | None) -> None:
-        entry.stamp = stamp
-        try:
-            predictor = await asyncio.to_thread(self._load, entry.folder)
-            before = entry.name
-            self._swap(entry, predictor)
+    def _read(self, entry: Entry) -> Predictor | None:
+        """None for the very bundle that was loaded already."""
+        served = None if entry.model is None else entry.model.predictor
+        if served is not None and is_bundle_at(entry.folder, served.manifest_sha256, served.manifest.files):
+            return None
+        return self._load(entry.folder)
+
+    def _settle(self, entry: Entry, found: Predictor | BundleError | None) -> None:
+        if isinstance(found, BundleError):
+            raise found
+        before, refused = entry.name, bool(entry.reason)
+        if found is not None:
+            self._swap(entry, found)
+        entry.reason = ""
+        if found is not None or refused:  # a bad bundle was taken back, or replaced
             self._metrics.load_mended(before)
-        except BundleError as error:
-            kept = "what was loaded before still serves" if entry.model and not entry.parked else "nothing is served"
-            if entry.refused(str(error)):
-                log.error("%s: not loaded, %s: %s", entry.folder, kept, error)
-            self._metrics.load_failed(entry.name)
+
+    def _refuse(self, entry: Entry, error: BundleError, seconds: float) -> None:
+        kept = "what was loaded before still serves" if entry.model and not entry.parked else "nothing is served"
+        if entry.refused(str(error), asyncio.get_running_loop().time(), seconds):
+            log.error("%s: not loaded, %s: %s", entry.place, kept, error)
+        self._metrics.load_failed(entry.name)
 
     def _swap(self, entry: Entry, predictor: Predictor) -> None:
         """From one request to the next, `predictor` answers in place of what was loaded from this folder."""
@@ -209,7 +223,8 @@ class Repository:
             self._retire(old)
         entry.loaded(model)
         fit_matrix_products(one.predictor.threads for one in self.store)
-        log.info("%s: serving %s version %s, digest %s", entry.folder, model.name, model.version, model.digest)
+        called = printable(f"{model.name} version {model.version}")
+        log.info("%s: serving %s, digest %s", entry.place, called, model.digest)
 
     def _refuse_clash(self, entry: Entry, predictor: Predictor) -> None:
         manifest = predictor.manifest
@@ -240,6 +255,8 @@ class Repository:
         gc.collect()
 
     def _miss(self, entry: Entry) -> None:
+        if entry.busy.locked():
+            return
         entry.missing += 1
         if entry.missing < MISSING_SCANS or entry.folder in self._folders:
             return
@@ -247,11 +264,26 @@ class Repository:
         self._metrics.load_mended(entry.name)
         if entry.model is not None and self.store.remove(entry.model):
             self._retire(entry.model)
-        log.info("%s: gone, unloaded", entry.folder)
+        log.info("%s: gone, unloaded", entry.place)
 
-    def _scan(self) -> dict[Path, Stamp]:
-        """Every bundle folder there is, with what tells whether its content was replaced; `OSError` where the models'
-        folder cannot be read: a disk that is away for a moment must not look like models that were removed."""
-        folders = [*self._folders, *(bundles_in(self._models_folder) if self._models_folder else [])]
-        stamps = {folder: stamp_of(folder) for folder in folders}
-        return {folder: stamp for folder, stamp in stamps.items() if stamp is not None}
+    async def _scan(self) -> dict[Path, Stamp]:
+        return await asyncio.to_thread(_stamps, [*self._folders, *self._entries], self._models_folder)
+
+
+def _stamps(known: list[Path], models_folder: Path | None) -> dict[Path, Stamp]:
+    """Every bundle folder there is, with what tells whether its content was replaced; `OSError` where the models'
+    folder cannot be read: a disk that is away for a moment must not look like models that were removed."""
+    inside = bundles_in(models_folder) if models_folder else []
+    stamps = {folder: stamp_of(folder) for folder in dict.fromkeys([*known, *inside])}
+    return {folder: stamp for folder, stamp in stamps.items() if stamp is not None}
+
+
+def _outcome(read: Read, entry: Entry) -> Predictor | BundleError | None:
+    """What `read` makes of it: no bundle, whatever is in it, may hold up another."""
+    try:
+        return read(entry)
+    except BundleError as error:
+        return error
+    except Exception as error:
+        log.exception("%s: could not be loaded", entry.place)
+        return BundleError(entry.folder, f"could not be loaded: {type(error).__name__}: {error}")

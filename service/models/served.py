@@ -80,7 +80,7 @@ class ServedModel:
         """Once nobody uses the model any more, end its queue."""
         await self._unused.wait()
         await self._batcher.close()
-        self.metrics.count()
+        self.metrics.finish()
 
     def _note(self, batch: Batch) -> None:
         self.metrics.batch_computed(batch)

@@ -1,13 +1,22 @@
 """Open Inference Protocol v2 (KServe, Triton): requests and answers as bytes, JSON and binary. Knows nothing of HTTP.
 
-    bytes -> parse_request -> InferRequest -> array_of -> array (B, *input_shape) -> [model] -> encode -> bytes
+    bytes -> parse_request -> InferRequest -> input_of -> array (B, *input_shape) -> [model] -> encode -> bytes
 
 Everything that is wrong with a request raises `NotJson` or `InputError`, of which `RequestError` is one kind.
 """
 
 from service.oip.errors import OutputUnavailable, RequestError
-from service.oip.inputs import array_of
+from service.oip.inputs import array_of, input_of
 from service.oip.request import InferRequest, parse_request
 from service.oip.response import Encoded, encode
 
-__all__ = ["Encoded", "InferRequest", "OutputUnavailable", "RequestError", "array_of", "encode", "parse_request"]
+__all__ = [
+    "Encoded",
+    "InferRequest",
+    "OutputUnavailable",
+    "RequestError",
+    "array_of",
+    "encode",
+    "input_of",
+    "parse_request",
+]

@@ -1,35 +1,42 @@
-"""An input tensor -> one array (B, *input_shape) as the network takes it."""
+"""An input tensor -> one array (B, *input_shape) as the network takes it, or the image files in it."""
 
 from service.bundle import InputSpec
-from service.inputs import InputError, InputLimits, array_from_array, array_from_files, array_from_images
+from service.inputs import InputLimits, array_from_array, check_images
 from service.oip.datatypes import BYTES, Array
 from service.oip.document import shown
 from service.oip.errors import RequestError
 from service.oip.request import INPUT
 from service.oip.tensor import Tensor
+from service.pictures import ImageFiles, ImageTexts
 
 IMAGE_SHAPES = "the shape (batch,) or (batch, 1): an encoded image file in each element"
 
 
 def array_of(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array:
     """Numbers of any datatype, converted to the network's; or BYTES, each element an encoded image file."""
+    found = input_of(tensor, spec, limits)
+    return found.array(spec, limits) if isinstance(found, ImageFiles | ImageTexts) else found
+
+
+def input_of(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array | ImageFiles | ImageTexts:
+    """As `array_of`, but images are not decoded yet."""
     if tensor.datatype == BYTES:
         return _images(tensor, spec, limits)
     return array_from_array(tensor.array(), spec, limits.rows(spec), INPUT)
 
 
-def _images(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array:
+def _images(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> ImageFiles | ImageTexts:
     if spec.image is None:
         expected = "numbers, such as FP32: the bundle has no image input spec"
         raise RequestError(f"{tensor.place}.datatype", BYTES, expected)
     if tensor.shape[1:] not in ((), (1,)):
         raise RequestError(f"{tensor.place}.shape", f"{list(tensor.shape)!s:.100}", IMAGE_SHAPES)
-    try:
-        if tensor.data is None:
-            return array_from_files(tensor.elements(limits.rows(spec)), spec, limits)
-        return array_from_images(_texts(tensor), spec, limits)
-    except InputError as error:
-        raise _renamed(error) from None
+    rows = limits.rows(spec)
+    if tensor.data is None:
+        return ImageFiles(tensor.elements(rows), INPUT)
+    texts = _texts(tensor)
+    check_images(INPUT, len(texts), spec, rows)
+    return ImageTexts(texts, INPUT)
 
 
 def _texts(tensor: Tensor) -> list[str]:
@@ -39,11 +46,3 @@ def _texts(tensor: Tensor) -> list[str]:
         if type(text) is not str:
             raise RequestError(f"{tensor.place}.data[{i}]", shown(text), "a base64 text")
     return texts
-
-
-def _renamed(error: InputError) -> InputError:
-    """The native API calls images by other names than this one."""
-    for name in ("files", "images"):
-        if error.field.startswith(name):
-            return type(error)(INPUT + error.field.removeprefix(name), error.found, error.expected)
-    return error

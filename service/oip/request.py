@@ -7,6 +7,7 @@ from service.oip.document import Document, read_json, shown
 from service.oip.errors import RequestError
 from service.oip.tensor import Tensor, read_tensor
 
+LONGEST_ID = 1024  # characters: the answer repeats the id
 INPUT = "inputs"  # the network's input, as its graph calls it
 LENGTH_HEADER = "Inference-Header-Content-Length"
 # What a client may send and this service cannot do: better refused than left out of the answer.
@@ -58,12 +59,19 @@ def _request(document: Document, body: bytes, length: int | None) -> InferReques
     parameters = document.inner("parameters")
     binary = parameters.optional("binary_data_output", bool) or False
     return InferRequest(
-        id=document.optional("id", str),
+        id=_id(document),
         tensor=_only_input(document, body, length),
         outputs=_outputs(document, binary),
         binary=binary,
         timeout_seconds=_timeout(parameters),
     )
+
+
+def _id(document: Document) -> str | None:
+    value = document.optional("id", str)
+    if value is not None and len(value) > LONGEST_ID:
+        raise RequestError(document.where("id"), f"{len(value)} characters", f"at most {LONGEST_ID}")
+    return value
 
 
 def _only_input(document: Document, body: bytes, length: int | None) -> Tensor:

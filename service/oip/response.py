@@ -21,19 +21,24 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Head:
-    """What an answer says beside its tensors; `id` is the request's."""
+    """What an answer says beside its tensors; `id` is the request's. The protocol's parameters hold no lists, so that
+    several `warnings` are one text."""
 
     model_name: str
     model_version: str
     id: str | None
     degraded: bool
+    warnings: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """As the protocol has it; without an `id` there is none."""
         head: dict[str, Any] = {"model_name": self.model_name, "model_version": self.model_version}
         if self.id is not None:
             head["id"] = self.id
-        return {**head, "parameters": {"degraded": self.degraded}}
+        parameters: dict[str, Any] = {"degraded": self.degraded}
+        if self.warnings:
+            parameters["warnings"] = "\n".join(self.warnings)
+        return {**head, "parameters": parameters}
 
 
 def encode(head: Head, tensors: Iterable[tuple[Wanted, Array]], known: Mapping[str, Output]) -> Encoded:

@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from service.oip.request import LONGEST_ID
+
 Size = Annotated[int, Field(ge=1)]
 Datatype = Literal[
     "BOOL",
@@ -66,7 +68,7 @@ class InferParameters(BaseModel):
 class InferRequest(BaseModel):
     """One input tensor; without `outputs`, all are sent."""
 
-    id: str | None = None
+    id: Annotated[str, Field(max_length=LONGEST_ID)] | None = None
     parameters: InferParameters | None = None
     inputs: Annotated[list[InputTensor], Field(min_length=1, max_length=1)]
     outputs: list[RequestedOutput] | None = None
@@ -88,6 +90,9 @@ class AnswerParameters(BaseModel):
     degraded: Annotated[
         bool, Field(description="Whether the plain network answered alone, for lack of time: no uncertainty is known.")
     ]
+    warnings: Annotated[
+        str | None, Field(description="Inputs far outside the values that the network was fitted on, line by line.")
+    ] = None
 
 
 class InferResponse(BaseModel):
@@ -95,7 +100,7 @@ class InferResponse(BaseModel):
 
     model_name: str
     model_version: str
-    id: str | None = None
+    id: Annotated[str, Field(max_length=LONGEST_ID)] | None = None
     parameters: AnswerParameters
     outputs: list[OutputTensor]
 

@@ -61,7 +61,7 @@ class Supervisor:
         return self._status
 
     def _start(self) -> None:
-        line, far_end = self._spawn.Pipe(duplex=False)
+        line, far_end = self._spawn.Pipe()
         process = self._spawn.Process(target=work, args=(self.settings, self.listener, far_end, self._leftover))
         # Inherited: until it handles signals, a terminal's Ctrl-C is no matter of the worker's.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -107,7 +107,7 @@ class Supervisor:
         seconds = self.settings.drain_seconds + self.settings.shutdown_seconds + GRACE_SECONDS
         self._last_call = self._last_call or time.monotonic() + seconds
         for worker in self._workers:
-            worker.signal(number)
+            worker.stop(number)
 
     def _patience(self) -> float | None:
         if self._last_call is None:
@@ -124,6 +124,11 @@ class Supervisor:
         if self._last_call is not None:
             return
         if not self._serving:
+            # Who sends a signal to every process of a group may have sent it to the worker first.
+            wait([told], RETRY_SECONDS)
+            self._obey(told)
+            if self._last_call is not None:
+                return
             log.error("Worker %d ended with status %s before it served: giving up", pid, status)
             self._status = STARTUP_FAILURE
             self._stop(signal.SIGTERM)

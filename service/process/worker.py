@@ -17,6 +17,7 @@ from pathlib import Path
 
 from service.api_keys import KeyFileError
 from service.bundle import BundleError
+from service.process.ending import Ending
 from service.process.server import build_server
 from service.settings import Settings
 
@@ -42,12 +43,15 @@ class Worker:
         while not self.line.closed and self.line.poll():
             try:
                 self.line.recv_bytes()
-            except EOFError:  # it is about to end
+            except (EOFError, ConnectionError):  # it is about to end
                 return
             self.started, self.heard = True, time.monotonic()
 
-    def signal(self, number: int) -> None:
-        """One that is still starting handles no signal yet, and SIGTERM ends it quietly."""
+    def stop(self, number: int) -> None:
+        """Say that all stop, and send the signal. One that is still starting handles none yet, and SIGTERM ends it
+        quietly."""
+        with contextlib.suppress(OSError):
+            self.line.send_bytes(b"stop")
         if self.process.pid is not None and self.process.exitcode is None:
             os.kill(self.process.pid, number if self.started else signal.SIGTERM)
 
@@ -57,7 +61,8 @@ def work(settings: Settings, listener: socket.socket, line: Connection, leftover
     os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which tells its workers
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
-        server = build_server(settings, lambda: _tell(line))
+        # The end of the line is readable once the parent says that all stop, and once it has gone.
+        server = build_server(settings, lambda: _tell(line), line.poll, Ending())
     except (BundleError, KeyFileError) as error:  # it was sound when the parent looked
         sys.exit(f"error: {error}")
     server.run([listener])
@@ -68,7 +73,7 @@ def work(settings: Settings, listener: socket.socket, line: Connection, leftover
 
 def _tell(line: Connection) -> None:
     """A parent that was killed hears nothing; what was asked of this worker is answered all the same."""
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(ConnectionError):
         line.send_bytes(b"alive")
 
 

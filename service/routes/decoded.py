@@ -1,46 +1,55 @@
-"""Decoding a body: where the request is, when that is quick, and in a thread when it is not."""
+"""Decoding a body: where the request is, when that is quick; else numbers in a thread, and images in a process."""
 
 import asyncio
-import threading
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-import anyio.to_thread
 from fastapi import Request
 
 from service.batching import DeadlineExceeded
-from service.inputs import InputLimits, InputTooLarge
+from service.bundle import InputSpec
+from service.inputs import Array, InputTooLarge, check_images
+from service.pictures import CHEAP_PIXELS, Pictures
 from service.routes.waiting import Connected
 from service.runtime import Runtime
 
 T = TypeVar("T")
-# Work shorter than a change of threads is done where it is: bodies of so many bytes, and with images in them, which
-# take long for their size, of so many bytes and with so many pixels in each.
-INLINE_BYTES, INLINE_IMAGE_BYTES, INLINE_PIXELS = 16 * 2**10, 4 * 2**10, 64 * 64
+# Work shorter than a change of threads is done where it is.
+INLINE_BYTES = 16 * 2**10
 
 
-async def decoded(
-    request: Request, runtime: Runtime, deadline: float, size: int, images: bool, decode: Callable[[InputLimits], T]
-) -> T:
-    """What `decode` makes of `size` bytes, with `images` perhaps among them.
+async def decoded(request: Request, runtime: Runtime, deadline: float, size: int, decode: Callable[[], T]) -> T:
+    """What `decode` makes of `size` bytes: numbers, of which the bytes bound the time that it takes.
 
-    It raises for what is over the limits, and where the deadline passes or the client goes before it is done: then
-    the thread ends after the image that it is at.
+    Raises what `decode` raises, and `DeadlineExceeded` or `ClientDisconnect`; the thread is free for others when it is
+    done, and not before.
     """
-    if size <= (INLINE_IMAGE_BYTES if images else INLINE_BYTES):
-        pixels = min(runtime.limits.max_pixels, INLINE_PIXELS)
-        try:
-            return decode(replace(runtime.limits, max_pixels=pixels) if images else runtime.limits)
-        except InputTooLarge:
-            if not images:
-                raise  # and else it may be too large for this way only
-    abandoned = threading.Event()
-    limits = replace(runtime.limits, wanted=lambda: not abandoned.is_set())
+    if size <= INLINE_BYTES:
+        return decode()
+    async with _waiting(request, deadline):
+        return await runtime.in_thread(decode)
+
+
+async def decoded_pictures(
+    request: Request, runtime: Runtime, deadline: float, pictures: Pictures, spec: InputSpec
+) -> Array:
+    """The images, (B, C, H, W) float32. Raises what `pictures.array` raises, and what `decoded` does: then the process
+    that decodes them is killed."""
+    limits = runtime.limits
+    check_images(pictures.field, 1, spec, 1)
+    if pictures.cheap(limits.rows(spec)):
+        with contextlib.suppress(InputTooLarge):  # it may be too large for this way only
+            return pictures.array(spec, replace(limits, max_pixels=min(limits.max_pixels, CHEAP_PIXELS)))
+    async with _waiting(request, deadline):
+        return await runtime.decoders.array(pictures, spec, limits)
+
+
+@contextlib.asynccontextmanager
+async def _waiting(request: Request, deadline: float) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout_at(deadline), Connected(request):
-            return await anyio.to_thread.run_sync(decode, limits, limiter=runtime.decoders, abandon_on_cancel=True)
+            yield
     except TimeoutError:
         raise DeadlineExceeded("the deadline passed while the request was decoded") from None
-    finally:
-        abandoned.set()

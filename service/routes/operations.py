@@ -3,16 +3,17 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest, multiprocess
+from prometheus_client import CONTENT_TYPE_LATEST
 
+from service.exposition import exposition
 from service.format.manifest import to_json
-from service.metrics import several_processes
 from service.models.served import ServedModel
 from service.runtime import Runtime, get_runtime
 from service.schemas import Health, ModelList, ModelVersion, Problem
 from service.web.problems import MEDIA_TYPE, ProblemError
 
 router = APIRouter(tags=["operations"])
+NAMED_MISSING = 10
 RuntimeDependency = Annotated[Runtime, Depends(get_runtime)]
 
 
@@ -29,19 +30,33 @@ UNFIT = _refusal(503, "The service cannot do its work, or is shutting down.")
 @router.get("/health/live", responses=UNFIT)
 async def live(runtime: RuntimeDependency) -> Health:
     """The process can do its work. Restart it when this fails."""
+    check_computes(runtime)
     if not runtime.alive:
         raise ProblemError(503, "batcher_failed", "The service computes nothing any more; the log says why.")
     return Health(status="live")
 
 
+def check_computes(runtime: Runtime) -> None:
+    """Raises a 503 where a batch hangs."""
+    if runtime.hangs:
+        detail = f"A batch has been computed for {runtime.workers.oldest_seconds:.0f} seconds and is taken to hang."
+        raise ProblemError(503, "compute_hangs", detail)
+
+
 @router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", responses=UNFIT)
 async def ready(runtime: RuntimeDependency) -> Health:
-    """A model is loaded and requests are welcome. Send no traffic when this fails."""
+    """The models that the operator demands are loaded, and requests are welcome. Send no traffic when this fails."""
     if runtime.draining:
         raise ProblemError(503, "draining", "The service is shutting down.")
+    check_computes(runtime)
     if not runtime.ready:
         raise ProblemError(503, "not_ready", "No model is loaded, or the service computes nothing any more.")
+    settings = runtime.settings
+    if missing := runtime.repository.missing(settings.ready_requires, settings.default_model):
+        more = f" and {len(missing) - NAMED_MISSING} more" if len(missing) > NAMED_MISSING else ""
+        detail = f"Not loaded: {', '.join(missing[:NAMED_MISSING])}{more}. The operator's log has the reasons."
+        raise ProblemError(503, "models_missing", detail)
     return Health(status="ready")
 
 
@@ -80,14 +95,12 @@ def _card(served: ServedModel) -> dict[str, Any]:
     return {"digest": served.digest, **card}
 
 
+@router.head("/metrics", include_in_schema=False)
 @router.get("/metrics", response_class=Response, responses=KEY)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Prometheus text exposition, of all worker processes."""
+    runtime.look_at_the_computation()
     for served in runtime.store:
         served.metrics.waiting(served.queue_rows)
         served.metrics.count()
-    registry = runtime.metrics.registry
-    if several_processes():
-        registry = CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(exposition(runtime.metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -3,25 +3,23 @@
 import time
 from typing import Any
 
-import anyio.to_thread
 from fastapi import Request, Response
 from pydantic_core import to_json
 
-from service.answers import predictions_json
+from service.answers import predictions_json, warnings_of
 from service.batching import Answered
 from service.bundle import InputSpec
-from service.decoding import IMAGES, JSON, NPY, Decoded, from_files, from_json, from_npy
-from service.inputs import InputLimits
+from service.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
 from service.models.served import AnyPrediction, ServedModel
+from service.pictures import Form, ImageFiles, ImageTexts
 from service.predictor import NonFinitePrediction
-from service.routes.decoded import decoded
-from service.routes.direct import direct_router, path_parameters
+from service.routes.decoded import decoded, decoded_pictures
+from service.routes.direct import direct_router, lease_of, path_parameters
 from service.routes.waiting import Connected
 from service.runtime import Runtime, runtime_of
 from service.schemas import PredictRequest, PredictResponse, Problem
 from service.web.admission import Lease
-from service.web.bodies import media_type, read_body, take_room
-from service.web.multipart import files_of
+from service.web.bodies import hold_answer, media_type, read_body, take_room
 from service.web.problems import MEDIA_TYPE, ProblemError
 
 router = direct_router(tags=["predict"])
@@ -86,20 +84,25 @@ async def predict_by_version(request: Request) -> Response:
 async def _predict(request: Request) -> Response:
     runtime, named = runtime_of(request), request.path_params
     deadline = runtime.deadline(request)
-    with runtime.store.find(named.get("name"), named.get("version")).in_use() as model, runtime.bodies.lease() as lease:
+    lease = lease_of(request)
+    found = runtime.store.find(named.get("name"), named.get("version"))
+    with deadline.attributed(), found.in_use() as model:
         kind, body = _kind(request), await _read(request, runtime, model, lease)
         started = time.perf_counter()
-        found = await _decoded(request, runtime, deadline, kind, body, model.manifest.input)
+        inputs = await _decoded(request, runtime, deadline.at, kind, body, model.manifest.input)
         seconds = time.perf_counter() - started
-        take_room(lease, found.array.nbytes)
+        take_room(lease, inputs.array.nbytes)
         try:
             async with Connected(request):
-                answered = await model.predict(found.array, deadline)
+                answered = await model.predict(inputs.array, deadline.at)
         except NonFinitePrediction as error:
-            raise _non_finite(f"{found.field}[{error.index}]") from None
-        answer = _Answer(runtime, model, answered, seconds)
+            raise _non_finite(f"{inputs.field}[{error.index}]") from None
+        warnings = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
+        answer = _Answer(runtime, model, answered, warnings, seconds)
         few = len(answered.result) <= INLINE_ROWS
-        return Response(answer.body() if few else await anyio.to_thread.run_sync(answer.body), media_type=JSON)
+        content = answer.body() if few else await runtime.in_thread(answer.body)
+        hold_answer(lease, len(content))
+        return Response(content, media_type=JSON)
 
 
 def _kind(request: Request) -> str:
@@ -111,7 +114,7 @@ def _kind(request: Request) -> str:
 
 async def _read(request: Request, runtime: Runtime, model: ServedModel, lease: Lease) -> bytes:
     settings = runtime.settings
-    body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease)
+    body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.threads)
     model.check_room()  # before any work is done for a request that would be turned away after it
     return body
 
@@ -119,27 +122,31 @@ async def _read(request: Request, runtime: Runtime, model: ServedModel, lease: L
 async def _decoded(
     request: Request, runtime: Runtime, deadline: float, kind: str, body: bytes, spec: InputSpec
 ) -> Decoded:
-    files: list[bytes] = [body]
     if kind == MULTIPART:
-        files = await files_of(request.headers, body, runtime.limits.rows(spec))
-    # Behind a backslash, a name may be spelled in many ways.
-    images = kind in {MULTIPART, *IMAGES} or (kind == JSON and (b'"images"' in body or b"\\" in body))
-
-    def decode(limits: InputLimits) -> Decoded:
-        if kind == JSON:
-            return from_json(body, spec, limits)
-        return from_npy(body, spec, limits) if kind == NPY else from_files(files, spec, limits)
-
-    return await decoded(request, runtime, deadline, len(body), images, decode)
+        found: Form | ImageFiles | ImageTexts | Decoded = Form(request.headers["content-type"], body)
+    elif kind in IMAGES:
+        found = ImageFiles([body], "files")
+    else:
+        read = from_npy if kind == NPY else from_json
+        found = await decoded(request, runtime, deadline, len(body), lambda: read(body, spec, runtime.limits))
+    if isinstance(found, Decoded):
+        return found
+    return Decoded(await decoded_pictures(request, runtime, deadline, found, spec), found.field)
 
 
 class _Answer:
     """The JSON that is sent."""
 
     def __init__(
-        self, runtime: Runtime, model: ServedModel, answered: Answered[AnyPrediction], decode_seconds: float
+        self,
+        runtime: Runtime,
+        model: ServedModel,
+        answered: Answered[AnyPrediction],
+        warnings: list[str],
+        decode_seconds: float,
     ) -> None:
         self.level, self.model, self.answered = runtime.settings.interval_level, model, answered
+        self.warnings = warnings
         self.timing = {
             "decode_seconds": decode_seconds,
             "queue_seconds": answered.queue_seconds,
@@ -153,6 +160,7 @@ class _Answer:
                 "model": {"name": model.name, "version": model.version, "digest": model.digest},
                 "predictions": predictions_json(self.answered.result, model.predictor, self.level),
                 "degraded": self.answered.late,
+                "warnings": self.warnings,
                 "timing": self.timing,
             }
         )

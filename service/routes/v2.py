@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from prometheus_client import CollectorRegistry, multiprocess
 
-from service.metrics import several_processes
+from service.exposition import readable
 from service.models.served import ServedModel
 from service.oip.metadata import configuration, metadata, statistics
 from service.oip.schemas_models import (
@@ -90,12 +89,14 @@ async def model(request: Request) -> Json:
     return metadata(found.manifest, runtime_of(request).store.versions(found.name), found.digest)
 
 
+@_of_model("/ready", "HEAD", include_in_schema=False)
 @_of_model("/ready", response_class=Response, responses=documented(401, 404, 503))
 async def model_ready(request: Request) -> Response:
     """The model is loaded and computes, and the service is not shutting down."""
     found = _find(request)
     if runtime_of(request).draining:
         raise ProblemError(503, "draining", "The service is shutting down.")
+    operations.check_computes(runtime_of(request))
     if not found.alive:
         raise ProblemError(503, "batcher_failed", "The model computes nothing any more; the log says why.")
     return Response()
@@ -120,8 +121,5 @@ async def stats(request: Request) -> Json:
 def _statistics(runtime: Runtime, models: Iterable[ServedModel]) -> Json:
     for served in runtime.store:
         served.metrics.count()
-    registry = runtime.metrics.registry
-    if several_processes():
-        registry = CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    registry = readable(runtime.metrics)
     return {"model_stats": [statistics(one.name, one.version, registry.get_sample_value) for one in models]}

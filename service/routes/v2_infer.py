@@ -4,16 +4,14 @@ import asyncio
 import math
 from typing import Any
 
-import anyio.to_thread
 from fastapi import Request, Response
 
+from service.answers import warnings_of
 from service.batching import Answered
-from service.bundle import InputSpec
 from service.decoding import JSON
-from service.inputs import InputLimits
 from service.json_flood import bounds_for
 from service.models.served import AnyPrediction, ServedModel
-from service.oip import Encoded, InferRequest, OutputUnavailable, array_of, encode, parse_request
+from service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
 from service.oip.compression import coding, compressed
 from service.oip.datatypes import Array
 from service.oip.outputs import check_outputs, chosen, outputs_of
@@ -22,12 +20,14 @@ from service.oip.response import Head
 from service.oip.schemas import InferRequest as DocumentedRequest
 from service.oip.schemas import InferResponse
 from service.oip.schemas_models import inlined
-from service.routes.decoded import decoded
+from service.pictures import ImageFiles, ImageTexts
+from service.routes.decoded import decoded, decoded_pictures
+from service.routes.direct import lease_of
 from service.routes.v2_documented import ERRORS
 from service.routes.waiting import Connected
 from service.runtime import Runtime, runtime_of
 from service.web.admission import Lease
-from service.web.bodies import media_type, read_body, take_room
+from service.web.bodies import hold_answer, media_type, read_body, take_room
 from service.web.problems import ProblemError
 
 OCTETS = "application/octet-stream"
@@ -63,14 +63,20 @@ async def infer(request: Request) -> Response:
     runtime = runtime_of(request)
     began, deadline = asyncio.get_running_loop().time(), runtime.deadline(request)
     name, version = request.path_params["name"], request.path_params.get("version")
-    with runtime.store.find(name, version).in_use() as model, runtime.bodies.lease() as lease:
-        asked, array = await _asked(request, runtime, model, lease, deadline)
-        deadline = min(deadline, began + (asked.timeout_seconds or math.inf))
-        async with Connected(request):
-            answered = await model.predict(array, deadline)
-        answer = _Answer(asked, model, answered, coding(request.headers.get("accept-encoding")))
+    lease = lease_of(request)
+    with runtime.store.find(name, version).in_use() as model:
+        with deadline.attributed():
+            asked, array = await _asked(request, runtime, model, lease, deadline.at)
+        deadline = deadline.sooner(began + (asked.timeout_seconds or math.inf))
+        with deadline.attributed():
+            async with Connected(request):
+                answered = await model.predict(array, deadline.at)
+        warnings = warnings_of(answered.result, model.predictor, array, asked.tensor.name)
+        answer = _Answer(asked, model, answered, warnings, coding(request.headers.get("accept-encoding")))
         few = answered.result.mean.size <= INLINE_NUMBERS
-        return answer.response(answer.encoded() if few else await anyio.to_thread.run_sync(answer.encoded))
+        encoded = answer.encoded() if few else await runtime.in_thread(answer.encoded)
+        hold_answer(lease, len(encoded.body))
+        return answer.response(encoded)
 
 
 async def _asked(
@@ -82,38 +88,43 @@ async def _asked(
         expected = f"{JSON}, {OCTETS} or none"
         detail = f"Found the media type {kind!r:.100}, expected {expected}."
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=expected)
-    length = header_length(request.headers.get(LENGTH_HEADER))
-    body = await read_body(request, runtime.settings.max_body_bytes, runtime.settings.body_timeout_seconds, lease)
+    length, settings = header_length(request.headers.get(LENGTH_HEADER)), runtime.settings
+    body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.threads)
     model.check_room()  # before any work is done for a request that would be turned away after it
     spec, known = model.manifest.input, outputs_of(model.manifest)
     bounds = bounds_for(spec, runtime.limits.rows(spec))
 
-    def decode(limits: InputLimits) -> tuple[InferRequest, Array]:
+    def decode() -> tuple[InferRequest, Array | ImageFiles | ImageTexts]:
         asked = parse_request(body, length, bounds)
         check_outputs(asked, known)
-        return asked, array_of(asked.tensor, spec, limits)
+        return asked, input_of(asked.tensor, spec, runtime.limits)
 
-    found = await decoded(request, runtime, deadline, *_effort(body, length, spec), decode)
-    take_room(lease, found[1].nbytes)
-    return found
+    asked, found = await decoded(request, runtime, deadline, _effort(body, length), decode)
+    if isinstance(found, ImageFiles | ImageTexts):
+        found = await decoded_pictures(request, runtime, deadline, found, spec)
+    take_room(lease, found.nbytes)
+    return asked, found
 
 
-def _effort(body: bytes, length: int | None, spec: InputSpec) -> tuple[int, bool]:
-    """The bytes that take time, and whether there may be images among them: behind a backslash, the datatype may be
-    spelled in many ways. Binary numbers are only looked at."""
-    json = body[:length]
-    images = spec.image is not None and (b"BYTES" in json or b"\\" in json)
-    return len(body) if images else len(json) + (len(body) - len(json)) // BINARY_EASE, images
+def _effort(body: bytes, length: int | None) -> int:
+    """The bytes that take time: binary numbers are only looked at."""
+    json = len(body) if length is None else min(length, len(body))
+    return json + (len(body) - json) // BINARY_EASE
 
 
 class _Answer:
     """The answer that is sent, compressed where the client names one way to do so."""
 
     def __init__(
-        self, asked: InferRequest, model: ServedModel, answered: Answered[AnyPrediction], coding: str | None
+        self,
+        asked: InferRequest,
+        model: ServedModel,
+        answered: Answered[AnyPrediction],
+        warnings: list[str],
+        coding: str | None,
     ) -> None:
         self.asked, self.answered, self.coding, self.known = asked, answered, coding, outputs_of(model.manifest)
-        self.head = Head(model.name, model.version, asked.id, answered.late)
+        self.head = Head(model.name, model.version, asked.id, answered.late, tuple(warnings))
 
     def encoded(self) -> Encoded:
         try:

@@ -92,5 +92,5 @@ async def _read_command(request: Request, runtime: Runtime) -> Document:
     settings = runtime.settings
     with runtime.bodies.lease() as lease:
         limit = min(MAX_COMMAND_BYTES, settings.max_body_bytes)
-        body = await read_body(request, limit, settings.body_timeout_seconds, lease)
+        body = await read_body(request, limit, settings.body_timeout_seconds, lease, runtime.threads)
     return read_json(body, COMMAND_BOUNDS) if body.strip() else Document({})

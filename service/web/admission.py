@@ -1,11 +1,11 @@
-"""How much may be under way at once, counted in bytes of request bodies, before anything is parsed."""
+"""How much may be under way at once: bytes of request bodies, what is decoded from them, and answers until sent."""
 
 import contextlib
 from collections.abc import Iterator
 
 
 class TooBusy(Exception):
-    """The bodies being worked on fill the room for them."""
+    """The requests under way fill the room for them."""
 
 
 class ByteBudget:
@@ -34,6 +34,6 @@ class Lease:
         """Take room for `size` bytes more; raises `TooBusy`."""
         others = self._budget.used - self.held
         if others and self._budget.used + size > self._budget.limit:
-            raise TooBusy(f"request bodies fill {others} bytes, expected at most {self._budget.limit}")
+            raise TooBusy(f"other requests hold {others} bytes, expected at most {self._budget.limit}")
         self._budget.used += size
         self.held += size

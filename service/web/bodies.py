@@ -2,6 +2,8 @@
 
 import asyncio
 import zlib
+from concurrent.futures import Executor
+from functools import partial
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
@@ -15,13 +17,17 @@ DRAIN_FACTOR = 16
 # zlib's window bits: gzip's and zlib's header are told apart by zlib itself; "deflate" in the wild is zlib's.
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 RETRY_AFTER = {"Retry-After": "1"}
+# So little of a small body is decompressed on the event loop; the rest in threads, so many bytes at a time.
+INLINE_BYTES, PIECE_BYTES = 64 * 2**10, 2**20
+ANSWER_BYTES = 64 * 2**10
 
 
-async def read_body(request: Request, limit: int, seconds: float, lease: Lease) -> bytes:
+async def read_body(request: Request, limit: int, seconds: float, lease: Lease, threads: Executor) -> bytes:
     """The body, decompressed.
 
     Refuses more than `limit` bytes, before or after decompression (413), a body that takes longer than `seconds` to
-    arrive (408), an unknown content encoding (415), a damaged one (400), and a body that `lease` has no room for (429).
+    arrive and to be decompressed (408), an unknown content encoding (415), a damaged one (400), and a body that `lease`
+    has no room for (429). `threads` decompress what is long.
     """
     encoding = _content_encoding(request)
     declared = request.headers.get("content-length", "")
@@ -30,10 +36,10 @@ async def read_body(request: Request, limit: int, seconds: float, lease: Lease) 
     try:
         async with asyncio.timeout(seconds):
             body = await _receive(request, limit, lease)
+            return body if encoding == "identity" else await _decompress(body, encoding, limit, lease, threads)
     except TimeoutError:
         detail = f"The body did not arrive within {seconds:g} seconds."
         raise ProblemError(408, "body_timeout", detail, headers={"Connection": "close"}) from None
-    return body if encoding == "identity" else _decompress(body, encoding, limit, lease)
 
 
 def media_type(request: Request) -> str:
@@ -74,21 +80,38 @@ async def _next(request: Request) -> tuple[bytes, bool]:
     return message.get("body", b""), message.get("more_body", False)
 
 
-def _decompress(body: bytes, encoding: str, limit: int, lease: Lease) -> bytes:
-    """Never makes more than `limit` bytes, whatever the body claims."""
-    machine = zlib.decompressobj(WINDOW_BITS[encoding])
+async def _decompress(body: bytes, encoding: str, limit: int, lease: Lease, threads: Executor) -> bytes:
+    """Never makes more than a piece beyond `limit`, whatever the body claims; room is taken piece by piece."""
+    machine, loop = zlib.decompressobj(WINDOW_BITS[encoding]), asyncio.get_running_loop()
+    pieces: list[bytes] = []
+    size, rest, inline = 0, body, len(body) <= INLINE_BYTES
     try:
-        plain = machine.decompress(body, limit + 1)
+        while not machine.eof and size <= limit:
+            most = min(limit + 1 - size, INLINE_BYTES if inline else PIECE_BYTES)
+            step = partial(machine.decompress, rest, most)
+            piece = step() if inline else await loop.run_in_executor(threads, step)
+            rest, inline = machine.unconsumed_tail, False
+            if not piece and not rest:
+                break
+            take_room(lease, len(piece))
+            size += len(piece)
+            pieces.append(piece)
     except zlib.error as error:
         detail = f"The body is not valid {encoding}: {error!s:.100}."
         raise ProblemError(400, "content_encoding", detail, field="Content-Encoding") from None
-    if len(plain) > limit:
+    if size > limit:
         raise _too_large(limit)
     if not machine.eof or machine.unused_data:
         detail = f"The body is not one whole {encoding} stream."
         raise ProblemError(400, "content_encoding", detail, field="Content-Encoding")
-    take_room(lease, len(plain))
-    return plain
+    return pieces[0] if len(pieces) == 1 else await loop.run_in_executor(threads, b"".join, pieces)
+
+
+def hold_answer(lease: Lease, size: int) -> None:
+    """Refuse an answer that `lease` has no room for until it is sent (429). One that the connection's own buffer holds
+    is not counted: it is gone at once."""
+    if size > ANSWER_BYTES:
+        take_room(lease, size)
 
 
 def take_room(lease: Lease, size: int) -> None:

@@ -12,7 +12,7 @@ from service.batching import QueueFull
 from service.models.served import ServedModel
 from service.models.store import ModelNotFound
 from service.runtime import Runtime
-from service.web.middleware import with_safe_headers
+from service.web.middleware import safe
 from service.web.problems import render
 from service.web.refusals import refusal
 
@@ -67,9 +67,7 @@ class Door:
     def _say(self, error: QueueFull, path: str) -> Response:
         what = (path, f"{error}", math.ceil(error.retry_after_seconds))
         if self._said is None or self._said[0] != what:
-            response = render(path, *refusal(error))
-            response.raw_headers = with_safe_headers(response.raw_headers)
-            self._said = (what, response)
+            self._said = (what, safe(render(path, *refusal(error))))
         return self._said[1]
 
 

@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from fastapi import Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api_keys import KeyRing
 from service.metrics import Metrics
-from service.web.problems import make_problem, problem_response, render
+from service.web.problems import make_problem, render
 from service.web.refusals import CLIENT_GONE
 
 SAFE_HEADERS = (
@@ -18,7 +19,7 @@ SAFE_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )
-# A JSON answer needs nothing; only pages made to be looked at bring scripts and styles with them.
+# A JSON answer needs nothing; a page made to be looked at says itself what it needs.
 CONTENT_POLICY, NO_CONTENT_POLICY = b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"
 # Exact paths: no spelling of another one begins like a public one.
 PUBLIC = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
@@ -48,9 +49,15 @@ def with_safe_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[byte
     """The headers, and those of the safe ones that are not among them."""
     given = {name.lower(): value for name, value in headers}
     missing = [pair for pair in SAFE_HEADERS if pair[0] not in given]
-    if CONTENT_POLICY not in given and not given.get(b"content-type", b"").startswith(b"text/html"):
+    if CONTENT_POLICY not in given:
         missing.append((CONTENT_POLICY, NO_CONTENT_POLICY))
     return [*headers, *missing]
+
+
+def safe(response: Response) -> Response:
+    """The response with the safe headers: for one that is not sent through `SafeHeaders`."""
+    response.raw_headers = with_safe_headers(response.raw_headers)
+    return response
 
 
 def _given_up(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -81,7 +88,7 @@ class RequestMetrics:
         except asyncio.CancelledError:  # the time to finish after SIGTERM is over
             if status == CLIENT_GONE:
                 refusal = make_problem(503, "draining", "The service shut down before the request was complete.")
-                await problem_response(refusal)(scope, receive, note_status)
+                await safe(render(scope["path"], refusal))(scope, receive, note_status)
         except Exception:
             status = 500
             raise

@@ -8,6 +8,7 @@ of something has a deadline. A refusal never overtakes the answer to an earlier 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import httptools
@@ -16,16 +17,22 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from service.schemas import Problem
 from service.settings import Settings
 from service.web.departure import Departure
+from service.web.half_closed import HalfClosedProtocol
+from service.web.middleware import PUBLIC, safe
+from service.web.outgoing import Outgoing
+from service.web.pacing import MOST_TINY_PIECES, SLICE_BYTES, WHOLE_SLICE_BYTES, Pacer, is_flood
 from service.web.problems import make_problem, render
-from service.web.turning_away import TurningAwayProtocol, TurnsAway
+from service.web.turning_away import TurnsAway
+from service.web.turns import Turns
+from service.web.unread import has_unread
 
 # After a refusal, how long to go on reading what the client still sends: a connection that is closed with bytes unread
 # is reset, and the client may never see the answer.
 LINGER_SECONDS = 2.0
-# How many requests a client may send ahead of the answers: each is kept in memory. The common ones send none.
-PIPELINE = 100
 # When the service stops, how long a connection without a request may take to send one.
 FRESH_SECONDS = 1.0
+# Before a timer closes a connection on which something has arrived: the event loop reads it in less.
+LOOK_AGAIN_SECONDS = 0.05
 # "GET  HTTP/1.1\r\n\r\n" around the path, and ":\r\n" around a field: what the parser does not hand over, at least.
 LINE_BYTES, FIELD_BYTES = 17, 3
 FRAMING = (b"content-length", b"transfer-encoding")
@@ -46,38 +53,38 @@ def limited_protocol(
 ) -> type[HttpToolsProtocol]:
     """The class of which uvicorn makes one object a connection."""
     limits = Limits(settings.max_header_bytes, settings.header_timeout_seconds, settings.write_timeout_seconds, refused)
-    return type("Protocol", (LimitedProtocol,), {"limits": limits, "turns_away": staticmethod(turns_away)})
+    parts = {"limits": limits, "turns_away": staticmethod(turns_away), "pacer": Pacer(), "turns": Turns()}
+    return type("Protocol", (LimitedProtocol,), parts)
 
 
-class LimitedProtocol(TurningAwayProtocol):
+class LimitedProtocol(HalfClosedProtocol):
     """One connection. Its place in the stream is `_in_head`: before the end of a head, or before that of a message."""
 
     limits: Limits
+    turns: Turns
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.url = b""
         self._in_head = self._first = True
+        self._chunked = False  # the body that comes now
         self._head_begun = False
         self._replaying = False
-        self._deaf = False  # after a refusal, what comes is thrown away
         self._deadline: asyncio.TimerHandle | None = None
-        self._stuck: asyncio.TimerHandle | None = None  # while the client takes nothing of its answer
         self._bad: Problem | None = None  # what is wrong with what was sent
-        self._postponed: Problem | None = None
         self._stopping = False
-        self._running: RequestResponseCycle | None = None  # `cycle` is the last one, that may wait for its turn
         self._departure = Departure()
         self._start_count()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._outgoing = Outgoing(transport, self.limits.write_timeout_seconds, self.loop)
+        super().connection_made(self._outgoing)  # type: ignore[arg-type]
+        self._departure.drained = self.flow.drain
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
-        if self._stuck is not None:
-            self._stuck.cancel()
+        self._outgoing.stop()
         self._unset_keepalive_if_required()
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -86,8 +93,13 @@ class LimitedProtocol(TurningAwayProtocol):
         self._departure.announce()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Who watches over the service is never kept waiting by other clients."""
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        begin = partial(super()._start_asgi_task, cycle, app)
+        if cycle.scope["path"] in PUBLIC:
+            begin()
+        else:
+            self.turns.take(begin)
 
     def shutdown(self) -> None:
         """The service stops: what is asked is answered first, also what is still on its way over a connection that was
@@ -102,17 +114,19 @@ class LimitedProtocol(TurningAwayProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        rest = memoryview(data)
-        while rest and not self._deaf:
-            room = self.limits.max_header_bytes - self._raw_bytes
-            rest = rest[self._feed(rest[:room] if self._in_head else rest) :]
+        self._parse(data)
         self._watch()
+
+    def _slice_bytes(self) -> int:
+        if self._in_head:
+            return min(SLICE_BYTES, self.limits.max_header_bytes - self._raw_bytes)
+        return SLICE_BYTES if self._chunked else WHOLE_SLICE_BYTES
 
     def _feed(self, piece: memoryview) -> int:
         """Let the parser have it; how much it took."""
         self._moved, taken = False, len(piece)
         try:
-            taken = self._parse(piece)
+            taken = self._feed_parser(piece)
         except httptools.HttpParserError:
             self._bad = self._bad or make_problem(400, "http", "What was sent is not valid HTTP/1.1.")
         if not self._moved:
@@ -124,7 +138,7 @@ class LimitedProtocol(TurningAwayProtocol):
             self._refuse(self._bad)
         return taken
 
-    def _parse(self, piece: memoryview) -> int:
+    def _feed_parser(self, piece: memoryview) -> int:
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
@@ -193,16 +207,26 @@ class LimitedProtocol(TurningAwayProtocol):
     def on_headers_complete(self) -> None:
         if self._replaying:
             return
-        if len(self.pipeline) >= PIPELINE:
-            detail = f"{PIPELINE} requests of this connection wait for the answer to an earlier one already."
-            self._stop(make_problem(429, "pipeline_full", detail))
+        self._check_host()
         self._forget_deadline()
         super().on_headers_complete()
         self._in_head = self._first = self._head_begun = False
+        self._chunked = any(name == FRAMING[1] for name, _ in self.headers)
         self._start_count()
+
+    def _check_host(self) -> None:
+        """RFC 9112 demands it: a proxy in front and this service must not see different hosts in one request."""
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+            self._stop(make_problem(400, "http", f"Found {hosts} headers 'Host', expected one."))
 
     def on_body(self, body: bytes) -> None:
         self._start_count()
+        if is_flood(self._body_pieces, self._body_bytes):
+            detail = (
+                f"The body comes in more than {MOST_TINY_PIECES} tiny chunks; send larger ones, or a Content-Length."
+            )
+            self._stop(make_problem(413, "tiny_chunks", detail))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -219,6 +243,7 @@ class LimitedProtocol(TurningAwayProtocol):
             self._answer(self._postponed)
             return
         super().on_response_complete()
+        self._go_on()
         self._watch()
 
     # ------------------------------------------------------------------ deadlines
@@ -248,22 +273,28 @@ class LimitedProtocol(TurningAwayProtocol):
             self._deadline = None
 
     def _too_late(self) -> None:
+        """Look once more: where the process had no processor, what arrived in time was not read yet."""
+        self._deadline = None
+        if has_unread(self.transport):
+            self._deadline = self.loop.call_later(LOOK_AGAIN_SECONDS, self._give_up)
+        else:
+            self._give_up()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """As `_too_late`."""
+        close = super().timeout_keep_alive_handler
+        if has_unread(self.transport):
+            self.timeout_keep_alive_task = self.loop.call_later(LOOK_AGAIN_SECONDS, close)
+        else:
+            close()
+
+    def _give_up(self) -> None:
         self._deadline = None
         if self._head_begun:
             seconds = self.limits.header_timeout_seconds
             self._refuse(make_problem(408, "head_timeout", f"The head did not arrive within {seconds:g} seconds."))
         else:  # no answer is due: to browsers that connect in advance, or after the answer that was given already
             self.transport.close()
-
-    def pause_writing(self) -> None:
-        """The client does not take what it asked for."""
-        super().pause_writing()
-        self._stuck = self.loop.call_later(self.limits.write_timeout_seconds, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        if self._stuck is not None:
-            self._stuck.cancel()
-        super().resume_writing()
 
     # ------------------------------------------------------------------ refusals
 
@@ -296,10 +327,18 @@ class LimitedProtocol(TurningAwayProtocol):
     def _answer(self, problem: Problem) -> None:
         if self.transport.is_closing():
             return
-        self._write(render(self.url.decode("latin-1"), problem, {"Connection": "close"}))
-        self.flow.resume_reading()
+        self._write(safe(render(self.url.decode("latin-1"), problem, {"Connection": "close"})))
+        if self._input_ended:
+            self.transport.close()
+        else:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Throw away what still comes, for a while, and close."""
+        self._deaf = True
+        self.flow.let_go(resume=True)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._unset_keepalive_if_required()
         self._forget_deadline()
-        self._deadline = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+        self._outgoing.linger(LINGER_SECONDS)

@@ -7,14 +7,16 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from service.batching import BatcherFailed, Closed, DeadlineExceeded, QueueFull
+from service.batching import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull
 from service.bundle import BundleError
+from service.decoders.pool import DecoderUnavailable
 from service.decoding import FieldError, NotJson
+from service.forms import FormError, FormFieldError
 from service.inputs import InputError, InputTooLarge
 from service.models.store import ModelNotFound
 from service.predictor import NonFinitePrediction
 from service.schemas import Problem
-from service.session import NetworkError
+from service.session import NetworkError, NetworkFailed
 from service.web.problems import ProblemError, make_problem
 
 # No answer was begun: the client went away first (the number is nginx's).
@@ -44,6 +46,20 @@ def _field(error: FieldError) -> Refusal:
     return make_problem(422, "field", f"{error}", field=error.field), {}
 
 
+def _form(error: FormError) -> Refusal:
+    return make_problem(400, "multipart", f"The body is no valid form: {error}."), {}
+
+
+def _form_field(error: FormFieldError) -> Refusal:
+    where = {"field": error.field, "found": error.found, "expected": error.expected}
+    return make_problem(422, "field", f"{error}.", **where), {}
+
+
+def _no_decoder(_: DecoderUnavailable) -> Refusal:
+    detail = "No process could decode the images; try again later. The operator's log has the details."
+    return make_problem(503, "decoder", detail), {"Retry-After": "1"}
+
+
 def _input(error: InputError) -> Refusal:
     status, code = (413, "input_too_large") if isinstance(error, InputTooLarge) else (422, "input")
     where = {"field": error.field, "found": error.found, "expected": error.expected}
@@ -52,6 +68,11 @@ def _input(error: InputError) -> Refusal:
 
 def _network(error: NetworkError) -> Refusal:
     return make_problem(422, "network", f"{error}"), {}
+
+
+def _network_failed(_: NetworkFailed) -> Refusal:
+    detail = "The model's network fails; the operator's log has the details."
+    return make_problem(503, "network_failed", detail), {}
 
 
 def _non_finite(error: NonFinitePrediction) -> Refusal:
@@ -73,6 +94,10 @@ def _queue_full(error: QueueFull) -> Refusal:
 
 def _deadline(error: DeadlineExceeded) -> Refusal:
     return make_problem(504, "deadline", f"{error}.".capitalize()), {}
+
+
+def _client_deadline(error: ClientDeadlineExceeded) -> Refusal:
+    return make_problem(504, "deadline_client", f"{error}; the request itself allowed no more time.".capitalize()), {}
 
 
 def _closed(_: Closed) -> Refusal:
@@ -101,11 +126,16 @@ TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Refusal]] = {
     ProblemError: _problem,
     NotJson: _not_json,
     FieldError: _field,
+    FormError: _form,
+    FormFieldError: _form_field,
+    DecoderUnavailable: _no_decoder,
     InputError: _input,
     NetworkError: _network,
+    NetworkFailed: _network_failed,
     NonFinitePrediction: _non_finite,
     ModelNotFound: _not_found,
     QueueFull: _queue_full,
+    ClientDeadlineExceeded: _client_deadline,
     DeadlineExceeded: _deadline,
     Closed: _closed,
     BatcherFailed: _failed,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastapi import Response
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import get_client_addr
 
@@ -67,8 +68,18 @@ class TurningAwayProtocol(HttpToolsProtocol):
 
     def _log(self, response: Response) -> None:
         if self.access_log:
-            target, client = self.url.decode("latin-1"), get_client_addr(self.scope)
+            target, client = self.url.decode("latin-1"), get_client_addr(self._forwarded_scope())
             self.access_logger.info('%s - "%s %s HTTP/%s" %d', client, "POST", target, "1.1", response.status_code)
+
+    def _forwarded_scope(self) -> Any:
+        """With the client that a trusted proxy names, as uvicorn's middleware finds it; it is not asked here."""
+        named = [value.decode("latin-1") for name, value in self.headers if name == b"x-forwarded-for"]
+        if not named or self.client is None or not isinstance(self.app, ProxyHeadersMiddleware):
+            return self.scope
+        trusted = self.app.trusted_hosts
+        if self.client[0] not in trusted:
+            return self.scope
+        return {**self.scope, "client": trusted.get_trusted_client_address(", ".join(named))}
 
     def _write(self, response: Response) -> None:
         headers = [*self.server_state.default_headers, *response.raw_headers]

@@ -15,6 +15,7 @@ DOCKERFILE = ROOT / "Dockerfile"
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 PROMETHEUS = ROOT / "deploy/prometheus"
 GRAFANA = ROOT / "deploy/grafana"
+NGINX = ROOT / "deploy/nginx/nginx.conf"
 
 COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())
 SCRAPES: dict[str, Any] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
@@ -24,6 +25,7 @@ ALERTS: list[dict[str, Any]] = [
 DASHBOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards/probity.json").read_text())
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 VARIABLES: dict[str, dict[str, Any]] = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
+NGINX_TEXT = NGINX.read_text()
 SETTINGS = {PREFIX + name.upper() for name in Settings.model_fields}
 
 
@@ -68,7 +70,10 @@ def values(stage: str, keyword: str) -> list[str]:
 
 
 def environment(stage: str) -> dict[str, str]:
-    return dict(pair.split("=", 1) for line in values(stage, "ENV") for pair in line.split())
+    """What a stage sets, over what the stages set that it starts from."""
+    base = STAGES[stage].base
+    inherited = environment(base) if base in STAGES else {}
+    return inherited | dict(pair.split("=", 1) for line in values(stage, "ENV") for pair in line.split())
 
 
 def copied(stage: str) -> set[str]:

@@ -1,17 +1,21 @@
 """docker-compose.yml: mounts, rights, and services that find each other."""
 
+import ipaddress
 import re
 from pathlib import Path
 
 import yaml
 
 from service.app import create_app
+from service.process.server import KEEP_ALIVE_SECONDS
 from service.settings import PREFIX, Settings
 from tests.deploy.support import (
     COMPOSE,
     COMPOSE_FILE,
     DOCKERFILE,
     GRAFANA,
+    NGINX,
+    NGINX_TEXT,
     PROMETHEUS,
     ROOT,
     SCRAPES,
@@ -80,14 +84,58 @@ def test_settings_in_the_container_files_exist() -> None:
     assert used <= SETTINGS
 
 
+def test_only_the_proxy_leads_to_the_service() -> None:
+    services, networks = COMPOSE["services"], COMPOSE["networks"]
+    assert "ports" not in services["probity"]
+    assert all(port.startswith("127.0.0.1:") for service in services.values() for port in service.get("ports", []))
+    assert {name for name, service in services.items() if "proxied" in service["networks"]} == {"proxy", "probity"}
+    assert all(networks[name]["internal"] for name in services["probity"]["networks"])
+    (pool,) = networks["proxied"]["ipam"]["config"]
+    subnet = ipaddress.ip_network(pool["subnet"])
+    for name in ("proxy", "probity"):
+        assert ipaddress.ip_address(services[name]["networks"]["proxied"]["ipv4_address"]) in subnet
+    assert services["probity"]["environment"]["PROBITY_TRUSTED_PROXIES"] == f"{subnet}"
+
+
+def test_the_proxy_runs_our_configuration_without_rights() -> None:
+    proxy = COMPOSE["services"]["proxy"]
+    file = Path(proxy["command"][proxy["command"].index("-c") + 1])
+    assert ROOT / _mounts("proxy")[f"{file.parent}"][0] / file.name == NGINX
+    assert "/tmp" in _mounts("proxy")
+    assert set(re.findall(r"(?<!\S)/tmp/|/dev/std\w+", NGINX_TEXT)) == {"/tmp/", "/dev/stderr", "/dev/stdout"}
+    assert f"listen {proxy['ports'][0].split(':')[-1]} " in NGINX_TEXT
+    assert f"server probity:{environment('service')['PROBITY_PORT']} " in NGINX_TEXT
+    assert proxy["read_only"] is True
+    assert proxy["cap_drop"] == ["ALL"]
+    assert proxy["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_the_proxy_allows_what_the_service_allows() -> None:
+    def number(directive: str) -> int:
+        match = re.search(rf"^ *{directive} (\d+)", NGINX_TEXT, re.MULTILINE)
+        assert match is not None
+        return int(match[1])
+
+    assert number("client_max_body_size") * 2**20 == Settings.model_fields["max_body_bytes"].default
+    assert number("large_client_header_buffers") * 8 * 2**10 <= Settings.model_fields["max_header_bytes"].default
+    assert number("proxy_read_timeout") > Settings.model_fields["request_timeout_seconds"].default
+    upstream = NGINX_TEXT[NGINX_TEXT.index("upstream") :]
+    match = re.search(r"keepalive_timeout (\d+)s", upstream)
+    assert match is not None
+    assert int(match[1]) < KEEP_ALIVE_SECONDS
+
+
 def test_services_find_each_other() -> None:
     port = environment("service")["PROBITY_PORT"]
     assert values("service", "EXPOSE") == [port]
     for scrape in SCRAPES["scrape_configs"]:
         assert scrape["metrics_path"] in set(create_app([], Settings()).openapi()["paths"])
         assert scrape["static_configs"] == [{"targets": [f"probity:{port}"]}]
-    published = {name: service["ports"][0].split(":") for name, service in COMPOSE["services"].items()}
-    assert published["probity"][-1] == port
+    assert {"probity", "prometheus"} <= {
+        name for name, service in COMPOSE["services"].items() if "watched" in service["networks"]
+    }
+    published = {name: one["ports"][0].split(":") for name, one in COMPOSE["services"].items() if "ports" in one}
+    assert published["proxy"][:2] == ["127.0.0.1", port]
     (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())["datasources"]
     assert source["url"] == f"http://prometheus:{published['prometheus'][-1]}"
     assert source["type"] == VARIABLES["datasource"]["query"]

@@ -7,36 +7,71 @@ import yaml
 
 from service.app import create_app
 from service.settings import PREFIX, Settings
-from tests.deploy.support import ROOT, SETTINGS
+from tests.deploy.support import COMPOSE, NGINX_TEXT, ROOT, SETTINGS
 
 
 @pytest.fixture(scope="module")
-def pod() -> dict[str, Any]:
-    documents = list(yaml.safe_load_all((ROOT / "deploy/kubernetes/probity.yaml").read_text()))
-    assert [document["kind"] for document in documents] == ["Deployment", "Service"]
-    deployment, service = documents
-    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
-    spec: dict[str, Any] = deployment["spec"]["template"]["spec"]
+def documents() -> dict[str, dict[str, Any]]:
+    found = list(yaml.safe_load_all((ROOT / "deploy/kubernetes/probity.yaml").read_text()))
+    assert [document["kind"] for document in found] == ["ConfigMap", "Deployment", "Service"]
+    return {document["kind"]: document for document in found}
+
+
+@pytest.fixture(scope="module")
+def pod(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    template = documents["Deployment"]["spec"]["template"]
+    assert documents["Service"]["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    spec: dict[str, Any] = template["spec"]
+    assert [container["name"] for container in spec["containers"]] == ["probity", "proxy"]
     return spec
 
 
 def test_the_pod_s_settings_are_settings_of_the_service(pod: dict[str, Any]) -> None:
-    variables = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"]}
+    service, proxy = pod["containers"]
+    variables = {entry["name"]: entry["value"] for entry in service["env"]}
     assert variables.keys() <= SETTINGS
     settings = Settings(**{name.removeprefix(PREFIX).lower(): value for name, value in variables.items()})
     assert settings.bundles == ()
-    assert str(settings.models) == pod["containers"][0]["volumeMounts"][0]["mountPath"]
+    assert str(settings.models) == service["volumeMounts"][0]["mountPath"]
     assert pod["terminationGracePeriodSeconds"] > settings.drain_seconds + settings.shutdown_seconds
+    assert settings.drain_seconds > int(proxy["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pod["enableServiceLinks"] is False
 
 
 def test_the_pod_has_no_rights_and_its_probes_tell_the_truth(pod: dict[str, Any]) -> None:
-    (container,) = pod["containers"]
+    service, proxy = pod["containers"]
     paths = set(create_app([], Settings()).openapi()["paths"])
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"]["path"] in paths
-        assert container[probe]["httpGet"]["port"] == container["ports"][0]["name"]
-    assert container["livenessProbe"]["httpGet"]["path"] == "/health/live"
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert service[probe]["httpGet"]["path"] in paths
+        assert service[probe]["httpGet"]["port"] == service["ports"][0]["name"] == "direct"
+    assert service["livenessProbe"]["httpGet"]["path"] == "/health/live"
+    for container in (service, proxy):
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert pod["securityContext"]["runAsNonRoot"] is True
+
+
+def test_the_service_leads_to_the_proxy_and_the_proxy_to_the_container_beside_it(
+    documents: dict[str, dict[str, Any]], pod: dict[str, Any]
+) -> None:
+    service, proxy = pod["containers"]
+    (port,) = documents["Service"]["spec"]["ports"]
+    assert port["targetPort"] == proxy["ports"][0]["name"]
+    assert f"listen {proxy['ports'][0]['containerPort']} " in NGINX_TEXT
+    assert pod["hostAliases"] == [{"ip": "127.0.0.1", "hostnames": ["probity"]}]
+    assert f"server probity:{service['ports'][0]['containerPort']} " in NGINX_TEXT
+    assert "127.0.0.1" in Settings.model_fields["trusted_proxies"].default
+    annotations = documents["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == str(service["ports"][0]["containerPort"])
+
+
+def test_the_pod_runs_the_proxy_of_compose(documents: dict[str, dict[str, Any]], pod: dict[str, Any]) -> None:
+    assert documents["ConfigMap"]["data"] == {"nginx.conf": NGINX_TEXT}
+    proxy = pod["containers"][1]
+    assert proxy["image"] == COMPOSE["services"]["proxy"]["image"]
+    assert proxy["command"] == COMPOSE["services"]["proxy"]["command"]
+    mounts = {mount["mountPath"]: mount["name"] for mount in proxy["volumeMounts"]}
+    assert mounts == {"/etc/nginx/probity": "proxy", "/tmp": "bodies"}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["proxy"]["configMap"]["name"] == documents["ConfigMap"]["metadata"]["name"]

@@ -12,7 +12,7 @@ import yaml
 from service.app import create_app
 from service.settings import Settings
 from tests.deploy.promql import PROMETHEUS_LABELS, SERIES, grouped_labels, matched_labels, series_names
-from tests.deploy.support import ALERTS, PANELS, PROMETHEUS, SCRAPES
+from tests.deploy.support import ALERTS, PANELS, PROMETHEUS
 
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not on PATH (Debian package: prometheus)"
@@ -69,9 +69,17 @@ def test_every_alert_is_tested_firing_and_quiet() -> None:
     assert {check["alertname"] for check in checks if not check["exp_alerts"]} == names
 
 
-def test_alerts_and_scrapes_name_the_same_job() -> None:
-    jobs = {job for rule in ALERTS for job in re.findall(r'\bjob="([^"]*)"', rule["expr"])}
-    assert jobs == {scrape["job_name"] for scrape in SCRAPES["scrape_configs"]}
+@each_expression
+def test_expressions_find_the_service_whatever_its_job_is_called(expression: str) -> None:
+    assert "job" not in {label for _, labels in matched_labels(expression) for label in labels}
+
+
+@each_expression
+def test_expressions_never_mix_versions_of_a_model(expression: str) -> None:
+    """Versions have buckets, references and rates of their own."""
+    versioned = [name for name in series_names(expression) if "version" in SERIES[name]]
+    for grouped in re.findall(r"\bby\s*\(([^)]*)\)", expression):
+        assert not versioned or "version" in grouped.replace(",", " ").split()
 
 
 @needs_promtool

@@ -1,8 +1,8 @@
 """Make the golden bundles of a format version: once, and then kept for ever.
 
-    python tests/golden/make.py tests/golden/v1_1
+    python tests/golden/make.py tests/golden/v1_2
 
-makes `v1_1`, a fit with a Cholesky factor, and `v1_1_low_rank`, the same posterior to low rank, with every optional
+makes `v1_2`, a fit with a Cholesky factor, and `v1_2_low_rank`, the same posterior to low rank, with every optional
 field of the manifest and a report. Refuses to overwrite. Readers of every later release must serve the bundles and give
 the answers kept beside them.
 """

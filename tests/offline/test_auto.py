@@ -227,14 +227,15 @@ def test_a_score_equals_the_oracle(kind: str) -> None:
     result = choose_automatically(context)
     proposal, score = propose(context)[0], result.table[0]
     assert score.name == proposal.name
-    train_x, train_y = (torch.cat(parts) for parts in zip(*context.batches(), strict=True))
+    train_x = torch.cat([inputs for inputs, _ in context.batches()])
     chosen = proposal.indices.numpy()
     # the private copy is frozen: the oracle wants trainable tensors
     model = private_copy(context.network, CPU).requires_grad_(True)
     train_mean, train_full = reference.full_jacobian(model, train_x)
     sigma = None
     if context.likelihood == "regression":
-        sigma = math.sqrt(float(np.mean((train_mean - train_y.double().numpy()) ** 2)))
+        held_mean = reference.full_jacobian(model, context.tuning.inputs)[0]
+        sigma = math.sqrt(float(np.mean((held_mean - context.tuning.targets.double().numpy()) ** 2)))
     prior = score.prior_precision * len(chosen) / context.layout.total
     precision = reference.posterior_precision(train_mean, train_full[:, :, chosen], context.likelihood, prior, sigma)
 
@@ -451,10 +452,10 @@ def test_fewer_examples_still_give_a_choice() -> None:
 def test_a_network_that_fits_exactly_needs_a_noise() -> None:
     context = context_of("table")
     with torch.no_grad():
-        exact = [(x, context.network(x)) for x, _ in context.batches()]
-    with pytest.raises(ValueError, match="sigma_noise: the model fits its training data exactly"):
-        choose_automatically(replace(context, batches=lambda: iter(exact)))
-    assert choose_automatically(replace(context, batches=lambda: iter(exact), sigma_noise=0.3)).table
+        exact = replace(context.tuning, targets=context.network(context.tuning.inputs))
+    with pytest.raises(ValueError, match="sigma_noise: the model fits the held-out data exactly"):
+        choose_automatically(replace(context, tuning=exact))
+    assert choose_automatically(replace(context, tuning=exact, sigma_noise=0.3)).table
 
 
 # --------------------------------------------------------------------------- the decision

@@ -148,11 +148,28 @@ def test_held_out_metrics_equal_a_slow_loop(sigma: float | None) -> None:
         "calibration_log_likelihood_map": sum(plain) / 8,
     }
     if sigma is None:
-        expected["calibration_accuracy"] = sum(mean[n].argmax() == targets[n] for n in range(8)) / 8
+        scaled = mean / np.sqrt(temperature**2 + math.pi / 8 * variance)
+        expected["calibration_accuracy"] = sum(scaled[n].argmax() == targets[n] for n in range(8)) / 8
+        expected["calibration_accuracy_map"] = sum(mean[n].argmax() == targets[n] for n in range(8)) / 8
     else:
         expected["calibration_rmse"] = math.sqrt(np.mean((mean - targets) ** 2))
+        inside = np.abs(mean - targets) <= 1.959964 * np.sqrt(variance + sigma**2)
+        expected["calibration_coverage_95"] = inside.mean()
     assert found == pytest.approx(expected)
     np.testing.assert_allclose(log_likelihood(mean, variance, targets, sigma, temperature), each)
+
+
+def test_the_labels_counted_are_those_served() -> None:
+    """The leading logit is so uncertain that another class is served: it was right, the plain network wrong."""
+    mean, variance = np.array([[3.0, 2.0, 0.0]]), np.array([[100.0, 0.0, 0.0]])
+    found = held_out_metrics(mean, variance, np.array([1]), None, 1.0)
+    assert (found["calibration_accuracy"], found["calibration_accuracy_map"]) == (1.0, 0.0)
+
+
+def test_the_plain_network_is_given_its_own_noise() -> None:
+    mean, variance, targets = np.zeros((2, 1)), np.full((2, 1), 3.0), np.array([[2.0], [-2.0]])
+    found = held_out_metrics(mean, variance, targets, 1.0, 1.0, plain_noise=2.0)
+    assert found["calibration_log_likelihood"] == pytest.approx(found["calibration_log_likelihood_map"])
 
 
 # --------------------------------------------------------------------------- temperature

@@ -58,7 +58,7 @@ class Missing:
         if name.partition(".")[0] in {"torch", "onnx", "onnxscript", "sklearn", "scipy", "httpx"}:
             raise ModuleNotFoundError(f"import of {name}")
 
-def run(server):
+def run(server, sockets=None):
     print("would serve", server.config.app.title)
     server.started = True
 
@@ -216,13 +216,6 @@ def test_a_destination_that_is_no_bundle_is_left_alone(tmp_path: Path) -> None:
     assert precious.read_text() == "years of work"
 
 
-def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
-    recipe = write(tmp_path, RECIPE.replace("torch.manual_seed(0)", "raise RuntimeError('a bug')"))
-    result = probity("fit", recipe, "--out", tmp_path / "bundle")
-    assert isinstance(result.exception, RuntimeError)
-    assert str(result.exception) == "a bug"
-
-
 def test_an_error_stops_the_progress_bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the bar is drawn again below the error, and a terminal's cursor stays hidden."""
 
@@ -232,7 +225,8 @@ def test_an_error_stops_the_progress_bars(tmp_path: Path, monkeypatch: pytest.Mo
     before = set(threading.enumerate())
     monkeypatch.setattr(offline.publishing, "export_onnx", export)
     result = probity("fit", write(tmp_path), "--out", tmp_path / "bundle")
-    refused(result, "no such operator")
+    assert result.exit_code == 2
+    assert "no such operator" in result.stderr
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
         assert not thread.is_alive(), "a thread still draws"
@@ -292,4 +286,4 @@ def test_where_torch_is_not_installed_fit_says_what_to_install(tmp_path: Path) -
     command = [sys.executable, "-c", code, "fit", str(write(tmp_path)), "--out", str(tmp_path / "bundle")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == "error: this command needs the offline job: pip install 'probity[offline]'\n"
+    assert done.stderr == "error: this command needs the offline job: pip install 'probity-serve[offline]'\n"

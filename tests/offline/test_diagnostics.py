@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from offline.diagnostics import (
     ECE_BINS,
+    coverage_band,
     coverage_curve,
     effective_dimension,
     rejection_curve,
@@ -22,6 +23,21 @@ SEEDS = st.integers(0, 2**32 - 1)
 def drawn(seed: int, n: int = 60, k: int = 4) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     return rng.dirichlet(np.full(k, 0.3), n), rng.integers(0, k, n)
+
+
+@pytest.mark.parametrize("examples", [1, 7, 150, 5000])
+def test_the_band_of_coverage_equals_binomial_tails(examples: int) -> None:
+    low, high = (round(share * examples) for share in coverage_band(examples, 0.95, 0.99))
+
+    def tail(counts: range) -> float:
+        return math.fsum(math.comb(examples, k) * 0.95**k * 0.05 ** (examples - k) for k in counts)
+
+    if examples <= 150:
+        assert tail(range(low)) <= 0.005 < tail(range(low + 1))
+        assert tail(range(high + 1, examples + 1)) <= 0.005 < tail(range(high, examples + 1))
+    else:
+        assert low / examples == pytest.approx(0.95 - 2.576 * math.sqrt(0.95 * 0.05 / examples), abs=1e-3)
+        assert high / examples == pytest.approx(0.95 + 2.576 * math.sqrt(0.95 * 0.05 / examples), abs=1e-3)
 
 
 def test_reliability_bin_by_bin() -> None:

@@ -1,17 +1,19 @@
 """The ONNX graph of real networks in onnxruntime, against plain differentiation in float64; any batch size."""
 
+import functools
+
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
+from onnxscript import ir
 from torch import nn
 
-import offline.export
-from offline.export import ExportError, export_onnx
+from offline.export import ExportError, export_onnx, fold
 from offline.jacobians import private_copy
 from offline.layout import WeightLayout
 from offline.plan import make_jacobian
+from service.onnx_runtime import onnxruntime
 from tests import reference
 from tests.offline.networks import NETWORKS, build
 
@@ -52,13 +54,20 @@ def check_answers(model: bytes, name: str) -> None:
         np.testing.assert_allclose(found, expected[rows], rtol=1e-4, atol=2e-6 * np.abs(expected).max())
 
 
-def test_a_large_graph_is_left_as_it_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above a size the exporter's optimiser is left out; the answers are the same."""
-    small, _ = export("called-twice")
-    monkeypatch.setattr(offline.export, "OPTIMISED_NODES", 0)
-    large, _ = export("called-twice")
-    assert len(load_check(large).graph.node) > len(load_check(small).graph.node)
-    check_answers(large, "called-twice")
+def test_a_large_graph_is_folded_too() -> None:
+    """Time with the square of the nodes would end this in minutes, as for a recurrent network of many steps."""
+    steps, total = [], "x"
+    for k in range(4_000):
+        steps += [onnx.helper.make_node("Add", ["one", "one"], [f"two{k}"])]
+        steps += [onnx.helper.make_node("Add", [total, f"two{k}"], [f"total{k}"])]
+        total = f"total{k}"
+    vector = functools.partial(onnx.helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT, shape=[1])
+    one = onnx.helper.make_tensor("one", onnx.TensorProto.FLOAT, [1], [1.0])
+    graph = onnx.helper.make_graph(steps, "sums", [vector("x")], [vector(total)], [one])
+    model = ir.serde.deserialize_model(onnx.helper.make_model(graph))
+    fold(model)
+    assert len(list(model.graph)) == 4_000
+    assert len(model.graph.initializers) == 1
 
 
 def test_the_graph_tells_nothing_of_the_machine_and_is_the_same_again() -> None:

@@ -83,6 +83,8 @@ def state(model: nn.Module) -> dict[str, Any]:
 
 
 def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what stands beside the export is tried here."""
+    monkeypatch.setattr(offline.fit, "check_whole_way", lambda *_: None)
     monkeypatch.setattr(offline.publishing, "export_onnx", lambda *_: (b"graph", 18))
 
 
@@ -274,6 +276,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "option": (other(selection_options={"snapshots": 3}), ValueError, "found 'snapshots', expected live_only"),
     "class names": ({"class_names": ["a", "b", "c"]}, ValueError, "class_names: found .*, expected .*2 names"),
+    "one string": ({"class_names": "ab"}, ValueError, "class_names: found the string .ab., expected a list of 2 names"),
     "device": (other(device="cuda:99"), ValueError, "device: found 'cuda:99'"),
 }
 

@@ -92,11 +92,13 @@ def test_a_killed_fit_goes_on_and_ends_as_if_nothing_had_happened(whole: Bundle,
 def test_two_processes_write_one_bundle(whole: Bundle, tmp_path: Path) -> None:
     done = fit(TORCHRUN, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("predicted at most") == 2  # before the selection and after it, by one process
+    assert done.stdout.count("predicted at most") == 1  # by one process
     assert done.stdout.count("threads left") == 2
     assert "gloo" not in done.stdout  # such a thread may abort the process while Python ends
     found = read_bundle(tmp_path / "bundle")
     assert found.manifest.metrics == pytest.approx(whole.manifest.metrics, rel=1e-6)
     np.testing.assert_array_equal(found.subnetwork_indices, whole.subnetwork_indices)
-    np.testing.assert_allclose(factor_of(found), factor_of(whole), rtol=1e-6)
+    # Other sums of Jacobians in float32: below a step of float32 at the largest entry nothing is determined.
+    step = np.spacing(np.float32(np.abs(factor_of(whole)).max()))
+    np.testing.assert_allclose(factor_of(found), factor_of(whole), rtol=1e-6, atol=step)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "recipe.py"]

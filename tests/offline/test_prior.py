@@ -128,7 +128,7 @@ def test_without_held_out_data_only_the_evidence_is_known() -> None:
         assert sweep.log_likelihood is sweep.plain_log_likelihood is None
         choice = choose_prior(sweep, "marglik")
         assert choice.cost is None
-        assert choice.used == PRIOR_GRID[np.argmax(sweep.log_evidence)]
+        assert choice.used == sweep.used[np.argmax(sweep.log_evidence)]
         with pytest.raises(ValueError, match="found no held-out data, expected at least one example"):
             choose_prior(sweep, "gridsearch")
 
@@ -228,6 +228,51 @@ def test_the_edge_of_the_range_is_told() -> None:
     assert low.warnings == ("the prior precision 0.1 is the smallest of the range searched by 'gridsearch'",)
     assert high.warnings == ("the prior precision 10 is the largest of the range searched by 'gridsearch'",)
     assert choose_prior(sweep_of([-2, -0.1, -1]), "gridsearch").edge is None
+
+
+def spectrum_of(*values: float) -> Spectrum:
+    return Spectrum(torch.tensor(values, dtype=torch.float64), torch.eye(len(values), dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("largest", "share", "decades"),
+    [(1e8, 1.0, 0), (1e6, 1.0, 0), (1e4, 1.0, 2), (1e4, 0.1, 1), (1e-3, 1.0, 8), (0.0, 1.0, 8)],
+)
+def test_the_search_begins_where_32_bit_numbers_still_resolve(largest: float, share: float, decades: int) -> None:
+    found = spectrum_of(0.0, largest).search_range(share)
+    assert len(found) == 101 + 10 * decades
+    np.testing.assert_array_equal(found[10 * decades :], PRIOR_GRID)
+    np.testing.assert_allclose(found[0], 10.0 ** (-4 - decades))
+    np.testing.assert_allclose(np.diff(np.log10(found)), 0.1)
+
+
+def searched(change_below: float) -> PriorSweep:
+    """Over 1e-8 to 1e6: the log-likelihood falls by 0.001 a decade below 1, and not any more below `change_below`."""
+    precisions = np.concatenate([PRIOR_GRID[0] * 10 ** (-np.arange(40, 0, -1) / 10), PRIOR_GRID])
+    scores = -0.1 + 0.001 * np.log10(np.clip(precisions, change_below, 1.0))
+    return PriorSweep(precisions, precisions, scores, scores, -0.1).as_far_as_it_matters()
+
+
+@pytest.mark.parametrize(
+    ("change_below", "end"), [(1e-2, 1e-4), (1e-5, 1e-6), (1e-20, 1e-8)], ids=["flat at once", "flat", "limit"]
+)
+def test_the_search_goes_on_until_nothing_changes(change_below: float, end: float) -> None:
+    sweep = searched(change_below)
+    assert float(np.log10(sweep.precisions[0])) == pytest.approx(math.log10(end), abs=0.11)
+    assert len(sweep.used) == len(sweep.log_evidence) == len(sweep.precisions)
+    choice = choose_prior(sweep, "budget", 0.05)
+    assert choice.precision == sweep.precisions[0]
+    assert choice.warnings == ()
+    (note,) = choice.notes
+    assert "of the 0.05 nats allowed" in note
+    assert "larger subnetwork_size" in note
+    assert ("would change nothing" in note) == (end > 1e-8)
+
+
+def test_a_search_that_ends_inside_its_range_has_nothing_to_say() -> None:
+    choice = choose_prior(searched(1e-20), "budget", 0.002)
+    assert choice.edge is None
+    assert choice.notes == choice.warnings == ()
 
 
 def test_a_budget_that_cannot_be_kept_is_told() -> None:

@@ -2,6 +2,10 @@
 
 import dataclasses
 import math
+import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,7 @@ from hypothesis import strategies as st
 
 from offline.report import ReportData, report_html
 from offline.report_style import MAX_POINTS, thinned
-from offline.report_text import parameter_rows
+from offline.report_text import number, parameter_rows
 from service.bundle import Candidate, Manifest, ParameterSlice, Posterior, Prior, Selection, Tried, Verification
 from tests.offline.report_pages import SIGMA, Page, S, bare, make_data, make_manifest, titles
 
@@ -36,11 +40,72 @@ def test_a_sound_bundle_is_fine() -> None:
         {"verification": Verification(16, 1e-4, 1e-7, 2e-3, 3e-7)},
         {"posterior": Posterior("cholesky", S, 1e-6)},
         {"warnings": ("odd",)},
+        {"metrics": {"calibration_coverage_95": 0.85}},
+        {"metrics": {"calibration_coverage_95": 1.0}},
         {"prior": Prior("budget", 1.0, "none", 1.0, 0.01), "metrics": dict(make_manifest().metrics)},
     ],
 )
 def test_what_is_not_as_it_should_be_is_to_be_checked(changes: dict[str, Any]) -> None:
     assert verdicts(bare(**{"verification": make_manifest().verification} | changes)).count("Check") == 1
+
+
+# --------------------------------------------------------------------------- numbers and small screens
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.86667, "0.8667"),
+        (-0.25, "\N{MINUS SIGN}0.25"),
+        (1234.5, "1234"),
+        (12_000.0, "12,000"),
+        (-123_456.0, "\N{MINUS SIGN}123,500"),
+        (3.2e9, "3.2 × 10⁹"),  # noqa: RUF001
+        (0.0001, "0.0001"),
+        (5.012e-6, "5.012 × 10⁻⁶"),  # noqa: RUF001
+        (-1e-10, "\N{MINUS SIGN}1 × 10⁻¹⁰"),  # noqa: RUF001
+        (math.inf, "inf"),
+    ],
+)
+def test_numbers_are_written_as_people_write_them(value: float, text: str) -> None:
+    assert number(value).replace("\N{NO-BREAK SPACE}", " ") == text
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 3e7])
+def test_no_number_of_the_page_looks_like_a_programs(scale: float) -> None:
+    data = make_data("regression")
+    prior = dataclasses.replace(data.manifest.prior, precision=1.3 * scale, used=0.7 * scale)
+    manifest = dataclasses.replace(data.manifest, prior=prior, sigma_noise=SIGMA * scale)
+    page = Page(report_html(dataclasses.replace(data, manifest=manifest)))
+    words = [text for tag, text in page.texts if tag in ("td", "bdi", "dd", "span")]
+    assert not [text for text in words if re.search(r"\de[-+]\d", text)]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_nothing_is_cut_off_on_a_telephone(tmp_path: Path) -> None:
+    """A script in a copy of the page says which elements reach beyond a screen of 390 pixels, or break "Check"."""
+    page = report_html(make_data()).decode()
+    page = re.sub(r"<meta http-equiv=\"Content-Security-Policy\"[^>]*>", "", page)
+    script = """<script>
+        const wide = [...document.querySelectorAll("td, th, b, p, li, h1, img")].filter(
+            e => e.getBoundingClientRect().right > 390 || e.getClientRects().length > 1 && e.tagName == "B");
+        parent.postMessage("beyond: " + wide.map(e => e.tagName + " " + e.textContent.trim()).join("; "), "*");
+    </script>"""
+    (tmp_path / "page.html").write_text(page.replace("</body>", script + "</body>"))
+    frame = '<iframe src="page.html" style="width:390px;height:4000px;border:0"></iframe>'
+    hear = "<script>onmessage = event => document.title = event.data</script>"  # a window is never so narrow
+    (tmp_path / "frame.html").write_text(f"<title></title><body style='margin:0'>{hear}{frame}</body>")
+    found = subprocess.run(
+        [
+            "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--window-size=1000,4000", f"--user-data-dir={tmp_path / 'profile'}",
+            "--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    ).stdout  # fmt: skip
+    (title,) = re.findall(r"<title>(.*?)</title>", found)
+    assert title == "beyond: "
 
 
 # --------------------------------------------------------------------------- absent parts

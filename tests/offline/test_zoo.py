@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
@@ -21,14 +20,16 @@ from offline.jacobians import private_copy
 from offline.layout import WeightLayout
 from offline.plan import make_jacobian
 from service import Predictor, read_bundle
+from service.onnx_runtime import onnxruntime
 from tests import reference
 
 # torch warns of its own accord about kernels that vmap handles slowly, and the exporter about its own deprecations.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-NEEDS_TRANSFORMERS = ("vit", "bert")
+NEEDS_TRANSFORMERS = ("vit", "bert", "mobilevit", "llama")
 BATCH = 3
 TESTED = sorted(set(MINIATURE) - {"wrn-28-10"})  # in miniature it is wrn-16-4 again, only wider
+FULL_SIZE_ONLY = ("mobilenet-v3", "unet-encoder", "swin", "mobilevit")  # exported by `python -m benchmarks bundles`
 BUNDLED = ("conv1d", "lstm")  # a whole fit each, in which the graph is verified too
 
 
@@ -96,7 +97,7 @@ def test_jacobian_equals_plain_differentiation(name: str, dtype: torch.dtype) ->
     assert_close(case, found.numpy(), slice(None), tolerance)
 
 
-@pytest.mark.parametrize("name", sorted(set(TESTED) - set(BUNDLED)))
+@pytest.mark.parametrize("name", sorted(set(TESTED) - {*BUNDLED, *FULL_SIZE_ONLY}))
 def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
     case = truth(name)
     jacobian = make_jacobian(private_copy(case.model, torch.device("cpu")), case.layout, case.indices, case.inputs)

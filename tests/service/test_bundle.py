@@ -189,6 +189,14 @@ def test_wrong_tensors_are_refused_though_their_hashes_are_right(folder: Path, c
     refusal(folder, MANIFEST if case == "threshold differs" else file, message)
 
 
+@pytest.mark.parametrize(("count", "length"), [(101, 1), (1, 101)])
+def test_more_references_than_a_service_has_time_series_for_are_refused(folder: Path, count: int, length: int) -> None:
+    quantiles = np.zeros(5)
+    more = {f"reference.{str(i).zfill(length)}": quantiles for i in range(count)}
+    put_tensors(folder, CALIBRATION, tensors(folder, CALIBRATION) | more)
+    refusal(folder, CALIBRATION, "tensors with reference quantiles, expected at most 100")
+
+
 def test_no_scores_at_all_are_refused(folder: Path) -> None:
     loaded = tensors(folder, CALIBRATION)
     loaded[SCORES] = loaded[SCORES][:0]

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from service.bundle import ImagePreprocessing, InputSpec
-from service.inputs import Abandoned, InputError, InputLimits, InputTooLarge, array_from_images, image_to_array
+from service.inputs import InputError, InputLimits, InputTooLarge, array_from_images, image_to_array
 from tests.support_client import base64_text, encoded, pixel_bomb
 
 Array = npt.NDArray[Any]
@@ -222,9 +222,25 @@ def test_examples_are_bounded_by_the_memory_that_they_take() -> None:
         array_from_images(texts, spec(), limits)
 
 
-def test_decoding_ends_when_nobody_waits_for_it() -> None:
-    asked = iter([True, True, False])
-    texts = [base64_text(encoded(Image.fromarray(random_pixels())))] * 5
-    with pytest.raises(Abandoned):
-        array_from_images(texts, spec(), InputLimits(10, MAX_PIXELS, wanted=lambda: next(asked)))
-    assert next(asked, None) is None
+def test_rows_are_bounded_whatever_their_width() -> None:
+    with pytest.raises(InputTooLarge, match="1 x 65537 pixels, expected at most 65536 rows"):
+        image_to_array(pixel_bomb(1, 2**16 + 1), spec(resize=True), 2**20, "images[0]")
+    with pytest.raises(InputError, match="cannot be decoded"):  # its header claims what is not there
+        image_to_array(pixel_bomb(1, 2**16), spec(resize=True), 2**20, "images[0]")
+
+
+FLAT = Image.new("L", (WIDTH, HEIGHT), 77)
+
+
+def with_scans(count: int) -> bytes:
+    """A progressive JPEG of one grey, whose last scan, which is empty, is there so often that it has `count`."""
+    data = encoded(FLAT, "JPEG", progressive=True)
+    last = data.rindex(b"\xff\xda")
+    head, scan = data[:last], data[last:-2]
+    return head + scan * (count - head.count(b"\xff\xda")) + data[-2:]
+
+
+def test_scans_of_a_jpeg_are_bounded_before_they_are_decoded() -> None:
+    np.testing.assert_array_equal(levels(with_scans(100)), levels(encoded(FLAT, "JPEG", progressive=True)))
+    with pytest.raises(InputTooLarge, match="a JPEG of 101 scans, expected at most 100"):
+        levels(with_scans(101))

@@ -1,6 +1,8 @@
 """What /metrics says after known requests, and that no client can add series to it."""
 
+import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+import service
 from service.bundle import REFERENCE_LEVELS
-from service.metrics import SCORES, Metrics
+from service.metrics import ERROR_REASONS, Metrics
 from service.models import metrics as model_metrics
 from service.predictor import Prediction, Predictor
+from service.web.refusals import HTTP_CODES
 from tests.support_bundles import Synthetic
 from tests.support_client import Client, serving
 
@@ -83,7 +87,7 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     )
     series = {key for key in samples if key[0] == "probity_predictions_total"}
     assert {dict(labels)["label"] for _, labels in series} == set(classification.manifest.class_names or ())
-    assert [samples[key] for key in series] == [0, 0, 0]
+    assert [(dict(labels)["degraded"], samples[name, labels]) for name, labels in series] == [("false", 0)] * 3
     assert ("probity_rejections_total", frozenset({("model", model), ("version", "1"), ("reason", "score")})) in samples
     levels = [
         value(samples, "probity_reference", model=model, version="1", quantity="variance", level=str(q))
@@ -104,7 +108,7 @@ def test_predictions_are_counted_example_by_example(fresh: Client, classificatio
     assert prediction.probabilities is not None
     labels = prediction.probabilities.argmax(axis=1)
     for k, name in enumerate(classification.manifest.class_names or ()):
-        found = value(samples, "probity_predictions_total", model=model, version="1", label=name)
+        found = value(samples, "probity_predictions_total", model=model, version="1", label=name, degraded="false")
         assert found == np.count_nonzero(labels == k)
     rejections = value(samples, "probity_rejections_total", model=model, version="1", reason="score")
     assert rejections == np.count_nonzero(prediction.rejected) > 0
@@ -128,15 +132,18 @@ def check_sums(samples: Samples, model: str, prediction: Prediction) -> None:
     }
     for name, total in expected.items():
         assert value(samples, f"probity_{name}_sum", model=model, version="1") == pytest.approx(total, rel=1e-4), name
-    below = np.count_nonzero(prediction.score <= 0.5)
-    assert value(samples, "probity_ood_score_bucket", model=model, version="1", le="0.5") == below
+    for (name, labels), count in samples.items():
+        if name == "probity_ood_score_bucket" and ("model", model) in labels:
+            assert count == np.count_nonzero(prediction.score <= float(dict(labels)["le"]))
 
 
 def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
     with serving(Predictor.load(regression.path)) as client:
         assert client.predict({"inputs": draw(regression, 7).tolist()}).status_code == 200
         samples, model = scrape(client), regression.manifest.name
-    assert value(samples, "probity_predictions_total", model=model, version="1", label="regression") == 7
+    assert (
+        value(samples, "probity_predictions_total", model=model, version="1", label="regression", degraded="false") == 7
+    )
     assert value(samples, "probity_ood_score_count", model=model, version="1") == 7
     assert value(samples, "probity_top_probability_count", model=model, version="1") == 0
 
@@ -180,11 +187,46 @@ def test_a_registry_of_one_s_own(classification: Synthetic) -> None:
 
 
 def test_many_values_are_observed_as_one_by_one() -> None:
-    together, alone = (Metrics(CollectorRegistry()).score.labels("m", "1") for _ in range(2))
-    values = np.concatenate([np.array(SCORES), np.random.default_rng(0).exponential(3, 500), [0.0, 1e9]])
+    bounds = (0.1, 0.25, 0.5, 1.0, 3.0)
+    together, alone = (Metrics(CollectorRegistry()).score.labels_with(bounds, "m", "1") for _ in range(2))
+    values = np.concatenate([np.array(bounds), np.random.default_rng(0).exponential(3, 500), [0.0, 1e9]])
     model_metrics._observe(together, values)
     for value in values.tolist():
         alone.observe(value)
     expected, found = ([(one.name, one.value) for one in h._samples()] for h in (alone, together))
     assert [name for name, _ in found] == [name for name, _ in expected]
     np.testing.assert_allclose([one for _, one in found], [one for _, one in expected], rtol=1e-12)
+
+
+def test_every_error_and_every_answer_to_a_prediction_starts_at_zero(fresh: Client) -> None:
+    """A rate does not see the first error of a series that begins with it."""
+    samples = scrape(fresh)
+    for reason in ERROR_REASONS:
+        assert samples["probity_errors_total", frozenset({("reason", reason)})] == 0
+    for route in ("/predict", "/models/{name}/predict", "/v2/models/{name}/versions/{version}/infer"):
+        for status in ("200", "429", "500", "503", "504"):
+            labels = {("method", "POST"), ("route", route), ("status", status)}
+            assert samples["probity_http_requests_total", frozenset(labels)] == 0
+
+
+def test_every_reason_in_the_source_is_known() -> None:
+    """So that a new one starts at zero, too."""
+    root = Path(service.__file__).parent
+    calls = [
+        node
+        for file in root.rglob("*.py")
+        if root / "client" not in file.parents
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("make_problem", "ProblemError")
+    ]
+    codes = {call.args[1].value for call in calls if isinstance(call.args[1], ast.Constant)}
+    assert {"queue_full", "internal", "unauthorized"} < codes
+    assert codes | {"gone", "input", "input_too_large", "http", *HTTP_CODES.values()} <= {*ERROR_REASONS}
+
+
+def test_what_the_calibration_set_says_is_there(fresh: Client, classification: Synthetic) -> None:
+    samples, model = scrape(fresh), {"model": classification.manifest.name, "version": "1"}
+    assert value(samples, "probity_calibration_examples", **model) == len(classification.scores)
+    bound = value(samples, "probity_false_reject_rate_bound", **model)
+    assert bound == pytest.approx(Predictor.load(classification.path).rule.rate_bound())
+    assert classification.alpha < bound < 1

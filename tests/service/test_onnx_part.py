@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from service.bundle import MODEL
 from service.onnx_part import WireError, part_of
+from service.onnx_runtime import onnxruntime
 from service.predictor import Predictor
 from tests.support_bundles import Synthetic, model_bytes, value_info
 

@@ -2,25 +2,23 @@
 
 import concurrent.futures
 import os
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from service.bundle import InputSpec, read_bundle
+from service.bundle import read_bundle
 from service.cpu import available_cpus
-from service.inputs import Abandoned, InputLimits, InputTooLarge
 from service.predictor import Predictor
-from service.routes import decoded
-from service.routes import predict as predict_route
 from service.settings import Settings
 from tests.support_bundles import Synthetic
-from tests.support_client import Client, problem, serving
+from tests.support_client import Client, base64_text, encoded, problem, serving
 from tests.support_metrics import metric
-from tests.support_requests import GOOD, JSON
+from tests.support_processes import children_of, wait_until
+from tests.support_requests import GOOD, JSON, image_file
 from tests.support_slow import TIMEOUT, Slow
 
 BUDGET = 0.5
@@ -77,7 +75,7 @@ def test_a_full_queue_is_429_at_once_with_a_time_to_come_again(slow: Slow) -> No
 def test_a_deadline_ends_the_waiting(slow: Slow) -> None:
     with serving(slow) as client:
         first = busy(client, slow)
-        problem(ask(client, x_request_timeout="0.01").result(TIMEOUT), 504, "deadline")
+        problem(ask(client, x_request_timeout="0.01").result(TIMEOUT), 504, "deadline_client")
         assert metric(client.get("/metrics").text, "probity_queue_rows") == 0
         slow.proceed.set()
         assert first.result(TIMEOUT).status_code == 200
@@ -88,8 +86,11 @@ def test_the_operator_s_deadline_holds_whatever_the_client_asks(slow: Slow) -> N
     with serving(slow, Settings(request_timeout_seconds=0.5)) as client:
         first = busy(client, slow)
         problem(ask(client, x_request_timeout="1e6").result(TIMEOUT), 504, "deadline")
+        text = client.get("/metrics").text
+        problem(first.result(TIMEOUT), 504, "deadline")  # it holds for what is computed, too
+        assert metric(text, "probity_errors_total", reason="deadline") == 2
+        assert metric(text, "probity_errors_total", reason="deadline_client") == 0
         slow.proceed.set()
-        assert first.result(TIMEOUT).status_code == 200
 
 
 @pytest.mark.parametrize("text", ["", "soon", "0", "-1", "nan", "inf", "1e999"])
@@ -116,8 +117,10 @@ def test_past_its_budget_a_request_gets_the_plain_network_s_answer(slow: Slow) -
         assert found["label"] == found["map_label"]
         assert (found["ood"], found["uncertainty"], found["logit_variance"]) == (None, None, None)
         text = client.get("/metrics").text
-        assert metric(text, "probity_degraded_total") == 2
-        assert metric(text, "probity_predictions_total") == 1  # the first: a degraded answer is none of them
+        assert metric(text, "probity_predictions_total", degraded="false") == 1  # the first
+        assert metric(text, "probity_predictions_total", degraded="true", label=found["label"]) > 0
+        assert metric(text, "probity_predictions_total", degraded="true") == 2
+        assert metric(text, "probity_functional_variance_count") == 1
 
 
 def test_the_plain_network_s_answer_of_a_regression(regression: Synthetic) -> None:
@@ -202,49 +205,40 @@ def test_batched_answers_equal_single_ones(classification: Synthetic, rows: int)
                 assert found["label"] == alone["label"]
 
 
-class Endless:
-    """A decoder that is never done; `ended` once it has noticed that nobody waits."""
-
-    def __init__(self) -> None:
-        self.entered, self.ended = threading.Semaphore(0), threading.Event()
-
-    def __call__(self, files: list[bytes], spec: InputSpec, limits: InputLimits) -> Any:
-        if limits.max_pixels <= decoded.INLINE_PIXELS:  # on the event loop: too large for that
-            raise InputTooLarge("files[0]", "much", "less")
-        self.entered.release()
-        while limits.wanted():
-            os.sched_yield()
-        self.ended.set()
-        raise Abandoned
+def long_work(most: int = 4) -> dict[str, list[str]]:
+    """Images of many pixels: seconds for a decoder, and a small body."""
+    return {"images": [base64_text(encoded(Image.new("RGBA", (4096, 4096))))] * most}
 
 
-@pytest.fixture
-def endless(monkeypatch: pytest.MonkeyPatch) -> Endless:
-    found = Endless()
-    monkeypatch.setattr(predict_route, "from_files", found)
-    return found
+def children() -> set[int]:
+    return children_of(os.getpid())
 
 
-PNG = {"content-type": "image/png"}
+def test_decoding_ends_at_the_deadline(images: Synthetic) -> None:
+    before = children()
+    with serving(Predictor.load(images.path)) as client:
+        problem(client.predict(long_work(), x_request_timeout="0.2"), 504, "deadline_client")
+        wait_until(lambda: children() == before)
 
 
-def test_decoding_ends_at_the_deadline(classification: Synthetic, endless: Endless) -> None:
-    with serving(Predictor.load(classification.path)) as client:
-        answer = client.request("POST", "/predict", content=b"x", headers={**PNG, "x-request-timeout": "0.2"})
-        problem(answer, 504, "deadline")
-        assert endless.ended.wait(TIMEOUT)
+def test_decoding_ends_when_its_client_goes(images: Synthetic) -> None:
+    before = children()
+    with serving(Predictor.load(images.path)) as client:
+        leaving = client.start("POST", "/predict", json=long_work())
+        wait_until(lambda: children() > before)
+        leaving.cancel()
+        wait_until(lambda: children() == before)
 
 
-def test_requests_that_wait_for_a_decoder_have_a_deadline_too(classification: Synthetic, endless: Endless) -> None:
-    with serving(Predictor.load(classification.path)) as client:
-        busy = [client.start("POST", "/predict", content=b"x", headers=PNG) for _ in range(available_cpus())]
-        for _ in busy:
-            assert endless.entered.acquire(timeout=TIMEOUT)
-        large = {"inputs": [GOOD] * 1000}  # for a thread as well
-        problem(client.request("POST", "/predict", json=large, headers={"x-request-timeout": "0.2"}), 504, "deadline")
+def test_requests_that_wait_for_a_decoder_have_a_deadline_too(images: Synthetic) -> None:
+    with serving(Predictor.load(images.path)) as client:
+        busy = [client.start("POST", "/predict", json=long_work()) for _ in range(available_cpus())]
+        wait_until(lambda: client.app.state.runtime.decoders._places.locked())
+        problem(client.predict(long_work(1), x_request_timeout="0.2"), 504, "deadline_client")
+        assert client.predict({"images": [base64_text(image_file())]}).status_code == 200  # a small one needs none
+        assert not any(one.done() for one in busy)
         for one in busy:
             one.cancel()
-    assert endless.ended.wait(TIMEOUT)
 
 
 def test_decoded_inputs_count_as_memory(slow: Slow) -> None:

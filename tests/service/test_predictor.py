@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from service.predictor import NonFinitePrediction, Prediction, Predictor
+from service.predictor import NonFinitePrediction, Prediction, Predictor, check_finite
 from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support_manifests import slow_threshold
 
@@ -155,14 +156,24 @@ def test_a_wrong_shape_is_refused(classification: Synthetic, shape: tuple[int, .
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38, 1e25])
 @pytest.mark.parametrize("jacobian_bytes", [1, 2**20])
-def test_an_output_that_is_not_finite_is_refused_by_its_place(
+def test_an_output_that_is_not_finite_is_rejected_and_leaves_the_others_alone(
     classification: Synthetic, value: float, jacobian_bytes: int
 ) -> None:
     inputs = draw_inputs(classification, 5)
+    predictor = Predictor.load(classification.path, jacobian_bytes=jacobian_bytes)
+    expected = predictor.predict(inputs)
     inputs[3] = value
+    found = predictor.predict(inputs)
+    assert found.finite.tolist() == [True, True, True, False, True]
+    assert found.rejected[3]
+    assert found.score[3] == np.inf
+    assert found.p_value[3] == 1 / (len(classification.scores) + 1)
+    for place in (0, 1, 2, 4):
+        np.testing.assert_allclose(found.probabilities[place], expected.probabilities[place], rtol=1e-6)
+        assert found.rejected[place] == expected.rejected[place]
     with pytest.raises(NonFinitePrediction, match="example 3 is not finite") as caught:
-        Predictor.load(classification.path, jacobian_bytes=jacobian_bytes).predict(inputs)
-    assert caught.value.index == 3
+        check_finite(found)
+    assert pickle.loads(pickle.dumps(caught.value)).index == caught.value.index == 3
 
 
 def test_a_flood_is_never_one_chunk(classification: Synthetic) -> None:

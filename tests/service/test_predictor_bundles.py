@@ -14,7 +14,7 @@ from PIL import Image
 
 from service.bundle import MANIFEST, MODEL, BundleError, InputSpec
 from service.inputs import InputLimits, array_from_images
-from service.predictor import NonFinitePrediction, Predictor
+from service.predictor import NonFinitePrediction, Predictor, check_finite
 from tests.support_bundles import IR_VERSION, OPSET, Synthetic, linear_graph, value_info
 from tests.support_client import base64_text, encoded
 from tests.support_tamper import Place, copy_bundle, load_json, put, refusal, replaced, save_json
@@ -200,6 +200,7 @@ def test_extreme_numbers_are_refused_or_give_finite_answers(
     try:
         predictor = Predictor.load(folder)
         prediction = predictor.predict(sample_inputs(predictor.manifest.input))
+        check_finite(prediction)
     except (BundleError, NonFinitePrediction):
         return
     assert np.isfinite(prediction.score).all()

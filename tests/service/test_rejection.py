@@ -104,3 +104,19 @@ def test_the_scores() -> None:
     variance = np.array([[1.0, 4.0], [9.0, 9.0]], np.float32)
     np.testing.assert_allclose(regression_score(variance), [math.sqrt(2.5), 3.0])
     assert regression_score(variance).dtype == np.float64
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(19, 0.05), (40, 0.05), (180, 0.05), (1000, 0.01), (10, 0.95), (5000, 0.3)])
+def test_what_the_calibration_set_leaves_open(n: int, alpha: float) -> None:
+    """The share of new scores above the threshold is Beta(k, n + 1 - k) distributed: its quantile, and the draws."""
+    beta = pytest.importorskip("scipy.stats").beta
+    k = sum(rank / (n + 1) <= alpha for rank in range(1, n + 1))
+    rule = RejectionRule(np.arange(n, dtype=np.float64), alpha)
+    assert rule.rate_bound(0.999) == pytest.approx(beta.ppf(0.999, k, n + 1 - k), rel=1e-6)
+    scores = np.sort(np.random.default_rng(0).random((2000, n)), axis=1)
+    rates = np.array([1 - RejectionRule(row, alpha).threshold for row in scores])
+    assert 0.001 < (rates > rule.rate_bound(0.99)).mean() < 0.03
+
+
+def test_a_rule_that_rejects_nothing_has_no_false_rejects() -> None:
+    assert RejectionRule(np.arange(5.0), 0.05).rate_bound() == 0.0

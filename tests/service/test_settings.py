@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.settings import FOREIGN, PREFIX, Settings, UnknownSettingError, load_settings
+from tests.support_server import run_to_end
 
 VALUES: dict[str, tuple[str, Any]] = {
     "bundle": ("/models/digits:/models/faces", ("/models/digits", "/models/faces")),
@@ -21,6 +22,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "max_queue_rows": ("100", 100),
     "max_queue_delay_seconds": ("0.002", 0.002),
     "request_timeout_seconds": ("5", 5.0),
+    "compute_timeout_seconds": ("90", 90.0),
     "degrade_after_seconds": ("1", 1.0),
     "max_pending_bytes": ("1000000", 1_000_000),
     "body_timeout_seconds": ("3", 3.0),
@@ -30,7 +32,11 @@ VALUES: dict[str, tuple[str, Any]] = {
     "api_keys_file": ("/run/keys", Path("/run/keys")),
     "metrics_public": ("false", False),
     "cors_origins": ("https://a.example, https://b.example", ("https://a.example", "https://b.example")),
+    "trusted_proxies": ("10.0.0.1, 10.1.0.0/16, fd00::1", ("10.0.0.1", "10.1.0.0/16", "fd00::1")),
     "trusted_keys": ("/run/trusted", Path("/run/trusted")),
+    "ready_requires": ("all", "all"),
+    "trial_seconds": ("90", 90.0),
+    "trial_bytes": ("1000000", 1_000_000),
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("9000", 9000),
     "threads": ("3", 3),
@@ -137,10 +143,21 @@ def test_settings_do_not_change() -> None:
         Settings(colour="red")  # type: ignore[call-arg]
 
 
-def test_an_empty_path_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MODELS", "DEFAULT_MODEL", "API_KEYS_FILE", "TRUSTED_KEYS"):
+def test_an_empty_name_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MODELS", "DEFAULT_MODEL", "BUNDLE", "CORS_ORIGINS"):
         monkeypatch.setenv(PREFIX + name, "")
     assert load_settings() == Settings()
+
+
+@pytest.mark.parametrize("name", ["API_KEYS_FILE", "TRUSTED_KEYS"])
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_value_switches_no_protection_off(name: str, empty: str) -> None:
+    status, _, message = run_to_end("--port", "0", **{PREFIX + name: empty})
+    assert status == 2
+    assert message.startswith(
+        f"error: {name.lower()} ({PREFIX}{name}): Value error, expected the path of a file; leave"
+    )
+    assert message.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -149,6 +166,11 @@ def test_an_empty_path_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> No
         ({"degrade_after_seconds": 60.0}, "degrade_after_seconds: found 60, expected less than"),
         ({"degrade_after_seconds": 2.0, "request_timeout_seconds": 2.0}, "found 2, expected less than"),
         ({"cors_origins": "https://a.example/"}, "cors_origins: found 'https://a.example/', expected SCHEME"),
+        (
+            {"trusted_proxies": "proxy.example"},
+            "trusted_proxies: 'proxy.example' does not appear to be an IPv4 or IPv6",
+        ),
+        ({"trusted_proxies": "10.0.0.1/16"}, "has host bits set"),
         ({"cors_origins": "a.example"}, "cors_origins: found 'a.example'"),
     ],
 )

@@ -31,6 +31,7 @@ from service.bundle import (
 from service.format.signature import signature_to_bytes
 from service.keys import app
 from service.models.loading import load_named, load_predictor
+from service.models.trials import Trials
 from service.settings import Settings
 from service.signing import SigningKeyError, TrustedKeys, key_id, load_signing_key, new_signing_key, sign_bundle
 from tests.support_bundles import Synthetic, rewrite
@@ -237,9 +238,9 @@ def test_the_service_loads_what_is_signed_by_a_trusted_key_only(folder: Path, tr
         load_named(demanding)
     sign_bundle(folder, OTHER)
     with pytest.raises(BundleError, match="found the key"):
-        load_predictor(folder, demanding)
+        load_predictor(folder, demanding, Trials(demanding))
     trusted.write_text(pem(OTHER, KEY))  # from now on, without a restart
-    assert load_predictor(folder, demanding).digest == read_manifest(folder)[1]
+    assert load_predictor(folder, demanding, Trials(demanding)).digest == read_manifest(folder)[1]
     assert len(load_named(Settings(bundle=str(folder), threads=1))) == 1
 
 

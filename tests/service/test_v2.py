@@ -142,22 +142,25 @@ def test_only_large_requests_leave_the_event_loop(client: Client, monkeypatch: p
     assert [thread == loop_thread for thread in threads] == [True, False, False]
 
 
-def test_only_small_images_are_decoded_on_the_event_loop(image_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[int] = []
-    decode = v2_infer.array_of
+def test_only_small_images_are_decoded_in_the_service_s_own_process(
+    image_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    pool = image_client.app.state.runtime.decoders
+    decode = pool.array
 
     def noting(*arguments: Any) -> Any:
-        threads.append(threading.get_ident())
+        asked.append(arguments)
         return decode(*arguments)
 
-    monkeypatch.setattr(v2_infer, "array_of", noting)
-    loop_thread = image_client.portal.call(threading.get_ident)
+    monkeypatch.setattr(pool, "array", noting)
     tensor = {"name": "inputs", "shape": [1], "datatype": "BYTES", "data": [base64_text(image_file())]}
-    for pixels, on_the_loop in ((64 * 64, [True]), (1, [True, False])):  # tried, and left to a thread
-        monkeypatch.setattr(decoded, "INLINE_PIXELS", pixels)
-        threads.clear()
-        assert post(image_client, {"inputs": [tensor]}).status_code == 200
-        assert [thread == loop_thread for thread in threads] == on_the_loop
+    found = []
+    for pixels, by_a_process in ((64 * 64, 0), (1, 1)):  # tried, and left to a process
+        monkeypatch.setattr(decoded, "CHEAP_PIXELS", pixels)
+        found.append(outputs(post(image_client, {"inputs": [tensor]}))["mean"])
+        assert len(asked) == by_a_process
+    assert found[0] == found[1]
 
 
 def test_images(image_client: Client) -> None:

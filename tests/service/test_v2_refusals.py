@@ -12,6 +12,7 @@ from service.predictor import Prediction, Predictor
 from service.settings import Settings
 from tests.support_bundles import Synthetic
 from tests.support_client import Client, serving
+from tests.support_metrics import metric
 from tests.support_v2 import (
     GOOD,
     INFER,
@@ -24,6 +25,12 @@ from tests.support_v2 import (
 )
 
 TIMEOUT = 30
+
+
+def missed(client: Client) -> dict[str, float]:
+    """Deadlines missed so far: the operator's, and those that clients chose."""
+    text = client.get("/metrics").text
+    return {name: metric(text, "probity_errors_total", reason=name) for name in ("deadline", "deadline_client")}
 
 
 class TestRefusals:
@@ -86,7 +93,11 @@ class TestRefusals:
     @pytest.mark.parametrize("options", [{"parameters": {"timeout": 1}}, {}])
     def test_the_deadline(self, client: Client, options: Json) -> None:
         headers = {} if options else {"X_Request_Timeout": "0.000001"}
+        before = missed(client)
         refused(post(client, {**GOOD, **options}, **headers), 504)
+        after = missed(client)
+        assert after["deadline_client"] == before["deadline_client"] + 1
+        assert after["deadline"] == before["deadline"]
 
     def test_native_paths_keep_their_own_shape(self, client: Client) -> None:
         for path in ("/v2x", "/v1", "/predict/v2/"):

@@ -236,6 +236,33 @@ def test_a_deadline_is_kept_while_a_request_waits() -> None:
     run(test)
 
 
+def test_a_deadline_is_kept_while_a_request_is_computed() -> None:
+    """Also where the computation never ends; its other requests have their own deadlines, and closing goes on."""
+
+    async def test() -> None:
+        gate, clock = Gate(), HandClock()
+        batches = batcher(gate, clock=clock, rows=2)
+        first = await held(gate, batches)
+        short = asyncio.create_task(batches.submit(numbers(1, 2, 3), deadline=1.0))
+        long = asyncio.create_task(batches.submit(numbers(4), deadline=3.0))
+        gate.open()
+        await first
+        gate.close()
+        await until(lambda: len(gate.batches) == 2)
+        clock.advance(1.0)
+        with pytest.raises(DeadlineExceeded, match="while the request was computed"):
+            await short
+        assert batches.queue_rows == 1  # what was left of it waits no longer
+        clock.advance(2.0)
+        with pytest.raises(DeadlineExceeded, match="while the request waited"):
+            await long
+        assert batches.queue_rows == clock.pending == 0
+        gate.open()
+        await batches.close()
+
+    run(test)
+
+
 def test_company_is_waited_for_no_longer_than_allowed() -> None:
     async def test() -> None:
         gate, clock = Gate(), HandClock()

@@ -1,11 +1,12 @@
 """Who may compute next: shares are never overdrawn, never lost, and given in the order in which they were asked for."""
 
 import asyncio
+import threading
 
 import pytest
 
 from service.batching import Workers
-from tests.service.batching.support import settle
+from tests.service.batching.support import HandClock, settle, until
 
 
 def free(workers: Workers) -> int:
@@ -31,6 +32,28 @@ def test_shares_are_given_in_order_also_large_ones() -> None:
         await asyncio.gather(*tasks)
         assert order == ["first", "large", "small", "other"]
         assert free(workers) == 1
+        workers.shutdown()
+
+    asyncio.run(test())
+
+
+def test_the_age_of_what_is_computed_is_known_until_it_ends() -> None:
+    """Also where nobody waits for it any more."""
+
+    async def test() -> None:
+        clock, ended = HandClock(), threading.Event()
+        workers = Workers(2, clock.time)
+        assert workers.oldest_seconds == 0
+        waits = asyncio.create_task(workers.run(ended.wait))
+        await settle()
+        clock.advance(5)
+        assert await workers.run(lambda: workers.oldest_seconds) == 5
+        waits.cancel()
+        await settle()
+        clock.advance(2)
+        assert workers.oldest_seconds == 7
+        ended.set()
+        await until(lambda: workers.oldest_seconds == 0)
         workers.shutdown()
 
     asyncio.run(test())

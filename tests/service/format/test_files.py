@@ -205,3 +205,19 @@ def test_a_message_shortens_what_was_found(folder: Path, place: tuple[str, ...])
     value: Any = ["x" * 100_000] if place == ("class_names",) else "x" * 100_000
     save_json(folder, replaced(load_json(folder), place, value))
     refusal(folder, MANIFEST, place[0])
+
+
+@pytest.mark.parametrize("file", DATA_FILES)
+def test_a_file_larger_than_the_memory_is_refused(folder: Path, file: str) -> None:
+    os.truncate(folder / file, 2**42)  # of holes
+    save_json(folder, replaced(load_json(folder), ("files", file, "bytes"), 2**42))
+    refusal(folder, file, "more than there is memory for")
+
+
+def test_a_line_break_in_a_path_forges_no_line_of_a_log(folder: Path) -> None:
+    odd = folder.rename(folder.with_name("a\nINFO: all is well\x1b[2J"))
+    (odd / MODEL).write_bytes(b"changed")
+    with pytest.raises(BundleError) as caught:
+        read_bundle(odd)
+    assert str(caught.value).isprintable()
+    assert "a\\nINFO: all is well\\x1b[2J/model.onnx: " in str(caught.value)

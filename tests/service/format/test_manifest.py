@@ -1,5 +1,6 @@
 """service/format/manifest.py: what is written is read back, and nothing else gets in."""
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from service.format.manifest import (
     FORMAT_VERSION,
     ImagePreprocessing,
+    InputRange,
     InputSpec,
     ManifestError,
     manifest_from_json,
@@ -145,47 +147,54 @@ def test_an_unknown_field_is_for_later_minor_versions_only(classification: Synth
     with pytest.raises(ManifestError, match="added: unknown field"):
         manifest_from_json(data)
     with pytest.raises(ManifestError, match="unknown field"):
-        manifest_from_json(as_written_in_1_0(data))
+        manifest_from_json(as_written_in(0, data))
     later = manifest_from_json(data | {"format_version": "1.7"})
     assert dataclasses.replace(later, format_version=FORMAT_VERSION) == classification.manifest
 
 
-ADDED_IN_1_1: list[tuple[Place, Any]] = [
-    (("prior", "budget"), None),
-    (("prior", "tried"), None),
-    (("selection", "explanation"), None),
-    (("selection", "candidates"), None),
-    (("selection", "kinds"), "all"),
-    (("selection", "within"), None),
-    (("posterior", "rank"), None),
-    (("posterior", "tolerance"), None),
-    (("posterior", "error"), None),
+# Where, the minor version that added it, and what earlier manifests mean.
+ADDED: list[tuple[Place, int, Any]] = [
+    (("prior", "budget"), 1, None),
+    (("prior", "tried"), 1, None),
+    (("selection", "explanation"), 1, None),
+    (("selection", "candidates"), 1, None),
+    (("selection", "kinds"), 1, "all"),
+    (("selection", "within"), 1, None),
+    (("posterior", "rank"), 1, None),
+    (("posterior", "tolerance"), 1, None),
+    (("posterior", "error"), 1, None),
+    (("input", "range"), 2, None),
 ]
 
 
-def as_written_in_1_0(data: Any) -> Any:
-    """The document without the fields that 1.1 added."""
-    data = {**data, "format_version": "1.0"}
-    for (part, name), _ in ADDED_IN_1_1:
-        data[part] = {key: value for key, value in data[part].items() if key != name}
+def as_written_in(minor: int, data: Any) -> Any:
+    """The document without the fields that came later."""
+    data = {**data, "format_version": f"1.{minor}"}
+    for (part, name), since, _ in ADDED:
+        if since > minor:
+            data[part] = {key: value for key, value in data[part].items() if key != name}
     return data
 
 
-def test_a_manifest_of_1_0_means_the_defaults_of_what_came_later(regression: Synthetic) -> None:
+@pytest.mark.parametrize("minor", [0, 1])
+def test_an_earlier_manifest_means_the_defaults_of_what_came_later(regression: Synthetic, minor: int) -> None:
     """This regression uses none of the new fields, so that both manifests say the same."""
-    data = as_written_in_1_0(document(regression.manifest))
-    assert set(places(document(regression.manifest))) - set(places(data)) == {place for place, _ in ADDED_IN_1_1}
+    data = as_written_in(minor, document(regression.manifest))
+    missing = set(places(document(regression.manifest))) - set(places(data))
+    assert missing == {place for place, since, _ in ADDED if since > minor}
     manifest = manifest_from_json(data)
-    assert manifest == dataclasses.replace(regression.manifest, format_version="1.0")
-    for (part, name), default in ADDED_IN_1_1:
-        assert getattr(getattr(manifest, part), name) == default
+    assert manifest == dataclasses.replace(regression.manifest, format_version=f"1.{minor}")
+    for (part, name), since, default in ADDED:
+        assert since <= minor or getattr(getattr(manifest, part), name) == default
 
 
-@pytest.mark.parametrize(("place", "value"), ADDED_IN_1_1, ids=str)
-def test_a_field_of_1_1_is_unknown_in_1_0_and_required_in_1_1(regression: Synthetic, place: Place, value: Any) -> None:
+@pytest.mark.parametrize(("place", "since", "value"), ADDED, ids=str)
+def test_a_field_is_unknown_before_it_came_and_then_required(
+    regression: Synthetic, place: Place, since: int, value: Any
+) -> None:
     data = document(regression.manifest)
     with pytest.raises(ManifestError, match=rf"{place[0]}\.{place[1]}: unknown field"):
-        manifest_from_json(replaced(as_written_in_1_0(data), place, value))
+        manifest_from_json(replaced(as_written_in(since - 1, data), place, value))
     del data[place[0]][place[1]]
     with pytest.raises(ManifestError, match=rf"{place[0]}\.{place[1]}: missing field"):
         manifest_from_json(data)
@@ -193,9 +202,32 @@ def test_a_field_of_1_1_is_unknown_in_1_0_and_required_in_1_1(regression: Synthe
 
 def test_what_is_new_in_1_1_cannot_be_said_in_1_0(classification: Synthetic, low_rank: Synthetic) -> None:
     with pytest.raises(ManifestError, match=r"prior\.budget: found None.*'budget'"):
-        manifest_from_json(as_written_in_1_0(document(classification.manifest)))
+        manifest_from_json(as_written_in(0, document(classification.manifest)))
     with pytest.raises(ManifestError, match=r"posterior\.rank: found None.*'low-rank'"):
-        manifest_from_json(as_written_in_1_0(document(low_rank.manifest)))
+        manifest_from_json(as_written_in(0, document(low_rank.manifest)))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "sound"),
+    [
+        ((0.0,), (1.0,), True),
+        ((0.0, 1.0, 2.0), (0.0, 1.5, 2.0), True),
+        ((0.0, 1.0), (1.0, 2.0), False),
+        ((), (), False),
+        ((0.0,), (1.0, 2.0), False),
+        ((2.0,), (1.0,), False),
+        ((0.0,), (1e31,), False),
+        ((-1e31,), (0.0,), False),
+    ],
+)
+def test_a_range_has_one_pair_or_one_for_each_place(low: Any, high: Any, sound: bool) -> None:
+    with contextlib.nullcontext() if sound else pytest.raises(ManifestError, match=r"input\.range"):
+        InputSpec(shape=(3, 2), range=InputRange(low, high))
+
+
+def test_tokens_have_no_range() -> None:
+    with pytest.raises(ManifestError, match=r"input\.range.*int64"):
+        InputSpec(shape=(3,), dtype="int64", range=InputRange((0.0,), (1.0,)))
 
 
 @example([])

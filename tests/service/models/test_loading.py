@@ -10,7 +10,9 @@ import pytest
 from service.bundle import BundleError
 from service.models import cpu_share, loading
 from service.models.cpu_share import all_threads, batches_at_once, share_of, worker_count
-from service.models.loading import load_named, load_predictor
+from service.models.loading import load_named
+from service.models.loading import load_predictor as load_tried
+from service.models.trials import Trials
 from service.predictor import Predictor
 from service.settings import Settings
 from tests.support_bundles import Synthetic
@@ -22,6 +24,11 @@ TIMEOUT = 60
 @pytest.fixture(autouse=True)
 def eight_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_share, "available_cpus", lambda: 8)
+
+
+def load_predictor(folder: Path, settings: Settings) -> Predictor:
+    with Trials(settings) as trials:
+        return load_tried(folder, settings, trials)
 
 
 @pytest.mark.parametrize(

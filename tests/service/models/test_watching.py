@@ -1,15 +1,20 @@
 """service/models/repository.py: folders come, change, break and go; the old one serves until something better is."""
 
 import asyncio
+import contextlib
+import logging
 import os
 import shutil
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from service.bundle import MODEL, BundleError
+from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, BundleError
+from service.models.entry import Entry
 from service.predictor import Predictor
-from tests.service.models.support import INPUTS, World, bundle, run
+from tests.service.models.support import INPUTS, TIMEOUT, World, bundle, run
 
 
 def test_bundles_in_a_folder_are_found_one_or_two_deep_and_hidden_ones_are_not(tmp_path: Path) -> None:
@@ -50,7 +55,7 @@ def test_a_replaced_bundle_is_swapped_in_and_an_untouched_one_is_not_read_again(
         assert world.loads.count(tmp_path / "a") == 2
         assert world.loads.count(tmp_path / "b") == 1
         info = {"name": "a", "version": "1"}
-        assert world.metric("probity_model_info", **info, digest=old.digest) == 0
+        assert world.metric("probity_model_info", **info, digest=old.digest) is None
         assert world.metric("probity_model_info", **info, digest=new.digest) == 1
 
     run(test, tmp_path)
@@ -256,3 +261,281 @@ def test_a_bundle_named_by_hand_is_never_unloaded_because_it_is_gone(tmp_path: P
         assert set(world.serving()) == {"a 1"}
 
     run(test, None, (folder,))
+
+
+@pytest.mark.parametrize("file", [MODEL, POSTERIOR, CALIBRATION])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_file_that_is_changed_under_the_same_manifest_is_told(tmp_path: Path, file: str, named: bool) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+    good = (folder / file).read_bytes()
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        before, loads = world.serving(), len(world.loads)
+        (folder / file).write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="a") == 1
+        assert world.metric("probity_model_loads_total", model="a", outcome="failure") == 1
+        assert world.serving() == before
+        assert file in world.repository.index()[0].reason
+        (folder / file).write_bytes(good)
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="a") == 0
+        assert world.repository.index()[0].reason == ""
+        assert len(world.loads) == loads
+
+    run(test, None if named else tmp_path, (folder,) if named else ())
+
+
+def lock_file(folder: Path) -> None:
+    """As Emacs makes one beside a file that is edited: it leads nowhere."""
+    (folder / ".#manifest.json").symlink_to("somebody@host.1234:1700000000")
+
+
+def backup(folder: Path) -> None:
+    (folder / "manifest.json~").write_text("older")
+
+
+def link_for_the_manifest(folder: Path) -> None:
+    (folder / MANIFEST).unlink()
+    (folder / MANIFEST).symlink_to("nowhere")
+
+
+def loop_for_the_manifest(folder: Path) -> None:
+    (folder / MANIFEST).unlink()
+    (folder / MANIFEST).symlink_to(MANIFEST)
+
+
+def pipe_for_the_manifest(folder: Path) -> None:
+    (folder / MANIFEST).unlink()
+    os.mkfifo(folder / MANIFEST)
+
+
+def folder_for_the_manifest(folder: Path) -> None:
+    (folder / MANIFEST).unlink()
+    (folder / MANIFEST).mkdir()
+
+
+def pipe_for_the_model(folder: Path) -> None:
+    (folder / MODEL).unlink()
+    os.mkfifo(folder / MODEL)
+
+
+def device_for_the_model(folder: Path) -> None:
+    (folder / MODEL).unlink()
+    (folder / MODEL).symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("change", [lock_file, backup])
+def test_what_an_editor_leaves_changes_nothing(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        before = world.serving()
+        change(folder)
+        for _ in range(4):
+            await world.repository.refresh()
+        assert world.serving() == before
+        assert len(before) == 1
+        assert world.metric("probity_model_stale", model="a") == 0
+
+    run(test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        link_for_the_manifest,
+        loop_for_the_manifest,
+        pipe_for_the_manifest,
+        folder_for_the_manifest,
+        pipe_for_the_model,
+        device_for_the_model,
+    ],
+)
+def test_what_is_no_regular_file_leaves_the_old_one_serving(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        before = world.serving()
+        change(folder)
+        for _ in range(4):
+            await world.repository.refresh()
+        assert world.serving() == before
+        assert world.metric("probity_model_stale", model="a") == 1
+        assert "regular file" in world.repository.index()[0].reason
+
+    run(test, tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs users")
+def test_a_folder_that_may_not_be_looked_into_is_not_gone(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may look everywhere")
+    folder = bundle(tmp_path / "a", "a").path
+    bundle(tmp_path / "b", "b")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        folder.chmod(0)
+        for _ in range(4):
+            await world.repository.refresh()
+        folder.chmod(0o755)
+        assert set(world.serving()) == {"a 1", "b 1"}
+        assert world.metric("probity_model_stale", model="a") == 1
+
+    run(test, tmp_path)
+
+
+def test_a_name_that_is_no_text_is_a_label_of_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in (b"\xff", b"a\nERROR: forged"):
+        folder = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name)))  # noqa: PTH118  bytes
+        folder.mkdir()
+        (folder / MANIFEST).write_text("nonsense")
+    bundle(tmp_path / "good", "good\nERROR: forged", version="1\x1b[2J")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        assert set(world.serving()) == {"good\nERROR: forged 1\x1b[2J"}
+        assert world.metric("probity_model_stale", model="\\udcff") == 1
+        assert world.metric("probity_model_stale", model="a\\nERROR: forged") == 1
+        assert all(one.reason.isprintable() for one in world.repository.index())
+        b"".join(one.name.encode() for one in world.repository.index())
+
+    with caplog.at_level(logging.INFO):
+        run(test, tmp_path)
+    assert all(record.getMessage().isprintable() for record in caplog.records if record.name == "probity")
+
+
+def test_an_error_that_nobody_foresaw_holds_up_no_other(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        bundle(tmp_path / name, name)
+
+    async def test(world: World) -> None:
+        load = world.repository._load
+
+        def failing(folder: Path) -> Predictor:
+            if folder.name == "a":
+                raise MemoryError
+            return load(folder)
+
+        world.repository._load = failing
+        await world.repository.refresh()
+        assert set(world.serving()) == {"b 1"}
+        assert world.metric("probity_model_stale", model="a") == 1
+
+    run(test, tmp_path)
+
+
+class Held:
+    """Loads that wait until they are let go."""
+
+    def __init__(self, world: World, *names: str) -> None:
+        self.load, self.names = world.repository._load, names
+        self.begun, self.let_go = threading.Semaphore(0), threading.Event()
+        world.repository._load = self
+
+    def __call__(self, folder: Path) -> Predictor:
+        if folder.name in self.names:
+            self.begun.release()
+            assert self.let_go.wait(TIMEOUT)
+        return self.load(folder)
+
+    async def until_begun(self) -> None:
+        assert await asyncio.to_thread(self.begun.acquire, timeout=TIMEOUT)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+def test_while_one_is_loaded_others_are_loaded_unloaded_and_answered(tmp_path: Path) -> None:
+    for name in ("a", "slow"):
+        bundle(tmp_path / name, name)
+
+    async def test(world: World) -> None:
+        held = Held(world, "slow")
+        watching = asyncio.create_task(world.repository.watch(0.001))
+        await held.until_begun()
+        await until(lambda: set(world.serving()) == {"a 1"})
+        bundle(tmp_path / "b", "b")
+        await until(lambda: set(world.serving()) == {"a 1", "b 1"})
+        await world.repository.unload("a")
+        await world.repository.load("a")
+        assert len((await world.store.find("a").predict(INPUTS)).result) == 1
+        assert world.loads.count(tmp_path / "slow") == 0
+        held.let_go.set()
+        await until(lambda: set(world.serving()) == {"a 1", "b 1", "slow 1"})
+        assert world.loads.count(tmp_path / "slow") == 1  # though it was looked at again and again
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+    run(test, tmp_path)
+
+
+def test_the_first_model_does_not_depend_on_which_is_loaded_first(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        bundle(tmp_path / name, name)
+
+    async def test(world: World) -> None:
+        held = Held(world, "a")
+        refreshing = asyncio.create_task(world.repository.refresh())
+        await until(lambda: len(world.loads) == 2)
+        held.let_go.set()
+        await refreshing
+        assert [model.name for model in world.store] == ["a", "b", "c"]
+        assert world.store.default == "a"
+
+    run(test, tmp_path)
+
+
+def test_a_bundle_that_is_removed_while_it_is_tried_is_gone_afterwards(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+
+    async def test(world: World) -> None:
+        held = Held(world, "a")
+        refreshing = asyncio.create_task(world.repository.refresh())
+        await held.until_begun()
+        shutil.rmtree(folder)
+        for _ in range(3):
+            await world.repository.refresh()
+        held.let_go.set()
+        await refreshing
+        assert world.serving() == {}
+        for _ in range(3):
+            await world.repository.refresh()
+        assert world.repository.index() == []
+        assert world.metric("probity_model_stale", model="a") == 0
+
+    run(test, tmp_path)
+
+
+def test_what_is_unloaded_while_it_is_loaded_stays_unloaded(tmp_path: Path) -> None:
+    bundle(tmp_path / "a", "a")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        bundle(tmp_path / "a", "a", seed=1)
+        held = Held(world, "a")
+        refreshing = asyncio.create_task(world.repository.refresh())
+        await held.until_begun()
+        await world.repository.unload("a")
+        held.let_go.set()
+        await refreshing
+        assert world.serving() == {}
+        await world.repository.load("a")
+        assert set(world.serving()) == {"a 1"}
+
+    run(test, tmp_path)
+
+
+def test_what_takes_long_to_be_refused_is_not_tried_all_the_time(tmp_path: Path) -> None:
+    entry = Entry(tmp_path, "a")
+    for attempt, seconds in ((0.0, 60.0), (1200.0, 0.5)):
+        assert entry.refused("why", attempt, seconds) == (attempt == 0)
+        due = [moment for moment in (attempt + 1.0 * i for i in range(1300)) if entry.due(moment)]
+        assert due[0] == pytest.approx(1200.0 if seconds > 1 else attempt + 1)

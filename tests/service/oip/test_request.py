@@ -178,6 +178,7 @@ def test_tensors_that_are_wrong(changes: dict[str, Any], field: str) -> None:
         ({"inputs": [GOOD, GOOD]}, "inputs[1].name"),
         ({"inputs": [GOOD, {**GOOD, "name": "mask"}]}, "inputs[1].name"),
         ({"id": 7}, "id"),
+        ({"id": "x" * 1025}, "id"),
         ({"parameters": [1]}, "parameters"),
         ({"parameters": {"binary_data_output": 1}}, "parameters.binary_data_output"),
         ({"parameters": {"timeout": "5"}}, "parameters.timeout"),

@@ -233,8 +233,9 @@ def test_a_signal_turns_readiness_off_and_is_forgotten_afterwards(classification
 @pytest.mark.parametrize("computes", [True, False])
 def test_signs_of_life_come_every_second_while_it_computes(classification: Synthetic, computes: bool) -> None:
     app, signs = create_app(Predictor.load(classification.path), Settings()), list[None]()
-    app.state.runtime = SimpleNamespace(alive=computes)
+    app.state.runtime = SimpleNamespace(alive=computes, look_at_the_computation=lambda: None)
     server = Server(uvicorn.Config(app), alive=lambda: signs.append(None))
+    server.servers = []  # as if started, without a socket
 
     async def ticks() -> None:
         for counter in range(20):

@@ -4,8 +4,12 @@ import gzip
 import io
 import json
 import struct
+import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,7 @@ from hypothesis import strategies as st
 
 from service.predictor import Predictor
 from service.settings import Settings
+from service.web import bodies
 from tests.support_bundles import Synthetic
 from tests.support_client import Client, encoded, problem, serving
 from tests.support_requests import GOOD, image_file
@@ -67,6 +72,35 @@ def test_a_compression_bomb_is_refused(small: Client) -> None:
     problem(small.predict(bomb, content_encoding="gzip"), 413, "body_too_large")
 
 
+class Inflating:
+    """zlib's own machine; `made` is how much each thread had it make."""
+
+    def __init__(self, made: Counter[int], *arguments: Any) -> None:
+        self._made, self._machine = made, zlib.decompressobj(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machine, name)
+
+    def decompress(self, data: bytes, most: int = 0) -> bytes:
+        piece = self._machine.decompress(data, most)
+        self._made[threading.get_ident()] += len(piece)
+        return piece
+
+
+def test_the_event_loop_decompresses_little(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Counter[int]()
+    machine = SimpleNamespace(decompressobj=partial(Inflating, made), error=zlib.error)
+    monkeypatch.setattr(bodies, "zlib", machine)
+    loop_thread = client.portal.call(threading.get_ident)
+    sizes = (len(BODY), 100_000, 10_000_000)
+    for size in sizes:
+        plain = BODY.ljust(size)
+        found = client.predict(gzip.compress(plain), content_encoding="gzip")
+        assert predictions(found) == predictions(client.predict(BODY))
+    assert sum(made.values()) == sum(sizes)
+    assert made[loop_thread] <= len(BODY) + 2 * bodies.INLINE_BYTES
+
+
 @pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", ">f8", "<f2", "i1", "u1", "<i8", ">i4", "<u8"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_an_npy_body_is_an_array(client: Client, dtype: str, order: Any) -> None:
@@ -103,6 +137,11 @@ def lying_header(shape: str, data: bytes = b"", dtype: str = "<f4") -> bytes:
         lying_header("(2, -4)", b"\0" * 32),
         lying_header("(True, 4)", b"\0" * 16),
         lying_header("4", b"\0" * 16),
+        lying_header(f"(0, {2**62})"),
+        lying_header(f"({2**62}, 0)"),
+        lying_header(f"(0, {10**100})"),
+        lying_header(f"({', '.join(['1'] * 65)})", b"\0" * 4),
+        lying_header(f"(1, {'0, ' * 70})"),
         lying_header("(1, 4)", b"\0" * 16, "|O"),
         lying_header("(1, 4)", b"\0" * 64, "<f16"),
         lying_header("(1, __import__('os').getpid())"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from service.schemas import PredictResponse, Problem
+from service.web.middleware import SAFE_HEADERS
 from tests.support_bundles import Synthetic
 from tests.support_client import PROBLEM_TYPE
 from tests.support_metrics import metric
@@ -53,6 +54,8 @@ def refused(found: list[tuple[int, dict[str, str], bytes]], *statuses: int) -> s
     assert headers["content-type"] == PROBLEM_TYPE
     assert headers["connection"] == "close"
     assert "server" not in headers
+    assert {name.decode(): value.decode() for name, value in SAFE_HEADERS}.items() <= headers.items()
+    assert headers["content-security-policy"].startswith("default-src 'none'")
     problem = Problem.model_validate_json(body)
     assert problem.status == status
     return problem.code
@@ -213,6 +216,15 @@ def test_garbage_is_400_and_tells_nothing(server: Server, data: bytes) -> None:
     for word in (b"uvicorn", b"httptools", b"Traceback", b"secret", b".py"):
         assert word not in found[0][2]
     assert not [line for line in server.log_of("/marker-garbage", start) if "Traceback" in line or "secret" in line]
+
+
+@pytest.mark.parametrize(
+    "fields", [b"", b"Host: a\r\nHost: b\r\n", b"Host: a\r\nhost: a\r\n"], ids=["none", "two", "the same twice"]
+)
+def test_a_request_names_one_host(server: Server, fields: bytes) -> None:
+    assert refused(exchange(server, b"GET /health/live HTTP/1.1\r\n" + fields + b"\r\n"), 400) == "http"
+    found = exchange(server, b"GET /health/live HTTP/1.0\r\n\r\n")
+    assert [status for status, _, _ in found] == [200]
 
 
 def test_under_v2_a_refusal_has_the_form_of_that_protocol(server: Server) -> None:

@@ -1,0 +1,10 @@
+"""Text that a stranger wrote, for people's eyes: in a log, a terminal, a metric's label."""
+
+
+def printable(text: str) -> str:
+    """`text` on one line: control characters, other kinds of space and bytes that are no UTF-8 as escapes."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("ascii", "backslashreplace").decode() if ord(character) > 0x7F else repr(character)[1:-1]

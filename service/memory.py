@@ -1,0 +1,38 @@
+"""How much memory this process may still take: the container's share, not the host's."""
+
+import re
+from pathlib import Path
+
+CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
+
+
+def available_bytes(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | None:
+    """The smaller of what the host has and what the cgroup (v2, then v1) leaves; None where neither tells."""
+    v1 = cgroup / "memory"
+    left = [
+        _host(meminfo),
+        _left(cgroup / "memory.max", cgroup / "memory.current", cgroup / "memory.stat"),
+        _left(v1 / "memory.limit_in_bytes", v1 / "memory.usage_in_bytes", v1 / "memory.stat"),
+    ]
+    return min((each for each in left if each is not None), default=None)
+
+
+def _host(meminfo: Path) -> int | None:
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _read(meminfo), re.MULTILINE)
+    return 1024 * int(found[1]) if found else None
+
+
+def _left(limit: Path, used: Path, statistics: Path) -> int | None:
+    """The cache of files that were not used for long counts as used, and is given back when it is needed."""
+    most, now = _read(limit), _read(used)
+    if not (most.isdecimal() and now.isdecimal()):
+        return None
+    cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(statistics), re.MULTILINE)
+    return max(0, int(most) - int(now) + (int(cached[1]) if cached else 0))
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,136 @@
+"""`python -m service.models.trial`: try one bundle, in a process that may hang, crash or run out of memory.
+
+Standard input holds a `Task` as one JSON object; standard output receives the verdict as one JSON line: the bundle's
+`digest`, or `file`, `problem` and `remedy` as in `BundleError`. The other side is `service.models.trials`.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.bundle import BundleError, InputSpec, Verify, read_bundle
+from service.predictor import Predictor
+from service.session import NetworkError, NetworkFailed
+
+EXAMPLES = 3
+# An orphan ends by itself: so long after the time by which its parent would have killed it.
+GRACE_SECONDS = 5
+NICENESS = 5  # requests come first
+MOST_LIKELY_TO_BE_KILLED = 1000  # of the kernel's score for a machine without memory: the service goes on
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Task:
+    """Which bundle to try, for which process, in how much time and memory (None: no limit), and how it is going to be
+    served."""
+
+    folder: str
+    parent: int
+    seconds: float
+    memory_bytes: int | None
+    jacobian_bytes: int
+    plain_too: bool
+    trusted_keys: str | None
+
+
+def attempt(task: Task) -> str:
+    """Read and open the bundle and predict a few examples; its digest. Raises `BundleError`."""
+    bundle = read_bundle(task.folder, _verify(task.trusted_keys))
+    predictor = Predictor(bundle, threads=1, jacobian_bytes=task.jacobian_bytes, plain_too=task.plain_too)
+    try:
+        for inputs in _inputs(bundle.manifest.input):
+            _predict(predictor, inputs)
+    except NetworkFailed as error:
+        raise BundleError(error.file, f"{len(inputs)} examples: {error.problem}") from error
+    return bundle.digest
+
+
+def _verify(trusted_keys: str | None) -> Verify | None:
+    if trusted_keys is None:
+        return None
+    from service.signing import TrustedKeys  # cryptography takes its time, and few need it
+
+    return TrustedKeys.from_file(Path(trusted_keys))
+
+
+def _predict(predictor: Predictor, inputs: npt.NDArray[Any]) -> None:
+    """What is wrong with made-up values, such as a number that stands for no category, says nothing of the bundle."""
+    with contextlib.suppress(NetworkError):
+        predictor.predict_rows(inputs)
+        if predictor.has_plain:
+            predictor.predict_plain(inputs)
+
+
+def _inputs(spec: InputSpec) -> Iterator[npt.NDArray[Any]]:
+    """Batches of one, two and three examples: of zeros, and of what is ordinary for the kind of input."""
+    for rows in range(1, EXAMPLES + 1):
+        yield np.zeros((rows, *spec.shape), spec.dtype)
+    if spec.dtype == "float32":
+        yield np.full((EXAMPLES, *spec.shape), 0.5, np.float32) if spec.image is None else _grey(spec)
+
+
+def _grey(spec: InputSpec) -> npt.NDArray[np.float32]:
+    assert spec.image is not None
+    scale = [np.array(each, np.float64).reshape(-1, 1, 1) for each in (spec.image.mean, spec.image.std)]
+    grey = (127.5 * spec.image.scale - scale[0]) / scale[1]
+    return np.broadcast_to(grey, (EXAMPLES, *spec.shape)).astype(np.float32)
+
+
+def verdict(task: Task) -> dict[str, str]:
+    """What is told of the bundle, whatever it does to the code that tries it."""
+    try:
+        return {"digest": attempt(task)}
+    except BundleError as error:
+        return {"file": error.file, "problem": error.problem, "remedy": error.remedy}
+    except MemoryError:
+        problem = f"needs more memory than the {task.memory_bytes} bytes that a trial may take"
+        return {"file": task.folder, "problem": problem, "remedy": "give the service more memory, or fit it smaller"}
+    except Exception as error:
+        problem = f"could not be tried: {type(error).__name__}: {error!s:.300}"
+        return {"file": task.folder, "problem": problem, "remedy": "fit the bundle again, or copy it whole"}
+
+
+def _limit(task: Task) -> None:
+    """This process ends when its time is over or its parent is gone, and takes no more memory than it may."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # also while native code runs
+    signal.setitimer(signal.ITIMER_REAL, task.seconds + GRACE_SECONDS)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(NICENESS)
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != task.parent:  # it died before
+        sys.exit(1)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(f"{MOST_LIKELY_TO_BE_KILLED}")
+    if task.memory_bytes is not None:
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        most = taken + task.memory_bytes
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def main() -> None:
+    """Entry point."""
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answer:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no verdict
+        task = Task(**json.load(sys.stdin))
+        _limit(task)
+        print(json.dumps(verdict(task)), file=answer)
+    os._exit(0)  # sessions and matrices need not be taken down one by one
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Bundles are tried in processes of their own before this one opens them: what hangs or crashes ends there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self
+
+import service
+from service.bundle import BundleError
+from service.memory import available_bytes
+from service.models.cpu_share import batches_at_once
+from service.models.trial import Task
+from service.settings import PREFIX, Settings
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+COMMAND = (sys.executable, "-P", "-m", "service.models.trial")
+
+
+class Trials:
+    """Tries bundles as they are going to be served. Thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def check(self, folder: Path) -> str:
+        """The digest of the bundle in `folder`, which was read, opened and asked for a few predictions.
+
+        Raises `BundleError`, also where that took longer than the settings allow, or ended the process.
+        """
+        process = self._start(folder)
+        seconds = self._settings.trial_seconds
+        try:
+            with process:
+                try:
+                    verdict, _ = process.communicate(self._task(folder), seconds)
+                finally:
+                    process.kill()
+        except subprocess.TimeoutExpired:
+            problem = f"was not read, opened and asked for a few predictions within {seconds:g} s"
+            remedy = f"export the network again; if it only takes long, raise {PREFIX}TRIAL_SECONDS"
+            raise BundleError(folder, problem, remedy) from None
+        finally:
+            with self._lock:
+                self._running.discard(process)
+        return _digest(folder, process.returncode, verdict)
+
+    def close(self) -> None:
+        """End what is running; nothing is tried any more."""
+        with self._lock:
+            self._closed = True
+            for process in self._running:
+                process.kill()
+
+    def _start(self, folder: Path) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._closed:
+                raise BundleError(folder, "was not tried: the service is ending", "start it again")
+            process = subprocess.Popen(  # noqa: S603  this very program
+                COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                start_new_session=True,  # a signal to all of a terminal's processes is for the service to handle
+            )
+            self._running.add(process)
+        return process
+
+    def _task(self, folder: Path) -> bytes:
+        settings = self._settings
+        task = Task(
+            folder=str(folder),
+            parent=os.getpid(),
+            seconds=settings.trial_seconds,
+            memory_bytes=settings.trial_bytes or available_bytes(),
+            jacobian_bytes=settings.jacobian_bytes // batches_at_once(settings, settings.threads or 1),
+            plain_too=settings.degrade_after_seconds is not None,
+            trusted_keys=None if settings.trusted_keys is None else str(settings.trusted_keys),
+        )
+        return json.dumps(asdict(task)).encode()
+
+
+def _environment() -> dict[str, str]:
+    """As this process's; the package is found where it was found here, whatever the current folder holds."""
+    root = str(Path(service.__file__).absolute().parents[1])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
+
+
+def _digest(folder: Path, status: int, verdict: bytes) -> str:
+    try:
+        found = json.loads(verdict)
+    except ValueError:
+        raise BundleError(folder, *_end(status)) from None
+    if "digest" in found:
+        return str(found["digest"])
+    raise BundleError(found["file"], found["problem"], found["remedy"])
+
+
+def _end(status: int) -> tuple[str, str]:
+    """What happened to a process without a verdict, and the remedy."""
+    if status == -signal.SIGKILL:
+        problem = "the process that tried it was killed, most likely because it took more memory than there is"
+        return problem, "give the service more memory, or fit a smaller model"
+    how = f"signal {-status}" if status < 0 else f"status {status}"
+    return f"the process that tried it crashed ({how})", "export the network again; report it if it is one of yours"

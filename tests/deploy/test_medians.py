@@ -1,0 +1,72 @@
+"""What a dashboard reads from the histograms is what the service computed: also where inputs have changed."""
+
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.predictor import Prediction, Predictor
+from tests.deploy.digits import GOLDEN, Array, digits, inverted, turned
+from tests.deploy.live_prometheus import scraping
+from tests.support_server import Server, running
+
+needs_prometheus = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"
+)
+BUNDLE = GOLDEN / "v1_1" / "bundle"
+KINDS: dict[str, Callable[[Array], Array]] = {
+    "upright": lambda images: images,
+    "turned": turned,
+    "inverted": inverted,
+}
+VARIANCE = "probity_functional_variance"
+# Of the histograms of bounded quantities, whose quantiles lie decades apart, less is asked.
+QUANTITIES: dict[str, tuple[Callable[[Prediction], Array], float]] = {
+    VARIANCE: (lambda found: found.variance.max(axis=1), 0.1),
+    "probity_ood_score": (lambda found: found.score, 0.25),
+    "probity_ood_p_value": (lambda found: found.p_value, 0.1),
+}
+
+
+def true_medians() -> dict[str, dict[str, float]]:
+    predictor = Predictor.load(BUNDLE)
+    found = {kind: predictor.predict(np.ascontiguousarray(change(digits()))) for kind, change in KINDS.items()}
+    return {
+        name: {kind: float(np.median(of(prediction))) for kind, prediction in found.items()}
+        for name, (of, _) in QUANTITIES.items()
+    }
+
+
+def send(server: Server, images: Array) -> None:
+    stream = io.BytesIO()
+    np.save(stream, np.ascontiguousarray(images))
+    assert server.request("POST", "/predict", stream.getvalue(), {"Content-Type": "application/x-npy"})[0] == 200
+
+
+@needs_prometheus
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_prometheus_reads_the_medians_that_are_true(tmp_path: Path, workers: str) -> None:
+    """Upright, turned and inverted digits, 719 of each, one kind after the other."""
+    expected, medians = true_medians(), dict[str, dict[str, float]]()
+    with running(BUNDLE, PROBITY_WORKERS=workers) as server, scraping(server.port, tmp_path) as prometheus:
+        prometheus.wait_for(f"{VARIANCE}_count", 0)
+        for number, (kind, change) in enumerate(KINDS.items()):
+            since = prometheus.value(f"timestamp({VARIANCE}_count)")
+            send(server, change(digits()))
+            prometheus.wait_for(f"{VARIANCE}_count", (number + 1) * len(digits()))
+            for name in QUANTITIES:
+                bucket = f"{name}_bucket"
+                grown = f"sum by (model, version, le) ({bucket} - {bucket} @ {since})"
+                found = prometheus.value(f"histogram_quantile(0.5, {grown})")
+                assert found is not None
+                medians.setdefault(name, {})[kind] = found
+        rules = prometheus.get("/api/v1/rules")["groups"][0]["rules"]
+        assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
+    for name, (_, tolerance) in QUANTITIES.items():
+        for kind in KINDS:
+            assert medians[name][kind] == pytest.approx(expected[name][kind], rel=tolerance), (name, kind)
+    upright, turned_, inverted_ = medians[VARIANCE].values()
+    assert 1.2 * upright < turned_ < inverted_ / 1.2

@@ -1,0 +1,25 @@
+"""A small fit that an image runs."""
+
+import torch
+
+from offline import FitConfig
+
+config = FitConfig(name="tiny", subnetwork_size=5, selection="random", prior_precision=3.0, device="cpu", seed=1)
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
+
+
+def data(seed):
+    inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(seed))
+    return inputs, (inputs[:, 0] > 0).long()
+
+
+def train_data():
+    return [data(0), data(1)]
+
+
+def calibration_data():
+    return data(2)

@@ -1,0 +1,17 @@
+#!/bin/sh
+# The service at the lowest versions that pyproject.toml allows, in an environment of its own: golden bundles, HTTP,
+# start and stop. With arguments, those tests instead.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"${PYTHON:-python3}" -m venv "$work/venv"
+"$work/venv/bin/python" "$root/tests/lowest_versions.py" "$root/pyproject.toml" >"$work/lowest.txt"
+cp -R "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/service" "$root/offline" "$work"
+"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$work/lowest.txt" "$work[client]" onnx
+grep -E '^(click|hypothesis|packaging|pytest|pytest-xdist|PyYAML)==' "$root/constraints.txt" >"$work/tools.txt"
+"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$work/lowest.txt" -r "$work/tools.txt"
+cd "$root"
+[ $# -gt 0 ] || set -- tests/test_golden.py tests/service/test_app.py tests/service/web tests/service/process \
+    tests/service/test_predictor_bundles.py tests/service/test_bundle.py
+"$work/venv/bin/python" -m pytest -n 2 -p no:cacheprovider "$@"

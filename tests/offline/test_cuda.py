@@ -1,0 +1,172 @@
+"""The numerical stages on a device that is not there: fake tensors know where they are, and refuse mixes of devices.
+
+What depends on the data (the trial of a plan, NumPy) has no fake form: plans are made on the CPU and moved. Where there
+is a device, a whole fit runs on it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensorDeviceMismatchError,
+    FakeTensorMode,
+)
+
+from benchmarks.zoo import specimen
+from offline.config import FitConfig
+from offline.curvature import add_squares as add_curvature
+from offline.curvature import write_root
+from offline.fit import fit_bundle
+from offline.gram import Gram
+from offline.jacobians import SubnetworkJacobian, private_copy
+from offline.layout import WeightLayout
+from offline.likelihood import Likelihood
+from offline.plan import make_jacobian
+from offline.posterior import Spectrum, posterior_precision
+from offline.shifts import SHIFTS, Kind
+from offline.strategies.leverage import _squares
+from offline.strategies.sampled_leverage import SampleCurvature
+from offline.strategies.streaming import add_squares
+from service import Predictor
+from tests.offline.networks import build
+
+# Autograd asks the device for its stream, and ends the process where torch was built without cuda. "meta" has one: a
+# fake tensor that is there mixes with one of the CPU as little.
+DEVICE = "cuda" if torch.backends.cuda.is_built() else "meta"
+NEEDS_DEVICE = pytest.mark.skipif(not torch.cuda.is_available(), reason="no cuda device here")
+# Parameters of the generic route, too.
+TESTED = ("groups-few", "residual", "scaled", "transposed", "attention", "tied")
+
+
+def on_cuda(value: Any) -> Any:
+    """Every tensor in a plan as a fake one on the device."""
+    if isinstance(value, Tensor):
+        return torch.empty(value.shape, dtype=value.dtype, device=DEVICE)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: on_cuda(getattr(value, field.name)) for field in fields(value)})
+    if isinstance(value, tuple):
+        return tuple(map(on_cuda, value))
+    return {key: on_cuda(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def move(model: nn.Module) -> None:
+    """Parameters and buffers to the device; tied ones stay tied."""
+    moved: dict[int, Tensor] = {}
+    for module in model.modules():
+        for store in (module._parameters, module._buffers):
+            for name, tensor in store.items():
+                if tensor is not None:
+                    store[name] = moved.setdefault(id(tensor), _like(tensor))
+
+
+def _like(tensor: Tensor) -> Tensor:
+    fake = on_cuda(tensor)
+    return nn.Parameter(fake, requires_grad=False) if isinstance(tensor, nn.Parameter) else fake
+
+
+def planned(name: str) -> tuple[SubnetworkJacobian, Tensor]:
+    """On the CPU, and real."""
+    network, inputs, indices = build(name)
+    layout = WeightLayout.of(network)
+    return make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs), inputs
+
+
+@contextmanager
+def moved(made: SubnetworkJacobian, inputs: Tensor) -> Iterator[tuple[SubnetworkJacobian, Tensor]]:
+    """The same Jacobian and inputs on the device, where real tensors are refused."""
+    with FakeTensorMode(allow_non_fake_inputs=False):
+        move(made.model)
+        yield (
+            SubnetworkJacobian(made.model, made.layout, on_cuda(made.indices), on_cuda(made.plan)),
+            on_cuda(inputs),
+        )
+
+
+def test_a_mix_of_devices_is_refused() -> None:
+    """What every test here rests on."""
+    with FakeTensorMode(), pytest.raises(FakeTensorDeviceMismatchError):
+        torch.empty(3, device=DEVICE) + torch.empty(3)
+
+
+@pytest.mark.parametrize("name", TESTED)
+def test_the_jacobian_stays_on_the_device(name: str) -> None:
+    made, cpu_inputs = planned(name)
+    with moved(made, cpu_inputs) as (jacobian, inputs):
+        mean, found = jacobian(inputs)
+        assert mean.device.type == found.device.type == DEVICE
+        assert found.shape == (*mean.shape, made.size)
+
+
+@pytest.mark.parametrize("likelihood", ["classification", "regression"])
+@pytest.mark.parametrize("name", TESTED)
+def test_curvature_and_scores_stay_on_the_device(name: str, likelihood: Likelihood) -> None:
+    made, cpu_inputs = planned(name)
+    with moved(made, cpu_inputs) as (jacobian, inputs):
+        rows = len(inputs) * jacobian(inputs)[0].shape[1]
+        gram = Gram(made.size, rows, jacobian.indices.device)
+        mean = write_root(jacobian, inputs, likelihood, gram.reserve(rows))
+        assert mean.device.type == gram.finish().device.type == DEVICE
+        sums = torch.zeros(made.size, dtype=torch.float64, device=DEVICE)
+        add_curvature(jacobian, inputs, likelihood, sums)
+        add_squares(jacobian, inputs, sums)
+
+
+def test_scores_of_leverage_stay_on_the_device() -> None:
+    made, cpu_inputs = planned("residual")
+    with moved(made, cpu_inputs) as (jacobian, inputs):
+        mean, j = jacobian(inputs)
+        batch, outputs = mean.shape
+        root = torch.empty(batch, outputs, outputs, dtype=torch.float64, device=DEVICE)
+        square = torch.empty(batch * outputs, batch * outputs, dtype=torch.float64, device=DEVICE)
+        curvature = SampleCurvature(root, square, square, 1.0)
+        assert curvature.scores(j.double().flatten(0, 1)).device.type == DEVICE
+        scale_tril = torch.empty(made.size, made.size, dtype=torch.float64, device=DEVICE)
+        assert _squares(j, scale_tril).device.type == DEVICE
+
+
+@pytest.mark.parametrize("kind", SHIFTS)
+def test_shifts_stay_on_the_device(kind: Kind) -> None:
+    shape = {"images": (6, 1, 8, 8), "table": (6, 5), "tokens": (6, 5)}.get(kind, (6, 4, 3))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        x = torch.empty(shape, dtype=torch.int64 if kind == "tokens" else torch.float32, device=DEVICE)
+        for number, (name, shift) in enumerate(SHIFTS[kind].items()):
+            try:
+                found = shift(x, torch.Generator().manual_seed(number))
+            except DataDependentOutputException:  # a value is asked for: up to there, no mix
+                continue
+            assert found.device.type == DEVICE, name
+
+
+def test_the_posterior_on_the_device() -> None:
+    """The curvature comes back to the CPU; Jacobians of the search come from the device."""
+    with FakeTensorMode():
+        spectrum = Spectrum.of(torch.empty(7, 7, dtype=torch.float64))
+        j = torch.empty(3, 2, 7, device=DEVICE)
+        squares = (j.to(spectrum.vectors) @ spectrum.vectors).square_()
+        assert squares.device.type == "cpu"
+        scale_tril = torch.linalg.cholesky(posterior_precision(torch.empty(7, 7, dtype=torch.float64), 1.0))
+        assert scale_tril.device.type == "cpu"
+
+
+@NEEDS_DEVICE
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("selection", ["wasserstein-swag", "leverage", "novelty", "auto"])
+def test_a_whole_fit_on_a_device_equals_one_on_the_cpu(selection: str, tmp_path: Path) -> None:
+    network = specimen("small-cnn", "miniature")
+    inputs, targets = network.data(80)
+    batches = list(zip(inputs.split(20), targets.split(20), strict=True))
+    answers = []
+    for device in ("cpu", "cuda"):
+        config = FitConfig(subnetwork_size=30, selection=selection, device=device, seed=1)
+        folder = tmp_path / device
+        fit_bundle(network.model(), batches[:2], folder, calibration_loader=batches[2:], config=config)
+        answers.append(Predictor.load(folder).predict(inputs[:5].numpy()))
+    np.testing.assert_allclose(answers[1].mean, answers[0].mean, rtol=1e-4, atol=1e-5)

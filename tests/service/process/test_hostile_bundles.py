@@ -1,0 +1,181 @@
+"""The real service and bundles that hang, take all memory or have absurd inputs: others are served, and it ends."""
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support_bundles import Synthetic
+from tests.support_hostile import bundle, endless, greedy, huge_input, many_dimensions
+from tests.support_requests import GOOD
+from tests.support_server import RUNNING as RUNNING_LINE
+from tests.support_server import TIMEOUT, Server, run_to_end, starting
+from tests.support_tamper import copy_bundle
+
+BODY = json.dumps({"inputs": GOOD}).encode()
+# Longer than any test: what ends earlier did not wait for it.
+NEVER = str(10 * TIMEOUT)
+
+
+@contextlib.contextmanager
+def serving(*arguments: str, **extra: str) -> Iterator[Server]:
+    with starting(*arguments, **extra) as server:
+        server.port = int(server.wait_for(RUNNING_LINE)[1])
+        yield server
+
+
+def predict(server: Server, model: str) -> int:
+    return server.request("POST", f"/models/{model}/predict", BODY)[0]
+
+
+def wait_until_served(server: Server, model: str) -> None:
+    server.wait_for(rf"serving {model} version 1")
+    assert predict(server, model) == 200
+
+
+def ready(server: Server) -> tuple[int, str]:
+    status, _, body = server.request("GET", "/health/ready")
+    return status, body.decode()
+
+
+def trial_of(server: Server) -> int:
+    """The process that tries a bundle for the server, once there is one."""
+    children = Path(f"/proc/{server.process.pid}/task")
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
+        for task in children.iterdir():
+            with contextlib.suppress(OSError):
+                for pid in (task / "children").read_text().split():
+                    if b"service.models.trial" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        return int(pid)
+    pytest.fail("no bundle was tried")
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder with a good bundle among bad ones, some before it in the alphabet."""
+    folder = tmp_path / "models"
+    endless(folder / "endless")
+    greedy(folder / "greedy")
+    many_dimensions(folder / "dimensions")
+    huge_input(folder / "huge")
+    bundle(folder / "good", "good")
+    return folder
+
+
+BAD = ["dimensions", "endless", "greedy", "huge"]
+
+
+def test_a_good_bundle_among_bad_ones_is_served(models: Path) -> None:
+    """And readiness, where it demands all, names those that are not."""
+    limits = {"PROBITY_TRIAL_SECONDS": "15", "PROBITY_TRIAL_BYTES": str(2**30)}
+    with serving("--models", str(models), **limits, PROBITY_READY_REQUIRES="all") as server:
+        assert predict(server, "good") == 200
+        for name in BAD:
+            server.wait_for(rf"{models / name}: not loaded, nothing is served: ")
+        text = server.request("GET", "/metrics")[2].decode()
+        stale = re.findall(r'^probity_model_stale\{model="(\w+)"\} 1\.0$', text, re.MULTILINE)
+        assert sorted(stale) == BAD
+        status, detail = ready(server)
+        assert status == 503
+        assert json.loads(detail)["code"] == "models_missing"
+        assert ", ".join(BAD) in detail
+        status, _, body = server.request("GET", "/v2/health/ready")
+        assert status == 503
+        assert ", ".join(BAD) in json.loads(body)["error"]
+        assert server.request("GET", "/health/live")[0] == 200
+        assert server.terminate() == 0
+        assert not [line for line in server.lines if "Traceback" in line]
+
+
+def test_the_default_model_is_demanded_where_it_is_named(tmp_path: Path) -> None:
+    bundle(tmp_path / "a", "a")
+    (bundle(tmp_path / "b", "b") / "model.onnx").write_bytes(b"corrupt")
+    for default, requires, expected in (("b", "named", 503), ("b", "any", 200), ("a", "named", 200)):
+        extra = {"PROBITY_DEFAULT_MODEL": default, "PROBITY_READY_REQUIRES": requires}
+        with serving("--models", str(tmp_path), **extra) as server:
+            status, detail = ready(server)
+            assert status == expected, detail
+            assert status == 200 or "Not loaded: b." in detail
+
+
+@pytest.mark.parametrize("make", [endless, greedy, many_dimensions, huge_input])
+def test_a_bad_bundle_that_is_named_is_one_line(tmp_path: Path, make: object) -> None:
+    assert callable(make)
+    folder = make(tmp_path / "bundle")
+    limits = {"PROBITY_TRIAL_SECONDS": "5", "PROBITY_TRIAL_BYTES": str(2**30)}
+    status, out, errors = run_to_end(str(folder), **limits)
+    assert (status, out) == (2, "")
+    (line,) = errors.splitlines()
+    assert line.startswith(f"error: {folder}")
+    assert "(remedy: " in line
+
+
+def test_it_ends_while_it_starts(tmp_path: Path) -> None:
+    endless(tmp_path / "endless")
+    with starting("--models", str(tmp_path), PROBITY_TRIAL_SECONDS=NEVER) as server:
+        trial = trial_of(server)
+        assert server.terminate() == 0
+        assert not Path(f"/proc/{trial}").exists()
+        assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
+
+
+def test_others_are_loaded_and_it_ends_while_one_is_tried(classification: Synthetic, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    extra = {"PROBITY_TRIAL_SECONDS": NEVER, "PROBITY_WATCH_SECONDS": "0.1"}
+    with serving(str(classification.path), "--models", str(models), **extra) as server:
+        endless(tmp_path / "endless").rename(models / "endless")
+        trial = trial_of(server)
+        bundle(tmp_path / "good", "good").rename(models / "good")
+        wait_until_served(server, "good")
+        assert Path(f"/proc/{trial}").exists()
+        assert ready(server)[0] == 200
+        assert server.terminate() == 0
+        assert not Path(f"/proc/{trial}").exists()
+        assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
+
+
+def test_a_load_that_hangs_is_refused_and_holds_up_nothing(classification: Synthetic, tmp_path: Path) -> None:
+    folder = copy_bundle(classification.path, tmp_path / "bundle")
+    extra = {"PROBITY_TRIAL_SECONDS": "15", "PROBITY_REPOSITORY_API": "true"}
+    with serving(str(folder), **extra) as server, contextlib.closing(server.connect()) as loading:
+        endless(tmp_path / "endless", "synthetic").rename(tmp_path / "new")
+        folder.rename(tmp_path / "old")
+        (tmp_path / "new").rename(folder)
+        loading.request("POST", "/v2/repository/models/synthetic/load")
+        trial_of(server)
+        assert server.request("GET", "/health/live")[0] == 200
+        assert predict(server, "synthetic") == 200
+        answer = loading.getresponse()
+        body = answer.read().decode()
+        assert answer.status == 400
+        assert "within 15 s" in body
+        assert predict(server, "synthetic") == 200
+
+
+def test_odd_names_of_folders_break_neither_metrics_nor_the_log(tmp_path: Path) -> None:
+    bundle(tmp_path / "good", "good")
+    forged = "x\nINFO:     all is well"
+    for name in (os.fsencode(forged), b"\xff\xfe", b"esc\x1b[2J"):
+        folder = os.path.join(os.fsencode(tmp_path), name)  # noqa: PTH118  bytes
+        os.mkdir(folder)  # noqa: PTH102
+        with open(os.path.join(folder, b"manifest.json"), "wb") as file:  # noqa: PTH118
+            file.write(b"nonsense")
+    with serving("--models", str(tmp_path), PROBITY_REPOSITORY_API="true") as server:
+        status, _, text = server.request("GET", "/metrics")
+        assert status == 200
+        assert 'probity_model_stale{model="\\\\udcff\\\\udcfe"} 1.0' in text.decode()
+        status, _, index = server.request("POST", "/v2/repository/index")
+        assert status == 200
+        assert {"good", "\\udcff\\udcfe"} < {line["name"] for line in json.loads(index)}
+        assert ready(server)[0] == 200
+        assert predict(server, "good") == 200
+        assert server.terminate() == 0
+        assert not [line for line in server.lines if line.startswith("INFO:     all is well") or "\x1b[2J" in line]
+        assert len([line for line in server.lines if "not loaded" in line]) == 3

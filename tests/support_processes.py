@@ -1,0 +1,32 @@
+"""Processes as Linux tells of them, and waiting for what becomes of them."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+TIMEOUT = 60
+
+
+def children_of(pid: int) -> set[int]:
+    """Processes that it has started and that have not ended."""
+    found = set[int]()
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        found |= set(map(int, path.read_text().split()))
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Look again and again."""
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        os.sched_yield()

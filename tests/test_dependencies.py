@@ -1,0 +1,98 @@
+"""Every library that is imported is declared where it is used: nothing comes by chance, with another library."""
+
+import ast
+import importlib.metadata
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.support_server import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BASE = PROJECT["dependencies"]
+EXTRAS = PROJECT["optional-dependencies"]
+OURS = {"service", "offline", "benchmarks", "tests", "examples"}
+# `probity` of the base install imports these of the offline job; the rest only where torch is.
+BASE_MODULES = ["offline/__init__.py", "offline/cli.py", "offline/console.py"]
+DISTRIBUTIONS = importlib.metadata.packages_distributions()
+
+
+def imported(files: list[Path]) -> set[str]:
+    """Top-level packages that these modules import, at their top or within a function."""
+    found: set[str] = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                found.add(str(node.module).partition(".")[0])
+    return found - set(sys.stdlib_module_names) - OURS
+
+
+def declared(lines: list[str]) -> set[str]:
+    """Canonical names of what the lines require; our own extras are followed."""
+    names: set[str] = set()
+    for requirement in map(Requirement, lines):
+        if requirement.name == PROJECT["name"]:
+            names |= declared([line for extra in requirement.extras for line in EXTRAS[extra]])
+        names.add(canonicalize_name(requirement.name))
+    return names
+
+
+def undeclared(files: list[Path], lines: list[str]) -> dict[str, list[str]]:
+    names = declared(lines)
+    return {
+        package: DISTRIBUTIONS.get(package, [])
+        for package in imported(files)
+        if not names & {canonicalize_name(name) for name in DISTRIBUTIONS.get(package, [])}
+    }
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def test_the_service_imports_what_the_base_install_declares() -> None:
+    assert undeclared([file for file in modules("service") if "client" not in file.parts], BASE) == {}
+
+
+def test_the_command_line_imports_what_the_base_install_declares() -> None:
+    assert undeclared([ROOT / name for name in BASE_MODULES], [*BASE, "torch"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("folder", "extras"),
+    [("service/client", ["client"]), ("offline", ["offline"]), ("tests", ["dev"])],
+)
+def test_a_part_imports_what_its_extra_declares(folder: str, extras: list[str]) -> None:
+    lines = [*BASE, *(line for extra in extras for line in EXTRAS[extra])]
+    assert undeclared(modules(folder), lines) == {}
+
+
+def test_every_requirement_has_a_lowest_version() -> None:
+    lines = [*BASE, *(line for group in EXTRAS.values() for line in group)]
+    without = [
+        line
+        for line in lines
+        if Requirement(line).name != PROJECT["name"]
+        and not any(part.operator in (">=", "==") for part in Requirement(line).specifier)
+    ]
+    assert without == []
+
+
+def test_the_tested_versions_are_allowed() -> None:
+    """constraints.txt says what was tested; pyproject.toml what is allowed."""
+    pinned = {
+        canonicalize_name(name): version
+        for name, _, version in (
+            line.partition("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+        )
+    }
+    lines = [*BASE, *(line for group in EXTRAS.values() for line in group)]
+    for requirement in map(Requirement, lines):
+        if requirement.name != PROJECT["name"]:
+            assert pinned[canonicalize_name(requirement.name)] in requirement.specifier, requirement
