@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.artefacts import Shelf
+from benchmarks.harness import MeasurementError
 from offline.progress import Track
 
 Values = dict[str, Any]
@@ -32,9 +33,9 @@ class Settings:
         return quick if self.quick else full
 
     def names(self, full: tuple[str, ...], quick: tuple[str, ...]) -> tuple[str, ...]:
-        """Which rows to measure; `ValueError` for one that there is not."""
+        """Which rows to measure; `MeasurementError` for one that there is not."""
         if unknown := [name for name in self.rows if name not in full]:
-            raise ValueError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(full)}")
+            raise MeasurementError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(full)}")
         return self.rows or self.choose(full, quick)
 
     def with_earlier(self, file: str, key: str, rows: list[Values], order: tuple[str, ...]) -> list[Values]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.bundle import Verification
-from service.predictor import Predictor, check_finite
+from service.predictor import Predictor
 
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-4
@@ -61,6 +61,8 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
     batches = [truth.inputs, *(truth.inputs[i : i + 1] for i in range(len(truth.inputs)))]
     joint, *single = [_answers(predictor, batch) for batch in batches]
     alone = [np.concatenate(parts) for parts in zip(*single, strict=True)]
+    for answers in (joint, alone):
+        _check_finite(answers, truth)
     found = [truth.errors(*joint), truth.errors(*alone)]
     errors = {name: max(one[name] for one in found) for name in found[0]}
     allowed = dict.fromkeys(errors, tolerance)
@@ -85,8 +87,21 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
 
 def _answers(predictor: Predictor, batch: Array) -> tuple[Array, Array, Array]:
     prediction = predictor.predict(batch)
-    check_finite(prediction)
     return prediction.mean, predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1], prediction.variance
+
+
+def _check_finite(answers: tuple[Array, Array, Array], truth: Truth) -> None:
+    """`VerificationError` for the first of mean, jacobian and variance that is served as NaN or infinite."""
+    for name, served in zip(("mean", "jacobian", "variance"), answers, strict=True):
+        bad = [i for i, values in enumerate(served) if not np.isfinite(values).all()]
+        if bad:
+            low, high = float(truth.inputs.min()), float(truth.inputs.max())
+            raise VerificationError(
+                f"verification: the {name} served is NaN or infinite for examples {', '.join(map(str, bad[:5]))} of "
+                f"{len(served)}, whose inputs are between {low:.3g} and {high:.3g}, and finite in torch in "
+                f"{truth.precision}; nothing was published. What is served is computed in float32, which ends at 3.4e+38: "
+                "standardise the inputs, and bound the arguments of exp, powers and divisions (x.clamp(max=80).exp())"
+            )
 
 
 def _allowed(tolerance: float, rounding: float) -> float:

@@ -65,6 +65,17 @@ def test_there_is_an_end_to_it(case: tuple[Path, Truth]) -> None:
         verify(folder, replace(truth, mean=truth.mean * np.nan), lambda: {**ROUNDING, "mean": np.inf})
 
 
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_what_single_precision_does_not_hold_is_said(tmp_path: Path) -> None:
+    synthetic = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC)
+    inputs = np.ones((6, 4), np.float32)
+    inputs[[1, 4]] = 3e38
+    truth = Truth(inputs, synthetic.mean(inputs), synthetic.jacobian(inputs), synthetic.variance(inputs))
+    assert np.isfinite(truth.mean).all()
+    with pytest.raises(VerificationError, match=r"the mean served is NaN or infinite for examples 1, 4 of 6, .*3e\+38"):
+        verify(synthetic.path, truth)
+
+
 def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a fit hands to `verify`: about float32's precision, for every quantity."""
     asked: list[dict[str, float]] = []
