@@ -35,17 +35,18 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
 
 FROM service-packages AS service-build
 COPY pyproject.toml README.md LICENSE ./
+COPY probity/ probity/
 COPY service/ service/
-# offline/ is not in this stage, so setuptools packages the service alone; the command that would need it goes too.
+# offline/ is not in this stage, so setuptools packages the service and the command alone.
 RUN pip --python /tools/bin/python wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \
-    && pip --python /venv/bin/python install --no-deps --no-index --target /app /wheels/*.whl \
-    && rm -r /app/bin
+    && pip --python /venv/bin/python install --no-deps --no-index --target /app /wheels/*.whl
 RUN PYTHONPATH=/app /tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
         --validate --output-file /app/sbom.cdx.json /venv/bin/python
 
 
 FROM offline-packages AS offline-build
 COPY pyproject.toml README.md LICENSE ./
+COPY probity/ probity/
 COPY service/ service/
 COPY offline/ offline/
 RUN pip --python /tools/bin/python wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \

@@ -17,7 +17,7 @@ from benchmarks.harness import MeasurementError
 from benchmarks.serving import contract, load, peers, soak
 from benchmarks.serving import pictures as serving_pictures
 from benchmarks.settings import Benchmark, Settings, Values, write_json
-from offline.bars import Bars
+from offline.recipes.progress_bars import Bars
 from service.cpu import available_cpus
 
 RESULTS = Path(__file__).parent / "results"

@@ -11,8 +11,8 @@ import torch
 from benchmarks.contenders import Predict
 from benchmarks.harness import call
 from benchmarks.workloads import Workload
-from offline.export import export_onnx
-from offline.jacobians import private_copy
+from offline.export.graph import export_onnx
+from offline.network.model_copy import private_copy
 
 
 def make(values: dict[str, Any]) -> dict[str, Any]:

@@ -13,13 +13,14 @@ import torch._dynamo  # torch imports it on first use of some calls: part of eve
 from torch import Tensor
 
 from benchmarks.workloads import Workload
-from offline.budget import default_budget
-from offline.curvature import Curvature, accumulate_ggn
-from offline.jacobians import SubnetworkJacobian, private_copy
-from offline.layout import WeightLayout
-from offline.memory import plan_memory
-from offline.plan import make_jacobian
-from offline.posterior import factor, posterior_precision
+from offline.estimate.memory import plan_memory
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.ggn import Curvature, accumulate_ggn
+from offline.laplace.posterior import factor, posterior_precision
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from offline.runtime.available_memory import default_budget
 from service.predictive import functional_variance, link_approx
 
 Array = npt.NDArray[Any]

@@ -17,18 +17,19 @@ from benchmarks.contenders import CPU, PRIOR, jacobian_of
 from benchmarks.harness import call
 from benchmarks.settings import Settings, Values
 from benchmarks.workloads import Workload
-from offline.curvature import accumulate_ggn
-from offline.export import export_onnx
-from offline.jacobians import SubnetworkJacobian, private_copy
-from offline.layout import WeightLayout
-from offline.plan import make_jacobian
-from offline.posterior import Spectrum, factor, posterior_precision
-from offline.progress import silent
-from offline.strategies import sample
-from offline.strategies.context import SelectionContext
-from offline.strategies.live import curvature_estimate
-from offline.strategies.novelty import NOVELTY_EXAMPLES
-from offline.strategies.streaming import add_squares
+from offline.export.graph import export_onnx
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.ggn import accumulate_ggn
+from offline.laplace.posterior import Spectrum, factor, posterior_precision
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from offline.runtime.progress import silent
+from offline.selection.context import SelectionContext
+from offline.selection.live_weights import curvature_estimate
+from offline.selection.strategies import sample
+from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
+from offline.selection.streaming import add_squares
 
 WORKLOAD, MINIATURE = Workload("resnet18", 2000), Workload("resnet18", 100, size="miniature")
 BATCH, SCORE_ROWS = 16, 4

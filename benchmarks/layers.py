@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from benchmarks.harness import MeasurementError, call
 from benchmarks.layer_cases import FUNCTIONS, LAYERS, OUTPUTS, Case, network
 from benchmarks.settings import Settings, Values
-from offline.export import export_onnx
-from offline.export_errors import ExportError
-from offline.jacobians import Chosen, private_copy
-from offline.layout import WeightLayout
-from offline.plan import make_jacobian, plain_jacobian
-from offline.private import check_private
+from offline.export.errors import ExportError
+from offline.export.graph import export_onnx
+from offline.jacobian.jacobian import Chosen
+from offline.jacobian.plan import make_jacobian, plain_jacobian
+from offline.network.model_copy import check_private, private_copy
+from offline.network.weights import WeightLayout
 from service.onnx_runtime import onnxruntime
 
 Array = npt.NDArray[Any]

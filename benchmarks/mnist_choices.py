@@ -12,18 +12,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from offline.auto import AutoContext, AutoResult, choose_automatically
-from offline.calibration import HeldOut
-from offline.jacobians import SubnetworkJacobian, private_copy
-from offline.layout import WeightLayout
-from offline.plan import make_jacobian
-from offline.prior import prior_share
-from offline.progress import silent
-from offline.strategies.candidates import candidate_positions
-from offline.strategies.context import SelectionContext, SelectionResult
-from offline.strategies.live import is_live
-from offline.strategies.streaming import curvature_diagonal
-from offline.subnetwork import select
+from offline.data.held_out import HeldOut
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.prior import prior_share
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from offline.runtime.progress import silent
+from offline.selection.auto.choose import AutoContext, AutoResult, choose_automatically
+from offline.selection.candidates import candidate_positions
+from offline.selection.context import SelectionContext, SelectionResult
+from offline.selection.live_weights import is_live
+from offline.selection.registry import select
+from offline.selection.streaming import curvature_diagonal
 
 SCORED, NOVEL, ROWS = 256, 32, 32
 SWAG_EXAMPLES, SWAG_SNAPSHOTS = 2000, 12

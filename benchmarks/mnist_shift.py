@@ -24,14 +24,15 @@ from benchmarks.mnist_picture import draw
 from benchmarks.mnist_summary import ANGLES, AUTOMATIC, print_table, summarise
 from benchmarks.selection_record import arguments, measured_with
 from benchmarks.settings import write_json
-from offline.auto import AutoResult
-from offline.calibration import HeldOut, log_likelihood
-from offline.call_order import CallOrder
-from offline.jacobians import SubnetworkJacobian
-from offline.likelihood import sqrt_hessian_product
-from offline.posterior import PRIOR_GRID, Spectrum
-from offline.prior import PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood, prior_share
-from offline.shifts import synthetic_shifts
+from offline.data.held_out import HeldOut
+from offline.data.likelihood import sqrt_hessian_product
+from offline.data.shifts import synthetic_shifts
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.laplace.calibration import log_likelihood
+from offline.laplace.posterior import PRIOR_GRID, Spectrum
+from offline.laplace.prior import PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood, prior_share
+from offline.network.call_order import CallOrder
+from offline.selection.auto.choose import AutoResult
 from service.predictive import entropy, link_approx
 
 Array = npt.NDArray[Any]

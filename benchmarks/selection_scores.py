@@ -13,20 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.selection_data import Problem
-from offline.jacobians import SubnetworkJacobian, private_copy
-from offline.layout import WeightLayout
-from offline.plan import make_jacobian
-from offline.posterior import Spectrum
-from offline.progress import silent
-from offline.shifts import synthetic_shifts
-from offline.strategies.context import SelectionContext
-from offline.strategies.greedy import closest, outputs_to_match
-from offline.strategies.leverage import exact_leverage
-from offline.strategies.live import is_live
-from offline.strategies.sample import Sample
-from offline.strategies.sampled_leverage import draw, sampled_leverage
-from offline.strategies.streaming import mean_squares
-from offline.strategies.swag import Trajectory, trajectory_variance
+from offline.data.shifts import synthetic_shifts
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.posterior import Spectrum
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from offline.runtime.progress import silent
+from offline.selection.context import SelectionContext
+from offline.selection.live_weights import is_live
+from offline.selection.sample import Sample
+from offline.selection.strategies.greedy import closest, outputs_to_match
+from offline.selection.strategies.leverage import exact_leverage
+from offline.selection.strategies.sampled_leverage import draw, sampled_leverage
+from offline.selection.strategies.wasserstein_swag import Trajectory, trajectory_variance
+from offline.selection.streaming import mean_squares
 
 PRECISIONS = np.logspace(-3, 4, 71)
 BATCH = 128

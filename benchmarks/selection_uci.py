@@ -23,7 +23,7 @@ from benchmarks.selection_record import arguments, measured_with
 from benchmarks.selection_scores import Fitted, greedy, orders
 from benchmarks.selection_summary import print_table, summarise
 from benchmarks.settings import write_json
-from offline.prior import prior_share
+from offline.laplace.prior import prior_share
 
 Array = npt.NDArray[Any]
 SHARES = (0.01, 0.03, 0.1, 0.5)

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.artefacts import Shelf
 from benchmarks.harness import MeasurementError
-from offline.progress import Track
+from offline.runtime.progress import Track
 
 Values = dict[str, Any]
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks import networks
 from benchmarks.zoo import Size, Specimen, specimen
-from offline.layout import WeightLayout
+from offline.network.weights import WeightLayout
 
 POOL = 32  # examples held in memory: batches are taken from these
 

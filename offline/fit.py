@@ -9,35 +9,28 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from offline.calibration import (
-    HeldOut,
-    check_enough,
-    collect_held_out,
-    describe_held_out,
-    fit_temperature,
-    predict_held_out,
-    rows_for,
-    to_numpy,
-)
-from offline.checkpoint import Checkpoint
-from offline.choosing import choose_weights, jacobian_of
 from offline.config import FitConfig
-from offline.curvature import Curvature, accumulate_ggn
-from offline.data import Batches, check_loader, checked_batches
-from offline.distributed import local_device, process_group
-from offline.duration import describe_duration, predict_duration
-from offline.inference import Inference, infer
-from offline.input_range import RangeMeter
-from offline.jacobians import SubnetworkJacobian
+from offline.data.held_out import HeldOut, check_enough, collect_held_out
+from offline.data.input_range import RangeMeter
+from offline.data.loaders import Batches, check_loader, checked_batches
+from offline.estimate.duration import describe_duration, predict_duration
+from offline.estimate.job_memory import plan_job, plan_stand_in
+from offline.estimate.memory import MemoryPlan
+from offline.estimate.trial import check_whole_way
+from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job, prepare, resolve_device
-from offline.memory import MemoryPlan
-from offline.noise import estimates_noise, residual_noise
-from offline.progress import Track, length_of, silent
-from offline.publishing import Fitted, publish
-from offline.record import check_class_names, check_input_spec
-from offline.resources import plan_job, plan_stand_in
-from offline.resume import job_fingerprint, tensors_digest
-from offline.trial import check_whole_way
+from offline.laplace.calibration import describe_held_out, fit_temperature, predict_held_out, rows_for
+from offline.laplace.ggn import Curvature, accumulate_ggn
+from offline.laplace.inference import Inference, infer
+from offline.laplace.noise import estimates_noise, residual_noise
+from offline.publish.bundle import Fitted, publish
+from offline.publish.manifest import check_class_names, check_input_spec
+from offline.runtime.arrays import to_numpy
+from offline.runtime.checkpoint import Checkpoint
+from offline.runtime.distributed import local_device, process_group
+from offline.runtime.progress import Track, length_of, silent
+from offline.runtime.resume import job_fingerprint, tensors_digest
+from offline.selection.select import choose_weights, jacobian_of
 from service.bundle import InputSpec, check_destination, check_writable
 from service.rejection import RejectionRule
 
@@ -63,21 +56,20 @@ def fit_bundle(
 ) -> Path:
     """Fit a subnetwork Laplace posterior around a trained network and write it to `out` as a bundle.
 
-    model: outputs (B, K), logits or regression means; any mode; never changed, also not on an error.
-    train_loader, calibration_loader: iterables of (inputs, targets) that can be read several times; the calibration
-    data are held out of training, are kept in memory, and tune prior precision, observation noise, temperature and
-    reject threshold.
-    out: a new folder; an existing bundle is replaced atomically, anything else there is refused.
-    class_names: K names; input_spec: how the service makes inputs (images, feature names); by default, plain
-    arrays of the loader's shape. progress: wraps the long loops (see `offline.progress`). say: takes lines for people,
-    the predicted memory among them, before the work starts.
+    model: outputs (B, K), logits or regression means; any mode; never changed, also not on an error. train_loader,
+    calibration_loader: iterables of (inputs, targets) that can be read several times; the calibration data are held out
+    of training, are kept in memory, and tune prior precision, observation noise, temperature and reject threshold. out:
+    a new folder; an existing bundle is replaced atomically, anything else there is refused. class_names: K names;
+    input_spec: how the service makes inputs (images, feature names); by default, plain arrays of the loader's shape.
+    progress: wraps the long loops (see `offline.runtime.progress`). say: takes lines for people, the predicted memory
+    among them, before the work starts.
 
     A job that was killed goes on where it was: what it had done stands in a folder beside `out`, named
     `.NAME.checkpoint`. Under torchrun every process calls this; the data are shared out and the first one writes.
 
     Returns the bundle's path. Raises `ValueError` or `TypeError` for input that cannot be used,
-    `offline.checkpoint.CheckpointError`, `offline.export.ExportError`, `offline.verify.VerificationError`,
-    `offline.distributed.PeerError`; nothing is written then.
+    `offline.runtime.checkpoint.CheckpointError`, `offline.export.graph.ExportError`,
+    `offline.export.verify.VerificationError`, `offline.runtime.distributed.PeerError`; nothing is written then.
     """
     config = config or FitConfig()
     destination = Path(out)

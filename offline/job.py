@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from offline.budget import default_budget
 from offline.config import FitConfig
-from offline.data import Batches, Passes, checked_batches
-from offline.distributed import Shard
-from offline.layout import WeightLayout
-from offline.likelihood import check_targets
-from offline.private import check_private, copied_model, usable
-from offline.progress import Track, length_of
+from offline.data.likelihood import check_targets
+from offline.data.loaders import Batches, Passes, checked_batches
+from offline.network.model_copy import check_private, copied_model, usable
+from offline.network.weights import WeightLayout
+from offline.runtime.available_memory import default_budget
+from offline.runtime.distributed import Shard
+from offline.runtime.progress import Track, length_of
 
 FEW = 16
 

@@ -1,10 +1,9 @@
 """`python -m service BUNDLE ...`: serve bundles."""
 
-# ruff: noqa: E402  SIGTERM is heard of before the imports, which take long
-
 from service.process.starting import Starting
 
-starting = Starting() if __name__ == "__main__" else None
+if __name__ == "__main__":
+    Starting()
 
 import logging.config
 import os
@@ -90,8 +89,8 @@ def _workers(settings: Settings) -> Callable[[], int]:
 
 
 def _started() -> None:
-    """From here on, who serves hears of signals."""
-    if starting is not None:
+    """From here on, the server handles signals."""
+    if (starting := Starting.current()) is not None:
         starting.over()
 
 

@@ -5,7 +5,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "${PYTHON:-python3}" -m venv "$work/venv"
-cp -R "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/service" "$root/offline" "$work"
+cp -R "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/probity" "$root/service" "$root/offline" "$work"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/constraints.txt" "$work"
 cd "$work"
 "$work/venv/bin/python" "$root/tests/smoke_check.py" "$root/tests/golden/v1"

@@ -23,6 +23,7 @@ def main(golden: Path) -> None:
     for name in FORBIDDEN:
         assert importlib.util.find_spec(name) is None, f"{name} is installed in the base environment"
     _check_name()
+    _check_package()
     command = [str(Path(sys.executable).parent / "probity"), "serve", str(golden / "bundle"), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -43,6 +44,20 @@ def _check_name() -> None:
     assert metadata["Name"] == "probity-serve"
     for line in metadata.get_all("Requires-Dist", []):
         assert not re.match(r"probity(?![\w-])", line), f"found the requirement {line!r}, which is another's package"
+
+
+def _check_package() -> None:
+    """What the base install has can be imported from `probity`; what it has not says which extra brings it."""
+    package = importlib.import_module("probity")
+    assert package.__version__ == importlib.metadata.version("probity-serve")
+    assert package.Predictor.__name__ == "Predictor"
+    for name, extra in (("fit_bundle", "offline"), ("Client", "client")):
+        message = ""
+        try:
+            getattr(package, name)
+        except ImportError as error:
+            message = str(error)
+        assert f"probity-serve[{extra}]" in message, f"probity.{name} without its extra: {message or 'no error'}"
 
 
 def _address(process: "subprocess.Popen[str]") -> str:

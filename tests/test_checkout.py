@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from tests.support_server import ROOT
+from tests.support.server import ROOT
 
 HIDDEN = {".ci", ".dockerignore", ".gitattributes", ".gitignore", ".hadolint.yaml"}
 

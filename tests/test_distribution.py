@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.support_server import ROOT
+from tests.support.server import ROOT
 
 NAME = "probity-serve"
 # How a package is asked for: with extras or a version, or by an installer, options and other packages before it.

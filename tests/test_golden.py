@@ -11,8 +11,8 @@ from service import Predictor, read_bundle
 from service.bundle import MANIFEST
 from service.format.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION
 from service.predictor import Prediction
-from tests.support_bundles import rewrite
-from tests.support_tamper import load_json
+from tests.support.bundles import rewrite
+from tests.support.tamper import load_json
 
 GOLDEN = Path(__file__).parent / "golden"
 VERSIONS = sorted(path for path in GOLDEN.iterdir() if (path / "bundle").is_dir())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support_network import Traced, can_trace, files_in
-from tests.support_server import ROOT, RUNNING, Server, environment
+from tests.support.network import Traced, can_trace, files_in
+from tests.support.server import ROOT, RUNNING, Server, environment
 
 TIMEOUT = 300
 GOLDEN = ROOT / "tests/golden/v1"
@@ -75,7 +75,16 @@ def fit(home: Path, prefix: Iterable[str] = (), pass_fds: tuple[int, ...] = ()) 
     """Fit, export, verify and report."""
     recipe = home.parent / "recipe.py"
     recipe.write_text(RECIPE)
-    command = [*prefix, sys.executable, "-m", "offline.cli", "fit", str(recipe), "--out", str(home.parent / "bundle")]
+    command = [
+        *prefix,
+        sys.executable,
+        "-m",
+        "probity",
+        "fit",
+        str(recipe),
+        "--out",
+        str(home.parent / "bundle"),
+    ]
     done = subprocess.run(
         command, cwd=ROOT, env=empty_home(home), text=True, capture_output=True, pass_fds=pass_fds, timeout=TIMEOUT
     )
@@ -99,7 +108,7 @@ def test_no_file_in_an_empty_home_and_no_word_to_another_host(entry_point: Calla
 
 
 @pytest.mark.parametrize(("set_by_user", "seen"), [(None, "1"), ("0", "0")])
-@pytest.mark.parametrize("module", ["service.predictor", "offline.cli", "benchmarks.served"])
+@pytest.mark.parametrize("module", ["service.predictor", "probity.cli", "benchmarks.served"])
 def test_it_is_off_before_the_import_unless_the_user_sets_it(
     module: str, set_by_user: str | None, seen: str, tmp_path: Path
 ) -> None:

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from offline.curvature import accumulate_ggn
-from offline.jacobians import private_copy
-from offline.layout import WeightLayout
-from offline.plan import make_jacobian
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.ggn import accumulate_ggn
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
 from service.predictive import link_approx, softmax
-from tests.cases import CASES, Case
+from tests.support.cases import CASES, Case
 
 TESTS = Path(__file__).parent
 

@@ -21,7 +21,17 @@ def run(folder: Path, text: str, *options: str) -> "subprocess.CompletedProcess[
     bundle.mkdir(parents=True)
     (bundle / "manifest.json").write_text("{}")
     (folder / "test_it.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.tree_guard", "--rootdir", str(folder), "test_it.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.support.tree_guard",
+        "--rootdir",
+        str(folder),
+        "test_it.py",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=120

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.environment import ROOT
-from offline.run import fit_recipe
+from offline.recipes.run import fit_recipe
 from service.bundle import MANIFEST
 
 CACHE = ROOT / "benchmarks" / "cache" / "serving"  # not under version control

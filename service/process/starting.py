@@ -14,11 +14,17 @@ class Starting:
     """
 
     def __init__(self) -> None:
-        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGTERM, self._end)
         self._told, tell = os.pipe()
         os.set_blocking(tell, False)
         self._tell, self._before = tell, signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         threading.Thread(target=self._wait, name="starting", daemon=True).start()
+
+    @classmethod
+    def current(cls) -> "Starting | None":
+        """The one whose handler is set."""
+        owner = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+        return owner if isinstance(owner, cls) else None
 
     def over(self) -> None:
         """The event loop hears of signals from now on; where there is none yet, the handler still ends the process."""
@@ -32,6 +38,5 @@ class Starting:
         os.close(self._told)
         os.close(self._tell)
 
-
-def _end(_number: int, _frame: FrameType | None) -> None:
-    os._exit(0)
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        os._exit(0)

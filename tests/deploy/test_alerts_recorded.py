@@ -17,12 +17,12 @@ import pytest
 from service.bundle import MODEL, InputRange, read_bundle
 from service.predictor import Prediction, Predictor
 from service.settings import Settings
-from tests.deploy.digits import GOLDEN, Array, digits, inverted, turned
-from tests.deploy.recorded import Recording, check_firing, record
-from tests.support_bundles import FEATURE_SPEC, rewrite, write_linear
-from tests.support_client import serving
-from tests.support_server import Server, running
-from tests.support_slow import Slow
+from tests.support.bundles import FEATURE_SPEC, rewrite, write_linear
+from tests.support.client import serving
+from tests.support.digits import GOLDEN, Array, digits, inverted, turned
+from tests.support.recorded_metrics import Recording, check_firing, record
+from tests.support.server import Server, running
+from tests.support.slow import Slow
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not on PATH (Debian package: prometheus)"

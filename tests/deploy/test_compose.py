@@ -9,7 +9,7 @@ import yaml
 from service.app import create_app
 from service.process.server import KEEP_ALIVE_SECONDS
 from service.settings import PREFIX, Settings
-from tests.deploy.support import (
+from tests.support.deployment import (
     COMPOSE,
     COMPOSE_FILE,
     DOCKERFILE,

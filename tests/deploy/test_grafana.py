@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.promql import EXPORTED, grouped_labels
-from tests.deploy.support import (
+from tests.support.deployment import (
     DASHBOARD,
     PANELS,
     VARIABLES,
 )
+from tests.support.promql import EXPORTED, grouped_labels
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])

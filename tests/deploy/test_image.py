@@ -14,7 +14,7 @@ import pytest
 
 from service.app import create_app
 from service.settings import Settings
-from tests.deploy.support import (
+from tests.support.deployment import (
     ROOT,
     STAGES,
     commands,

@@ -7,7 +7,7 @@ import yaml
 
 from service.app import create_app
 from service.settings import PREFIX, Settings
-from tests.deploy.support import COMPOSE, NGINX_TEXT, ROOT, SETTINGS
+from tests.support.deployment import COMPOSE, NGINX_TEXT, ROOT, SETTINGS
 
 
 @pytest.fixture(scope="module")

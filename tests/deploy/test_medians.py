@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from service.predictor import Prediction, Predictor
-from tests.deploy.digits import GOLDEN, Array, digits, inverted, turned
-from tests.deploy.live_prometheus import scraping
-from tests.support_server import Server, running
+from tests.support.digits import GOLDEN, Array, digits, inverted, turned
+from tests.support.live_prometheus import scraping
+from tests.support.server import Server, running
 
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"

@@ -17,12 +17,12 @@ import pytest
 
 from service.schemas import PredictResponse, Problem
 from service.web.middleware import SAFE_HEADERS
-from tests.support_bundles import FEATURE_SPEC, write_linear
-from tests.support_client import PROBLEM_TYPE
-from tests.support_nginx import CONFIGURATION, needs_nginx, proxying
-from tests.support_requests import GOOD, JSON
-from tests.support_server import TIMEOUT, Server, running
-from tests.support_sockets import answers
+from tests.support.bundles import FEATURE_SPEC, write_linear
+from tests.support.client import PROBLEM_TYPE
+from tests.support.nginx import CONFIGURATION, needs_nginx, proxying
+from tests.support.requests import GOOD, JSON
+from tests.support.server import TIMEOUT, Server, running
+from tests.support.sockets import answers
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the client's own, of gevent and of its packaging

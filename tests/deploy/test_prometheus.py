@@ -11,8 +11,8 @@ import yaml
 
 from service.app import create_app
 from service.settings import Settings
-from tests.deploy.promql import PROMETHEUS_LABELS, SERIES, grouped_labels, matched_labels, series_names
-from tests.deploy.support import ALERTS, PANELS, PROMETHEUS
+from tests.support.deployment import ALERTS, PANELS, PROMETHEUS
+from tests.support.promql import PROMETHEUS_LABELS, SERIES, grouped_labels, matched_labels, series_names
 
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not on PATH (Debian package: prometheus)"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.rejection import RejectionRule
-from tests.deploy.support import ALERTS
+from tests.support.deployment import ALERTS
 
 LEAST, ERRORS = 30, 4  # rejections, and standard errors of the share, as the alert has them
 

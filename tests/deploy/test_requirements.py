@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from tests.support_server import ROOT
+from tests.support.server import ROOT
 
 LOCKS = ROOT / "deploy/requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

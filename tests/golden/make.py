@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from offline.low_rank import low_rank
-from offline.posterior import Spectrum
-from offline.recipe import load_recipe
-from offline.run import fit_recipe
+from offline.laplace.low_rank import low_rank
+from offline.laplace.posterior import Spectrum
+from offline.recipes.load import load_recipe
+from offline.recipes.run import fit_recipe
 from service import Predictor, read_bundle, write_bundle
 from service.bundle import Candidate, CholeskyPosterior, LowRankPosterior, Posterior, Tried
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support_server import ROOT
+from tests.support.server import ROOT
 
 PODMAN = os.environ.get("PROBITY_TEST_PODMAN", "")
 pytestmark = pytest.mark.skipif(not PODMAN, reason="make image-test builds the images, and sets PROBITY_TEST_PODMAN")
@@ -132,11 +132,11 @@ def test_its_health_check_fails_where_nothing_is_served(tmp_path: Path) -> None:
 
 
 def test_the_service_holds_no_torch_no_offline_code_no_compiler_and_no_installer() -> None:
-    modules = ("torch", "onnx", "sklearn", "offline", "tests", "pip", "setuptools", "ensurepip", "service")
+    modules = ("torch", "onnx", "sklearn", "offline", "tests", "pip", "setuptools", "ensurepip", "probity", "service")
     found = look_into(SERVICE, modules, (*COMPILERS, *INSTALLERS, "probity"))
     assert found["user"] == [10001, 10001]
-    assert found["modules"] == ["service"]
-    assert found["programs"] == []
+    assert found["modules"] == ["probity", "service"]
+    assert found["programs"] == ["probity"]
     assert found["left"] == []
     locked = re.findall(r"^([\w.-]+)==", (ROOT / "deploy/requirements/service.txt").read_text(), re.MULTILINE)
     assert set(found["distributions"]) <= {"probity-serve", *locked}
@@ -191,9 +191,9 @@ def test_the_offline_job_fits_a_bundle(tmp_path: Path) -> None:
 
 def test_the_offline_image_holds_no_compiler_and_no_installer() -> None:
     found = look_into(
-        OFFLINE, ("pip", "ensurepip", "torch", "offline", "service"), (*COMPILERS, *INSTALLERS, "probity")
+        OFFLINE, ("pip", "ensurepip", "torch", "offline", "probity", "service"), (*COMPILERS, *INSTALLERS, "probity")
     )
     assert found["user"] == [10001, 10001]
-    assert found["modules"] == ["torch", "offline", "service"]
+    assert found["modules"] == ["torch", "offline", "probity", "service"]
     assert found["programs"] == ["probity"]
     assert found["left"] == []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from offline.config import FitConfig, Strategy
-from offline.subnetwork import STRATEGY_FUNCTIONS
+from offline.selection.registry import STRATEGY_FUNCTIONS
 
 BAD = [
     ("likelihood", ["poisson", None, ""]),

@@ -22,21 +22,22 @@ from torch._subclasses.fake_tensor import (
 
 from benchmarks.zoo import specimen
 from offline.config import FitConfig
-from offline.curvature import add_squares as add_curvature
-from offline.curvature import write_root
+from offline.data.likelihood import Likelihood
+from offline.data.shifts import SHIFTS, Kind
 from offline.fit import fit_bundle
-from offline.gram import Gram
-from offline.jacobians import SubnetworkJacobian, private_copy
-from offline.layout import WeightLayout
-from offline.likelihood import Likelihood
-from offline.plan import make_jacobian
-from offline.posterior import Spectrum, posterior_precision
-from offline.shifts import SHIFTS, Kind
-from offline.strategies.leverage import _squares
-from offline.strategies.sampled_leverage import SampleCurvature
-from offline.strategies.streaming import add_squares
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.ggn import add_squares as add_curvature
+from offline.laplace.ggn import write_root
+from offline.laplace.gram import Gram
+from offline.laplace.posterior import Spectrum, posterior_precision
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from offline.selection.strategies.leverage import _squares
+from offline.selection.strategies.sampled_leverage import SampleCurvature
+from offline.selection.streaming import add_squares
 from service import Predictor
-from tests.offline.networks import build
+from tests.support.networks import build
 
 # Autograd asks the device for its stream, and ends the process where torch was built without cuda. "meta" has one: a
 # fake tensor that is there mixes with one of the CPU as little.

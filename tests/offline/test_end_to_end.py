@@ -9,10 +9,10 @@ import torch
 
 import offline.job
 from offline import FitConfig, fit_bundle
-from offline.verify import VerificationError
+from offline.export.verify import VerificationError
 from service import Predictor, read_bundle
 from tests import reference
-from tests.cases import CASES, Case
+from tests.support.cases import CASES, Case
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:copyreg")
 
@@ -147,9 +147,9 @@ def test_a_network_that_mixes_examples_is_refused_and_nothing_is_published(tmp_p
 
 def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verification is not a formality: export another network than the one fitted, and it is found out."""
-    import offline.publishing
+    import offline.publish.bundle
 
-    genuine = offline.publishing.export_onnx
+    genuine = offline.publish.bundle.export_onnx
 
     def changed(jacobian, example, outputs):  # type: ignore[no-untyped-def]
         other = copy.copy(jacobian)
@@ -158,7 +158,7 @@ def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pyt
             next(other.model.parameters()).mul_(1.001)
         return genuine(other, example, outputs)
 
-    monkeypatch.setattr(offline.publishing, "export_onnx", changed)
+    monkeypatch.setattr(offline.publish.bundle, "export_onnx", changed)
     with pytest.raises(VerificationError, match="differs from torch in float64"):
         fit(BY_NAME["mlp-classification-2"], tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []

@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import offline.choosing
 import offline.fit
-import offline.inference
 import offline.job
-import offline.publishing
+import offline.laplace.inference
+import offline.publish.bundle
+import offline.selection.select
 import service.bundle
 from offline import FitConfig, fit_bundle
-from offline.export import export_onnx
-from offline.jacobians import private_copy
-from offline.layout import WeightLayout
-from offline.plan import make_jacobian
+from offline.export.graph import export_onnx
+from offline.jacobian.plan import make_jacobian
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
 from service.bundle import BundleError, read_bundle
 
 CONFIG = FitConfig(
@@ -85,7 +85,7 @@ def state(model: nn.Module) -> dict[str, Any]:
 def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what stands beside the export is tried here."""
     monkeypatch.setattr(offline.fit, "check_whole_way", lambda *_: None)
-    monkeypatch.setattr(offline.publishing, "export_onnx", lambda *_: (b"graph", 18))
+    monkeypatch.setattr(offline.publish.bundle, "export_onnx", lambda *_: (b"graph", 18))
 
 
 def captured(
@@ -99,7 +99,7 @@ def captured(
         raise Stop
 
     skip_export(monkeypatch)
-    monkeypatch.setattr(offline.publishing, "make_manifest", make_manifest)
+    monkeypatch.setattr(offline.publish.bundle, "make_manifest", make_manifest)
     with pytest.raises(Stop):
         fit_bundle(model, train, "never-written", calibration_loader=held_out, config=config)
     return found
@@ -126,20 +126,20 @@ STAGES = {
     "copied_model": offline.job,
     "check_input_spec": offline.fit,
     "collect_held_out": offline.fit,
-    "select": offline.choosing,
+    "select": offline.selection.select,
     "jacobian_of": offline.fit,
     "accumulate_ggn": offline.fit,
-    "sweep_prior": offline.inference,
-    "factor": offline.inference,
+    "sweep_prior": offline.laplace.inference,
+    "factor": offline.laplace.inference,
     "predict_held_out": offline.fit,
     "fit_temperature": offline.fit,
-    "export_onnx": offline.publishing,
-    "make_manifest": offline.publishing,
-    "seal_bundle": offline.publishing,
-    "plain_jacobian": offline.publishing,
-    "verify": offline.publishing,
-    "report_html": offline.publishing,
-    "reseal_manifest": offline.publishing,
+    "export_onnx": offline.publish.bundle,
+    "make_manifest": offline.publish.bundle,
+    "seal_bundle": offline.publish.bundle,
+    "plain_jacobian": offline.publish.bundle,
+    "verify": offline.publish.bundle,
+    "report_html": offline.publish.bundle,
+    "reseal_manifest": offline.publish.bundle,
 }
 
 
@@ -152,7 +152,7 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
 
     skip_export(monkeypatch)
     if stage in ("reseal_manifest", "report_html"):
-        monkeypatch.setattr(offline.publishing, "verify", lambda *_: None)
+        monkeypatch.setattr(offline.publish.bundle, "verify", lambda *_: None)
     monkeypatch.setattr(STAGES[stage], stage, fails)
     config = CONFIG.model_copy(update={"prior_precision": "gridsearch", "temperature": "fit"})
     model = network()
@@ -285,7 +285,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 def test_what_cannot_be_used_is_refused_before_the_export(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline.publishing, "export_onnx", lambda *_: pytest.fail("the export was reached"))
+    monkeypatch.setattr(offline.publish.bundle, "export_onnx", lambda *_: pytest.fail("the export was reached"))
     model = given.get("model", network())
     before = state(model)
     with pytest.raises(error, match=message):

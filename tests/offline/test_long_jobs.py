@@ -49,8 +49,16 @@ def model():
 def train_data(): return batches(8, 1)
 def calibration_data(): return batches(6, 2)
 """
-CLI = [sys.executable, "-m", "offline.cli"]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "offline.cli"]
+CLI = [sys.executable, "-m", "probity"]
+TORCHRUN = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node=2",
+    "-m",
+    "probity",
+]
 
 
 def fit(command: list[str], folder: Path, **environment: str) -> "subprocess.CompletedProcess[str]":

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from offline.curvature import accumulate_ggn
-from offline.jacobians import SubnetworkJacobian, private_copy
-from offline.layout import WeightLayout
-from offline.plan import make_jacobian
-from offline.posterior import factor, posterior_precision
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.ggn import accumulate_ggn
+from offline.laplace.posterior import factor, posterior_precision
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
 from service.predictive import functional_variance, link_approx
 from tests import reference
-from tests.cases import CASES, Case
+from tests.support.cases import CASES, Case
 
 SEEDS = (0, 1, 2)
 TRAIN, TEST = 24, 6

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from offline.curvature import accumulate_ggn
-from offline.jacobians import private_copy
-from offline.layout import WeightLayout
-from offline.plan import make_jacobian
-from offline.posterior import factor, posterior_precision
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.ggn import accumulate_ggn
+from offline.laplace.posterior import factor, posterior_precision
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
 from service.predictive import functional_variance
-from tests.cases import CASES, Case
+from tests.support.cases import CASES, Case
 
 laplace = pytest.importorskip("laplace", reason="the peer, laplace-torch, is not installed (make test installs it)")
 

@@ -7,9 +7,9 @@ import pytest
 
 from service.bundle import InputSpec
 from service.predictor import Predictor
-from tests.support_bundles import FEATURE_SPEC, IMAGE_SPEC, Synthetic, write_linear, write_tokens
-from tests.support_client import Client, serving
-from tests.support_tamper import copy_bundle
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, Synthetic, write_linear, write_tokens
+from tests.support.client import Client, serving
+from tests.support.tamper import copy_bundle
 
 
 @pytest.fixture(scope="session")

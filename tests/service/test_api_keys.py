@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from service.api_keys import CHECK_SECONDS, MAX_FILE_BYTES, KeyFileError, KeyRing, new_key, parse_keys
 from service.keys import app
-from tests.support_server import ROOT, TIMEOUT, environment
+from tests.support.server import ROOT, TIMEOUT, environment
 
 DIGEST = "ab" * 32
 

@@ -29,9 +29,9 @@ from service.schemas import (
     Uncertainty,
 )
 from service.settings import Settings
-from tests.support_bundles import FEATURE_SPEC, Synthetic, slow_threshold, write_linear
-from tests.support_client import Client, base64_text, encoded, problem, serving
-from tests.support_tamper import load_json
+from tests.support.bundles import FEATURE_SPEC, Synthetic, slow_threshold, write_linear
+from tests.support.client import Client, base64_text, encoded, problem, serving
+from tests.support.tamper import load_json
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]

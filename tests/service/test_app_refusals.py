@@ -14,9 +14,9 @@ from service.bundle import ImagePreprocessing, InputSpec
 from service.decoding import NPY
 from service.predictor import Predictor
 from service.settings import Settings
-from tests.support_bundles import Synthetic, write_linear
-from tests.support_client import PROBLEM_TYPE, Client, encoded, problem, serving
-from tests.support_requests import BAD_IMAGE_REQUESTS, BAD_REQUESTS, GOOD, JSON, Bad, bad_image, image_file
+from tests.support.bundles import Synthetic, write_linear
+from tests.support.client import PROBLEM_TYPE, Client, encoded, problem, serving
+from tests.support.requests import BAD_IMAGE_REQUESTS, BAD_REQUESTS, GOOD, JSON, Bad, bad_image, image_file
 
 
 def check(client: Client, bad: Bad) -> None:

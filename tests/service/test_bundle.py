@@ -26,8 +26,8 @@ from service.bundle import (
     unpack_lower_triangle,
     write_bundle,
 )
-from tests.support_bundles import LEVELS, Synthetic
-from tests.support_tamper import (
+from tests.support.bundles import LEVELS, Synthetic
+from tests.support.tamper import (
     Tensors,
     contents,
     load_json,

@@ -20,7 +20,7 @@ from service.bundle import (
 )
 from service.format.tensors import BLOCK_COLUMNS, ORTHONORMAL_TOLERANCE
 from service.predictor import Predictor
-from tests.support_bundles import (
+from tests.support.bundles import (
     FEATURE_SPEC,
     LOW_RANK_PRIOR,
     Synthetic,
@@ -29,7 +29,7 @@ from tests.support_bundles import (
     rewrite,
     write_linear,
 )
-from tests.support_tamper import (
+from tests.support.tamper import (
     Tensors,
     contents,
     copy_bundle,

@@ -22,8 +22,8 @@ from service.bundle import (
     unpack_lower_triangle,
     write_bundle,
 )
-from tests.support_bundles import LOW_RANK_PRIOR
-from tests.support_manifests import make_manifest
+from tests.support.bundles import LOW_RANK_PRIOR
+from tests.support.manifests import make_manifest
 
 SIZE = 1200
 MATRIX_BYTES = 4 * SIZE**2

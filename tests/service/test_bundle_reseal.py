@@ -7,8 +7,8 @@ import pytest
 
 from service.bundle import CALIBRATION, MODEL, POSTERIOR, REPORT, read_bundle, reseal_manifest
 from service.format.manifest import FORMAT_VERSION
-from tests.support_bundles import Synthetic, rewrite
-from tests.support_tamper import contents
+from tests.support.bundles import Synthetic, rewrite
+from tests.support.tamper import contents
 
 
 def test_a_report_is_written_with_the_bundle_or_after_it(classification: Synthetic, tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from service.bundle import (
     seal_bundle,
     staged_bundle,
 )
-from tests.support_bundles import FEATURE_SPEC, Synthetic, rewrite, write_linear
-from tests.support_tamper import contents, copy_bundle
+from tests.support.bundles import FEATURE_SPEC, Synthetic, rewrite, write_linear
+from tests.support.tamper import contents, copy_bundle
 
 TIMEOUT = 60
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from service.bundle import ImagePreprocessing, InputSpec
 from service.inputs import InputError, InputLimits, InputTooLarge, array_from_images, image_to_array
-from tests.support_client import base64_text, encoded, pixel_bomb
+from tests.support.client import base64_text, encoded, pixel_bomb
 
 Array = npt.NDArray[Any]
 HEIGHT, WIDTH = 4, 6

@@ -10,8 +10,8 @@ from PIL import Image
 
 from service.bundle import ImagePreprocessing, InputSpec
 from service.inputs import InputError, InputLimits, array_from_images, image_to_array
-from tests.support_bundles import FEATURE_SPEC
-from tests.support_client import base64_text, encoded
+from tests.support.bundles import FEATURE_SPEC
+from tests.support.client import base64_text, encoded
 
 SPEC = InputSpec(shape=(3, 6, 6), image=ImagePreprocessing(mode="RGB"))
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 7, 3)).astype(np.uint8))

@@ -14,9 +14,9 @@ from service.input_range import MOST_NAMED, RangeCheck
 from service.predictor import Predictor
 from service.schemas import PredictResponse
 from service.settings import Settings
-from tests.support_bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear
-from tests.support_client import Client, serving
-from tests.support_metrics import metric
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear
+from tests.support.client import Client, serving
+from tests.support.metrics import metric
 
 UNIT = InputRange((0.0,), (1.0,))
 

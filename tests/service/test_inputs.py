@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from service.bundle import InputSpec
 from service.inputs import InputError, InputTooLarge, array_from_json
-from tests.support_bundles import FEATURE_SPEC, IMAGE_SPEC
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC
 
 Array = npt.NDArray[Any]
 TOKENS = InputSpec(shape=(2,), dtype="int64")

@@ -11,10 +11,10 @@ from service.api_keys import KeyFileError, new_key
 from service.app import create_app
 from service.predictor import Predictor
 from service.settings import Settings
-from tests.support_bundles import Synthetic
-from tests.support_client import Client, problem, serving
-from tests.support_requests import GOOD
-from tests.support_server import run_to_end, running
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, problem, serving
+from tests.support.requests import GOOD
+from tests.support.server import run_to_end, running
 
 ORIGIN = "https://page.example"
 CLOSED = ["/", "/predict", "/model", "/models", "/docs", "/openapi.json", "/nothing", "/v2", "/v2/models", "/health"]

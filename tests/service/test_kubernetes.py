@@ -3,8 +3,8 @@
 import pytest
 
 from service.settings import Settings, UnknownSettingError, load_settings
-from tests.support_bundles import Synthetic
-from tests.support_server import running
+from tests.support.bundles import Synthetic
+from tests.support.server import running
 
 
 def service_links(

@@ -17,8 +17,8 @@ from service.metrics import ERROR_REASONS, Metrics
 from service.models import metrics as model_metrics
 from service.predictor import Prediction, Predictor
 from service.web.refusals import HTTP_CODES
-from tests.support_bundles import Synthetic
-from tests.support_client import Client, serving
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, serving
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from service.bundle import MODEL
 from service.predictor import Predictor
 from service.session import NetworkFailed
-from tests.support_bundles import Synthetic
-from tests.support_client import Client, problem, serving
-from tests.support_tamper import put, refusal
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, problem, serving
+from tests.support.tamper import put, refusal
 
 ZERO, BAD, MISSHAPEN = [0.0] * 4, [7.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]
 

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from service.bundle import MODEL
 from service.onnx_external import ExternalDataError, refuse_external_data
 from service.onnx_wire import WireError, field
-from tests.support_bundles import IR_VERSION, OPSET, Synthetic, value_info
-from tests.support_tamper import put, refusal
+from tests.support.bundles import IR_VERSION, OPSET, Synthetic, value_info
+from tests.support.tamper import put, refusal
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*/bundle"))
 Place = Callable[[onnx.TensorProto], onnx.ModelProto]

@@ -14,7 +14,7 @@ from service.bundle import MODEL
 from service.onnx_part import WireError, part_of
 from service.onnx_runtime import onnxruntime
 from service.predictor import Predictor
-from tests.support_bundles import Synthetic, model_bytes, value_info
+from tests.support.bundles import Synthetic, model_bytes, value_info
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*/bundle"))
 

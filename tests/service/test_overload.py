@@ -14,12 +14,12 @@ from service.bundle import read_bundle
 from service.cpu import available_cpus
 from service.predictor import Predictor
 from service.settings import Settings
-from tests.support_bundles import Synthetic
-from tests.support_client import Client, base64_text, encoded, problem, serving
-from tests.support_metrics import metric
-from tests.support_processes import children_of, wait_until
-from tests.support_requests import GOOD, JSON, image_file
-from tests.support_slow import TIMEOUT, Slow
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, base64_text, encoded, problem, serving
+from tests.support.metrics import metric
+from tests.support.processes import children_of, wait_until
+from tests.support.requests import GOOD, JSON, image_file
+from tests.support.slow import TIMEOUT, Slow
 
 BUDGET = 0.5
 Answer = concurrent.futures.Future[Any]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
-from tests.support_bundles import dense_covariance, draw_cholesky, draw_low_rank
+from tests.support.bundles import dense_covariance, draw_cholesky, draw_low_rank
 
 Array = npt.NDArray[Any]
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from service.predictor import NonFinitePrediction, Prediction, Predictor, check_finite
-from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
-from tests.support_manifests import slow_threshold
+from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.manifests import slow_threshold
 
 Array = npt.NDArray[Any]
 

@@ -15,9 +15,9 @@ from PIL import Image
 from service.bundle import MANIFEST, MODEL, BundleError, InputSpec
 from service.inputs import InputLimits, array_from_images
 from service.predictor import NonFinitePrediction, Predictor, check_finite
-from tests.support_bundles import IR_VERSION, OPSET, Synthetic, linear_graph, value_info
-from tests.support_client import base64_text, encoded
-from tests.support_tamper import Place, copy_bundle, load_json, put, refusal, replaced, save_json
+from tests.support.bundles import IR_VERSION, OPSET, Synthetic, linear_graph, value_info
+from tests.support.client import base64_text, encoded
+from tests.support.tamper import Place, copy_bundle, load_json, put, refusal, replaced, save_json
 
 Change = Callable[[onnx.GraphProto], None]
 

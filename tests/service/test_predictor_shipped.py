@@ -12,8 +12,8 @@ import pytest
 
 from service.bundle import BundleError
 from service.predictor import Predictor
-from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
-from tests.support_server import ROOT, TIMEOUT, environment
+from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.server import ROOT, TIMEOUT, environment
 
 INPUTS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
-from tests.support_metrics import metric
-from tests.support_requests import GOOD
-from tests.support_server import ACCESS, TIMEOUT, Server, running
+from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.metrics import metric
+from tests.support.requests import GOOD
+from tests.support.server import ACCESS, TIMEOUT, Server, running
 
 BODY = {"inputs": [GOOD] * 8}
 CLIENTS = 12

@@ -12,10 +12,10 @@ from service.predictor import Predictor
 from service.routes import decoded as decoded_route
 from service.routes import predict as predict_route
 from service.settings import Settings
-from tests.support_bundles import Synthetic
-from tests.support_client import Client, serving
-from tests.support_requests import GOOD, JSON
-from tests.support_slow import TIMEOUT, Slow
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, serving
+from tests.support.requests import GOOD, JSON
+from tests.support.slow import TIMEOUT, Slow
 
 BODY = b'{"inputs": ' + str(GOOD).encode() + b"}"
 

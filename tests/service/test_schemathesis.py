@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support_bundles import Synthetic
-from tests.support_server import environment, running
+from tests.support.bundles import Synthetic
+from tests.support.server import environment, running
 
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
 EXAMPLES = 3

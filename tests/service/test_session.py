@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.bundle import InputSpec
-from tests.support_bundles import Synthetic, write_linear
+from tests.support.bundles import Synthetic, write_linear
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 120

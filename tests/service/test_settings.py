@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.settings import FOREIGN, PREFIX, Settings, UnknownSettingError, load_settings
-from tests.support_server import run_to_end
+from tests.support.server import run_to_end
 
 VALUES: dict[str, tuple[str, Any]] = {
     "bundle": ("/models/digits:/models/faces", ("/models/digits", "/models/faces")),

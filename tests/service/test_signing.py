@@ -34,9 +34,9 @@ from service.models.loading import load_named, load_predictor
 from service.models.trials import Trials
 from service.settings import Settings
 from service.signing import SigningKeyError, TrustedKeys, key_id, load_signing_key, new_signing_key, sign_bundle
-from tests.support_bundles import Synthetic, rewrite
-from tests.support_server import ROOT, TIMEOUT, environment, run_to_end
-from tests.support_tamper import contents, copy_bundle, load_json, replaced, save_json
+from tests.support.bundles import Synthetic, rewrite
+from tests.support.server import ROOT, TIMEOUT, environment, run_to_end
+from tests.support.tamper import contents, copy_bundle, load_json, replaced, save_json
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -352,7 +352,7 @@ def test_a_folder_that_cannot_be_written_is_told(folder: Path, tmp_path: Path) -
 
 
 def test_the_offline_commands_are_the_same() -> None:
-    from offline.cli import app as probity
+    from probity.cli import app as probity
 
     for arguments in (["sign", "--help"], ["keys", "new", "--help"], ["keys", "signing", "--help"]):
         assert CliRunner().invoke(probity, arguments).exit_code == 0

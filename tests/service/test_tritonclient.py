@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.support_bundles import Synthetic
-from tests.support_requests import image_file
-from tests.support_server import Server, running
-from tests.support_tamper import copy_bundle
+from tests.support.bundles import Synthetic
+from tests.support.requests import image_file
+from tests.support.server import Server, running
+from tests.support.tamper import copy_bundle
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the client's own, of gevent and of its packaging

@@ -16,11 +16,11 @@ from service.oip.schemas_models import IndexEntry, ModelConfig, ModelMetadata, M
 from service.predictor import Predictor
 from service.routes import decoded, v2_infer
 from service.settings import Settings
-from tests.support_bundles import Synthetic
-from tests.support_client import Client, base64_text, serving
-from tests.support_requests import image_file
-from tests.support_tamper import copy_bundle
-from tests.support_v2 import GOOD, INFER, LENGTH, MODEL, ROWS, VALUES, binary, checked, outputs, post, refused
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, base64_text, serving
+from tests.support.requests import image_file
+from tests.support.tamper import copy_bundle
+from tests.support.v2 import GOOD, INFER, LENGTH, MODEL, ROWS, VALUES, binary, checked, outputs, post, refused
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from service.bundle import Bundle, read_bundle
 from service.predictor import Prediction, Predictor
 from service.settings import Settings
-from tests.support_bundles import Synthetic
-from tests.support_client import Client, serving
-from tests.support_metrics import metric
-from tests.support_v2 import (
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, serving
+from tests.support.metrics import metric
+from tests.support.v2 import (
     GOOD,
     INFER,
     LENGTH,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from service.batching import Batch, BatcherFailed, Closed, DeadlineExceeded, Fallback, QueueFull, Workers
 from service.batching.batcher import DynamicBatcher
 from service.batching.queue import Limits
-from tests.service.batching.support import (
+from tests.support.batching import (
     TIMEOUT,
     Gate,
     HandClock,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.batching.pieces import compute_together, join, merge, split
-from tests.service.batching.support import Numbers, Poison, numbers, picky
+from tests.support.batching import Numbers, Poison, numbers, picky
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8))

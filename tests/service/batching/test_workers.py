@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from service.batching import Workers
-from tests.service.batching.support import HandClock, settle, until
+from tests.support.batching import HandClock, settle, until
 
 
 def free(workers: Workers) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.service.client.support import KINDS
+from tests.support.fake_service import KINDS
 
 
 @pytest.fixture(autouse=True)

@@ -21,11 +21,11 @@ from service.client import (
 )
 from service.predictor import Predictor
 from service.settings import Settings
-from tests.service.client.support import URL, ask_async
-from tests.support_bundles import Synthetic
-from tests.support_client import Client as App
-from tests.support_client import serving
-from tests.support_requests import GOOD, image_file
+from tests.support.bundles import Synthetic
+from tests.support.client import Client as App
+from tests.support.client import serving
+from tests.support.fake_service import URL, ask_async
+from tests.support.requests import GOOD, image_file
 
 
 def ask(app: App, method: str, *arguments: Any, api_key: str | None = None, **named: Any) -> Any:

@@ -22,10 +22,10 @@ from service.client import (
     TimedOutError,
     UnauthorizedError,
 )
-from tests.service.client.support import ask
-from tests.support_bundles import Synthetic, rewrite
-from tests.support_requests import GOOD, image_file
-from tests.support_server import Server, running
+from tests.support.bundles import Synthetic, rewrite
+from tests.support.fake_service import ask
+from tests.support.requests import GOOD, image_file
+from tests.support.server import Server, running
 
 ROWS = [GOOD, [0.0, 0.0, 0.0, 1.0]]
 PICTURES = "pictures"

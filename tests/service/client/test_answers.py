@@ -24,7 +24,7 @@ from service.client import (
     UnavailableError,
     UnexpectedAnswerError,
 )
-from tests.service.client.support import ANSWER, KINDS, World, ok, refusing
+from tests.support.fake_service import ANSWER, KINDS, World, ok, refusing
 
 CLASSES = [
     (400, BadRequestError),

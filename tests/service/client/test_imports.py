@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.support_server import ROOT, environment
+from tests.support.server import ROOT, environment
 
 HEAVY = ("numpy", "onnxruntime", "fastapi", "starlette", "uvicorn", "PIL", "prometheus_client", "torch")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from service.client import AsyncClient, Client
-from tests.service.client.support import URL, World, ok
+from tests.support.fake_service import URL, World, ok
 
 KEY = "probity_secret"
 

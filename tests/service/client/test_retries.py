@@ -18,7 +18,7 @@ from service.client import (
     TooBusyError,
     UnavailableError,
 )
-from tests.service.client.support import NOW, World, ok, refusing
+from tests.support.fake_service import NOW, World, ok, refusing
 
 LOST = httpx.ConnectError("refused")
 

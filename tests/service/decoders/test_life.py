@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.support_bundles import Synthetic
-from tests.support_client import base64_text, encoded
-from tests.support_processes import children_of, is_running, wait_until
-from tests.support_server import Server, running
+from tests.support.bundles import Synthetic
+from tests.support.client import base64_text, encoded
+from tests.support.processes import children_of, is_running, wait_until
+from tests.support.server import Server, running
 
 IMAGE = json.dumps({"images": [base64_text(encoded(Image.effect_noise((100, 100), 50)))]}).encode()
 LONG = json.dumps({"images": [base64_text(encoded(Image.new("RGBA", (4096, 4096))))] * 4}).encode()

@@ -20,9 +20,9 @@ from service.inputs import InputError, InputLimits, InputTooLarge
 from service.pictures import Form, ImageFiles, ImageTexts, Pictures
 from service.runtime import decoder_bytes
 from service.settings import Settings
-from tests.support_client import base64_text, encoded
-from tests.support_processes import children_of, wait_until
-from tests.support_server import ROOT
+from tests.support.client import base64_text, encoded
+from tests.support.processes import children_of, wait_until
+from tests.support.server import ROOT
 
 SPEC = InputSpec(shape=(3, 4, 5), image=ImagePreprocessing(mode="RGB"))
 LIMITS = InputLimits(8, 2**24)

@@ -18,7 +18,7 @@ from service.bundle import (
     read_bundle,
     read_manifest,
 )
-from tests.support_tamper import FILES, load_json, put, refusal, replaced, save_json
+from tests.support.tamper import FILES, load_json, put, refusal, replaced, save_json
 
 DATA_FILES = (MODEL, POSTERIOR, CALIBRATION)
 

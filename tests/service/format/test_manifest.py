@@ -19,9 +19,9 @@ from service.format.manifest import (
     manifest_from_json,
     to_json,
 )
-from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
-from tests.support_manifests import document
-from tests.support_tamper import Place, places, replaced
+from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.manifests import document
+from tests.support.tamper import Place, places, replaced
 
 characters = st.text(st.characters(), max_size=6)  # lone surrogates too, which JSON can spell
 scalars = (

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from service.format.manifest import ManifestError, manifest_from_json
-from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
-from tests.support_manifests import document
-from tests.support_tamper import Place, replaced
+from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.manifests import document
+from tests.support.tamper import Place, replaced
 
 WRONG: list[tuple[Place, Any, str]] = [
     (("name",), "", "name: found ''"),

@@ -15,7 +15,7 @@ from service.models.loading import load_predictor as load_tried
 from service.models.trials import Trials
 from service.predictor import Predictor
 from service.settings import Settings
-from tests.support_bundles import Synthetic
+from tests.support.bundles import Synthetic
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT = 60

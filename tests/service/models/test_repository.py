@@ -7,7 +7,7 @@ import pytest
 
 from service.bundle import MODEL, BundleError
 from service.models.store import ModelNotFound
-from tests.service.models.support import INPUTS, World, bundle, run
+from tests.support.model_folders import INPUTS, World, bundle, run
 
 
 def test_loading_one_model_hides_no_other_from_the_watch(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from service.bundle import MODEL, BundleError, read_manifest
 from service.models.loading import load_predictor
 from service.models.trials import Trials
 from service.settings import Settings
-from tests.support_bundles import Synthetic
-from tests.support_hostile import endless, greedy, huge_input, many_dimensions
-from tests.support_tamper import FILES, load_json, replaced, save_json
+from tests.support.bundles import Synthetic
+from tests.support.hostile import endless, greedy, huge_input, many_dimensions
+from tests.support.tamper import FILES, load_json, replaced, save_json
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT = 60

@@ -14,7 +14,7 @@ import pytest
 from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, BundleError
 from service.models.entry import Entry
 from service.predictor import Predictor
-from tests.service.models.support import INPUTS, TIMEOUT, World, bundle, run
+from tests.support.model_folders import INPUTS, TIMEOUT, World, bundle, run
 
 
 def test_bundles_in_a_folder_are_found_one_or_two_deep_and_hidden_ones_are_not(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from service.json_flood import JsonBounds
 from service.oip import array_of, parse_request
 from service.oip.datatypes import NAMES
 from service.oip.elements import join_elements
-from tests.support_requests import image_file
-from tests.support_tamper import places, replaced
+from tests.support.requests import image_file
+from tests.support.tamper import places, replaced
 
 SPECS = {
     "numbers": InputSpec(shape=(2,)),

@@ -13,8 +13,8 @@ from service.json_flood import JsonBounds
 from service.oip import InferRequest, RequestError, array_of, parse_request
 from service.oip.elements import join_elements
 from service.oip.request import header_length
-from tests.support_client import base64_text
-from tests.support_requests import image_file
+from tests.support.client import base64_text
+from tests.support.requests import image_file
 
 MOST = JsonBounds(100_000, 1000, 1000)
 LIMITS = InputLimits(max_rows=3, max_pixels=1000)

@@ -14,7 +14,7 @@ from service.oip.request import Wanted
 from service.oip.response import Head
 from service.oip.tensor import Tensor
 from service.predictor import PlainPrediction, Prediction, Predictor
-from tests.support_bundles import Synthetic
+from tests.support.bundles import Synthetic
 
 Array = npt.NDArray[Any]
 TENSOR = Tensor("inputs[0]", "inputs", "FP32", (1,), [1.0], b"", 0, 0)

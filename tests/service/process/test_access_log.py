@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support_bundles import Synthetic
-from tests.support_server import running
+from tests.support.bundles import Synthetic
+from tests.support.server import running
 
 SECRET = "s3cret-key"
 

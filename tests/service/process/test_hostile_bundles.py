@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support_bundles import Synthetic
-from tests.support_hostile import bundle, endless, greedy, huge_input, many_dimensions
-from tests.support_requests import GOOD
-from tests.support_server import RUNNING as RUNNING_LINE
-from tests.support_server import TIMEOUT, Server, run_to_end, starting
-from tests.support_tamper import copy_bundle
+from tests.support.bundles import Synthetic
+from tests.support.hostile import bundle, endless, greedy, huge_input, many_dimensions
+from tests.support.requests import GOOD
+from tests.support.server import RUNNING as RUNNING_LINE
+from tests.support.server import TIMEOUT, Server, run_to_end, starting
+from tests.support.tamper import copy_bundle
 
 BODY = json.dumps({"inputs": GOOD}).encode()
 # Longer than any test: what ends earlier did not wait for it.

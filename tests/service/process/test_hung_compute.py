@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support_hanging import HANGS, write_hanging
-from tests.support_requests import GOOD
-from tests.support_server import TIMEOUT, Server, running
+from tests.support.hanging import HANGS, write_hanging
+from tests.support.requests import GOOD
+from tests.support.server import TIMEOUT, Server, running
 
 ENDLESS = json.dumps({"inputs": [HANGS]}).encode()
 GOOD_BODY = json.dumps({"inputs": GOOD}).encode()

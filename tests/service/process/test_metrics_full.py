@@ -13,9 +13,9 @@ import pytest
 from prometheus_client.mmap_dict import MmapedDict
 
 from service.process.metrics_files import FIRST_BYTES, ReservedDict
-from tests.support_bundles import Synthetic
-from tests.support_requests import GOOD
-from tests.support_server import TIMEOUT, running
+from tests.support.bundles import Synthetic
+from tests.support.requests import GOOD
+from tests.support.server import TIMEOUT, running
 
 BODY = json.dumps({"inputs": GOOD}).encode()
 pytestmark = pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs Linux")

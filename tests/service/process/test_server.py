@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from service.schemas import PredictResponse, Problem
-from tests.support_bundles import Synthetic
-from tests.support_client import PROBLEM_TYPE, base64_text
-from tests.support_requests import BAD_IMAGE_REQUESTS, BAD_REQUESTS, GOOD, JSON, Bad, image_file, odd_metadata
-from tests.support_server import ACCESS, TIMEOUT, Server, running
+from tests.support.bundles import Synthetic
+from tests.support.client import PROBLEM_TYPE, base64_text
+from tests.support.requests import BAD_IMAGE_REQUESTS, BAD_REQUESTS, GOOD, JSON, Bad, image_file, odd_metadata
+from tests.support.server import ACCESS, TIMEOUT, Server, running
 
 MIB = 2**20
 needs_memory_peaks = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")

@@ -24,11 +24,11 @@ from service.predictor import Predictor
 from service.process.server import Server
 from service.schemas import PredictResponse
 from service.settings import Settings
-from tests.support_bundles import Synthetic
-from tests.support_client import PROBLEM_TYPE
-from tests.support_requests import GOOD
-from tests.support_server import ROOT, TIMEOUT, environment, run_to_end, running
-from tests.support_server import Server as RunningServer
+from tests.support.bundles import Synthetic
+from tests.support.client import PROBLEM_TYPE
+from tests.support.requests import GOOD
+from tests.support.server import ROOT, TIMEOUT, environment, run_to_end, running
+from tests.support.server import Server as RunningServer
 
 GOOD_BODY = json.dumps({"inputs": GOOD}).encode()
 

@@ -18,11 +18,11 @@ import pytest
 
 from service.web.protocol import FRESH_SECONDS
 from tests.service.process.test_workers import pids, stopped, two_workers
-from tests.support_bundles import Synthetic
-from tests.support_hanging import write_hanging
-from tests.support_processes import children_of
-from tests.support_requests import GOOD
-from tests.support_server import ROOT, TIMEOUT, environment, running
+from tests.support.bundles import Synthetic
+from tests.support.hanging import write_hanging
+from tests.support.processes import children_of
+from tests.support.requests import GOOD
+from tests.support.server import ROOT, TIMEOUT, environment, running
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 BODY = json.dumps({"inputs": GOOD}).encode()

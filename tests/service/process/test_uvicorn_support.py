@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.process.server import Server
 from service.process.uvicorn_support import OVERRIDDEN, REQUIREMENT
 from service.web.protocol import LimitedProtocol
-from tests.support_server import ROOT, environment
+from tests.support.server import ROOT, environment
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(LimitedProtocol, HttpToolsProtocol), (Server, uvicorn.Server)])

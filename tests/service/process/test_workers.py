@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from service.schemas import PredictResponse
-from tests.support_bundles import Synthetic
-from tests.support_requests import GOOD
-from tests.support_server import TIMEOUT, Server, run_to_end, running
+from tests.support.bundles import Synthetic
+from tests.support.requests import GOOD
+from tests.support.server import TIMEOUT, Server, run_to_end, running
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 BODY = json.dumps({"inputs": GOOD}).encode()

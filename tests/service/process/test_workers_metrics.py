@@ -7,8 +7,8 @@ import pytest
 
 from service.bundle import read_manifest
 from tests.service.process.test_workers import predict, two_workers, wait_for_metric
-from tests.support_bundles import FEATURE_SPEC, Synthetic, write_linear
-from tests.support_server import Server
+from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.server import Server
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 WATCHED = {"PROBITY_WATCH_SECONDS": "0.2"}

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support_browser import needs_chromium, render
-from tests.support_bundles import Synthetic
-from tests.support_client import Client
-from tests.support_server import running
+from tests.support.browser import needs_chromium, render
+from tests.support.bundles import Synthetic
+from tests.support.client import Client
+from tests.support.server import running
 
 
 def test_the_page_names_no_other_host(client: Client) -> None:

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from service.predictor import Predictor
 from service.settings import Settings
 from service.web import bodies
-from tests.support_bundles import Synthetic
-from tests.support_client import Client, encoded, problem, serving
-from tests.support_requests import GOOD, image_file
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, encoded, problem, serving
+from tests.support.requests import GOOD, image_file
 
 BODY = json.dumps({"inputs": GOOD}).encode()
 NPY = {"content-type": "application/x-npy"}

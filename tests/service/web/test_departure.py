@@ -13,12 +13,12 @@ from service.bundle import read_bundle
 from service.routes.waiting import Connected
 from service.settings import Settings
 from service.web.departure import Departure, departure_of
-from tests.support_bundles import Synthetic
-from tests.support_client import serving
-from tests.support_host import listening
-from tests.support_metrics import metric
-from tests.support_requests import GOOD
-from tests.support_slow import TIMEOUT, Slow
+from tests.support.bundles import Synthetic
+from tests.support.client import serving
+from tests.support.host import listening
+from tests.support.metrics import metric
+from tests.support.requests import GOOD
+from tests.support.slow import TIMEOUT, Slow
 
 BODY = json.dumps({"inputs": GOOD}).encode()
 WHOLE = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)

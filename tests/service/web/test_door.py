@@ -10,11 +10,11 @@ from service.batching import QueueFull
 from service.bundle import read_bundle
 from service.settings import Settings
 from service.web.door import SMALL_BODY, Door, _may_refuse
-from tests.support_bundles import Synthetic
-from tests.support_client import Client, serving
-from tests.support_metrics import metric
-from tests.support_requests import GOOD, JSON
-from tests.support_slow import TIMEOUT, Slow
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, serving
+from tests.support.metrics import metric
+from tests.support.requests import GOOD, JSON
+from tests.support.slow import TIMEOUT, Slow
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.support_bundles import Synthetic
-from tests.support_host import Host, hosting
-from tests.support_server import TIMEOUT, running
-from tests.support_sockets import answers
+from tests.support.bundles import Synthetic
+from tests.support.host import Host, hosting
+from tests.support.server import TIMEOUT, running
+from tests.support.sockets import answers
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 PREDICT = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s"

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.support_bundles import Synthetic
-from tests.support_client import base64_text, encoded
-from tests.support_health import asked_for_health
-from tests.support_metrics import metric
-from tests.support_server import TIMEOUT, Server, running
+from tests.support.bundles import Synthetic
+from tests.support.client import base64_text, encoded
+from tests.support.health import asked_for_health
+from tests.support.metrics import metric
+from tests.support.server import TIMEOUT, Server, running
 
 HEALTHY_SECONDS = 1.5  # on a machine that does other things beside; alone, it is a tenth
 MIB = 2**10  # KiB

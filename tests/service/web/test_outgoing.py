@@ -9,8 +9,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from service.settings import Settings
-from tests.support_host import Host, hosting
-from tests.support_server import TIMEOUT
+from tests.support.host import Host, hosting
+from tests.support.server import TIMEOUT
 
 SECONDS = 2.0
 SMALL, LARGE = 40 * 2**10, 16 * 2**20

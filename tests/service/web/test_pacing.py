@@ -14,13 +14,13 @@ from starlette.types import Receive, Scope, Send
 from service.api_keys import new_key
 from service.settings import Settings
 from service.web.pacing import SLICES_PER_TURN, Pacer, is_dense
-from tests.support_bundles import Synthetic
-from tests.support_flood import CHUNKED, TINY
-from tests.support_health import asked_for_health
-from tests.support_host import hosting
-from tests.support_requests import GOOD
-from tests.support_server import ROOT, TIMEOUT, running
-from tests.support_sockets import answers
+from tests.support.bundles import Synthetic
+from tests.support.flood import CHUNKED, TINY
+from tests.support.health import asked_for_health
+from tests.support.host import hosting
+from tests.support.requests import GOOD
+from tests.support.server import ROOT, TIMEOUT, running
+from tests.support.sockets import answers
 
 HEALTHY_SECONDS = 2.0  # on a machine that does other things beside; alone, it is a few hundredths
 
@@ -40,7 +40,7 @@ def test_health_answers_while_chunks_of_one_byte_flood_in(
         given["PROBITY_API_KEYS_FILE"] = str(tmp_path / "keys")
     with running(classification.path, **given) as server:
         with asked_for_health(server.port) as health:
-            flood = [sys.executable, "-m", "tests.support_flood", str(server.port)]
+            flood = [sys.executable, "-m", "tests.support.flood", str(server.port)]
             subprocess.run(flood, cwd=ROOT, check=True, timeout=TIMEOUT)
         assert health.worst < HEALTHY_SECONDS
         assert server.terminate() == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support_client import Client, problem
+from tests.support.client import Client, problem
 
 ALLOWED = {
     "/health/live": {"GET", "HEAD"},

@@ -9,12 +9,12 @@ import pytest
 
 from service.schemas import PredictResponse, Problem
 from service.web.middleware import SAFE_HEADERS
-from tests.support_bundles import Synthetic
-from tests.support_client import PROBLEM_TYPE
-from tests.support_metrics import metric
-from tests.support_requests import GOOD
-from tests.support_server import TIMEOUT, Server, running
-from tests.support_sockets import answers
+from tests.support.bundles import Synthetic
+from tests.support.client import PROBLEM_TYPE
+from tests.support.metrics import metric
+from tests.support.requests import GOOD
+from tests.support.server import TIMEOUT, Server, running
+from tests.support.sockets import answers
 
 LIMIT = 8192
 READ = b"GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n"

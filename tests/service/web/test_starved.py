@@ -14,7 +14,7 @@ import uvicorn
 
 from service.settings import Settings
 from service.web.protocol import FRESH_SECONDS, LimitedProtocol, limited_protocol
-from tests.support_sockets import answers
+from tests.support.sockets import answers
 
 CONNECTIONS = 12
 SECONDS = 0.3

@@ -10,8 +10,8 @@ from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
 from service.settings import Settings
-from tests.support_host import Host, hosting
-from tests.support_sockets import answers
+from tests.support.host import Host, hosting
+from tests.support.sockets import answers
 
 BODY = b"x" * 1000
 REFUSED, SERVED = (429, b"no room"), (200, b"served")

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from service.web.turns import MOST_REQUESTS, Turns
-from tests.support_bundles import Synthetic
-from tests.support_health import asked_for_health
-from tests.support_server import ROOT, TIMEOUT, running
+from tests.support.bundles import Synthetic
+from tests.support.health import asked_for_health
+from tests.support.server import ROOT, TIMEOUT, running
 
 CONNECTIONS, SECONDS = 250, 6
 HEALTHY_SECONDS = 2.0  # on a machine that does other things beside; alone, it is a few tenths
@@ -22,7 +22,7 @@ def test_health_answers_while_a_crowd_asks_for_other_things(classification: Synt
     with running(classification.path, PROBITY_ACCESS_LOG="false") as server:
         with asked_for_health(server.port) as health:
             given = [f"{server.port}", path, f"{CONNECTIONS}", f"{SECONDS}"]
-            subprocess.run([sys.executable, "-m", "tests.support_crowd", *given], cwd=ROOT, check=True, timeout=TIMEOUT)
+            subprocess.run([sys.executable, "-m", "tests.support.crowd", *given], cwd=ROOT, check=True, timeout=TIMEOUT)
         assert health.worst < HEALTHY_SECONDS
         assert server.terminate() == 0
 

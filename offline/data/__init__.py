@@ -1,0 +1,1 @@
+"""What the user's data give: batches, held-out examples, likelihoods, shifts."""

@@ -1,0 +1,64 @@
+"""Examples that were kept from training: half of them tune, the rest set the reject threshold."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from offline.data.likelihood import Likelihood, check_targets
+from offline.runtime.arrays import Array
+from offline.runtime.progress import Track
+from service.rejection import minimum_calibration_examples
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Examples kept from training: inputs (n, *shape), targets (n,) or (n, K)."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def split(self, share: float, seed: int) -> tuple["HeldOut", "HeldOut"]:
+        """A random share of the examples, and the rest."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        return self.at(order[: round(share * len(self))]), self.at(order[round(share * len(self)) :])
+
+    def at(self, places: Array) -> "HeldOut":
+        """The examples at these places (m,), in their order."""
+        index = torch.as_tensor(places, device=self.inputs.device)
+        return HeldOut(self.inputs[index], self.targets[index])
+
+    def joined(self, inputs: Tensor, targets: Tensor) -> "HeldOut":
+        """These examples and more."""
+        return HeldOut(torch.cat([self.inputs, inputs]), torch.cat([self.targets, targets]))
+
+    def chunks(self, rows: int, track: Track, description: str) -> Iterable[tuple[Tensor, Tensor]]:
+        """Pieces of at most `rows` examples, with progress."""
+        pieces = list(zip(torch.split(self.inputs, rows), torch.split(self.targets, rows), strict=True))
+        return track(pieces, description, len(pieces))
+
+
+def check_enough(tuning: int, conformal: int, false_reject_rate: float, tuned: bool) -> None:
+    """`ValueError` when the conformal part is too small to reject anything at this rate, or nothing is left to tune."""
+    needed = minimum_calibration_examples(false_reject_rate)
+    if conformal < needed or (tuned and not tuning):
+        total = f"{max(2, 2 * needed)} in all, half of which tune" if tuned else f"{needed} in all"
+        raise ValueError(
+            f"calibration_loader: found {conformal} examples to set the threshold and {tuning} to tune, expected at "
+            f"least {needed} for false_reject_rate={false_reject_rate} ({total}); give more held-out data or a larger "
+            "rate"
+        )
+
+
+def collect_held_out(pairs: Iterator[tuple[Tensor, Tensor]], outputs: int, likelihood: Likelihood) -> HeldOut:
+    """All held-out examples in memory, their targets checked."""
+    inputs, targets = [], []
+    for batch_inputs, batch_targets in pairs:
+        inputs.append(batch_inputs)
+        targets.append(check_targets(batch_targets, outputs, len(batch_inputs), likelihood))
+    return HeldOut(torch.cat(inputs), torch.cat(targets))

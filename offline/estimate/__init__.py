@@ -1,0 +1,1 @@
+"""What a job will take, before its work starts."""

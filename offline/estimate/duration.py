@@ -1,0 +1,85 @@
+"""How long a fit will take, stage by stage, from rates measured on a few examples before it starts."""
+
+from collections.abc import Mapping
+
+import torch
+
+from offline.estimate.memory import MemoryPlan
+from offline.estimate.timing import derivation_seconds, seconds_per_example
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.job import Job
+from offline.runtime.progress import length_of, readable_seconds
+from offline.selection.auto.context import JUDGED_EXAMPLES, JUDGED_WEIGHTS, TRAINING_EXAMPLES
+from offline.selection.sample import SCORE_EXAMPLES
+from offline.selection.select import jacobian_of
+from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
+
+SHIFTS = 6  # synthetic shifts of images; other inputs have fewer
+CANDIDATES = 8  # that `auto` compares, about
+CHEAP_STRATEGIES = ("random", "magnitude", "last-layer", "modules", "parameters")  # no pass over the data
+ALL_WEIGHTS = 20_000  # of a large network, so many stand for all: their share of the time is known from the layers
+
+
+def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds: float) -> dict[str, float | None]:
+    """Seconds of each stage; None where they are not known beforehand.
+
+    held_out: calibration examples; trial_seconds: what the trial export has taken.
+    """
+    rows, total = memory.rows("curvature"), examples_of(job)
+    each = seconds_per_example(_spread(job, job.size), job.example, job.outputs, job.config.likelihood, rows)
+    return {
+        "selection": _selection(job, rows, total, held_out // 2),
+        "curvature": None if total is None else each * total / job.shard.world_size,
+        "held-out data": 1.5 * held_out * each,  # the half that tunes twice, the other once
+        "export and verification": 1.5 * trial_seconds,
+    }
+
+
+def describe_duration(stages: Mapping[str, float | None]) -> str:
+    """A line for people."""
+    known = {name: seconds for name, seconds in stages.items() if seconds is not None}
+    parts = ", ".join(f"{name} {readable_seconds(seconds)}" for name, seconds in known.items() if seconds >= 0.5)
+    unknown = [name for name in stages if name not in known]
+    without = f", without the {' and the '.join(unknown)}, whose time is not known beforehand" if unknown else ""
+    return f"time: about {readable_seconds(sum(known.values()))}" + (f" ({parts})" if parts else "") + without
+
+
+def examples_of(job: Job) -> int | None:
+    """N, where the loader or its dataset tells."""
+    dataset = getattr(job.train, "dataset", None)
+    return job.passes.examples or (length_of(dataset) if dataset is not None else None)
+
+
+def _selection(job: Job, rows: int, total: int | None, tuning: int) -> float | None:
+    """By the strategy's passes with its default options."""
+    strategy = job.config.selection
+    if strategy in CHEAP_STRATEGIES:
+        return 0.0
+    gradients = {
+        "gradient": SCORE_EXAMPLES,
+        "novelty": NOVELTY_EXAMPLES * (1 + SHIFTS),
+        "novelty-sampling": NOVELTY_EXAMPLES * (1 + SHIFTS),
+        "auto": SCORE_EXAMPLES + NOVELTY_EXAMPLES * (1 + SHIFTS),
+        "wasserstein-laplace": total,
+    }.get(strategy)
+    if gradients is None:
+        return None
+    limit = NOVELTY_EXAMPLES if total is None else total
+    seconds = min(gradients, limit * (2 + SHIFTS)) * _derivation(job, min(job.layout.total, ALL_WEIGHTS), rows)
+    if strategy == "auto":
+        judged = min(limit, TRAINING_EXAMPLES) + min(tuning, JUDGED_EXAMPLES) * (2 + SHIFTS)
+        union = min(job.layout.total, CANDIDATES * min(job.size, JUDGED_WEIGHTS))
+        seconds += judged * _derivation(job, union, rows)
+    return seconds
+
+
+def _spread(job: Job, size: int) -> SubnetworkJacobian:
+    """The Jacobian of weights spread over all layers."""
+    places = torch.linspace(0, job.layout.total - 1, size, dtype=torch.float64).round().long()
+    return jacobian_of(job, torch.unique(places))
+
+
+def _derivation(job: Job, weights: int, rows: int) -> float:
+    """Seconds that the derivatives of an example in so many weights take, in as much memory as the curvature's."""
+    rows = max(1, rows * job.size // weights)
+    return derivation_seconds(_spread(job, weights), job.example, job.outputs, job.config.likelihood, rows)

@@ -1,0 +1,140 @@
+"""One small batch the whole way, before the work of hours: Jacobian, export, onnxruntime, and the check against torch.
+
+Which weights will be chosen is not known yet, so a few of every parameter that may be chosen stand for them: each
+layer's rule and each backward pass is exported once.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from offline.config import WHOLE_STRATEGIES
+from offline.export.errors import ExportError
+from offline.export.graph import export_onnx
+from offline.export.verify import LOOSEST, VerificationError, relative_error
+from offline.jacobian.jacobian import Chosen
+from offline.jacobian.plan import output_mixing, plain_jacobian
+from offline.job import Job
+from offline.network.model_copy import in_float64, runs_in_float64
+from offline.runtime.arrays import Array, to_numpy
+from offline.runtime.progress import one_step
+from offline.selection.registry import select
+from offline.selection.select import jacobian_of, selection_context
+from service.onnx_runtime import onnxruntime
+
+EXAMPLES = 2
+OF_EACH_PARAMETER = 2  # weights
+Answers = tuple[Array, Array]
+"""Mean (B, K), and the Jacobian of at most two mixtures of the outputs (B, M, S)."""
+
+
+def check_whole_way(job: Job, inputs: Tensor) -> None:
+    """Try the whole way on the first of `inputs` (n, *input_shape).
+
+    Raises `ValueError` for names in the configuration that the network does not have, `ExportError` with the remedy for
+    a model that cannot be exported, `VerificationError` where onnxruntime's answers differ from torch's.
+    """
+    with torch.random.fork_rng(devices=[job.device] if job.device.type == "cuda" else []):
+        indices = weights_to_try(job)
+        one_step(job.track, "Trial export", lambda: _try_weights(job, indices, inputs[:EXAMPLES]))
+
+
+def weights_to_try(job: Job) -> Tensor:
+    """The first and the last weight that may be chosen of every parameter, (n,) ascending."""
+    config = job.config
+    context = selection_context(job, job.size, config.within)
+    positions = context.candidates
+    if config.selection in WHOLE_STRATEGIES:
+        options = {name: value for name, value in config.selection_options.items() if name != "live_only"}
+        positions = select(config.selection, context, options).indices
+    ends = [
+        parameter.offset + inside[torch.linspace(0, len(inside) - 1, min(OF_EACH_PARAMETER, len(inside))).long()]
+        for parameter, inside in job.layout.locate(positions.cpu())
+    ]
+    return torch.cat(ends)
+
+
+def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
+    jacobian = jacobian_of(job, indices)
+    try:
+        graph, _ = export_onnx(jacobian, job.example, job.outputs)
+    except ExportError as error:
+        if error.stage == "forward":  # whatever is chosen, it is part of the graph
+            raise
+        raise ExportError(f"{error}. {_what_can_be_chosen(job)}") from error
+    found = _answers(job, graph, inputs)
+    chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(indices.to(job.device)))
+    single = _plain_answers(job, chosen, inputs)
+    if _differs(found, single) and _differs(found, _precise_answers(job, chosen, inputs)):
+        raise VerificationError(
+            "verification: on a trial batch the exported network's answers differ from torch's by more than "
+            f"{LOOSEST:.0e} (relative); nothing was published. A model that mixes the examples of a batch, or draws "
+            "random numbers, cannot be served"
+        )
+
+
+def _what_can_be_chosen(job: Job) -> str:
+    """Whether the last layer alone could be exported: where not, the cause is no backward pass."""
+    context = selection_context(job, job.layout.total, None)
+    try:
+        last = select("last-layer", context, {}).indices
+        export_onnx(jacobian_of(job, last[:OF_EACH_PARAMETER]), job.example, job.outputs)
+    except (ExportError, ValueError):
+        return "The network cannot be exported for any choice of weights"
+    return (
+        "The network itself can be exported, and so can weights of its last layer: selection='last-layer', or `within` "
+        "the modules behind the one at fault"
+    )
+
+
+def _answers(job: Job, graph: bytes, inputs: Tensor) -> Answers:
+    """onnxruntime's, and once more with every example alone: the larger batch must not matter."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    joint = _run(session, job, inputs)
+    alone = [_run(session, job, one) for one in torch.split(inputs, 1)]
+    single = np.concatenate([mean for mean, _ in alone]), np.concatenate([j for _, j in alone])
+    if _differs(joint, single):
+        raise VerificationError(
+            "verification: the exported network answers otherwise when examples come one at a time; nothing was "
+            "published. A model that mixes the examples of a batch, or draws random numbers, cannot be served"
+        )
+    return joint
+
+
+def _run(session: onnxruntime.InferenceSession, job: Job, inputs: Tensor) -> Answers:
+    mean, jacobian = session.run(["mean", "jacobian"], {"inputs": to_numpy(inputs)})
+    return mean, np.einsum("bks,km->bms", jacobian, to_numpy(_mixing(job)))
+
+
+def _mixing(job: Job) -> Tensor:
+    """All outputs of a large network would take a backward pass each."""
+    return output_mixing(torch.zeros(1, job.outputs, dtype=torch.float64))
+
+
+def _plain_answers(job: Job, chosen: tuple[Chosen, ...], inputs: Tensor) -> Answers:
+    """Torch's own differentiation, in the network's precision."""
+    with torch.no_grad():
+        mean = job.network(inputs)
+    mixing = _mixing(job).to(mean)
+    return to_numpy(mean), to_numpy(plain_jacobian(job.network, chosen, inputs, mixing))
+
+
+def _precise_answers(job: Job, chosen: tuple[Chosen, ...], inputs: Tensor) -> Answers:
+    """The same in float64, where the network runs in it."""
+    exactly = runs_in_float64(job.network, inputs)
+    precision: Callable[[], contextlib.AbstractContextManager[Any]] = (
+        (lambda: in_float64(job.network)) if exactly else contextlib.nullcontext
+    )
+    with precision():
+        return _plain_answers(job, chosen, inputs.double() if exactly and inputs.is_floating_point() else inputs)
+
+
+def _differs(found: Answers, expected: Answers) -> bool:
+    return not all(relative_error(a, b, absolute=True) <= LOOSEST for a, b in zip(found, expected, strict=True))

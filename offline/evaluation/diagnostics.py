@@ -1,0 +1,79 @@
+"""The curves by which a person judges uncertainty: reliability, rejection, interval coverage. Pure NumPy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from offline.runtime.arrays import Array
+from service.predictive import gaussian_interval
+
+ECE_BINS = 15
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Occupied bins of equal width in the confidence, ascending: mean confidence, accuracy and examples, (b,) each."""
+
+    confidence: Array
+    accuracy: Array
+    count: Array
+
+    @property
+    def ece(self) -> float:
+        """sum_b (n_b / n) |accuracy_b - confidence_b| (Guo et al. 2017)."""
+        return float(np.average(np.abs(self.accuracy - self.confidence), weights=self.count))
+
+
+def reliability(probabilities: Array, y: Array, bins: int = ECE_BINS) -> Reliability:
+    """How often the most probable class is right, by how probable it was said to be: (n, K), (n,) -> `Reliability`."""
+    confidence, correct = probabilities.max(axis=1), probabilities.argmax(axis=1) == y
+    number = np.minimum((confidence * bins).astype(int), bins - 1)
+    _, inverse, count = np.unique(number, return_inverse=True, return_counts=True)
+    return Reliability(np.bincount(inverse, confidence) / count, np.bincount(inverse, correct) / count, count)
+
+
+def expected_calibration_error(probabilities: Array, y: Array) -> float:
+    """The gap between confidence and accuracy, averaged over examples; see `Reliability.ece`."""
+    return reliability(probabilities, y).ece
+
+
+def rejection_curve(score: Array, loss: Array) -> tuple[Array, Array]:
+    """Share rejected (m,) from 0 up, and the mean loss (m,) of the examples accepted then; score, loss (n,).
+
+    A threshold on the score accepts or rejects equal scores together, so there is one point for each value that occurs.
+    """
+    order = np.argsort(score, kind="stable")
+    last = np.append(np.diff(score[order]) > 0, True)
+    accepted = np.flatnonzero(last) + 1
+    mean_loss = np.cumsum(np.asarray(loss, np.float64)[order])[last] / accepted
+    return 1 - accepted[::-1] / len(score), mean_loss[::-1]
+
+
+def coverage_curve(mean: Array, std: Array, targets: Array, levels: Array) -> Array:
+    """Share of targets inside the central interval of N(mean, std^2) of each nominal level, (L,) -> (L,)."""
+    covered = []
+    for level in levels:
+        low, high = gaussian_interval(mean, std, float(level))
+        covered.append(((low <= targets) & (targets <= high)).mean())
+    return np.array(covered)
+
+
+def coverage_band(examples: int, level: float, confidence: float = 0.99) -> tuple[float, float]:
+    """The shares of `examples` that intervals of this nominal level hold with this probability, if they are right.
+
+    The central range of a binomial distribution: each tail beyond it has at most (1 - confidence) / 2. Outputs of one
+    example are seldom independent, so that examples are counted, not targets.
+    """
+    counts = np.arange(examples + 1)
+    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, examples + 1)))])
+    chances = factorials[-1] - factorials - factorials[::-1]
+    chances = np.exp(chances + counts * np.log(level) + (examples - counts) * np.log1p(-level))
+    below, above = np.cumsum(chances), np.cumsum(chances[::-1])[::-1]
+    tail = (1 - confidence) / 2
+    inside = counts[(below > tail) & (above > tail)]
+    return float(inside[0] / examples), float(inside[-1] / examples)
+
+
+def effective_dimension(eigenvalues: Array, prior_precision: float) -> float:
+    """sum_i e_i / (e_i + lambda_S): how many directions the data determine rather than the prior (MacKay 1992)."""
+    return float((eigenvalues / (eigenvalues + prior_precision)).sum())

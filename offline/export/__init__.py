@@ -1,0 +1,1 @@
+"""The network and its Jacobian as one ONNX graph, verified with the serving code."""

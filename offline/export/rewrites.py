@@ -1,0 +1,156 @@
+"""Functions rewritten before they are differentiated, so that their backward pass is one that ONNX can hold.
+
+`offline.export.decompositions` rewrites operators of a backward pass that is already there. Some of those have no
+rewriting of their own (grid_sampler_2d_backward), or depend on the data (that of a product asks for zeros): the
+function itself is then replaced, while tracing, by others that compute the same.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp.decompositions import grid_sampler_2d
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+
+class Rewrites(TorchFunctionMode):
+    """While it is active, the functions of `REPLACEMENTS` are replaced."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        replacement = REPLACEMENTS.get(function, function)
+        return replacement(*args, **(kwargs or {}))
+
+
+def rrelu(
+    x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Outside of training the slope is the mean of its range."""
+    if training:
+        raise ValueError("rrelu: found training=True, expected training=self.training: random slopes cannot be served")
+    return F.leaky_relu(x, (lower + upper) / 2, inplace)
+
+
+def bilinear(first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """out[o] = first^T weight[o] second + bias[o]."""
+    outer = first @ weight.transpose(0, 1).flatten(1)
+    outer = outer.reshape(*outer.shape[:-1], weight.shape[0], weight.shape[2])
+    product = (outer * second.unsqueeze(-2)).sum(-1)
+    return product if bias is None else product + bias
+
+
+def embedding_bag(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    **others: Any,  # noqa: ARG001
+) -> Tensor:
+    """Bags of equal size, x (B, n): the embeddings' sum, mean or maximum, tokens that are padding left out."""
+    if x.dim() != 2 or max_norm is not None:
+        raise ValueError(
+            "embedding_bag: found bags given by offsets, or a max_norm, expected one row of tokens an example (B, n)"
+        )
+    vectors = F.embedding(x, weight, padding_idx)
+    kept = torch.ones_like(x, dtype=torch.bool) if padding_idx is None else x != padding_idx
+    if mode == "max":
+        return vectors.masked_fill(~kept.unsqueeze(-1), -torch.inf).amax(1)
+    share = kept.to(vectors.dtype) if per_sample_weights is None else kept * per_sample_weights
+    total = (vectors * share.unsqueeze(-1)).sum(1)
+    return total if mode == "sum" else total / kept.sum(1, keepdim=True).clamp(min=1)
+
+
+def cdist(first: Tensor, second: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:  # noqa: ARG001
+    """Norms of all differences; a distance of zero has derivative zero."""
+    distances: Tensor = torch.linalg.vector_norm(first.unsqueeze(-2) - second.unsqueeze(-3), p, -1)
+    return distances
+
+
+def grid_sample(
+    x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
+    """PyTorch's own decomposition, which can be differentiated; for volumes there is none."""
+    if x.dim() != 4:
+        raise ValueError("grid_sample: found a volume, expected images (B, C, H, W)")
+    modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+    choices = modes.index(mode), paddings.index(padding_mode), bool(align_corners)
+    sampled: Tensor = grid_sampler_2d(x, grid, *choices)
+    return sampled
+
+
+def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """The lower of the two in the middle."""
+    values, places = (part.narrow(dim, (int(x.shape[dim]) - 1) // 2, 1) for part in x.sort(dim))
+    pair = (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+    return torch.return_types.median(pair)
+
+
+def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Products of 1, 2, 4, ... neighbours in turn: as many steps as the axis' length has binary digits."""
+    x = x if dtype is None else x.to(dtype)
+    length, reach = int(x.shape[dim]), 1
+    while reach < length:
+        ones = torch.ones_like(x.narrow(dim, 0, reach))
+        x = x * torch.cat([ones, x.narrow(dim, 0, length - reach)], dim)
+        reach *= 2
+    return x
+
+
+def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Halves of the axis multiplied with each other until one entry is left."""
+    x = x if dtype is None else x.to(dtype)
+    if dim is None:
+        x, dim = x.flatten(), 0
+    while (length := int(x.shape[dim])) > 1:
+        half = length // 2
+        product = x.narrow(dim, 0, half) * x.narrow(dim, half, half)
+        x = torch.cat([product, x.narrow(dim, 2 * half, 1)], dim) if length % 2 else product
+    return x if keepdim else x.squeeze(dim)
+
+
+def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows by index: the backward pass of the view has indices of 32 bits, which ONNX refuses."""
+    at = torch.arange(int(x.shape[dimension]), device=x.device).unfold(0, size, step)
+    windows = x.movedim(dimension, -1)[..., at]
+    return windows.movedim(-2, dimension % x.dim())
+
+
+def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
+    """The mean, where one value is left: torch restores the strides of channels that come last, which no graph has."""
+    if output_size in (1, (1, 1), [1, 1]):
+        return x.mean((-2, -1), keepdim=True)
+    return F.adaptive_avg_pool2d(x, output_size)
+
+
+def magnitude(x: Tensor) -> Tensor:
+    """|x|; of complex numbers, by their two parts."""
+    if not x.is_complex():
+        return torch.abs(x)
+    size: Tensor = torch.linalg.vector_norm(torch.view_as_real(x), dim=-1)
+    return size
+
+
+REPLACEMENTS: dict[Any, Callable[..., Any]] = {
+    F.rrelu: rrelu,
+    F.adaptive_avg_pool2d: adaptive_avg_pool2d,
+    F.bilinear: bilinear,
+    torch.bilinear: bilinear,
+    F.embedding_bag: embedding_bag,
+    torch.cdist: cdist,
+    F.grid_sample: grid_sample,
+    torch.median: median,
+    Tensor.median: median,
+    torch.cumprod: cumprod,
+    Tensor.cumprod: cumprod,
+    torch.prod: prod,
+    Tensor.prod: prod,
+    Tensor.unfold: unfold,
+    torch.abs: magnitude,
+    Tensor.abs: magnitude,
+}

@@ -1,0 +1,115 @@
+"""The serving code, run on the new bundle, against plain torch in float64. What is too far off is not published."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from offline.runtime.arrays import Array
+from service.bundle import Verification
+from service.predictor import Predictor
+
+TOLERANCE = 1e-4
+# Relative to the largest entry of the batch: below this share a variance is compared absolutely, since an output
+# that a batch hardly moves has no digits left in float32.
+SMALL_SHARE = 1e-6
+# In a network of millions of ReLUs some inputs lie so near to zero that float32 puts them on the other side, and a
+# derivative jumps. Torch's own derivatives jump then too, so no more than a few times their distance is asked for.
+ROUNDING_FACTOR, LOOSEST = 5.0, 1e-2
+
+
+class VerificationError(RuntimeError):
+    """The bundle's answers differ from torch's by more than the tolerance; nothing was published."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Plain torch in this precision: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance
+    (n, K)."""
+
+    inputs: Array
+    mean: Array
+    jacobian: Array
+    variance: Array
+    precision: str = "float64"
+
+    def errors(self, mean: Array, jacobian: Array, variance: Array) -> dict[str, float]:
+        """Relative errors of other values for the same inputs."""
+        return {
+            "mean": relative_error(mean, self.mean, absolute=True),
+            "jacobian": relative_error(jacobian, self.jacobian, absolute=True),
+            "variance": relative_error(variance, self.variance, absolute=False),
+        }
+
+
+Rounding = Callable[[], Mapping[str, float]]
+
+
+def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, tolerance: float = TOLERANCE) -> Verification:
+    """Load the bundle as the service does and compare; raises `VerificationError` above `tolerance`.
+
+    `rounding` gives the errors that rounding alone makes in plain torch, and is asked only where the tolerance is
+    missed: then five times those are allowed, at most 1e-2.
+
+    Every example is predicted in one batch and alone, so that a batch dimension that was fixed by the export, or a
+    network that mixes examples, shows here.
+    """
+    predictor = Predictor.load(folder)
+    batches = [truth.inputs, *(truth.inputs[i : i + 1] for i in range(len(truth.inputs)))]
+    joint, *single = [_answers(predictor, batch) for batch in batches]
+    alone = [np.concatenate(parts) for parts in zip(*single, strict=True)]
+    for answers in (joint, alone):
+        _check_finite(answers, truth)
+    found = [truth.errors(*joint), truth.errors(*alone)]
+    errors = {name: max(one[name] for one in found) for name in found[0]}
+    allowed = dict.fromkeys(errors, tolerance)
+    if not all(error <= tolerance for error in errors.values()):
+        allowed = {name: _allowed(tolerance, error) for name, error in rounding().items()} or allowed
+    for name, error in errors.items():
+        if not error <= allowed[name]:
+            raise VerificationError(
+                f"verification: the {name} served differs from torch in {truth.precision} by {error:.1e} (relative), "
+                f"expected at most {allowed[name]:.0e}; nothing was published. A larger prior_precision or fewer "
+                "weights make the posterior better conditioned; a model that mixes the examples of a batch cannot be "
+                "served"
+            )
+    return Verification(
+        examples=len(truth.inputs),
+        tolerance=max(allowed.values()),
+        mean_error=errors["mean"],
+        jacobian_error=errors["jacobian"],
+        variance_error=errors["variance"],
+    )
+
+
+def _answers(predictor: Predictor, batch: Array) -> tuple[Array, Array, Array]:
+    prediction = predictor.predict(batch)
+    return prediction.mean, predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1], prediction.variance
+
+
+def _check_finite(answers: Sequence[Array], truth: Truth) -> None:
+    """`VerificationError` for the first of mean, jacobian and variance that is served as NaN or infinite."""
+    for name, served in zip(("mean", "jacobian", "variance"), answers, strict=True):
+        bad = [i for i, values in enumerate(served) if not np.isfinite(values).all()]
+        if bad:
+            low, high = float(truth.inputs.min()), float(truth.inputs.max())
+            raise VerificationError(
+                f"verification: the {name} served is NaN or infinite for examples {', '.join(map(str, bad[:5]))} of "
+                f"{len(served)}, whose inputs are between {low:.3g} and {high:.3g}, and finite in torch in "
+                f"{truth.precision}; nothing was published. It is served in float32, which ends at 3.4e+38: "
+                "standardise the inputs, and bound the arguments of exp, powers and divisions (x.clamp(max=80).exp())"
+            )
+
+
+def _allowed(tolerance: float, rounding: float) -> float:
+    return max(tolerance, min(LOOSEST, ROUNDING_FACTOR * rounding))
+
+
+def relative_error(found: Array, expected: Array, *, absolute: bool) -> float:
+    """Largest |found - expected|, over the batch's largest |expected| (`absolute`) or entry by entry."""
+    largest = float(np.abs(expected).max())
+    if largest == 0:
+        return float(np.abs(found).max())
+    scale = largest if absolute else np.maximum(np.abs(expected), SMALL_SHARE * largest)
+    return float((np.abs(found.astype(np.float64) - expected) / scale).max())

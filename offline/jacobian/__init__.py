@@ -1,0 +1,1 @@
+"""Derivatives of the outputs with respect to the subnetwork's weights."""

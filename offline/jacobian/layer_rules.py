@@ -1,0 +1,151 @@
+"""Chosen entries of a layer's Jacobian from its input x and the gradient g of the outputs in the layer's output.
+
+Each rule is x (B, ...), g (B, K, *layer output) -> (B, K, n) for n chosen entries of one parameter. A weight that
+multiplies inputs is a sum of products over positions t (`offline.jacobian.sparse_products`); a scale or shift of a
+normalisation is an element-wise product summed over positions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from offline.jacobian.sparse_products import ProductIndex, take
+from offline.jacobian.unfold import CONVOLUTIONS, Convolution, PatchRows, patch_row
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+CHANNEL_SECOND = (*CONVOLUTIONS, *BATCH_NORMS, nn.GroupNorm)
+Entries = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class ShiftEntries:
+    """A bias, or the shift of a normalisation: J[b, k, i] = sum_t g[b, k, i, t] for the chosen features (n,)."""
+
+    features: Tensor
+
+    def __call__(self, layer: nn.Module, x: Tensor, gradient: Tensor) -> Tensor:  # noqa: ARG002
+        return take(by_feature(layer, gradient).sum(3), 2, self.features)
+
+
+@dataclass(frozen=True)
+class ScaleEntries:
+    """The scale of a normalisation: J[b, k, i] = sum_t g[b, k, i, t] xhat[b, i, t], xhat the normalised input."""
+
+    features: Tensor
+
+    def __call__(self, layer: nn.Module, x: Tensor, gradient: Tensor) -> Tensor:
+        normal = by_feature(layer, normalised(layer, x).unsqueeze(1))
+        g = take(by_feature(layer, gradient), 2, self.features)
+        return (g * take(normal, 2, self.features)).sum(3)
+
+
+@dataclass(frozen=True)
+class LinearEntries:
+    """Weight (i, j) of a Linear: output i, input j; T counts the positions between batch and features."""
+
+    index: ProductIndex
+
+    def __call__(self, layer: nn.Module, x: Tensor, gradient: Tensor) -> Tensor:
+        a = take(x, x.dim() - 1, self.index.used_rows)
+        a = a.flatten(1, -2).transpose(1, 2) if x.dim() > 2 else a.unsqueeze(2)
+        return self.index.products(a, by_feature(layer, gradient))
+
+
+@dataclass(frozen=True)
+class ConvEntries:
+    """Weight (i, j, *offset) of a convolution; T counts output positions."""
+
+    patches: PatchRows
+    index: ProductIndex
+
+    def __call__(self, layer: nn.Module, x: Tensor, gradient: Tensor) -> Tensor:
+        assert isinstance(layer, CONVOLUTIONS)
+        a = self.patches(layer, x, tuple(gradient.shape[3:]))
+        return self.index.products(a, by_feature(layer, gradient))
+
+
+@dataclass(frozen=True)
+class EmbeddingEntries:
+    """Weight (v, j) of an Embedding: J[b, k, (v, j)] = sum of g[b, k, t, j] over the positions t that hold token v.
+
+    The padding token's row is never trained: its derivative is zero, as torch has it.
+    """
+
+    index: ProductIndex
+
+    def __call__(self, layer: nn.Module, x: Tensor, gradient: Tensor) -> Tensor:
+        assert isinstance(layer, nn.Embedding)
+        tokens = self.index.used_rows.unsqueeze(1)
+        found = x.flatten(1).unsqueeze(1) == tokens
+        if layer.padding_idx is not None:
+            found = found & (tokens != layer.padding_idx)
+        g = gradient.flatten(2, -2).transpose(2, 3) if gradient.dim() > 3 else gradient.unsqueeze(3)
+        return self.index.products(found.to(gradient.dtype), g)
+
+
+@dataclass(frozen=True)
+class ExpandedEntries:
+    """A bare parameter of shape (1, ...) that was given to the model once an example: its gradient is the entry."""
+
+    positions: Tensor
+
+    def __call__(self, layer: nn.Module, x: Tensor, gradient: Tensor) -> Tensor:  # noqa: ARG002
+        return take(gradient.flatten(2), 2, self.positions)
+
+
+def is_structured(layer: nn.Module) -> bool:
+    """Whether there are rules for the layer's parameters. Exact types: a subclass may compute something else."""
+    if type(layer) is nn.Embedding:
+        return layer.max_norm is None and not layer.scale_grad_by_freq
+    if type(layer) in BATCH_NORMS:  # without running statistics it normalises by the batch, also in eval mode
+        return layer.running_mean is not None
+    return type(layer) in (nn.Linear, *CONVOLUTIONS, nn.LayerNorm, nn.GroupNorm)
+
+
+def entries_of(layer: nn.Module, role: str, positions: Tensor) -> Entries:
+    """The rule for the chosen `positions` (n,) of a layer's flattened weight or bias (`role`)."""
+    if role == "bias":
+        return ShiftEntries(positions)
+    if isinstance(layer, CONVOLUTIONS):
+        return _conv_entries(layer, positions)
+    if isinstance(layer, nn.Linear):
+        return LinearEntries(ProductIndex.of(positions % layer.in_features, positions // layer.in_features))
+    if isinstance(layer, nn.Embedding):
+        width = layer.embedding_dim
+        return EmbeddingEntries(ProductIndex.of(positions // width, positions % width))
+    return ScaleEntries(positions)
+
+
+def _conv_entries(layer: Convolution, positions: Tensor) -> ConvEntries:
+    kernel, rows_per_group = layer.weight[0, 0].numel(), layer.weight[0].numel()
+    outs = positions // rows_per_group
+    group = outs // (layer.out_channels // layer.groups)
+    channel = group * (layer.in_channels // layer.groups) + positions % rows_per_group // kernel
+    index = ProductIndex.of(patch_row(layer, positions % kernel, channel), outs)
+    return ConvEntries(PatchRows.of(layer, index.used_rows), index)
+
+
+def by_feature(layer: nn.Module, gradient: Tensor) -> Tensor:
+    """(B, K, *layer output) -> (B, K, features, T)."""
+    if isinstance(layer, CHANNEL_SECOND):
+        return gradient.flatten(3) if gradient.dim() > 3 else gradient.unsqueeze(3)
+    last = len(layer.normalized_shape) if isinstance(layer, nn.LayerNorm) else 1
+    gradient = gradient.flatten(-last)
+    return gradient.flatten(2, -2).transpose(2, 3) if gradient.dim() > 3 else gradient.unsqueeze(3)
+
+
+def normalised(layer: nn.Module, x: Tensor) -> Tensor:
+    """The layer's output before scale and shift."""
+    if isinstance(layer, nn.LayerNorm):
+        return F.layer_norm(x, layer.normalized_shape, None, None, layer.eps)
+    if isinstance(layer, nn.GroupNorm):
+        return F.group_norm(x, layer.num_groups, None, None, layer.eps)
+    assert isinstance(layer, BATCH_NORMS)
+    shape = (1, -1, *(1,) * (x.dim() - 2))
+    assert layer.running_mean is not None
+    assert layer.running_var is not None
+    scale = torch.rsqrt(layer.running_var + layer.eps)
+    return (x - layer.running_mean.reshape(shape)) * scale.reshape(shape)

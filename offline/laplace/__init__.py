@@ -1,0 +1,1 @@
+"""The Laplace posterior over the subnetwork: curvature, prior, factor, calibration."""

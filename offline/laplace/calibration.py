@@ -1,0 +1,96 @@
+"""Held-out data decide: temperature and reject threshold here, the prior precision in `offline.laplace.prior`.
+
+The examples that tune anything never set the threshold: the data are split once, at random by the seed, and the
+conformal half is seen only after everything else is fixed (otherwise its p-values would not be valid).
+"""
+
+import numpy as np
+
+from offline.data.held_out import HeldOut
+from offline.data.likelihood import class_log_likelihood, gaussian_log_likelihood
+from offline.data.loaders import rows_within
+from offline.evaluation.diagnostics import coverage_curve
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.runtime.arrays import Array, to_numpy
+from offline.runtime.progress import Track
+from service.bundle import REFERENCE_LEVELS
+from service.posterior_factor import PosteriorFactor
+from service.predictive import link_approx, predictive_std, softmax
+from service.predictor import Prediction, describe
+
+MEMORY_BYTES = 256 * 2**20
+MAX_ROWS = 32  # activations and gradients of a batch take memory too, and more rows at once gain no speed
+TEMPERATURE_GRID: Array = np.logspace(-1, 1, 201)
+
+
+def rows_for(jacobian: SubnetworkJacobian, outputs: int) -> int:
+    """Examples at once, for the Jacobian and its product in float64."""
+    return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * outputs * jacobian.size))
+
+
+def log_likelihood(
+    mean: Array, variance: Array, targets: Array, sigma_noise: float | None, temperature: float = 1.0
+) -> Array:
+    """Predictive log-likelihood of each example (n,); `sigma_noise` None means classification."""
+    if sigma_noise is None:
+        return class_log_likelihood(link_approx(mean, variance, temperature), targets)
+    return gaussian_log_likelihood(mean, predictive_std(variance, sigma_noise), targets)
+
+
+def predict_held_out(
+    jacobian: SubnetworkJacobian, posterior: PosteriorFactor, data: HeldOut, rows: int, track: Track
+) -> tuple[Array, Array]:
+    """(mean, variance), (n, K) float64, by the formula that the service uses, `rows` examples at once."""
+    means, variances = [], []
+    for inputs, _ in data.chunks(rows, track, "Held-out scores"):
+        mean, j = jacobian(inputs)
+        means.append(to_numpy(mean.double()))
+        variances.append(posterior.variance(to_numpy(j.double())))
+    return np.concatenate(means), np.concatenate(variances)
+
+
+def fit_temperature(mean: Array, variance: Array, targets: Array) -> float:
+    """The temperature on a grid from 0.1 to 10 with the best mean log-likelihood."""
+    scores = [class_log_likelihood(link_approx(mean, variance, t), targets).mean() for t in TEMPERATURE_GRID]
+    return float(TEMPERATURE_GRID[int(np.argmax(scores))])
+
+
+def reference_quantiles(prediction: Prediction) -> dict[str, Array]:
+    """Quantiles of what the service measures, on the conformal half: the reference a dashboard shows drift against."""
+    quantities = {"ood_score": prediction.score, "functional_variance": prediction.variance.max(axis=1)}
+    if prediction.probabilities is not None and prediction.total is not None:
+        quantities["top_probability"] = prediction.probabilities.max(axis=1)
+        quantities["normalised_entropy"] = prediction.total / np.log(prediction.probabilities.shape[1])
+    return {name: np.quantile(values, REFERENCE_LEVELS) for name, values in quantities.items()}
+
+
+def held_out_metrics(
+    mean: Array,
+    variance: Array,
+    targets: Array,
+    sigma_noise: float | None,
+    temperature: float,
+    plain_noise: float | None = None,
+) -> dict[str, float]:
+    """Quality on held-out data: mean log-likelihood with and without weight uncertainty, accuracy or RMSE, coverage.
+
+    `_map` marks the plain network: its log-likelihood (regression: with `plain_noise`, by default `sigma_noise`) and
+    its accuracy; `calibration_accuracy` is that of the most probable classes as they are served.
+    """
+    with_weights = log_likelihood(mean, variance, targets, sigma_noise, temperature).mean()
+    plain = log_likelihood(mean, np.zeros_like(variance), targets, plain_noise or sigma_noise, temperature).mean()
+    metrics = {"calibration_log_likelihood": float(with_weights), "calibration_log_likelihood_map": float(plain)}
+    if sigma_noise is None:
+        served = link_approx(mean, variance, temperature)
+        metrics["calibration_accuracy"] = float((served.argmax(axis=1) == targets).mean())
+        metrics["calibration_accuracy_map"] = float((softmax(mean).argmax(axis=1) == targets).mean())
+    else:
+        std = predictive_std(variance, sigma_noise)
+        metrics["calibration_rmse"] = float(np.sqrt(np.square(mean - targets).mean()))
+        metrics["calibration_coverage_95"] = float(coverage_curve(mean, std, targets, np.array([0.95]))[0])
+    return metrics
+
+
+def describe_held_out(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
+    """Scores and probabilities by the serving code."""
+    return describe(mean.astype(np.float32), variance.astype(np.float32), sigma_noise, temperature)

@@ -1,0 +1,76 @@
+"""The observation noise of a regression, from held-out residuals: those on the training data are too small.
+
+The posterior and the predictive N(f, v(x) + sigma^2) share one sigma. A first estimate, the root mean square residual
+on the held-out examples that tune, includes the variance v(x) that the weights explain. Once the prior precision is
+known, sigma is chosen so that these examples are likeliest together with v(x), which depends on sigma itself:
+
+    v_sigma(x) = J (G / sigma^2 + p I)^-1 J^T,   G = sum_n J_n^T J_n,   p = lambda_S.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from offline.config import FitConfig
+from offline.data.held_out import HeldOut
+from offline.data.likelihood import gaussian_log_likelihood
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.laplace.calibration import rows_for
+from offline.laplace.posterior import Spectrum
+from offline.runtime.arrays import Array, to_numpy
+from offline.runtime.progress import Track
+from service.predictive import predictive_std
+
+RESIDUAL_ROWS = 256
+# Around the first estimate, 1 % apart: the weights take a part of it, seldom nearly all.
+STEPS: Array = np.geomspace(0.1, 1.5, 271)
+
+
+def estimates_noise(config: FitConfig) -> bool:
+    """Whether the noise is estimated on held-out data."""
+    return config.likelihood == "regression" and config.sigma_noise == "mle"
+
+
+def residual_noise(network: nn.Module, data: HeldOut) -> float:
+    """Root mean square residual over examples and outputs; `ValueError` where it is zero, so no estimate."""
+    total = 0.0
+    with torch.no_grad():
+        pieces = zip(torch.split(data.inputs, RESIDUAL_ROWS), torch.split(data.targets, RESIDUAL_ROWS), strict=True)
+        for inputs, targets in pieces:
+            total += float((targets.double() - network(inputs).double()).square().sum())
+    if not total > 0:
+        raise ValueError(
+            "sigma_noise: the model fits the held-out data exactly, so its noise cannot be estimated; give a number"
+        )
+    return math.sqrt(total / data.targets.numel())
+
+
+def likeliest_noise(
+    jacobian: SubnetworkJacobian, spectrum: Spectrum, used: float, data: HeldOut, first: float, track: Track
+) -> float:
+    """sigma with the largest held-out log-likelihood of the predictive, on a grid around `first`.
+
+    spectrum: of G / first^2; used: lambda_S.
+    """
+    noises = first * STEPS
+    total = np.zeros(len(noises))
+    for inputs, targets in data.chunks(rows_for(jacobian, data.targets.shape[1]), track, "Observation noise"):
+        mean, j = jacobian(inputs)
+        total += _log_likelihoods(to_numpy(mean.double()), j, to_numpy(targets), spectrum, used, noises)
+    return float(noises[int(np.argmax(total))])
+
+
+def _log_likelihoods(
+    mean: Array, jacobian: Tensor, targets: Array, spectrum: Spectrum, used: float, noises: Array
+) -> Array:
+    """Sums over the examples, one for each noise."""
+    scale = np.square(STEPS)  # v_sigma = scale J (G / first^2 + p scale I)^-1 J^T
+    variances = scale * spectrum.variances(jacobian, used * scale)
+    return np.array(
+        [
+            gaussian_log_likelihood(mean, predictive_std(variances[:, :, i], float(noise)), targets).sum()
+            for i, noise in enumerate(noises)
+        ]
+    )

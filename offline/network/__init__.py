@@ -1,0 +1,1 @@
+"""The user's network: a copy of it, its weights, its layers."""

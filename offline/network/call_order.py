@@ -1,0 +1,144 @@
+"""In which order a network calls its modules, and how much work lies above each: what a backward pass has to cross."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from offline.network.weights import parameter_owners
+
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+CHANNEL_SECOND = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+LOOK_UPS = (nn.Embedding, nn.EmbeddingBag)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a module: its path, and the multiply-adds of its own matrices for one example."""
+
+    path: str
+    multiply_adds: int
+    has_matrix: bool
+
+
+@dataclass(frozen=True)
+class CallOrder:
+    """Calls in the order in which they begin. `first_call`: parameter name -> its earliest call.
+
+    A parameter of a module that is never called as one (read by other code) counts as its nearest caller's.
+    """
+
+    calls: tuple[Call, ...]
+    first_call: dict[str, int]
+
+    @classmethod
+    def of(cls, network: nn.Module, example: Tensor) -> "CallOrder":
+        """One forward pass of `example` (1, *input_shape); multiply-adds are counted, never timed."""
+        begun, outputs = _record(network, example)
+        places = _callers(network, set(begun))
+        calls = tuple(
+            Call(path, _multiply_adds(network, path, places, *outputs[position]), _has_matrix(network, path, places))
+            for position, path in enumerate(begun)
+        )
+        first = {name: min(begun.index(path) for path in paths) for name, paths in places.items()}
+        return cls(calls, first)
+
+    def backward_share(self, names: Iterable[str]) -> float:
+        """Share of the network's multiply-adds that a backward pass down to these parameters crosses, in [0, 1].
+
+        The gradient is wanted in the output of the lowest layer among them, so that only what is called after it is
+        crossed: nothing for a last layer. Where modules run side by side this is an upper bound.
+        """
+        lowest = min(self.first_call[name] for name in names)
+        total = sum(call.multiply_adds for call in self.calls)
+        return sum(call.multiply_adds for call in self.calls[lowest + 1 :]) / total if total else 0.0
+
+    def forward_passes(self, names: Iterable[str], outputs: int) -> float:
+        """What one prediction costs, in forward passes of the network: 1 + K * `backward_share`.
+
+        The product with the posterior (S^2 multiply-adds an output) comes on top and depends on S alone.
+        """
+        return 1 + outputs * self.backward_share(names)
+
+    def groups(self) -> dict[str, int]:
+        """Parameter name -> number of its group, ascending in call order.
+
+        A group is a module with a matrix and what follows it up to the next one: its normalisation goes with it.
+        """
+        number, numbers, seen = 0, [], False
+        for call in self.calls:
+            number += int(call.has_matrix and seen)
+            seen = seen or call.has_matrix
+            numbers.append(number)
+        return {name: numbers[first] for name, first in self.first_call.items()}
+
+
+Shapes = tuple[torch.Size, torch.Size]  # of a call's input and output
+
+
+def _record(network: nn.Module, example: Tensor) -> tuple[list[str], dict[int, Shapes]]:
+    """Paths in the order in which calls begin, and the shapes of each call."""
+    begun: list[str] = []
+    running: list[int] = []
+    shapes: dict[int, Shapes] = {}
+    paths = {module: path for path, module in network.named_modules()}
+
+    def begins(module: nn.Module, *_: object) -> None:
+        running.append(len(begun))
+        begun.append(paths[module])
+
+    def ends(_: nn.Module, args: object, output: object) -> None:
+        shapes[running.pop()] = _shape(args), _shape(output)
+
+    handles = [m.register_forward_pre_hook(begins) for m in paths] + [m.register_forward_hook(ends) for m in paths]
+    try:
+        with torch.no_grad():
+            network(example)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return begun, shapes
+
+
+def _shape(value: object) -> torch.Size:
+    """The shape of the first tensor found; (1,) where there is none."""
+    while isinstance(value, tuple | list) and value:
+        value = value[0]
+    return value.shape if isinstance(value, Tensor) else torch.Size((1,))
+
+
+def _callers(network: nn.Module, called: set[str]) -> dict[str, set[str]]:
+    """For each parameter, the called modules that hold it, or the nearest called module around its holder."""
+    return {name: {_nearest(path, called) for path, _ in owners} for name, owners in parameter_owners(network).items()}
+
+
+def _nearest(path: str, called: set[str]) -> str:
+    while path not in called:
+        path = path.rpartition(".")[0]  # the network itself, "", is always called
+    return path
+
+
+def _matrices(network: nn.Module, path: str, places: dict[str, set[str]]) -> list[Tensor]:
+    parameters = dict(network.named_parameters())
+    return [parameters[name] for name, paths in places.items() if path in paths and parameters[name].dim() >= 2]
+
+
+def _has_matrix(network: nn.Module, path: str, places: dict[str, set[str]]) -> bool:
+    return bool(_matrices(network, path, places))
+
+
+def _multiply_adds(
+    network: nn.Module, path: str, places: dict[str, set[str]], inside: torch.Size, outside: torch.Size
+) -> int:
+    """Each matrix once at each position: of the output, or of the input of a transposed convolution."""
+    module = network.get_submodule(path)
+    if isinstance(module, LOOK_UPS):
+        return 0
+    if isinstance(module, TRANSPOSED):
+        positions = inside[2:].numel()
+    elif isinstance(module, CHANNEL_SECOND):
+        positions = outside[2:].numel()
+    else:
+        positions = outside[1:-1].numel()
+    return positions * sum(matrix.numel() for matrix in _matrices(network, path, places))

@@ -1,0 +1,155 @@
+"""The private copy of the user's model: made in float32, and shown to compute what the model itself computes."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from offline.network.layer_outputs import layer_outputs
+
+FEW = 2
+# Relative to the largest output: what float32 may change, and what a model of half precision may differ by anyhow.
+FROM_FLOAT64, FROM_HALF = 1e-3, 5e-2
+
+
+def usable(model: object) -> nn.Module:
+    """The module itself, without what torch.compile put around it; `TypeError` or `ValueError` for what is none."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model: found {_kind(model)}, expected a torch.nn.Module that is trained")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError("model: found a TorchScript module, expected the plain torch.nn.Module that it was made of")
+    found = getattr(model, "_orig_mod", model)
+    assert isinstance(found, nn.Module)
+    return found
+
+
+def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
+    """A copy in float32, in eval mode, frozen; `ValueError` for what cannot be copied so."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_complex():
+            raise ValueError(f"model: found the complex tensor {name!r}, expected real ones; store its two parts")
+    try:
+        copied = private_copy(model, device)
+    except RuntimeError as error:
+        raise ValueError(
+            f"model: cannot be copied ({_line(error)}); expected one that copy.deepcopy takes, without attributes that "
+            "were computed from its parameters: take off torch.nn.utils.weight_norm and spectral_norm (those of "
+            "torch.nn.utils.parametrizations can be copied)"
+        ) from error
+    for module in copied.modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            module.sparse = False  # the same gradient, as a plain tensor
+    return copied
+
+
+def check_private(model: nn.Module, network: nn.Module, inputs: Tensor) -> int:
+    """K, from forward passes of a few examples; `ValueError` where `network` does not do what it should.
+
+    It must take the inputs, leave them as they are, give the same outputs twice, and those of `model`.
+    """
+    few = inputs[:FEW].clone()
+    try:
+        with torch.no_grad():
+            mean = check_output(network(few), len(few))
+            again = network(inputs[:FEW].clone())
+    except (RuntimeError, IndexError, TypeError) as error:
+        found = f"shape {tuple(inputs.shape)} and {inputs.dtype}"
+        raise ValueError(
+            f"model: cannot process the inputs of train_loader, found {found}: {_line(error)}; the model is used in "
+            "float32, as it will be served"
+        ) from error
+    if not torch.equal(few, inputs[:FEW]):
+        raise ValueError("model: found that it changes its inputs in place; begin its forward pass with x = x.clone()")
+    if not torch.allclose(mean, again, rtol=1e-4, atol=1e-6, equal_nan=True):
+        raise ValueError(
+            "model: found other outputs the second time for the same inputs, expected the same in eval mode; it begins "
+            f"in {_random_layer(network, inputs[:FEW])}: functional dropout needs training=self.training, and layers "
+            "that draw random numbers in eval mode too (nn.FractionalMaxPool2d) must be replaced (nn.AdaptiveMaxPool2d)"
+        )
+    _check_precision(model, mean, inputs[:FEW])
+    return mean.shape[1]
+
+
+def _random_layer(network: nn.Module, inputs: Tensor) -> str:
+    """The first call to end that gives something else the second time."""
+    with torch.no_grad():
+        first, second = (layer_outputs(network, inputs.clone()) for _ in range(2))
+    for (path, layer, one), (_, _, other) in zip(first, second, strict=False):
+        if path and not torch.equal(one, other):
+            return f"layer {path!r} ({type(layer).__name__})"
+    return "the model's own forward"
+
+
+def _check_precision(model: nn.Module, mean: Tensor, inputs: Tensor) -> None:
+    kinds = {tensor.dtype for tensor in model.state_dict().values() if tensor.is_floating_point()} - {torch.float32}
+    if not kinds:
+        return
+    kind = torch.float64 if torch.float64 in kinds else kinds.pop()
+    own = copy.deepcopy(model).to(inputs.device).eval()
+    takes = next(parameter.dtype for parameter in own.parameters())
+    try:
+        with torch.no_grad():
+            expected = own(inputs.to(takes) if inputs.is_floating_point() else inputs.clone()).double()
+    except RuntimeError:  # its own inputs have a type that the loader's have not: nothing to compare with
+        return
+    allowed = FROM_FLOAT64 if kind == torch.float64 else FROM_HALF
+    difference = float((mean - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
+    if not difference <= allowed:
+        raise ValueError(
+            f"model: found outputs that differ by {difference:.1e} (relative) between {kind} and float32, expected at "
+            f"most {allowed:.0e}; it is served in float32: train or convert it so that this precision is enough"
+        )
+
+
+@contextmanager
+def in_float64(model: nn.Module) -> Iterator[None]:
+    """The model itself in float64 and back, to the last bit: a second one would be most of what a trial takes.
+
+    Tensors that its forward pass makes are float64 too.
+    """
+    dtype, default = next(parameter.dtype for parameter in model.parameters()), torch.get_default_dtype()
+    model.double()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(default)
+        model.to(dtype)
+
+
+def runs_in_float64(model: nn.Module, x: Tensor) -> bool:
+    """Whether the model computes in float64 throughout: some cast to float32 inside, or keep tensors outside."""
+    try:
+        with in_float64(model), torch.no_grad():
+            out = model(x[:1].double() if x.is_floating_point() else x[:1])
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        return False
+    return isinstance(out, Tensor) and out.dtype == torch.float64
+
+
+def _kind(model: object) -> str:
+    return f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def private_copy(model: nn.Module, device: torch.device, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """A copy in eval mode with frozen parameters; the model passed in is not touched."""
+    copied = copy.deepcopy(model).to(device=device, dtype=dtype).eval()
+    for parameter in copied.parameters():
+        parameter.requires_grad_(False)
+    return copied
+
+
+def check_output(output: object, batch: int) -> Tensor:
+    """The model's output as a (B, K) tensor, or a `ValueError` that says what it was."""
+    found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    if not isinstance(output, Tensor) or output.dim() != 2 or output.shape[0] != batch or not output.shape[1]:
+        raise ValueError(f"model output: found {found}, expected a tensor of shape ({batch}, outputs)")
+    return output

@@ -1,0 +1,1 @@
+"""From a fit to a bundle on disk."""

@@ -1,0 +1,197 @@
+"""Put a fit into a bundle: export, seal, verify with the serving code, report."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from offline.data.held_out import HeldOut
+from offline.export.graph import export_onnx
+from offline.export.verify import Truth, verify
+from offline.jacobian.jacobian import Chosen, SubnetworkJacobian
+from offline.jacobian.plan import plain_jacobian
+from offline.job import Job
+from offline.laplace.calibration import held_out_metrics, reference_quantiles
+from offline.laplace.ggn import Curvature
+from offline.laplace.inference import Inference
+from offline.laplace.noise import estimates_noise
+from offline.network.finite import check_finite_jacobian, check_finite_outputs
+from offline.network.model_copy import in_float64, private_copy, runs_in_float64
+from offline.publish.manifest import coverage_warning, make_manifest, training_metrics
+from offline.report.page import ReportData, report_html
+from offline.runtime.arrays import Array, to_numpy
+from offline.runtime.progress import length_of, one_step
+from offline.selection.select import ChosenWeights
+from service.bundle import InputSpec, Manifest, reseal_manifest, seal_bundle, staged_bundle
+from service.predictor import Prediction
+from service.rejection import RejectionRule
+
+VERIFY_EXAMPLES = 8
+VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
+ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything about the fit that is published."""
+
+    jacobian: SubnetworkJacobian
+    curvature: Curvature
+    inference: Inference
+    temperature: float
+    conformal: HeldOut
+    mean: Array
+    variance: Array
+    scored: Prediction
+    rule: RejectionRule
+    memory: tuple[str, ...]
+    tuning_examples: int
+
+
+def publish(
+    job: Job,
+    fitted: Fitted,
+    selection: ChosenWeights,
+    destination: Path,
+    names: tuple[str, ...] | None,
+    spec: InputSpec,
+) -> None:
+    """Write the bundle, all of it or nothing; raises `ExportError` and `VerificationError`."""
+    model, opset = one_step(job.track, "Export to ONNX", lambda: export_onnx(fitted.jacobian, job.example, job.outputs))
+    manifest = _manifest(job, fitted, selection, names, spec, opset)
+    indices = to_numpy(selection.indices)
+    with staged_bundle(destination) as folder:
+        reference = reference_quantiles(fitted.scored)
+        factor = fitted.inference.factor
+        sealed = seal_bundle(folder, manifest, model, factor, indices, fitted.rule.scores, reference)
+        truth = _truth(job, fitted)
+        verification = one_step(
+            job.track, "Verification", lambda: verify(folder, truth, lambda: _rounding(job, fitted, truth))
+        )
+        verified = replace(sealed, verification=verification, warnings=(*sealed.warnings, *_imprecise(truth)))
+        reseal_manifest(folder, verified, _report(verified, fitted))
+
+
+def _manifest(
+    job: Job,
+    fitted: Fitted,
+    selection: ChosenWeights,
+    names: tuple[str, ...] | None,
+    spec: InputSpec,
+    opset: int,
+) -> Manifest:
+    found = fitted.inference
+    return make_manifest(
+        job.config,
+        layout=job.layout,
+        spec=spec,
+        outputs=job.outputs,
+        class_names=names,
+        selection=selection,
+        prior=found.prior,
+        posterior=found.posterior,
+        sigma_noise=found.sigma_noise,
+        temperature=fitted.temperature,
+        opset=opset,
+        rule=fitted.rule,
+        metrics=_metrics(job, fitted),
+        warnings=[*_warnings(job, fitted), *found.warnings],
+    )
+
+
+def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:
+    """Quality on the training data and on the conformal half; how many held-out examples the noise came from."""
+    found, targets = fitted.inference, to_numpy(fitted.conformal.targets)
+    metrics = training_metrics(fitted.curvature, job.config.likelihood)
+    metrics |= held_out_metrics(
+        fitted.mean, fitted.variance, targets, found.sigma_noise, fitted.temperature, found.plain_noise
+    )
+    if estimates_noise(job.config):
+        metrics["noise_examples"] = float(fitted.tuning_examples)
+    return metrics
+
+
+def _warnings(job: Job, fitted: Fitted) -> list[str]:
+    """What the user should know about this fit; kept in the manifest."""
+    found = []
+    dataset = getattr(job.train, "dataset", None)
+    expected, examples = length_of(dataset) if dataset is not None else None, fitted.curvature.examples
+    if expected is not None and expected != examples:
+        found.append(
+            f"train_loader gave {examples} examples, its dataset has {expected} (drop_last, or a sampler that repeats "
+            "or leaves out): the curvature sums over the examples given"
+        )
+    found.extend(coverage_warning(_metrics(job, fitted), len(fitted.conformal)))
+    threshold = fitted.rule.threshold
+    if job.config.likelihood == "classification" and threshold >= 0.99 * math.log(job.outputs):
+        found.append(
+            f"the reject threshold {threshold:.4g} is next to the largest entropy there is, log {job.outputs}: "
+            "hardly anything can be rejected; the predictions are too uncertain, raise prior_precision"
+        )
+    return found
+
+
+def _imprecise(truth: Truth) -> list[str]:
+    if truth.precision == "float64":
+        return []
+    return [
+        "the network does not run in float64 (it casts to float32, or makes float32 tensors): its derivatives were "
+        "tried, and the bundle was verified, against plain torch in float32"
+    ]
+
+
+def _truth(job: Job, fitted: Fitted) -> Truth:
+    """In float64, or in float32 where the network cannot run otherwise."""
+    inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
+    if not runs_in_float64(job.network, inputs):
+        return Truth(to_numpy(inputs), *_plainly(job.network, job, fitted, inputs), precision="float32")
+    with in_float64(job.network):
+        precise = inputs.double() if inputs.is_floating_point() else inputs
+        return Truth(to_numpy(inputs), *_plainly(job.network, job, fitted, precise))
+
+
+def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
+    """How far rounding carries the network: plain torch in float32, and with every weight off by a few float32 steps.
+
+    Which units of a large network lie so near to a kink that a derivative jumps differs from one to the other.
+    """
+    inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
+    single = truth.errors(*_plainly(job.network, job, fitted, inputs))
+    shaken = private_copy(job.network, job.device, torch.float64)
+    generator = torch.Generator(job.device).manual_seed(0)
+    for weight in shaken.parameters():
+        noise = torch.randn(weight.shape, generator=generator, device=job.device, dtype=weight.dtype)
+        weight.mul_(1 + ROUNDING_STEP * noise)
+    if truth.precision == "float32":
+        shaken.float()
+    precise = inputs.to(next(shaken.parameters()).dtype) if inputs.is_floating_point() else inputs
+    moved = truth.errors(*_plainly(shaken, job, fitted, precise))
+    return {name: max(single[name], moved[name]) for name in single}
+
+
+def _plainly(network: nn.Module, job: Job, fitted: Fitted, inputs: Tensor) -> tuple[Array, Array, Array]:
+    """Mean, Jacobian and variance by nothing but torch's own differentiation, in the network's precision."""
+    chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(fitted.jacobian.indices))
+    with torch.no_grad():
+        outputs = network(inputs)
+    check_finite_outputs(network, inputs, outputs, VERIFIED)
+    derivatives = plain_jacobian(network, chosen, inputs)
+    check_finite_jacobian(network, inputs, derivatives, VERIFIED)
+    mean, jacobian = to_numpy(outputs), to_numpy(derivatives)
+    return mean, jacobian, fitted.inference.factor.variance(jacobian)
+
+
+def _report(manifest: Manifest, fitted: Fitted) -> bytes:
+    values = fitted.inference.eigenvalues
+    return report_html(
+        ReportData(
+            manifest=manifest,
+            mean=fitted.mean,
+            variance=fitted.variance,
+            targets=to_numpy(fitted.conformal.targets),
+            eigenvalues=None if values is None else values.numpy(),
+            memory=fitted.memory,
+        )
+    )

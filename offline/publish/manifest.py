@@ -1,0 +1,168 @@
+"""What a fit writes down: the manifest, from plain values."""
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from torch import Tensor
+
+from offline.config import FitConfig
+from offline.data.likelihood import Likelihood
+from offline.evaluation.diagnostics import coverage_band
+from offline.laplace.ggn import Curvature
+from offline.network.weights import WeightLayout
+from offline.selection.auto.context import CandidateScore
+from offline.selection.select import ChosenWeights
+from service.bundle import (
+    Calibration,
+    Candidate,
+    InputSpec,
+    Manifest,
+    ParameterSlice,
+    Posterior,
+    Prior,
+    Selection,
+)
+from service.rejection import RejectionRule
+
+LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+
+
+def check_input_spec(spec: InputSpec | None, example: Tensor) -> InputSpec:
+    """The user's input spec, checked against the data; without one, plain arrays of the data's shape."""
+    shape = tuple(example.shape[1:])
+    dtype: Literal["float32", "int64"] = "float32" if example.is_floating_point() else "int64"
+    if spec is None:
+        return InputSpec(shape=shape, dtype=dtype)
+    if spec.shape != shape or spec.dtype != dtype:
+        raise ValueError(
+            f"input_spec: found {spec.shape} {spec.dtype}, expected {shape} {dtype} as in the training data"
+        )
+    return spec
+
+
+def check_class_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] | None:
+    """K different names, or None."""
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise ValueError(f"class_names: found the string {names!r:.100}, expected a list of {outputs} names")
+    checked = tuple(map(str, names))
+    if len(checked) != outputs or len(set(checked)) != outputs:
+        raise ValueError(f"class_names: found {list(checked)!r:.200}, expected {outputs} names, all different")
+    return checked
+
+
+def training_metrics(curvature: Curvature, likelihood: Likelihood) -> dict[str, float]:
+    """Number of training examples, and accuracy or root mean square error on them."""
+    metrics = {"train_examples": float(curvature.examples)}
+    if likelihood == "regression":
+        mean_square = curvature.squared_error / (curvature.examples * curvature.outputs)
+        return metrics | {"train_rmse": mean_square**0.5}
+    return metrics | {"train_accuracy": curvature.correct / curvature.examples}
+
+
+def coverage_warning(metrics: Mapping[str, float], examples: int) -> tuple[str, ...]:
+    """A warning where the 95 % intervals of a regression hold more or fewer held-out targets than chance explains."""
+    covered = metrics.get("calibration_coverage_95")
+    if covered is None:
+        return ()
+    low, high = coverage_band(examples, 0.95)
+    if low <= covered <= high:
+        return ()
+    found = "narrow" if covered < low else "wide"
+    return (
+        f"the 95 % intervals are too {found}: they hold {100 * covered:.1f} % of the targets of {examples} held-out "
+        f"examples, expected {100 * low:.1f} to {100 * high:.1f} %; sigma_noise is one number for every input: if the "
+        "calibration data are like what will be served, give more of them, or set sigma_noise",
+    )
+
+
+def make_manifest(
+    config: FitConfig,
+    *,
+    layout: WeightLayout,
+    spec: InputSpec,
+    outputs: int,
+    class_names: tuple[str, ...] | None,
+    selection: ChosenWeights,
+    prior: Prior,
+    posterior: Posterior,
+    sigma_noise: float | None,
+    temperature: float,
+    opset: int,
+    rule: RejectionRule,
+    metrics: Mapping[str, float],
+    warnings: Sequence[str],
+) -> Manifest:
+    """The manifest before its files are written and the bundle is verified."""
+    classification = config.likelihood == "classification"
+    size = len(selection.indices)
+    return Manifest(
+        name=config.name,
+        version=config.version,
+        task=config.likelihood,
+        input=spec,
+        outputs=outputs,
+        class_names=class_names,
+        parameter_count=layout.total,
+        subnetwork_size=size,
+        selection=_selection(config, layout, selection),
+        prior=prior,
+        posterior=posterior,
+        sigma_noise=sigma_noise,
+        temperature=temperature,
+        link="probit" if classification else "gaussian",
+        opset=opset,
+        calibration=Calibration(
+            score="predictive_entropy" if classification else "epistemic_std",
+            examples=len(rule.scores),
+            false_reject_rate=rule.false_reject_rate,
+            threshold=rule.threshold,
+        ),
+        verification=None,
+        metrics=dict(metrics),
+        libraries=_libraries(),
+        warnings=tuple(warnings),
+    )
+
+
+def _selection(config: FitConfig, layout: WeightLayout, selection: ChosenWeights) -> Selection:
+    chosen = {parameter.name: len(positions) for parameter, positions in layout.locate(selection.indices)}
+    table = selection.candidates
+    return Selection(
+        strategy=selection.strategy,
+        options=selection.options,
+        seed=config.seed,
+        dead_weights=selection.dead_weights,
+        parameters=tuple(ParameterSlice(p.name, p.shape, p.offset, chosen.get(p.name, 0)) for p in layout.parameters),
+        explanation=selection.explanation,
+        candidates=None if table is None else tuple(_candidate(score) for score in table),
+        kinds=config.kinds,
+        within=selection.within,
+    )
+
+
+def _candidate(score: CandidateScore) -> Candidate:
+    return Candidate(
+        name=score.name,
+        size=score.size,
+        forward_passes=score.forward_passes,
+        prior_precision=score.prior_precision,
+        log_likelihood=score.log_likelihood,
+        shift_log_likelihood=score.shift_log_likelihood,
+        shift_auroc=score.shift_auroc,
+        chosen=score.chosen,
+    )
+
+
+def _libraries() -> dict[str, str]:
+    """Versions that made the bundle, so that a difference can be traced."""
+    versions = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

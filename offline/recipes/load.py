@@ -1,0 +1,126 @@
+"""A recipe: the plain Python file in which a user says what to fit. It may import the modules beside it.
+
+It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`, `config`
+(a `FitConfig`), `class_names` and `input_spec`. Data are a pair (inputs, targets) of tensors or arrays, or any
+iterable of batches that can be read several times.
+"""
+
+import importlib.util
+import sys
+import zlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from offline.config import FitConfig
+from offline.data.loaders import Batches
+from offline.recipes.imports import RecipeImports
+from service.bundle import InputSpec
+
+BATCH_SIZE = 128
+
+
+class RecipeError(ValueError):
+    """The recipe cannot be loaded, or lacks a function."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A loaded recipe; its functions are called when asked for."""
+
+    path: Path
+    module: ModuleType
+    imports: RecipeImports
+
+    def running(self) -> AbstractContextManager[None]:
+        """Hold this open while code of the recipe may run: reading its data, or calling its model.
+
+        Modules beside the recipe that are imported late are found then.
+        """
+        return self.imports.active()
+
+    @property
+    def config(self) -> FitConfig:
+        config = self._optional("config", FitConfig())
+        if not isinstance(config, FitConfig):
+            raise RecipeError(f"{self.path}: config: found {type(config).__name__}, expected a FitConfig")
+        return config
+
+    @property
+    def class_names(self) -> Sequence[str] | None:
+        names = self._optional("class_names", None)
+        if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
+            raise RecipeError(f"{self.path}: class_names: found {type(names).__name__}, expected a list of names")
+        return names
+
+    @property
+    def input_spec(self) -> InputSpec | None:
+        spec = self._optional("input_spec", None)
+        if spec is not None and not isinstance(spec, InputSpec):
+            raise RecipeError(f"{self.path}: input_spec: found {type(spec).__name__}, expected an InputSpec")
+        return spec
+
+    def model(self) -> nn.Module:
+        model = self._call("model")
+        if not isinstance(model, nn.Module):
+            raise RecipeError(f"{self.path}: model() returned {type(model).__name__}, expected a torch.nn.Module")
+        return model
+
+    def data(self, name: str) -> Batches:
+        """The batches that `train_data`, `calibration_data`, `test_data` or `ood_data` returns."""
+        return as_batches(self._call(name))
+
+    def has(self, name: str) -> bool:
+        return hasattr(self.module, name)
+
+    def _call(self, name: str) -> Any:
+        function = getattr(self.module, name, None)
+        if not callable(function):
+            raise RecipeError(f"{self.path}: found no function {name}(), expected one; see the examples")
+        with self.running():
+            return function()
+
+    def _optional(self, name: str, default: Any) -> Any:
+        """A constant, or a function that returns it."""
+        value = getattr(self.module, name, default)
+        if not callable(value) or isinstance(value, type):
+            return value
+        with self.running():
+            return value()
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Run the recipe file, which may import the modules beside it. Whatever its code raises is passed on as it is.
+
+    It is the user's own code: only run recipes you trust.
+    """
+    if not path.is_file():
+        raise RecipeError(f"{path}: no such file, expected a recipe (a Python file with model() and train_data())")
+    name = f"probity_recipe_{path.stem}_{zlib.crc32(bytes(path.resolve())):08x}"  # another folder's may be called alike
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise RecipeError(f"{path}: found a file that is not Python, expected a name that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # data loaders with worker processes look classes up by module name
+    imports = RecipeImports(path.parent)
+    with imports.active():
+        spec.loader.exec_module(module)
+    return Recipe(path, module, imports)
+
+
+def as_batches(data: Any) -> Batches:
+    """A pair (inputs, targets) of tensors or arrays becomes a loader in the given order; batches pass as they are."""
+    if isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "__array__") for part in data):
+        inputs, targets = (torch.as_tensor(part) for part in data)
+        if len(inputs) != len(targets):
+            raise RecipeError(f"data: found {len(inputs)} inputs and {len(targets)} targets, expected as many of each")
+        return DataLoader(TensorDataset(inputs, targets), batch_size=BATCH_SIZE)
+    batches: Batches = data
+    return batches

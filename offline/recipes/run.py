@@ -1,0 +1,63 @@
+"""Run a recipe: fit it, or measure its bundle. Shared by the command line and the demo."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from offline.config import FitConfig
+from offline.evaluation.evaluate import evaluate
+from offline.fit import dry_run, fit_bundle, quiet
+from offline.recipes.load import Recipe, RecipeError, load_recipe
+from offline.recipes.progress_bars import Bars
+from offline.runtime.distributed import environment_shard
+from offline.runtime.progress import silent
+from service.predictor import Predictor
+
+
+def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
+    """Run a recipe with progress bars; `given` replaces fields of its configuration.
+
+    Returns whether this is the process that wrote the bundle: under torchrun the first one shows and writes.
+    """
+    recipe = load_recipe(recipe_path)
+    config = _config(recipe, given)
+    model, train, held_out = recipe.model(), recipe.data("train_data"), recipe.data("calibration_data")
+    main = environment_shard().is_main
+    with recipe.running(), Bars() if main else contextlib.nullcontext() as bars:
+        fit_bundle(
+            model,
+            train,
+            out,
+            calibration_loader=held_out,
+            config=config,
+            class_names=recipe.class_names,
+            input_spec=recipe.input_spec,
+            progress=bars or silent,
+            say=bars.say if bars else quiet,
+        )
+    return main
+
+
+def dry_run_recipe(recipe_path: Path, given: dict[str, Any]) -> list[str]:
+    """What fitting the recipe would take, as lines for people."""
+    recipe = load_recipe(recipe_path)
+    config, held_out = _config(recipe, given), recipe.data("calibration_data")
+    with recipe.running():
+        return dry_run(recipe.model(), recipe.data("train_data"), config, calibration_loader=held_out)
+
+
+def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
+    return FitConfig.model_validate({**recipe.config.model_dump(), **given})
+
+
+def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
+    """The metrics of `offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data()."""
+    recipe, predictor = load_recipe(recipe_path), Predictor.load(bundle)
+    if recipe.config.likelihood != predictor.manifest.task:
+        raise RecipeError(
+            f"{recipe_path}: config.likelihood: found {recipe.config.likelihood!r}, expected "
+            f"{predictor.manifest.task!r} as in the bundle {bundle}; give the recipe that the bundle was fitted with"
+        )
+    with recipe.running():
+        foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
+        return evaluate(predictor, recipe.data("test_data"), foreign)

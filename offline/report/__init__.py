@@ -1,0 +1,1 @@
+"""The report of a fitted bundle, one HTML page."""

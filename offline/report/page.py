@@ -1,0 +1,164 @@
+"""The report of a fitted bundle: one page for the person who must decide whether to put it into production.
+
+It needs nothing but itself: figures are in the page, there are no scripts, and its own policy forbids it to load
+anything. Names are whatever a user typed, so the template escapes everything that it is given.
+"""
+
+import importlib.resources
+from dataclasses import dataclass
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from offline.evaluation.diagnostics import coverage_curve, rejection_curve, reliability
+from offline.report.figures import (
+    coverage_picture,
+    rejection_picture,
+    reliability_picture,
+    residual_picture,
+    score_picture,
+)
+from offline.report.fit_figures import prior_picture, spectrum_picture
+from offline.report.style import Picture
+from offline.report.summary import cards, checks
+from offline.report.text import (
+    candidate_cells,
+    number,
+    parameter_rows,
+    percent,
+    posterior_rows,
+    prior_rows,
+    selection_rows,
+    verification_rows,
+)
+from offline.runtime.arrays import Array
+from service.bundle import Manifest
+from service.predictor import Prediction, describe
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """What the report shows; everything but the manifest may be absent, and the page says less then.
+
+    mean, variance (n, K) and targets (n,) class numbers or (n, K): the held-out examples that set the threshold, all
+    three or none. scores: theirs, (n,) in any order; by default computed from mean and variance. eigenvalues (S,): of
+    the curvature over the chosen weights as it stands in the posterior precision (regression: divided by
+    sigma_noise^2), without the prior. memory: the lines of the memory plan.
+    Raises `ValueError` for arrays that do not fit together or are not finite.
+    """
+
+    manifest: Manifest
+    mean: Array | None = None
+    variance: Array | None = None
+    targets: Array | None = None
+    scores: Array | None = None
+    eigenvalues: Array | None = None
+    memory: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        outputs = self.manifest.outputs
+        row = (outputs,) if self.manifest.task == "regression" else ()
+        count = None if self.mean is None else len(self.mean)
+        present = [value is not None for value in (self.mean, self.variance, self.targets)]
+        if any(present) and not all(present):
+            raise ValueError(f"mean, variance, targets: found {sum(present)} of them, expected all three or none")
+        _check("mean", self.mean, (count, outputs))
+        _check("variance", self.variance, (count, outputs))
+        _check("targets", self.targets, (count, *row))
+        _check("scores", self.scores, (count,))
+        _check("eigenvalues", self.eigenvalues, (self.manifest.subnetwork_size,))
+
+
+def _check(name: str, array: Array | None, shape: tuple[int | None, ...]) -> None:
+    """Shape (None: any length of at least 1) and finiteness of an array that is there."""
+    if array is None:
+        return
+    fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
+    if not fits or not array.size:
+        expected = ", ".join("n" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name}: found shape {array.shape}, expected ({expected})")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: found NaN or infinity, expected finite numbers")
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """What the held-out examples have to say."""
+
+    pictures: list[Picture]
+    scores: Array
+    calibration_error: tuple[float, float] | None = None
+    coverage: float | None = None
+
+
+def report_html(data: ReportData) -> bytes:
+    """The page, UTF-8; the same data give the same bytes."""
+    manifest = data.manifest
+    held_out = _held_out(data)
+    scores = data.scores if held_out is None else held_out.scores
+    calibration = [] if held_out is None else list(held_out.pictures)
+    if scores is not None:
+        calibration.append(score_picture(scores, manifest.calibration.threshold, manifest.calibration.score))
+    folder = importlib.resources.files("offline.report") / "templates"
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page = environment.from_string((folder / "report.html").read_text("utf-8")).render(
+        style=Markup((folder / "report.css").read_text("utf-8")),  # noqa: S704 - ours, and no place for a name
+        manifest=manifest,
+        share=percent(manifest.subnetwork_size / manifest.parameter_count),
+        cards=cards(
+            manifest,
+            None if held_out is None else held_out.calibration_error,
+            None if held_out is None else held_out.coverage,
+        ),
+        checks=checks(manifest),
+        selection=selection_rows(manifest),
+        parameters=parameter_rows(manifest),
+        candidates=[(found, candidate_cells(found)) for found in manifest.selection.candidates or ()],
+        prior=prior_rows(manifest),
+        prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
+        calibration=calibration,
+        posterior=posterior_rows(manifest),
+        spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),
+        verification=verification_rows(manifest),
+        metrics={name.replace("_", " "): number(value) for name, value in sorted(manifest.metrics.items())},
+        memory=data.memory,
+    )
+    return page.encode("utf-8", "replace")  # a lone surrogate in a name must not lose the report
+
+
+def _held_out(data: ReportData) -> _HeldOut | None:
+    manifest = data.manifest
+    if data.mean is None or data.variance is None or data.targets is None:
+        return None
+    prediction = describe(data.mean, data.variance, manifest.sigma_noise, manifest.temperature)
+    in_use = float((prediction.score > manifest.calibration.threshold).mean())
+    scores = prediction.score if data.scores is None else data.scores
+    if manifest.task == "classification":
+        return _classification(prediction, data.targets, scores, in_use)
+    return _regression(prediction, data.targets, scores, in_use)
+
+
+def _classification(prediction: Prediction, y: Array, scores: Array, in_use: float) -> _HeldOut:
+    assert prediction.probabilities is not None
+    assert prediction.map_probabilities is not None
+    plain, full = reliability(prediction.map_probabilities, y), reliability(prediction.probabilities, y)
+    wrong = prediction.probabilities.argmax(axis=1) != y
+    share, error = rejection_curve(prediction.score, wrong)
+    pictures = [
+        reliability_picture(plain, full),
+        rejection_picture(share, 100 * (1 - error), in_use, "Accuracy of the accepted (%)"),
+    ]
+    return _HeldOut(pictures, scores, calibration_error=(plain.ece, full.ece))
+
+
+def _regression(prediction: Prediction, y: Array, scores: Array, in_use: float) -> _HeldOut:
+    mean, std = prediction.mean, prediction.std
+    assert std is not None
+    share, square = rejection_curve(prediction.score, np.square(mean - y).mean(axis=1))
+    pictures = [
+        coverage_picture(mean, std, y),
+        residual_picture(mean, std, y),
+        rejection_picture(share, np.sqrt(square), in_use, "RMSE of the accepted (target's units)"),
+    ]
+    return _HeldOut(pictures, scores, coverage=float(coverage_curve(mean, std, y, np.array([0.95]))[0]))

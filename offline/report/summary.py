@@ -1,0 +1,114 @@
+"""The top of the report: headline numbers and the facts for or against a bundle; nothing is escaped here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offline.evaluation.diagnostics import coverage_band
+from offline.report.text import number, percent
+from service.bundle import Manifest
+
+SCORES = {"predictive_entropy": "predictive entropy (nats)", "epistemic_std": "epistemic standard deviation"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """A headline number."""
+
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing to look at before production: whether it is as it should be, and the fact itself."""
+
+    fine: bool
+    text: str
+
+
+def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, coverage: float | None) -> list[Card]:
+    """Headline numbers; what was not measured is left out. `calibration_error`: ECE of plain network and Probity."""
+    rule, metrics = manifest.calibration, manifest.metrics
+    examples = f"{rule.examples:,} held-out examples"
+    found = [
+        Card("Rejects above", number(rule.threshold), SCORES[rule.score]),
+        Card("False-reject rate", percent(rule.false_reject_rate), f"at most, for inputs like the {examples}"),
+    ]
+    if (full := metrics.get("calibration_log_likelihood")) is not None:
+        plain = metrics.get("calibration_log_likelihood_map")
+        note = "nats an example" if plain is None else f"nats an example; plain network {number(plain)}"
+        found.append(Card("Log-likelihood", number(full), note))
+    if (accuracy := metrics.get("calibration_accuracy")) is not None:
+        plain_accuracy = metrics.get("calibration_accuracy_map")
+        beside = "" if plain_accuracy is None else f"; plain network {percent(plain_accuracy)}"
+        found.append(Card("Accuracy as served", percent(accuracy), f"on {examples}{beside}"))
+    if (rmse := metrics.get("calibration_rmse")) is not None:
+        found.append(Card("RMSE", number(rmse), f"target's units, on {examples}"))
+    if calibration_error is not None:
+        found.append(
+            Card("Calibration error (ECE)", f"{calibration_error[1]:.3f}", f"plain network {calibration_error[0]:.3f}")
+        )
+    if coverage is not None:
+        found.append(Card("95 % interval", percent(coverage), "of held-out targets inside"))
+    return found
+
+
+def checks(manifest: Manifest) -> list[Check]:
+    """Facts that speak for or against the bundle."""
+    return [*_verified(manifest), *_cost(manifest), *_covered(manifest), *_factored(manifest), _warned(manifest)]
+
+
+def _verified(manifest: Manifest) -> Iterator[Check]:
+    found = manifest.verification
+    if found is None:
+        yield Check(False, "The serving code was not compared with the network: the bundle holds no verification.")
+        return
+    worst = max(found.mean_error, found.jacobian_error, found.variance_error)
+    yield Check(
+        worst <= found.tolerance,
+        f"The serving code agrees with the network in float64 on {found.examples} examples: largest relative error "
+        f"{number(float(f'{worst:.1e}'))}, tolerance {number(found.tolerance)}.",
+    )
+
+
+def _cost(manifest: Manifest) -> Iterator[Check]:
+    plain = manifest.metrics.get("calibration_log_likelihood_map")
+    full = manifest.metrics.get("calibration_log_likelihood")
+    if plain is None or full is None:
+        return
+    cost, budget = plain - full, manifest.prior.budget
+    price = f"costs {cost:.2g} nats an example" if cost > 0 else f"gains {-cost:.2g} nats an example"
+    limit = "" if budget is None else f"; the budget was {number(budget)}, spent on other held-out data"
+    yield Check(budget is None or cost <= budget, f"Weight uncertainty {price} on held-out data{limit}.")
+
+
+def _covered(manifest: Manifest) -> Iterator[Check]:
+    covered, examples = manifest.metrics.get("calibration_coverage_95"), manifest.calibration.examples
+    if covered is None or examples < 1:
+        return
+    low, high = coverage_band(examples, 0.95)
+    yield Check(
+        low <= covered <= high,
+        f"The 95 % intervals hold {percent(covered)} of the targets of {examples:,} held-out examples; "
+        f"between {percent(low)} and {percent(high)} is what chance explains.",
+    )
+
+
+def _factored(manifest: Manifest) -> Iterator[Check]:
+    found = manifest.posterior
+    if found.kind == "cholesky":
+        exact = "The posterior was factored as it is." if found.jitter == 0 else ""
+        yield Check(
+            found.jitter == 0, exact or f"{number(found.jitter)} had to be added to the diagonal of the posterior."
+        )
+    elif found.error is not None and found.tolerance is not None:
+        text = f"The low-rank posterior is off by at most {percent(found.error)}, tolerance {percent(found.tolerance)}."
+        yield Check(found.error <= found.tolerance, text)
+
+
+def _warned(manifest: Manifest) -> Check:
+    count = len(manifest.warnings)
+    if count == 0:
+        return Check(True, "The fit gave no warnings.")
+    return Check(False, f"The fit gave {count} warning{'s' if count > 1 else ''}, listed below.")

@@ -1,0 +1,1 @@
+"""What carries a job: checkpoints, processes, progress, memory."""

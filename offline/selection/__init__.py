@@ -1,0 +1,1 @@
+"""Which weights form the subnetwork."""

@@ -1,0 +1,1 @@
+"""`auto`: compare candidates in small and keep the best."""

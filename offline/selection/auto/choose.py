@@ -1,0 +1,109 @@
+"""`auto`: try several subnetworks in small, judge them by what uncertainty is for, and keep the best or a cheaper one.
+
+No strategy wins everywhere, and a large variance alone is no merit: an uncertainty is good when it leaves ordinary
+data alone, makes wrong predictions of shifted data less sure, and tells the two apart. So every candidate may cost the
+same on held-out data (the uncertainty budget), and is then judged on synthetic shifts of it:
+
+    merit = shift_log_likelihood + log(shift_auroc)        in nats
+
+the mean log-probability of the true label under shift plus that of telling a shifted example from an ordinary one;
+differences do not depend on the units of a regression's targets. Candidates within `MARGIN` of the best are alike, and
+the cheapest of them to serve is taken.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from offline.data.shifts import accepted_shifts, available_shifts
+from offline.selection.auto.candidates import propose
+from offline.selection.auto.context import AutoContext, CandidateScore
+from offline.selection.auto.score import judge
+
+__all__ = ["MARGIN", "AutoContext", "AutoResult", "CandidateScore", "choose_automatically", "decide", "merit"]
+
+MARGIN = 0.02  # nats; of the order of the error that some hundred examples leave in the merit
+LEAST_AUROC = 1e-3
+
+
+@dataclass(frozen=True)
+class AutoResult:
+    """The choice: `indices` (S,) int64 ascending on the CPU, and what would give them again.
+
+    strategy, options and `within` (modules, None: all) for `select`; `table`: every candidate, exactly one chosen;
+    explanation: one sentence.
+    """
+
+    indices: Tensor
+    dead_weights: int | None
+    strategy: str
+    options: dict[str, Any]
+    within: tuple[str, ...] | None
+    table: tuple[CandidateScore, ...]
+    explanation: str
+
+
+def choose_automatically(context: AutoContext) -> AutoResult:
+    """Compare the candidates and choose one; the same seed and data give the same choice.
+
+    A shift under which the network has outputs that are not finite does not count; the explanation then names those
+    that do. Raises `ValueError` when there are no tuning data, no weight has curvature, no shift is left, or a strategy
+    refuses its input.
+    """
+    if not len(context.tuning):
+        raise ValueError(
+            "selection='auto': found no held-out data to compare candidates on, expected at least one example; give "
+            "more calibration data"
+        )
+    accepted = accepted_shifts(context.network, context.tuning.inputs, context.seed, context.shifts)
+    if context.shifts is not None or len(accepted) < len(available_shifts(context.tuning.inputs)):
+        context = replace(context, shifts=accepted)
+    proposals = propose(context)
+    scores = judge(context, proposals)
+    place = decide(scores, context.budget)
+    chosen = proposals[place]
+    return AutoResult(
+        chosen.indices,
+        chosen.dead_weights,
+        chosen.strategy,
+        dict(chosen.options),
+        chosen.within,
+        tuple(replace(score, chosen=c == place) for c, score in enumerate(scores)),
+        explain(scores, place, context.shifts),
+    )
+
+
+def merit(score: CandidateScore) -> float:
+    """shift_log_likelihood + log(shift_auroc), nats."""
+    return score.shift_log_likelihood + math.log(max(score.shift_auroc, LEAST_AUROC))
+
+
+def decide(scores: tuple[CandidateScore, ...], budget: float) -> int:
+    """Place of the cheapest candidate to serve among those whose merit is within `MARGIN` of the best.
+
+    A candidate that cannot keep to the budget is taken only where none can. Equal costs: the larger merit, then the
+    earlier place.
+    """
+    affordable = [c for c, score in enumerate(scores) if score.cost <= budget] or list(range(len(scores)))
+    best = max(merit(scores[c]) for c in affordable)
+    alike = [c for c in affordable if merit(scores[c]) >= best - MARGIN]
+    return min(alike, key=lambda c: (scores[c].forward_passes, -merit(scores[c]), c))
+
+
+def explain(scores: tuple[CandidateScore, ...], place: int, shifts: Sequence[str] | None = None) -> str:
+    """One sentence on the choice and on what came next to it; `shifts`: those that counted, None: all."""
+    chosen = scores[place]
+    shift = "synthetic shift" if shifts is None else " and ".join(shifts)
+    parts = [f"{chosen.name}: log-likelihood under {shift} {chosen.shift_log_likelihood:.2f}"]
+    others = [score for c, score in enumerate(scores) if c != place]
+    if others:
+        other = max(others, key=merit)
+        word = "next best" if merit(other) <= merit(chosen) else "best"
+        parts.append(f" ({word} {other.shift_log_likelihood:.2f}, {other.name})")
+    parts.append(f", AUROC {chosen.shift_auroc:.2f}, {chosen.forward_passes:.1f} forward passes an example")
+    if chosen.judged < chosen.size:
+        parts.append(f", judged on {chosen.judged} of {chosen.size} weights")
+    return "".join(parts)

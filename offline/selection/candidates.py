@@ -1,0 +1,95 @@
+"""Which weights may be chosen: those of named modules, with or without biases and normalisation."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from offline.network.weights import Parameter, WeightLayout, parameter_owners
+
+Kinds = Literal["all", "weights"]
+NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+CLOSE_NAMES = 5
+
+
+def candidate_positions(network: nn.Module, layout: WeightLayout, within: Sequence[str] | None, kinds: Kinds) -> Tensor:
+    """Positions that may be chosen, (C,) int64 ascending.
+
+    within: paths of modules, each with all its submodules ("layer4" holds "layer4.1.conv2"; "" is the whole network);
+    None: everywhere. kinds "weights" leaves out biases and every parameter of a normalisation layer, as the paper's
+    code does: weights before a normalisation are scale-invariant. A layer is a normalisation by its type or by "norm"
+    in its class's name; a tied parameter belongs to every module that holds it.
+
+    Raises `ValueError` for a path that is no module, holds no trainable weight, or when nothing is left.
+    """
+    names = set(module_parameters(network, layout, within, "within")) if within is not None else None
+    owners = parameter_owners(network)
+    kept = [
+        p
+        for p in layout.parameters
+        if (names is None or p.name in names) and (kinds == "all" or _is_weight(network, owners[p.name]))
+    ]
+    if not kept:
+        place = "the model" if within is None else ", ".join(map(repr, within))
+        raise ValueError(
+            f"kinds: found no weight other than biases and normalisation in {place}, expected at least one; give "
+            "kinds='all' or other modules"
+        )
+    return positions_of(kept)
+
+
+def module_parameters(network: nn.Module, layout: WeightLayout, paths: Sequence[str], option: str) -> list[str]:
+    """Names of the trainable parameters of the modules at `paths` and below, in the layout's order.
+
+    Raises `ValueError`, naming `option` and close names, for a path that is no module or holds nothing trainable.
+    """
+    check_names(paths, option, "paths of modules")
+    modules = [path for path, _ in network.named_modules()]
+    owners = parameter_owners(network)
+    found: set[str] = set()
+    for path in paths:
+        if path not in modules:
+            raise unknown_name(path, option, "a module", [m for m in modules if m])
+        inside = {p.name for p in layout.parameters if any(_below(place, path) for place, _ in owners[p.name])}
+        if not inside:
+            raise ValueError(f"{option}: found the module {path!r}, which holds no trainable weight; give another one")
+        found |= inside
+    return [p.name for p in layout.parameters if p.name in found]
+
+
+def positions_of(parameters: Sequence[Parameter]) -> Tensor:
+    """Every position of the parameters, (n,), in their order."""
+    return torch.cat([torch.arange(p.offset, p.offset + p.size) for p in parameters])
+
+
+def check_names(names: object, option: str, expected: str) -> None:
+    """`ValueError` for anything but a list of at least one string."""
+    is_list = isinstance(names, Sequence) and not isinstance(names, str)
+    if not is_list or not names or not all(isinstance(name, str) for name in names):  # type: ignore[attr-defined]
+        raise ValueError(f"{option}: found {names!r}, expected a list of {expected}")
+
+
+def unknown_name(name: str, option: str, expected: str, known: Sequence[str]) -> ValueError:
+    """An error that lists the known names that look like `name`, or the first few."""
+    close = difflib.get_close_matches(name, known, CLOSE_NAMES, cutoff=0.5) or list(known)[:CLOSE_NAMES]
+    return ValueError(f"{option}: found {name!r}, expected {expected} of the network such as {', '.join(close)}")
+
+
+def _below(place: str, path: str) -> bool:
+    """Whether the module `place` is the module `path` or inside it: whole components count."""
+    return not path or place == path or place.startswith(path + ".")
+
+
+def _is_weight(network: nn.Module, places: list[tuple[str, str]]) -> bool:
+    """Whether some module uses the parameter as something else than a bias or a normalisation."""
+    return any(not _is_bias(attribute) and not _is_norm(network.get_submodule(path)) for path, attribute in places)
+
+
+def _is_bias(attribute: str) -> bool:
+    return "bias" in attribute.split("_")
+
+
+def _is_norm(module: nn.Module) -> bool:
+    return isinstance(module, NORMS) or "norm" in type(module).__name__.lower()

@@ -1,0 +1,101 @@
+"""Weights that live: those with curvature on the training data.
+
+A weight without any (behind a ReLU that never fires) has the prior's variance, the largest there is, and changes no
+prediction (Daxberger et al. 2021, appendix: "dead ReLUs").
+
+To see which, no derivative of each output of each example is needed. With C C^T = Lambda and z ~ N(0, I) drawn anew for
+each example, one ordinary backward pass over a batch gives g = sum_n J_n^T C_n z_n with
+
+    E[g_d^2] = sum_n (J_n^T Lambda_n J_n)_dd,
+
+which is nothing exactly where the curvature is.
+"""
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from offline.data.likelihood import sqrt_hessian_transpose_product
+from offline.laplace.ggn import check_finite
+from offline.network.model_copy import check_output
+from offline.network.weights import Parameter
+from offline.selection.context import SelectionContext
+from offline.selection.streaming import rows_for
+
+Located = tuple[tuple[Parameter, Tensor], ...]
+# A weight whose curvature is below this share of the largest carries none that float32 derivatives can show.
+DEAD_SHARE = 1e-12
+
+
+def is_live(curvature: Tensor) -> Tensor:
+    """Which entries of a curvature (C,) >= 0 are not nothing, (C,) bool."""
+    return curvature > DEAD_SHARE * curvature.max()
+
+
+def live_candidates(context: SelectionContext) -> tuple[Tensor, int]:
+    """The candidates that live, and how many do not; costs about three forward passes over the training data."""
+    _, positions, dead = split_live(context, curvature_estimate(context))
+    return positions, dead
+
+
+def eligible(context: SelectionContext, live_only: bool) -> tuple[Tensor, int | None]:
+    """The candidates to choose among, and how many dead ones were left out (None: not asked)."""
+    check_live_only(live_only)
+    return live_candidates(context) if live_only else (context.candidates, None)
+
+
+def curvature_estimate(context: SelectionContext) -> Tensor:
+    """An unbiased estimate of diag(sum_n J_n^T Lambda_n J_n) at the candidates (C,), float64: a sum of squares of g.
+
+    Draws follow the seed. Raises `ValueError` where derivatives overflow.
+    """
+    located = tuple(context.layout.locate(context.candidates))
+    sums = torch.zeros(len(context.candidates), dtype=torch.float64)
+    generator, rows = torch.Generator().manual_seed(context.seed), 0
+    for inputs, _ in context.track(context.batches(), "Live weights"):
+        rows = rows or rows_for(context.memory_bytes, lambda one: _gradients(context, located, one, generator), inputs)
+        for chunk in torch.split(inputs, rows):
+            _add_squares(_gradients(context, located, chunk, generator), located, sums)
+    check_finite(sums)
+    return sums
+
+
+def _gradients(
+    context: SelectionContext, located: Located, inputs: Tensor, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    """g = sum_n J_n^T C_n z_n, one tensor a parameter; none where the outputs do not depend on any."""
+    owned = dict(context.network.named_parameters())
+    chosen = {parameter.name: owned[parameter.name].detach().requires_grad_() for parameter, _ in located}
+    mean = check_output(functional_call(context.network, chosen, (inputs,)), len(inputs))
+    if not mean.requires_grad:
+        return ()
+    z = torch.randn(mean.shape, generator=generator).to(mean)
+    cotangent = sqrt_hessian_transpose_product(z, mean.detach(), context.likelihood)
+    return torch.autograd.grad(mean, list(chosen.values()), cotangent, allow_unused=True, materialize_grads=True)
+
+
+def _add_squares(gradients: tuple[Tensor, ...], located: Located, sums: Tensor) -> None:
+    """Add g_d^2 at the candidates."""
+    start = 0
+    for gradient, (parameter, inside) in zip(gradients, located, strict=False):
+        flat = gradient.flatten()
+        part = flat if len(inside) == parameter.size else flat[inside.to(flat.device)]
+        sums[start : start + len(inside)] += part.double().square_().cpu()
+        start += len(inside)
+
+
+def check_live_only(live_only: object, always: str | None = None) -> None:
+    """`ValueError` for anything but a bool, and for False where a strategy (`always`) cannot do without."""
+    if not isinstance(live_only, bool):
+        raise ValueError(f"selection_options['live_only']: found {live_only!r}, expected True or False")
+    if always is not None and not live_only:
+        raise ValueError(
+            f"selection_options['live_only']: found False, expected True for selection={always!r}: weights without "
+            "curvature would come first and change no prediction; leave the option out"
+        )
+
+
+def split_live(context: SelectionContext, curvature: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Of the candidates with this curvature (C,): which live (C,) bool, their positions, and how many do not."""
+    live = is_live(curvature)
+    return live, context.candidates[live], int(torch.count_nonzero(~live))

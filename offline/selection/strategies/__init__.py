@@ -1,0 +1,1 @@
+"""Selection strategies: functions `(context, **options) -> SelectionResult`, named in `offline.selection.registry`."""

@@ -1,0 +1,21 @@
+"""Strategies that look at neither data nor derivatives."""
+
+import numpy as np
+import torch
+
+from offline.selection.context import SelectionContext, SelectionResult, check_size, choose_largest
+from offline.selection.live_weights import eligible
+
+
+def random_weights(context: SelectionContext, live_only: bool = False) -> SelectionResult:
+    """Uniformly at random without replacement among the candidates, or among those with curvature."""
+    positions, dead = eligible(context, live_only)
+    check_size(context.size, len(positions), dead)
+    chosen = np.random.default_rng(context.seed).choice(positions.numpy(), context.size, replace=False)
+    return SelectionResult(torch.as_tensor(np.sort(chosen)), dead)
+
+
+def magnitude(context: SelectionContext, live_only: bool = False) -> SelectionResult:
+    """Largest |w_d|."""
+    positions, dead = eligible(context, live_only)
+    return choose_largest(context, positions, context.weights.double().abs().cpu()[positions], dead)

@@ -1,0 +1,132 @@
+"""Weights one after the other: the next one brings the predictive closest to that of the full network.
+
+The posterior keeps every weight outside the subnetwork fixed, so with A = H_SS + lambda_S I adding weight d adds
+
+    delta_x = (J_xd - J_xS A^-1 H_Sd)^2 / (H_dd + lambda_S - H_dS A^-1 H_Sd)
+
+to the variance v_x of output x: a pivoted Cholesky factorisation of the precision, whose residual rows and pivots are
+kept up to date. The weight taken leaves the smallest
+
+    sum_x KL(N(f_x, full_x + noise) || N(f_x, v_x + delta_x + noise)),
+
+where `full` is the variance under the posterior over all weights and `noise` what the outputs have anyway. With
+lambda_S = lambda S / D variances may overshoot, and weights that would make them do so are passed over. A step costs
+O(P (n + S)) for n outputs and a pool of P weights.
+"""
+
+import math
+from collections.abc import Collection
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from offline.data.shifts import accepted_shifts, synthetic_shifts
+from offline.laplace.posterior import factor, posterior_precision
+from offline.laplace.prior import prior_share
+from offline.runtime.progress import Track, silent
+from offline.selection.context import SelectionContext, SelectionResult, check_size
+from offline.selection.covariance import full_curvature, largest_that_fits, noise_variance
+from offline.selection.live_weights import eligible
+from offline.selection.sample import Sample, check_count
+from offline.selection.streaming import rows_for
+
+POOL = 4096
+OUTPUTS = 256  # of training examples; as many again of shifted ones
+LEAST_EXAMPLES = 8
+LOGIT_NOISE = 8 / math.pi  # a logit's variance counts against this in the probit link: kappa = 1 / sqrt(1 + pi v / 8)
+FLOOR = 1e-10  # a pivot below this share of its weight's precision is rounding
+
+
+def greedy(
+    context: SelectionContext,
+    examples: int | None = None,
+    pool: int | None = POOL,
+    shifts: Collection[str] | None = None,
+    live_only: bool = False,
+) -> SelectionResult:
+    """The weights whose predictive comes closest to the full network's, on training inputs and on shifts of them.
+
+    Outputs of `examples` training examples drawn by the seed (None: 256 / K, at least 8) count, and those of each after
+    one of the `shifts` in turn (`offline.data.shifts`, None: every one). Chooses among a random `pool` of so many
+    weights (None: as many as fit in the memory); "full" is then the posterior over these. Raises `ValueError` for S
+    larger than the pool.
+    """
+    check_count(examples, "examples")
+    check_count(pool, "pool")
+    positions, dead = eligible(context, live_only)
+    check_size(context.size, len(positions), dead)
+    drawn = _pool(context, positions, pool)
+    curvature = full_curvature(context, drawn)
+    jacobian = outputs_to_match(context, drawn, examples, shifts)
+    order = closest(context, curvature, jacobian)
+    note = f"greedy among {len(drawn)} weights drawn from {len(positions)}" if len(drawn) < len(positions) else None
+    return SelectionResult(drawn[order].sort().values, dead, note)
+
+
+def closest(context: SelectionContext, curvature: Tensor, jacobian: Tensor) -> Tensor:
+    """Places (S,) in a pool of weights with this curvature (P, P) and these rows (n, P), in the order chosen."""
+    noise = LOGIT_NOISE if context.likelihood == "classification" else noise_variance(context)
+    scale_tril, _ = factor(posterior_precision(curvature, _prior(context, len(curvature))))
+    full = (jacobian @ scale_tril).square().sum(1)
+    precision = posterior_precision(curvature, _prior(context, context.size))
+    return match(precision, jacobian, context.size, noise, full, context.track)
+
+
+def match(precision: Tensor, jacobian: Tensor, size: int, noise: float, full: Tensor, track: Track = silent) -> Tensor:
+    """Places (size,) in the pool, in the order chosen; float64 on the CPU.
+
+    precision (P, P): H + lambda_S I over the pool; jacobian (n, P); full (n,): the variances to come close to.
+    """
+    residual, pivots = jacobian.clone(), precision.diagonal().clone()
+    floor, target = FLOOR * pivots, (full + noise).unsqueeze(1)
+    explained = torch.zeros(len(jacobian), 1, dtype=jacobian.dtype)
+    rows = torch.zeros(size, len(precision), dtype=jacobian.dtype)
+    chosen: list[int] = []
+    for step in track(range(size), "Greedy choice", size):
+        ratio = target / (residual.square().div_(pivots).add_(explained).add_(noise))
+        gains = ratio.log().sub_(ratio).sum(0)
+        gains[chosen] = -torch.inf
+        best = int(gains.argmax())
+        row = (precision[best] - rows[:step, best] @ rows[:step]) / pivots[best].sqrt()
+        column = residual[:, best] / pivots[best].sqrt()
+        rows[step] = row
+        explained += column.square().unsqueeze(1)
+        residual.addr_(column, row, alpha=-1)
+        pivots = torch.maximum(pivots - row.square(), floor)
+        chosen.append(best)
+    return torch.tensor(chosen)
+
+
+def _prior(context: SelectionContext, size: int) -> float:
+    """lambda_S of a subnetwork of this size."""
+    return context.prior_precision * prior_share(size, context.layout.total, context.prior_scaling)
+
+
+def _pool(context: SelectionContext, positions: Tensor, pool: int | None) -> Tensor:
+    most = largest_that_fits(context) if pool is None else min(pool, largest_that_fits(context))
+    if len(positions) <= most:
+        return positions
+    if context.size > most:
+        raise ValueError(
+            f"selection='greedy': found subnetwork_size {context.size}, expected at most {most}, the weights that are "
+            "compared; give a smaller one, a larger pool in selection_options, a larger memory_budget, or choose "
+            "selection='random'"
+        )
+    kept = np.random.default_rng(context.seed).choice(len(positions), most, replace=False)
+    return positions[torch.as_tensor(np.sort(kept))]
+
+
+def outputs_to_match(
+    context: SelectionContext, positions: Tensor, examples: int | None = None, shifts: Collection[str] | None = None
+) -> Tensor:
+    """Jacobian (n K, P) float64 of training examples, then of the same, shifted by one shift each in turn."""
+    count = examples or max(LEAST_EXAMPLES, OUTPUTS // context.outputs)
+    usual = torch.cat(list(Sample.of(context, count).inputs("Sample for the greedy choice")))
+    names = accepted_shifts(context.network, usual, context.seed, shifts)
+    made = list(synthetic_shifts(usual, context.seed, names).values())
+    shifted = torch.stack([made[n % len(made)][n] for n in range(len(usual))])
+    jacobian, inputs = context.jacobian(positions), torch.cat([usual, shifted])
+    rows = rows_for(context.memory_bytes // 4, jacobian, inputs)
+    joined = torch.cat([jacobian(part)[1].flatten(0, 1).double().cpu() for part in torch.split(inputs, rows)])
+    return joined[torch.isfinite(joined).all(1)]  # those of training examples are: the curvature was

@@ -1,0 +1,32 @@
+"""The paper's rule under a Laplace posterior: keep the weights of largest marginal variance.
+
+Under an independence assumption they minimise the 2-Wasserstein distance to the full posterior (Daxberger et al. 2021,
+section 4). Dead weights have the prior's variance, the largest there is, and are always left out and counted.
+"""
+
+from offline.selection.context import SelectionContext, SelectionResult, choose_largest
+from offline.selection.covariance import check_fits, full_curvature, posterior_factor
+from offline.selection.live_weights import check_live_only, split_live
+from offline.selection.streaming import curvature_diagonal
+
+
+def wasserstein_laplace(context: SelectionContext, live_only: bool = True) -> SelectionResult:
+    """Largest 1 / (diag(H)_d + lambda), the marginal variance of a diagonal Laplace posterior: smallest curvature."""
+    check_live_only(live_only, always="wasserstein-laplace")
+    curvature = curvature_diagonal(context, context.candidates)
+    live, positions, dead = split_live(context, curvature)
+    return choose_largest(context, positions, -curvature[live], dead)
+
+
+def wasserstein_exact(context: SelectionContext, live_only: bool = True) -> SelectionResult:
+    """Largest diag((H + lambda I)^-1)_d, H the full curvature over all candidates.
+
+    Raises `ValueError` where the (C, C) matrices do not fit in the memory.
+    """
+    check_live_only(live_only, always="wasserstein-exact")
+    check_fits(context, len(context.candidates))
+    curvature = full_curvature(context, context.candidates)
+    live, positions, dead = split_live(context, curvature.diagonal())
+    # A dead weight's row is zero: leaving it out changes no other's variance.
+    scale_tril = posterior_factor(context, curvature[live][:, live] if dead else curvature)
+    return choose_largest(context, positions, scale_tril.square().sum(1), dead)

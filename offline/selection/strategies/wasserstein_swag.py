@@ -1,0 +1,147 @@
+"""The paper's rule on large networks: variances along an SGD trajectory (diagonal SWAG, Maddox et al. 2019)."""
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from offline.data.likelihood import check_targets, training_loss
+from offline.selection.context import SelectionContext, SelectionResult, choose_largest
+from offline.selection.live_weights import eligible
+
+Schedule = Literal["constant", "cosine-cyclic"]
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """How SWAG walks: one cycle an epoch, one snapshot at the end of each.
+
+    schedule "constant" keeps `learning_rate`; "cosine-cyclic" lowers it in each cycle from `learning_rate` to next to
+    0, so that a snapshot is where the walk has come to rest. `seed` sets torch's generator, which a shuffling loader
+    draws from.
+    """
+
+    snapshots: int
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    schedule: Schedule
+    seed: int
+
+    def __post_init__(self) -> None:
+        momentum, decay = self.momentum, self.weight_decay
+        _check("snapshots", self.snapshots, _is_integer(self.snapshots, 2), "an integer of at least 2")
+        _check("learning_rate", self.learning_rate, 0 < _number(self.learning_rate) < math.inf, "a number above 0")
+        _check("momentum", momentum, 0 <= _number(momentum) < 1, "a number from 0 to below 1")
+        _check("weight_decay", decay, 0 <= _number(decay) < math.inf, "a number of at least 0")
+        _check("schedule", self.schedule, self.schedule in SCHEDULES, " or ".join(map(repr, SCHEDULES)))
+        _check("seed", self.seed, _is_integer(self.seed, 0), "an integer of at least 0")
+
+    def rates(self, steps: int) -> Iterator[float]:
+        """The learning rate of each of the `steps` steps of a cycle."""
+        for step in range(steps):
+            share = (1 + math.cos(math.pi * step / steps)) / 2 if self.schedule == "cosine-cyclic" else 1.0
+            yield self.learning_rate * share
+
+
+def wasserstein_swag(
+    context: SelectionContext,
+    snapshots: int = 40,
+    learning_rate: float = 0.01,
+    momentum: float = 0.9,
+    weight_decay: float = 0.0,
+    schedule: Schedule = "constant",
+    seed: int | None = None,
+    live_only: bool = False,
+) -> SelectionResult:
+    """Largest variance along an SGD trajectory that starts at the trained weights (Daxberger et al. 2021, section 4).
+
+    `seed` None: the fit's. Raises `ValueError` for options out of range and a trajectory that diverges.
+    """
+    used = context.seed if seed is None else seed
+    trajectory = Trajectory(snapshots, learning_rate, momentum, weight_decay, schedule, used)
+    positions, dead = eligible(context, live_only)
+    return choose_largest(context, positions, trajectory_variance(context, trajectory)[positions], dead)
+
+
+def trajectory_variance(context: SelectionContext, trajectory: Trajectory) -> Tensor:
+    """Var_d = E[w_d^2] - E[w_d]^2 over the snapshots, (D,) float64.
+
+    A copy is trained on, on the mean negative log-likelihood. It stays in eval mode: dropout off, BatchNorm statistics
+    fixed, so the trajectory is that of the function that will be served.
+    """
+    network = copy.deepcopy(context.network)
+    named = dict(network.named_parameters())
+    trained = [named[p.name].requires_grad_(True) for p in context.layout.parameters]
+    optimiser = torch.optim.SGD(
+        trained, lr=trajectory.learning_rate, momentum=trajectory.momentum, weight_decay=trajectory.weight_decay
+    )
+    noise_variance, steps = _target_variance(context), sum(1 for _ in context.batches())
+    mean = torch.zeros(context.layout.total, dtype=torch.float64)
+    squares = torch.zeros_like(mean)
+    device = context.weights.device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(trajectory.seed)
+        for count in context.track(range(1, trajectory.snapshots + 1), "SWAG snapshots", trajectory.snapshots):
+            _train_cycle(network, optimiser, context, noise_variance, trajectory.rates(steps))
+            weights = _finite(context.layout.flatten(named).detach().double().cpu(), trajectory.learning_rate)
+            delta = weights - mean  # Welford's update: no difference of large numbers
+            mean += delta / count
+            squares += delta * (weights - mean)
+    return squares / trajectory.snapshots
+
+
+def _finite(weights: Tensor, learning_rate: float) -> Tensor:
+    if not bool(torch.isfinite(weights).all()):
+        raise ValueError(
+            f"SWAG: the weights diverged at learning_rate={learning_rate}; give a smaller one in selection_options"
+        )
+    return weights
+
+
+def _target_variance(context: SelectionContext) -> float:
+    """Variance of the targets about their mean (regression): the noise scale that makes a step independent of units.
+
+    Not the residuals': where a network fits well they are next to nothing, and every step would be too large.
+    """
+    if context.likelihood == "classification":
+        return 1.0
+    parts = [check_targets(t, context.outputs, len(x), context.likelihood) for x, t in context.batches()]
+    targets = torch.cat(parts).double()
+    return float((targets - targets.mean(0)).square().mean()) or 1.0
+
+
+def _train_cycle(
+    network: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    context: SelectionContext,
+    noise_variance: float,
+    rates: Iterator[float],
+) -> None:
+    for inputs, targets in context.batches():
+        optimiser.param_groups[0]["lr"] = next(rates, optimiser.param_groups[0]["lr"])
+        optimiser.zero_grad()
+        with torch.enable_grad():
+            output = network(inputs)
+            checked = check_targets(targets, context.outputs, len(inputs), context.likelihood)
+            training_loss(output, checked, context.likelihood, noise_variance).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+
+def _check(option: str, value: object, good: bool, expected: str) -> None:
+    if not good:
+        raise ValueError(f"selection_options[{option!r}]: found {value!r}, expected {expected}")
+
+
+def _is_integer(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _number(value: object) -> float:
+    """The value as a number; NaN, which is in no range, for anything else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan

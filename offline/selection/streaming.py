@@ -1,0 +1,103 @@
+"""Statistics of the Jacobian for every candidate, one parameter and a few examples at a time.
+
+Nothing of size (batch, outputs, candidates) exists beyond `memory_bytes`: the candidates are cut where one parameter's
+block of one example would not fit, and an example's price is measured before a pass.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from offline.data.loaders import rows_within
+from offline.jacobian.jacobian import Chosen, SubnetworkJacobian
+from offline.jacobian.plan import plan_for
+from offline.laplace.ggn import add_squares as add_curvature
+from offline.laplace.ggn import check_finite, diagonal_ggn
+from offline.network.weights import parameter_owners
+from offline.runtime.peak_memory import peak_bytes
+from offline.selection.context import SelectionContext
+
+MAX_ROWS = 256
+MARGIN = 1.25  # the allocator's fragments
+# What an entry of a parameter's block takes: before and after a gather in float32, and the curvature's float64 copies.
+ENTRY_BYTES = 2 * 4 + 5 * 8
+
+Pass = Callable[[], Iterable[Tensor]]
+
+
+def mean_squares(context: SelectionContext, positions: Tensor, inputs: Pass) -> Tensor:
+    """mean_x sum_k (d f_k(x) / d w_d)^2 for each of `positions` (C,), float64 on the CPU; one pass for each group."""
+    parts = restricted(context.jacobian(positions), groups(context, positions))
+    return torch.cat([_mean_squares(context, jacobian, inputs()) for jacobian in parts])
+
+
+def _mean_squares(context: SelectionContext, jacobian: SubnetworkJacobian, inputs: Iterable[Tensor]) -> Tensor:
+    sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
+    rows, examples = 0, 0
+    for x in inputs:
+        rows = rows or rows_for(context.memory_bytes, lambda one: add_squares(jacobian, one, torch.zeros_like(sums)), x)
+        examples += len(x)
+        for chunk in torch.split(x, rows):
+            add_squares(jacobian, chunk, sums)
+    check_finite(sums)
+    return (sums / examples).cpu()
+
+
+def add_squares(jacobian: SubnetworkJacobian, x: Tensor, sums: Tensor) -> None:
+    """Add sum_b sum_k J[b, k]^2 to `sums` (S,)."""
+    start = 0
+    for _, block in jacobian.blocks(x)[1]:
+        sums[start : start + block.shape[2]] += block.square().sum((0, 1), dtype=torch.float64)
+        start += block.shape[2]
+
+
+def curvature_diagonal(context: SelectionContext, positions: Tensor) -> Tensor:
+    """diag(sum_n J_n^T Lambda_n J_n) at `positions` (C,), over all training data, without 1 / sigma^2; float64."""
+    parts = restricted(context.jacobian(positions), groups(context, positions))
+    return torch.cat([_curvature_diagonal(context, jacobian) for jacobian in parts])
+
+
+def _curvature_diagonal(context: SelectionContext, jacobian: SubnetworkJacobian) -> Tensor:
+    pairs = context.track(context.batches(), "Curvature diagonal")
+    rows = curvature_rows(context, jacobian, context.memory_bytes)
+    return diagonal_ggn(jacobian, pairs, context.outputs, context.likelihood, rows=rows)
+
+
+def groups(context: SelectionContext, positions: Tensor) -> tuple[Tensor, ...]:
+    """Consecutive runs of `positions`, cut only where a parameter's (1, K, n) block would not fit: mostly one run."""
+    widest = rows_within(context.memory_bytes, ENTRY_BYTES * context.outputs)
+    lengths = [0]
+    for _, inside in context.layout.locate(positions):
+        first, *others = torch.split(inside, widest)
+        lengths[-1] += len(first)
+        lengths += map(len, others)
+    return torch.split(positions, lengths)
+
+
+def restricted(whole: SubnetworkJacobian, parts: Sequence[Tensor]) -> Iterator[SubnetworkJacobian]:
+    """The Jacobian of each of `parts`, ascending positions among those of `whole`, whose plan is not tried again."""
+    if len(parts) == 1:
+        yield whole
+        return
+    names = {item.parameter.name for item in whole.plan.structured}
+    owners = parameter_owners(whole.model)
+    for part in parts:
+        indices = part.to(whole.indices.device)
+        chosen = tuple(Chosen(parameter, inside) for parameter, inside in whole.layout.locate(indices))
+        plan = replace(plan_for(whole.model, chosen, owners, names), together=whole.plan.together)
+        yield SubnetworkJacobian(whole.model, whole.layout, indices, plan)
+
+
+def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian, memory: int, extra: int = 0) -> int:
+    """Examples at once whose contributions to the curvature, one parameter at a time, stay within `memory` bytes."""
+    first = next(iter(context.batches()))[0]
+    sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
+    return rows_for(memory, lambda one: add_curvature(jacobian, one, context.likelihood, sums), first, extra)
+
+
+def rows_for(memory: int, work: Callable[[Tensor], object], x: Tensor, extra: int = 0) -> int:
+    """How many examples fit in `memory` bytes at once, by what `work` takes for one of `x`, and `extra` bytes each."""
+    one = peak_bytes(lambda: work(x[:1]))
+    return min(MAX_ROWS, rows_within(memory, int(MARGIN * one) + extra))

@@ -1,1 +1,0 @@
-"""Selection strategies: functions `(context, **options) -> SelectionResult`, named in `offline.subnetwork`."""

@@ -1,0 +1,73 @@
+"""A model server that says how sure it is, and says no when it should.
+
+>>> from probity import FitConfig, fit_bundle, Predictor
+>>> fit_bundle(model, train_loader, "bundles/digits", calibration_loader=held_out, config=FitConfig(seed=0))
+>>> prediction = Predictor.load("bundles/digits").predict(inputs)
+
+Names are imported when they are first asked for: fitting needs `pip install 'probity-serve[offline]'`, the clients
+`pip install 'probity-serve[client]'`, and everything else the base install alone.
+"""
+
+import importlib
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offline import FitConfig, fit_bundle
+    from service import (
+        BundleError,
+        ImagePreprocessing,
+        InputSpec,
+        Manifest,
+        NonFinitePrediction,
+        Prediction,
+        Predictor,
+        read_bundle,
+        write_bundle,
+    )
+    from service.client import AsyncClient, Client
+
+__all__ = [
+    "AsyncClient",
+    "BundleError",
+    "Client",
+    "FitConfig",
+    "ImagePreprocessing",
+    "InputSpec",
+    "Manifest",
+    "NonFinitePrediction",
+    "Prediction",
+    "Predictor",
+    "__version__",
+    "fit_bundle",
+    "read_bundle",
+    "write_bundle",
+]
+# Where a name comes from, and the extra of the install that it needs; every other name is of the base install.
+OPTIONAL = {
+    "AsyncClient": ("service.client", "client"),
+    "Client": ("service.client", "client"),
+    "FitConfig": ("offline", "offline"),
+    "fit_bundle": ("offline", "offline"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.metadata.version("probity-serve")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, extra = OPTIONAL.get(name, ("service", None))
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if extra is None:
+            raise
+        raise ImportError(
+            f"probity.{name} needs {error.name}, which is not installed: pip install 'probity-serve[{extra}]'",
+            name=error.name,
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,24 @@
+"""`probity`, and `python -m probity`: the command line."""
+
+import signal
+import sys
+
+from service.process.starting import Starting
+
+
+def main() -> None:
+    """Entry point of the `probity` command.
+
+    `serve` handles SIGTERM before its imports, which take long; the other commands clear away what is half done.
+    """
+    if sys.argv[1:2] == ["serve"]:
+        Starting()
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    from probity.cli import app
+
+    app(prog_name="probity")
+
+
+if __name__ == "__main__":
+    main()

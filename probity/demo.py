@@ -1,0 +1,141 @@
+"""`probity demo`: the whole path on one screen, with a real server on a real port."""
+
+import base64
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+from PIL import Image
+
+from offline.recipes.load import load_recipe
+from offline.recipes.run import evaluate_recipe, fit_recipe
+from offline.runtime.arrays import Array
+from probity.card import console, print_card, print_metrics
+
+RECIPE = Path(__file__).parent.parent / "examples" / "digits.py"
+START_SECONDS = 60
+
+
+def run_demo(out: Path, port: int, keep: bool | None) -> None:
+    """Train, fit, evaluate, serve, and show two answers. `keep`: serve on until Ctrl-C (None: in a terminal)."""
+    if not RECIPE.is_file():
+        raise FileNotFoundError(f"{RECIPE}: not found; the demo needs a checkout of the repository with its examples/")
+    _check_port_free(port)
+    screen = console()
+    screen.rule("1. Train a small network on scanned digits and fit its bundle")
+    fit_recipe(RECIPE, out, {})
+    print_card(out)
+    screen.rule("2. Evaluate on test digits, and on inverted digits and noise")
+    print_metrics(evaluate_recipe(out, RECIPE))
+    screen.rule(f"3. Serve it: probity serve {out} --port {port}")
+    with _server(out, port):
+        digit, truth = _upright_digit()
+        _ask("An upright digit", digit, port, f"it is a {truth}")
+        _ask("Something that is no digit", _checkerboard(), port, "a checkerboard")
+        screen.print(
+            f"Interactive documentation: http://127.0.0.1:{port}/docs   metrics: http://127.0.0.1:{port}/metrics"
+        )
+        if keep if keep is not None else sys.stdout.isatty():
+            screen.print("Serving until Ctrl-C ...")
+            _wait_for_interrupt()
+        else:
+            screen.print(f"The server was stopped. Start it again: {_command()} serve {out} --port {port}")
+
+
+def _command() -> Path:
+    """The `probity` that belongs to this interpreter, as it can be typed here."""
+    command = Path(sys.executable).parent / "probity"
+    return command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
+
+
+def _check_port_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise OSError(f"port {port}: {error.strerror}; choose another: make demo PORT={port + 1}") from None
+
+
+@contextmanager
+def _server(bundle: Path, port: int) -> Iterator[None]:
+    """`python -m service` in a process of its own, answering when the block starts and stopped when it ends."""
+    command = [sys.executable, "-m", "service", str(bundle), "--port", str(port)]
+    environment = {**os.environ, "PROBITY_LOG_LEVEL": "warning"}
+    with subprocess.Popen(command, env=environment) as process:  # noqa: S603  our own interpreter and module
+        try:
+            _wait_until_ready(process, port)
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(START_SECONDS)
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise OSError(f"the service stopped with exit code {process.returncode} before it was ready")
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/health/ready", trust_env=False).is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise OSError(f"the service was not ready within {START_SECONDS} seconds")
+
+
+def _upright_digit() -> tuple[Array, str]:
+    inputs, labels = load_recipe(RECIPE).module.test_data()
+    return np.rint(inputs[0, 0].numpy() * 255).astype(np.uint8), str(int(labels[0]))
+
+
+def _checkerboard() -> Array:
+    board: Array = (np.indices((8, 8)).sum(axis=0) % 2 * 255).astype(np.uint8)
+    return board
+
+
+def _ask(title: str, pixels: Array, port: int, truth: str) -> None:
+    """Show the picture, the request that anyone can repeat, and the answer."""
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    body = json.dumps({"images": [base64.b64encode(stream.getvalue()).decode()]})
+    url = f"http://127.0.0.1:{port}/predict"
+    answer = httpx.post(url, content=body, headers={"content-type": "application/json"}, trust_env=False)
+    answer.raise_for_status()
+    first = answer.json()["predictions"][0]
+    ood, uncertainty = first["ood"], first["uncertainty"]
+    verdict = "[bold red]REJECTED[/]" if ood["rejected"] else "[bold green]accepted[/]"
+    screen = console()
+    screen.print(f"\n[bold]{title}[/] ({truth}): {verdict}")
+    screen.print(_picture(pixels), highlight=False)
+    plain = max(first["map_probabilities"].values())
+    screen.print(
+        f"label {first['label']}, probability {first['probability']:.3f} (plain network: {first['map_label']}, "
+        f"{plain:.3f}); entropy {uncertainty['total']:.3f} nats, of which epistemic {uncertainty['epistemic']:.3f}; "
+        f"p-value {ood['p_value']:.4f}"
+    )
+    if ood["reason"]:
+        screen.print(ood["reason"])
+    print(f"curl -s {url} -H 'Content-Type: application/json' -d '{body}'\n", flush=True)
+
+
+def _picture(pixels: Array) -> str:
+    shades = " .:-=+*#%@"
+    return "\n".join("    " + "".join(2 * shades[int(v) * 9 // 255] for v in row) for row in pixels)
+
+
+def _wait_for_interrupt() -> None:
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        console().print("Stopped.")

@@ -1,0 +1,178 @@
+"""A model that cannot be exported, or names that it does not have, are refused before the work of hours."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+from offline import FitConfig, fit_bundle
+from offline.estimate.trial import check_whole_way, weights_to_try
+from offline.export.graph import ExportError
+from offline.export.verify import VerificationError
+from offline.fit import dry_run
+from offline.job import prepare
+from offline.runtime.distributed import Shard
+from offline.runtime.progress import silent
+from probity.cli import app
+
+CPU = torch.device("cpu")
+DATA = [(torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2)]
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.middle, self.head = nn.Linear(4, 5), nn.Linear(5, 5), nn.Linear(5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.middle(torch.tanh(self.body(x)))))
+
+
+class Branching(Network):
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x)
+        if hidden.abs().sum() > 0:
+            hidden = 2 * hidden
+        return self.head(hidden)
+
+
+class OddOperation(Network):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.middle(torch.special.bessel_j0(self.body(x).detach()) + self.body(x)))
+
+
+class OddGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient + 0 * torch.special.bessel_j1(ctx.saved_tensors[0])
+
+
+class OddBackward(Network):
+    """Can be exported, but not its derivatives in the weights below the odd place."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(OddGradient.apply(self.middle(self.body(x))))
+
+
+class Mixing(Network):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - x.mean(0, keepdim=True))
+
+
+class Seen:
+    """Descriptions of the stages that were begun."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+
+    def __call__(self, items: Iterable[Any], description: str, total: int | None = None) -> Iterable[Any]:
+        self.stages.append(description)
+        return items
+
+
+def config(**changes: Any) -> FitConfig:
+    return FitConfig(subnetwork_size=6, selection="gradient", device="cpu", prior_precision=1.0).model_copy(
+        update=changes
+    )
+
+
+REFUSED = {
+    "if": (Branching, ExportError, "depends on the values of its input.*torch.where.*other weights do not help"),
+    "operation": (
+        OddOperation,
+        ExportError,
+        "bessel_j0.*replace the operation in the model.*other weights do not help",
+    ),
+    "gradient": (OddBackward, ExportError, "bessel_j1.*weights of its last layer: selection='last-layer', or `within`"),
+    "mixing": (Mixing, VerificationError, "mixes the examples of a batch"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_served_is_known_before_the_work(tmp_path: Path, name: str) -> None:
+    network, error, message = REFUSED[name]
+    seen = Seen()
+    with pytest.raises(error, match=f"(?s){message}"):
+        fit_bundle(network(), DATA, tmp_path / "out", calibration_loader=DATA, config=config(), progress=seen)
+    assert seen.stages == ["Calibration data", "Trial export"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_so_it_is_in_a_dry_run() -> None:
+    with pytest.raises(ExportError, match="depends on the values of its input"):
+        dry_run(Branching(), DATA, config(), calibration_loader=DATA)
+
+
+def test_a_dry_run_checks_the_names_of_modules() -> None:
+    with pytest.raises(ValueError, match=r"within: found 'haed', expected a module of the network such as head"):
+        dry_run(Network(), DATA, config(within=("haed",)), calibration_loader=DATA)
+
+
+def test_the_line_at_fault_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "recipe.py").write_text("""
+import torch
+from offline import FitConfig
+config = FitConfig(subnetwork_size=5, device="cpu")
+
+class Branching(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        if x.sum() > 0:
+            return self.layer(x)
+        return 2 * self.layer(x)
+
+def model():
+    return Branching()
+
+def train_data():
+    return torch.randn(40, 4), torch.arange(40) % 2
+
+calibration_data = train_data
+""")
+    result = CliRunner().invoke(app, ["fit", str(tmp_path / "recipe.py"), "--out", str(tmp_path / "b"), "--dry-run"])
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: the model could not be exported to ONNX: the forward of the model itself")
+    assert "Could not guard on data-dependent" in result.stderr
+    assert "recipe.py:12, in forward\n    if x.sum() > 0:\n" in result.stderr
+    assert "torch.where" in result.stderr
+    assert result.stderr.count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameters"),
+    [
+        ({}, {"body.weight", "body.bias", "middle.weight", "middle.bias", "head.weight", "head.bias"}),
+        ({"kinds": "weights"}, {"body.weight", "middle.weight", "head.weight"}),
+        ({"within": ("middle",)}, {"middle.weight", "middle.bias"}),
+        ({"selection": "last-layer", "subnetwork_size": 12}, {"head.weight", "head.bias"}),
+        (
+            {"selection": "parameters", "selection_options": {"names": ["body.bias"], "live_only": True}},
+            {"body.bias"},
+        ),
+    ],
+    ids=["all", "kinds", "within", "last-layer", "parameters"],
+)
+def test_what_may_be_chosen_is_tried_two_weights_a_parameter(changes: dict[str, Any], parameters: set[str]) -> None:
+    job = prepare(Network(), DATA, config(**changes), CPU, Shard(), silent)
+    found = {parameter.name: len(positions) for parameter, positions in job.layout.locate(weights_to_try(job))}
+    assert found == dict.fromkeys(parameters, 2)
+
+
+def test_only_what_may_be_chosen_has_to_be_exportable() -> None:
+    job = prepare(OddBackward(), DATA, config(within=("head",)), CPU, Shard(), silent)
+    state = torch.get_rng_state()
+    check_whole_way(job, DATA[0][0])
+    assert torch.equal(torch.get_rng_state(), state)

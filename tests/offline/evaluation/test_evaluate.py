@@ -1,0 +1,221 @@
+"""Metrics against hand computation, on a bundle whose graph is written by hand: no network, no export."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from offline.evaluation.diagnostics import ECE_BINS, expected_calibration_error
+from offline.evaluation.evaluate import evaluate
+from service.bundle import Calibration, InputSpec, Manifest, ParameterSlice, Posterior, Prior, Selection, write_bundle
+from service.posterior_factor import CholeskyPosterior
+from service.predictor import Predictor
+from service.rejection import RejectionRule
+
+SIZE = 2
+SCALE_TRIL = np.array([[0.5, 0.0], [0.2, 0.3]])
+SIGMA, TEMPERATURE = 0.6, 1.5
+
+
+def graph(outputs: int, features: int) -> bytes:
+    """mean = inputs[:, :K]; jacobian[b, k, s] = inputs[b, s] * (k + 1)."""
+    chosen = numpy_helper.from_array(np.eye(features, outputs, dtype=np.float32), "chosen")
+    first = numpy_helper.from_array(np.eye(features, SIZE, dtype=np.float32), "first")
+    scale = numpy_helper.from_array(np.arange(1, outputs + 1, dtype=np.float32).reshape(1, outputs, 1), "scale")
+    axis = numpy_helper.from_array(np.array([1], np.int64), "axis")
+    nodes = [
+        helper.make_node("MatMul", ["inputs", "chosen"], ["mean"]),
+        helper.make_node("MatMul", ["inputs", "first"], ["a"]),
+        helper.make_node("Unsqueeze", ["a", "axis"], ["b"]),
+        helper.make_node("Mul", ["b", "scale"], ["jacobian"]),
+    ]
+    shapes = {"inputs": [features], "mean": [outputs], "jacobian": [outputs, SIZE]}
+    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *s]) for name, s in shapes.items()}
+    made = helper.make_graph(
+        nodes, "g", [values["inputs"]], [values["mean"], values["jacobian"]], [chosen, first, scale, axis]
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def make(folder: Path, task: Any, outputs: int, features: int, scores: np.ndarray) -> Predictor:
+    rule = RejectionRule(np.sort(scores), 0.25)
+    manifest = Manifest(
+        name="by-hand",
+        version="1",
+        task=task,
+        input=InputSpec(shape=(features,)),
+        outputs=outputs,
+        class_names=None,
+        parameter_count=5,
+        subnetwork_size=SIZE,
+        selection=Selection("random", {}, 0, None, (ParameterSlice("weight", (5,), 0, SIZE),)),
+        prior=Prior("fixed", 1.0, "none", 1.0),
+        posterior=Posterior("cholesky", SIZE, 0.0),
+        sigma_noise=SIGMA if task == "regression" else None,
+        temperature=TEMPERATURE if task == "classification" else 1.0,
+        link="gaussian" if task == "regression" else "probit",
+        opset=17,
+        calibration=Calibration(
+            "epistemic_std" if task == "regression" else "predictive_entropy", len(scores), 0.25, rule.threshold
+        ),
+        verification=None,
+    )
+    path = write_bundle(
+        folder / "bundle",
+        manifest,
+        model=graph(outputs, features),
+        posterior=CholeskyPosterior(SCALE_TRIL),
+        subnetwork_indices=np.arange(SIZE),
+        calibration_scores=rule.scores,
+        reference={},
+    )
+    return Predictor.load(path, threads=1)
+
+
+def variance(x: np.ndarray, outputs: int) -> np.ndarray:
+    covariance = SCALE_TRIL @ SCALE_TRIL.T
+    return np.array([(k + 1) ** 2 * float(x[:SIZE] @ covariance @ x[:SIZE]) for k in range(outputs)])
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()
+
+
+def batches(inputs: np.ndarray, targets: np.ndarray) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    x, y = torch.as_tensor(inputs), torch.as_tensor(targets)
+    return list(zip(x.split(7), y.split(7), strict=True))
+
+
+def auroc(inside: list[float], outside: list[float]) -> float:
+    """How often a foreign score is above one of the test data, ties half."""
+    wins = [1.0 if o > i else 0.5 if o == i else 0.0 for o in outside for i in inside]
+    return sum(wins) / len(wins)
+
+
+def test_classification_by_hand(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    test, foreign = 2 * rng.normal(size=(20, 3)), 6 * rng.normal(size=(9, 3))
+    y = rng.integers(0, 3, 20)
+    adjusted, plain, other = (
+        [softmax(x / np.sqrt(TEMPERATURE**2 + math.pi / 8 * variance(x, 3))) for x in test],
+        [softmax(x / TEMPERATURE) for x in test],
+        [softmax(x / np.sqrt(TEMPERATURE**2 + math.pi / 8 * variance(x, 3))) for x in foreign],
+    )
+    inside, outside = ([float(-(p * np.log(p)).sum()) for p in group] for group in (adjusted, other))
+    limit = sorted(inside)[12]
+    predictor = make(tmp_path, "classification", 3, 3, np.array([limit - 0.3, limit - 0.2, limit, limit + 1e-3]))
+    threshold = predictor.rule.threshold
+    found = evaluate(predictor, batches(test, y), batches(foreign, np.zeros(9)))
+    expected = {
+        "reject_rate": sum(score > threshold for score in inside) / 20,
+        "ood_reject_rate": sum(score > threshold for score in outside) / 9,
+        "ood_auroc": auroc(inside, outside),
+        "map_ood_auroc": auroc(
+            *(
+                [float(-(p * np.log(p)).sum()) for p in group]
+                for group in (plain, [softmax(x / TEMPERATURE) for x in foreign])
+            )
+        ),
+    }
+    for prefix, group in (("", adjusted), ("map_", plain)):
+        expected[f"{prefix}accuracy"] = sum(int(np.argmax(p)) == c for p, c in zip(group, y, strict=True)) / 20
+        expected[f"{prefix}log_likelihood"] = sum(math.log(p[c]) for p, c in zip(group, y, strict=True)) / 20
+        expected[f"{prefix}brier"] = (
+            sum(sum((p[k] - (k == c)) ** 2 for k in range(3)) for p, c in zip(group, y, strict=True)) / 20
+        )
+        expected[f"{prefix}ece"] = slow_ece(np.array(group), y)
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert 0 < found["reject_rate"] < 1
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_regression_by_hand(tmp_path: Path, outputs: int) -> None:
+    rng = np.random.default_rng(1)
+    test, foreign = rng.normal(size=(150, 2)), 5 * rng.normal(size=(8, 2))
+    y = test[:, :outputs] + rng.normal(size=(150, outputs))
+    inside, outside = ([math.sqrt(variance(x, outputs).mean()) for x in group] for group in (test, foreign))
+    predictor = make(tmp_path, "regression", outputs, 2, np.array([0.1, 0.3, 0.5, 0.7]))
+    targets = y[:, 0] if outputs == 1 else y
+    found = evaluate(predictor, batches(test, targets), batches(foreign, np.zeros(8)))
+    log_likelihoods, squares, covered = [], [], []
+    for n, x in enumerate(test):
+        total = variance(x, outputs) + SIGMA**2
+        squares += [(y[n, k] - x[k]) ** 2 for k in range(outputs)]
+        covered += [abs(y[n, k] - x[k]) <= 1.96 * math.sqrt(total[k]) for k in range(outputs)]
+        log_likelihoods.append(
+            sum(-0.5 * (math.log(2 * math.pi * v) + (y[n, k] - x[k]) ** 2 / v) for k, v in enumerate(total))
+        )
+    expected = {
+        "rmse": math.sqrt(sum(squares) / len(squares)),
+        "log_likelihood": sum(log_likelihoods) / 150,
+        "coverage_95": sum(covered) / len(covered),
+        "reject_rate": sum(score > predictor.rule.threshold for score in inside) / 150,
+        "ood_reject_rate": sum(score > predictor.rule.threshold for score in outside) / 8,
+        "ood_auroc": auroc(inside, outside),
+    }
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_without_foreign_data_nothing_is_said_about_them(tmp_path: Path) -> None:
+    predictor = make(tmp_path, "regression", 1, 2, np.array([0.1, 0.3, 0.5]))
+    found = evaluate(predictor, batches(np.ones((3, 2)), np.ones(3)))
+    assert found.keys() == {"rmse", "log_likelihood", "coverage_95", "reject_rate"}
+
+
+def test_bad_test_data_are_refused(tmp_path: Path) -> None:
+    predictor = make(tmp_path, "classification", 3, 3, np.array([0.1, 0.3, 0.5]))
+    with pytest.raises(ValueError, match="test_data: found no example"):
+        evaluate(predictor, [])
+    with pytest.raises(ValueError, match="from 3 to 3, expected 0 to 2"):
+        evaluate(predictor, batches(np.ones((2, 3)), np.array([3, 3])))
+    with pytest.raises(ValueError, match="found shape"):
+        evaluate(predictor, batches(np.ones((2, 4)), np.array([0, 1])))
+    with pytest.raises(ValueError, match="ood_data: found no example"):
+        evaluate(predictor, batches(np.ones((2, 3)), np.array([0, 1])), [])
+
+
+# --------------------------------------------------------------------------- expected calibration error
+
+
+def slow_ece(probabilities: np.ndarray, y: np.ndarray) -> float:
+    """Fifteen bins of equal width, bin by bin."""
+    total = 0.0
+    for b in range(ECE_BINS):
+        inside = [
+            n
+            for n, p in enumerate(probabilities)
+            if b / ECE_BINS <= max(p) < (b + 1) / ECE_BINS or (b == ECE_BINS - 1 and max(p) == 1)
+        ]
+        if inside:
+            accuracy = sum(int(np.argmax(probabilities[n])) == y[n] for n in inside) / len(inside)
+            confidence = sum(max(probabilities[n]) for n in inside) / len(inside)
+            total += len(inside) / len(probabilities) * abs(accuracy - confidence)
+    return total
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.integers(1, 40), st.integers(2, 5), st.floats(0.1, 20), st.integers(0, 999))
+def test_ece_equals_a_slow_loop(examples: int, classes: int, sharpness: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    probabilities = np.stack([softmax(sharpness * row) for row in rng.normal(size=(examples, classes))])
+    y = rng.integers(0, classes, examples)
+    assert expected_calibration_error(probabilities, y) == pytest.approx(slow_ece(probabilities, y), abs=1e-12)
+
+
+def test_ece_by_hand() -> None:
+    """Two at confidence 0.9, one right; one at 0.6, right: 2/3 |0.5 - 0.9| + 1/3 |1 - 0.6|."""
+    p = np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]])
+    assert expected_calibration_error(p, np.array([0, 1, 0])) == pytest.approx(0.4)
+    assert expected_calibration_error(np.eye(2), np.array([0, 1])) == 0
+    assert expected_calibration_error(np.eye(2), np.array([1, 0])) == 1

@@ -1,0 +1,97 @@
+"""offline/export/verify.py: what is served is compared with the truth, and nothing far from it passes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import offline.publish.bundle
+from offline.config import FitConfig
+from offline.export.verify import LOOSEST, ROUNDING_FACTOR, TOLERANCE, Truth, VerificationError, verify
+from offline.fit import fit_bundle
+from service.bundle import Verification
+from tests.support.bundles import FEATURE_SPEC, write_linear
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
+ROUNDING = {"mean": 0.0, "jacobian": 0.0, "variance": 0.0}
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
+    synthetic = write_linear(tmp_path_factory.mktemp("verify") / "bundle", outputs=3, spec=FEATURE_SPEC)
+    inputs = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    truth = Truth(inputs, synthetic.mean(inputs), synthetic.jacobian(inputs), synthetic.variance(inputs))
+    return synthetic.path, truth
+
+
+def never() -> dict[str, float]:
+    raise AssertionError("asked for without need")
+
+
+def test_what_agrees_passes_and_its_errors_are_told(case: tuple[Path, Truth]) -> None:
+    verification = verify(*case, never)
+    assert (verification.examples, verification.tolerance) == (6, TOLERANCE)
+    assert max(verification.mean_error, verification.jacobian_error, verification.variance_error) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["mean", "jacobian", "variance"])
+def test_what_differs_is_refused_by_name(case: tuple[Path, Truth], name: str) -> None:
+    folder, truth = case
+    changed = replace(truth, **{name: getattr(truth, name) * 1.001})
+    with pytest.raises(VerificationError, match=rf"the {name} served differs .* by 1\.0e-03 .* at most 1e-04"):
+        verify(folder, changed)
+
+
+def test_no_nearer_than_torch_in_single_precision_is_asked_for(case: tuple[Path, Truth]) -> None:
+    folder, truth = case
+    changed = replace(truth, jacobian=truth.jacobian * 1.001)
+    near = {**ROUNDING, "jacobian": 1.2e-3 / ROUNDING_FACTOR}
+    assert verify(folder, changed, lambda: near).tolerance == pytest.approx(1.2e-3)
+    with pytest.raises(VerificationError, match="jacobian"):
+        verify(folder, changed, lambda: {**ROUNDING, "mean": 1.0})
+    with pytest.raises(VerificationError, match="jacobian"):
+        verify(folder, changed, lambda: {**ROUNDING, "jacobian": 0.5e-3 / ROUNDING_FACTOR})
+
+
+def test_there_is_an_end_to_it(case: tuple[Path, Truth]) -> None:
+    folder, truth = case
+    changed = replace(truth, jacobian=truth.jacobian * (1 + 2 * LOOSEST))
+    with pytest.raises(VerificationError, match="at most 1e-02"):
+        verify(folder, changed, lambda: {**ROUNDING, "jacobian": 1.0})
+    with pytest.raises(VerificationError):
+        verify(folder, replace(truth, mean=truth.mean * np.nan), lambda: {**ROUNDING, "mean": np.inf})
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_what_single_precision_does_not_hold_is_said(tmp_path: Path) -> None:
+    synthetic = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC)
+    inputs = np.ones((6, 4), np.float32)
+    inputs[[1, 4]] = 3e38
+    truth = Truth(inputs, synthetic.mean(inputs), synthetic.jacobian(inputs), synthetic.variance(inputs))
+    assert np.isfinite(truth.mean).all()
+    with pytest.raises(VerificationError, match=r"the mean served is NaN or infinite for examples 1, 4 of 6, .*3e\+38"):
+        verify(synthetic.path, truth)
+
+
+def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a fit hands to `verify`: about float32's precision, for every quantity."""
+    asked: list[dict[str, float]] = []
+
+    def asking(folder: Path, truth: Truth, rounding: Callable[[], dict[str, float]]) -> Verification:
+        asked.append(rounding())
+        return verify(folder, truth, rounding)
+
+    monkeypatch.setattr(offline.publish.bundle, "verify", asking)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    loader = [(torch.randn(30, 4), torch.randint(0, 3, (30,))) for _ in range(2)]
+    config = FitConfig(subnetwork_size=10, selection="random", prior_precision=1.0)
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    fit_bundle(net, loader, tmp_path / "b", calibration_loader=loader, config=config)
+    (found,) = asked
+    assert set(found) == set(ROUNDING)
+    assert all(1e-8 < error < 1e-4 for error in found.values()), found
+    assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())

@@ -1,0 +1,189 @@
+"""Structured and generic Jacobians of real networks, against one backward pass an example and an output."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from offline.jacobian.jacobian import (
+    ROWS_AT_ONCE,
+    Chosen,
+    SubnetworkJacobian,
+    outputs_at_once,
+    probe_gradients,
+    probed_forward,
+)
+from offline.jacobian.plan import CHECK_EXAMPLES, CHECK_OUTPUTS, make_jacobian, plain_jacobian
+from offline.jacobian.sparse_products import ProductIndex
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from tests import reference
+from tests.support.networks import NETWORKS, build
+
+# torch warns of its own accord about kernels that vmap handles slowly, and about its LSTM outside of cuDNN.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def jacobian_of(name: str) -> tuple[SubnetworkJacobian, nn.Module, torch.Tensor, torch.Tensor]:
+    network, inputs, indices = build(name)
+    layout = WeightLayout.of(network)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs)
+    return jacobian, network, inputs, indices
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_equals_plain_differentiation(name: str) -> None:
+    jacobian, network, inputs, indices = jacobian_of(name)
+    mean, found = jacobian(inputs)
+    true_mean, truth = reference.full_jacobian(network, inputs)
+    expected = truth[:, :, indices.numpy()]
+    np.testing.assert_allclose(mean.numpy(), true_mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("name", "generic"),
+    [
+        ("called-twice", set()),
+        ("shared-linears", set()),
+        ("tied", set()),
+        ("other-use", {"first.weight", "silent.weight", "silent.bias"}),
+        ("time-major", {"inner.weight", "inner.bias"}),
+        ("groups-all", set()),
+        ("residual", set()),
+        ("scaled", {"scale"}),
+    ],
+)
+def test_route_of_each_parameter(name: str, generic: set[str]) -> None:
+    """What its layer alone explains is structured; everything else takes the generic route."""
+    jacobian, *_ = jacobian_of(name)
+    assert {chosen.parameter.name for chosen in jacobian.plan.generic} == generic
+
+
+@pytest.mark.parametrize("name", ["groups-few", "residual", "scaled", "tied"])
+def test_an_example_alone_equals_its_row_of_a_batch(name: str) -> None:
+    jacobian, _, inputs, _ = jacobian_of(name)
+    _, together = jacobian(inputs)
+    for i in range(len(inputs)):
+        _, alone = jacobian(inputs[i : i + 1])
+        torch.testing.assert_close(alone[0], together[i], rtol=1e-5, atol=1e-6)
+
+
+def test_the_model_passed_in_is_not_touched() -> None:
+    network, inputs, indices = build("residual")
+    network.train()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), WeightLayout.of(network), indices, inputs)
+    jacobian(inputs)
+    assert network.training
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+    assert not any(module._forward_hooks for module in network.modules())
+    assert not any(module._forward_hooks for module in jacobian.model.modules())
+
+
+def test_layers_below_the_lowest_chosen_weight_are_not_differentiated() -> None:
+    network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    layout = WeightLayout.of(network)
+    head = torch.arange(layout.parameters[2].offset, layout.total)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, head, torch.randn(2, 4))
+    inputs = torch.randn(3, 4)
+    jacobian(inputs)
+    assert jacobian.plan.paths == ["2"]
+    assert not inputs.requires_grad
+
+
+@pytest.mark.parametrize("positions", [1, 5])
+@pytest.mark.parametrize("count", [1, 3, 20, 48])
+def test_product_entries(count: int, positions: int) -> None:
+    """Gathered, dense and single-position products against the triple loop."""
+    generator = torch.Generator().manual_seed(count)
+    a = torch.randn(2, 8, positions, generator=generator, dtype=torch.float64)
+    g = torch.randn(2, 3, 6, positions, generator=generator, dtype=torch.float64)
+    flat = torch.randperm(48, generator=generator)[:count].sort().values
+    rows, outs = flat % 8, flat // 8
+    index = ProductIndex.of(rows, outs)
+    found = index.products(a[:, index.used_rows], g)
+    for e in range(count):
+        expected = (g[:, :, outs[e]] * a[:, None, rows[e]]).sum(-1)
+        torch.testing.assert_close(found[:, :, e], expected)
+
+
+def test_a_constant_model_has_zero_derivatives() -> None:
+    class Constant(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unused = nn.Linear(3, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ones(len(x), 2)
+
+    network = Constant()
+    layout = WeightLayout.of(network)
+    everything = torch.arange(layout.total)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, everything, torch.randn(2, 3))
+    assert jacobian(torch.randn(4, 3))[1].abs().max() == 0
+
+
+def test_the_trial_of_a_plan_leaves_the_network_as_it_was() -> None:
+    """It is made in float64 and back; running statistics go there too."""
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    network, before = private_copy(model, torch.device("cpu")), model.state_dict()
+    make_jacobian(network, WeightLayout.of(model), torch.arange(20), torch.randn(2, 4))
+    for name, tensor in network.state_dict().items():
+        assert tensor.dtype == before[name].dtype
+        assert torch.equal(tensor, before[name])
+    assert all(not parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
+
+
+def test_the_trial_of_a_plan_costs_the_same_for_any_number_of_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a thousand classes, an exact backward pass for each of them would take longer than the job."""
+    passes = []
+    backward = torch.autograd.backward
+    monkeypatch.setattr(torch.autograd, "backward", lambda *a, **k: (passes.append(1), backward(*a, **k)))
+    for outputs in (2, 300):
+        model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs))
+        network = private_copy(model, torch.device("cpu"))
+        jacobian = make_jacobian(network, WeightLayout.of(model), torch.arange(37), torch.randn(2, 4))
+        assert not jacobian.plan.generic
+    assert len(passes) == 2 * CHECK_EXAMPLES * CHECK_OUTPUTS
+
+
+def test_derivatives_of_mixed_outputs_are_mixtures_of_derivatives() -> None:
+    network, inputs, indices = build("residual")
+    exact, layout = private_copy(network, torch.device("cpu"), torch.float64), WeightLayout.of(network)
+    chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
+    every = plain_jacobian(exact, chosen, inputs.double())
+    mixing = torch.randn(every.shape[1], 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    mixed = plain_jacobian(exact, chosen, inputs.double(), mixing)
+    torch.testing.assert_close(mixed, torch.einsum("bkn,km->bmn", every, mixing))
+
+
+@given(batch=st.integers(1, 600), outputs=st.integers(1, 1200))
+def test_outputs_go_backwards_together_up_to_a_number_of_rows(batch: int, outputs: int) -> None:
+    at_once = outputs_at_once(batch, outputs)
+    assert 1 <= at_once <= outputs
+    assert at_once == 1 or batch * at_once <= ROWS_AT_ONCE + batch
+    assert batch * outputs > ROWS_AT_ONCE or at_once == outputs
+
+
+@pytest.mark.parametrize("at_once", [2, 3, 10])
+@pytest.mark.parametrize("name", ["groups-few", "residual", "tied", "called-twice"])
+def test_outputs_together_give_what_one_by_one_gives(name: str, at_once: int) -> None:
+    jacobian, _, inputs, _ = jacobian_of(name)
+    assert jacobian.plan.together
+    mean, calls = probed_forward(jacobian.model, jacobian.plan, inputs)
+    for found, expected in zip(probe_gradients(mean, calls, at_once), probe_gradients(mean, calls, 1), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["attention", "recurrent"])
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_outputs_go_one_by_one_where_torch_would_do_so_anyway(name: str) -> None:
+    """Fused attention and recurrent layers have no rule for several at once: torch would warn and take turns."""
+    network, inputs, _ = build(name)
+    head = torch.arange(WeightLayout.of(network).total - 3, WeightLayout.of(network).total)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), WeightLayout.of(network), head, inputs)
+    assert jacobian(inputs)[1].shape[2] == 3

@@ -1,0 +1,228 @@
+"""Held-out data decide: split, temperature, quantiles, each against a slow loop."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from offline.data.held_out import HeldOut, check_enough, collect_held_out
+from offline.data.likelihood import Likelihood
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.calibration import (
+    describe_held_out,
+    fit_temperature,
+    held_out_metrics,
+    log_likelihood,
+    predict_held_out,
+    reference_quantiles,
+)
+from offline.laplace.posterior import factor
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from offline.runtime.progress import silent
+from service.posterior_factor import CholeskyPosterior
+
+CPU = torch.device("cpu")
+
+
+def held_out(likelihood: Likelihood, outputs: int, count: int = 9) -> HeldOut:
+    generator = torch.Generator().manual_seed(3)
+    inputs = torch.randn(count, 3, generator=generator)
+    if likelihood == "classification":
+        return HeldOut(inputs, torch.randint(0, outputs, (count,), generator=generator))
+    return HeldOut(inputs, torch.randn(count, outputs, generator=generator))
+
+
+def make(outputs: int) -> tuple[SubnetworkJacobian, Tensor]:
+    """A Jacobian of 7 weights and a curvature for them."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, outputs))
+    layout = WeightLayout.of(model)
+    indices = torch.arange(0, layout.total, 3)[:7]
+    root = torch.randn(5, 7, dtype=torch.float64)
+    return make_jacobian(private_copy(model, CPU), layout, indices, torch.randn(2, 3)), root.T @ root
+
+
+# --------------------------------------------------------------------------- split
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.integers(1, 60), st.floats(0, 1), st.integers(0, 2**63 - 1))
+def test_a_split_is_disjoint_and_whole(count: int, share: float, seed: int) -> None:
+    data = HeldOut(torch.arange(count).reshape(count, 1), torch.arange(count))
+    first, rest = data.split(share, seed)
+    assert len(first) == round(share * count)
+    assert sorted(first.targets.tolist() + rest.targets.tolist()) == list(range(count))
+    for part in (first, rest):
+        assert torch.equal(part.inputs[:, 0], part.targets)
+
+
+def test_the_seed_decides_the_split() -> None:
+    data = HeldOut(torch.arange(40).reshape(40, 1), torch.arange(40))
+    parts = [data.split(0.5, seed)[0].targets.tolist() for seed in (0, 0, 1)]
+    assert parts[0] == parts[1] != parts[2]
+    assert parts[0] != list(range(20)), "not in the order given: the data may be sorted by class"
+
+
+def test_chunks_are_paired_and_counted() -> None:
+    data = HeldOut(torch.arange(7).reshape(7, 1), torch.arange(7))
+    chunks = list(data.chunks(3, silent, ""))
+    assert [y.tolist() for _, y in chunks] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert all(torch.equal(x[:, 0], y) for x, y in chunks)
+
+
+def test_held_out_data_are_collected_with_their_targets_checked() -> None:
+    pairs = [(torch.zeros(2, 3), torch.tensor([0, 1])), (torch.ones(1, 3), torch.tensor([1]))]
+    data = collect_held_out(iter(pairs), 2, "classification")
+    assert data.targets.tolist() == [0, 1, 1]
+    assert data.inputs.shape == (3, 3)
+    with pytest.raises(ValueError, match="expected at least 2"):
+        collect_held_out(iter(pairs), 1, "classification")
+
+
+# --------------------------------------------------------------------------- enough examples
+
+
+@pytest.mark.parametrize(("rate", "needed"), [(0.05, 19), (0.1, 9), (0.5, 1), (0.01, 99), (0.3, 3), (0.99, 1)])
+def test_the_smallest_number_of_examples(rate: float, needed: int) -> None:
+    """With n examples, the smallest p-value is 1 / (n + 1)."""
+    check_enough(0, needed, rate, tuned=False)
+    assert 1 / (needed + 1) <= rate
+    with pytest.raises(ValueError, match=f"found {needed - 1} examples .* at least {needed} .*{needed} in all"):
+        check_enough(0, needed - 1, rate, tuned=False)
+
+
+def test_tuning_takes_as_many_again() -> None:
+    with pytest.raises(ValueError, match=r"expected at least 19 .*38 in all, half of which tune"):
+        check_enough(18, 18, 0.05, tuned=True)
+    with pytest.raises(ValueError, match=r"found 1 examples to set the threshold and 0 to tune, .*2 in all, half"):
+        check_enough(0, 1, 0.5, tuned=True)
+    check_enough(1, 1, 0.5, tuned=True)
+
+
+# --------------------------------------------------------------------------- predictions and their quality
+
+
+def slow_log_likelihood(
+    mean: np.ndarray, variance: np.ndarray, target: np.ndarray, sigma: float | None, temperature: float = 1.0
+) -> float:
+    """One example, outputs one at a time."""
+    if sigma is None:
+        scaled = [m / math.sqrt(temperature**2 + math.pi / 8 * v) for m, v in zip(mean, variance, strict=True)]
+        return scaled[int(target)] - math.log(sum(math.exp(s) for s in scaled))
+    return sum(
+        -0.5 * math.log(2 * math.pi * (v + sigma**2)) - (y - m) ** 2 / (2 * (v + sigma**2))
+        for m, v, y in zip(mean, variance, target, strict=True)
+    )
+
+
+def test_held_out_predictions_equal_a_slow_loop() -> None:
+    (jacobian, ggn), data = make(3), held_out("classification", 3)
+    scale_tril, _ = factor(ggn + torch.eye(7, dtype=torch.float64))
+    mean, variance = predict_held_out(jacobian, CholeskyPosterior(scale_tril.numpy()), data, 2, silent)
+    covariance = (scale_tril @ scale_tril.T).numpy()
+    assert mean.dtype == variance.dtype == np.float64
+    for n, x in enumerate(data.inputs):
+        expected_mean, j = (part[0].double().numpy() for part in jacobian(x.unsqueeze(0)))
+        np.testing.assert_allclose(mean[n], expected_mean, rtol=1e-5)
+        np.testing.assert_allclose(variance[n], [row @ covariance @ row for row in j], rtol=1e-5)
+
+
+@pytest.mark.parametrize("sigma", [None, 0.3])
+def test_held_out_metrics_equal_a_slow_loop(sigma: float | None) -> None:
+    rng = np.random.default_rng(0)
+    mean, variance = rng.normal(size=(8, 3)), rng.uniform(0.1, 2, (8, 3))
+    targets = rng.integers(0, 3, 8) if sigma is None else rng.normal(size=(8, 3))
+    temperature = 1.7 if sigma is None else 1.0
+    found = held_out_metrics(mean, variance, targets, sigma, temperature)
+    each = [slow_log_likelihood(mean[n], variance[n], targets[n], sigma, temperature) for n in range(8)]
+    plain = [slow_log_likelihood(mean[n], 0 * variance[n], targets[n], sigma, temperature) for n in range(8)]
+    expected = {
+        "calibration_log_likelihood": sum(each) / 8,
+        "calibration_log_likelihood_map": sum(plain) / 8,
+    }
+    if sigma is None:
+        scaled = mean / np.sqrt(temperature**2 + math.pi / 8 * variance)
+        expected["calibration_accuracy"] = sum(scaled[n].argmax() == targets[n] for n in range(8)) / 8
+        expected["calibration_accuracy_map"] = sum(mean[n].argmax() == targets[n] for n in range(8)) / 8
+    else:
+        expected["calibration_rmse"] = math.sqrt(np.mean((mean - targets) ** 2))
+        inside = np.abs(mean - targets) <= 1.959964 * np.sqrt(variance + sigma**2)
+        expected["calibration_coverage_95"] = inside.mean()
+    assert found == pytest.approx(expected)
+    np.testing.assert_allclose(log_likelihood(mean, variance, targets, sigma, temperature), each)
+
+
+def test_the_labels_counted_are_those_served() -> None:
+    """The leading logit is so uncertain that another class is served: it was right, the plain network wrong."""
+    mean, variance = np.array([[3.0, 2.0, 0.0]]), np.array([[100.0, 0.0, 0.0]])
+    found = held_out_metrics(mean, variance, np.array([1]), None, 1.0)
+    assert (found["calibration_accuracy"], found["calibration_accuracy_map"]) == (1.0, 0.0)
+
+
+def test_the_plain_network_is_given_its_own_noise() -> None:
+    mean, variance, targets = np.zeros((2, 1)), np.full((2, 1), 3.0), np.array([[2.0], [-2.0]])
+    found = held_out_metrics(mean, variance, targets, 1.0, 1.0, plain_noise=2.0)
+    assert found["calibration_log_likelihood"] == pytest.approx(found["calibration_log_likelihood_map"])
+
+
+# --------------------------------------------------------------------------- temperature
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5])
+@pytest.mark.parametrize("spread", [0.0, 3.0])
+def test_a_known_temperature_is_found_again(temperature: float, spread: float) -> None:
+    """Labels drawn from softmax(f / sqrt(T^2 + pi / 8 v))."""
+    rng = np.random.default_rng(0)
+    mean = 3 * rng.normal(size=(20_000, 4))
+    variance = spread * temperature**2 * rng.uniform(size=mean.shape)
+    scaled = mean / np.sqrt(temperature**2 + math.pi / 8 * variance)
+    targets = (scaled + rng.gumbel(size=mean.shape)).argmax(axis=1)
+    assert fit_temperature(mean, variance, targets) == pytest.approx(temperature, rel=0.06)
+
+
+def test_the_temperature_stays_on_its_grid() -> None:
+    """Labels that are always right ask for T -> 0, labels that are always wrong for T -> infinity."""
+    mean, variance = 5 * np.eye(3), np.zeros((3, 3))
+    assert fit_temperature(mean, variance, np.array([0, 1, 2])) == pytest.approx(0.1)
+    assert fit_temperature(mean, variance, np.array([1, 2, 0])) == pytest.approx(10)
+
+
+# --------------------------------------------------------------------------- reference quantiles
+
+
+def quantile(values: list[float], level: float) -> float:
+    """Linear between the order statistics."""
+    ordered = sorted(values)
+    place = level * (len(ordered) - 1)
+    low = math.floor(place)
+    return ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
+
+
+@pytest.mark.parametrize("sigma", [None, 0.3])
+def test_reference_quantiles(sigma: float | None) -> None:
+    rng = np.random.default_rng(1)
+    mean, variance = rng.normal(size=(12, 3)), rng.uniform(0.1, 2, (12, 3))
+    prediction = describe_held_out(mean, variance, sigma, 1.0)
+    found = reference_quantiles(prediction)
+    if sigma is None:
+        p = np.exp(mean / np.sqrt(1 + math.pi / 8 * variance))
+        p /= p.sum(axis=1, keepdims=True)
+        entropies = [-sum(value * math.log(value) for value in row) for row in p]
+        expected = {
+            "ood_score": entropies,
+            "top_probability": [max(row) for row in p],
+            "normalised_entropy": [e / math.log(3) for e in entropies],
+        }
+    else:
+        expected = {"ood_score": [math.sqrt(sum(row) / 3) for row in variance]}
+    expected["functional_variance"] = [max(row) for row in variance]
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        levels = [quantile(values, level) for level in (0.05, 0.25, 0.5, 0.75, 0.95)]
+        np.testing.assert_allclose(found[name], levels, rtol=1e-5)

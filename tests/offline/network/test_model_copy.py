@@ -1,0 +1,155 @@
+"""offline/network/model_copy.py: odd models are taken, or refused by name; nothing of the caller's changes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from offline.config import FitConfig
+from offline.fit import fit_bundle
+from offline.network.model_copy import in_float64, runs_in_float64
+from service.bundle import read_manifest
+from service.predictor import Predictor
+from tests import reference
+
+CONFIG = FitConfig(subnetwork_size=12, selection="random", prior_precision=1.0)
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own
+
+
+def data(batches: int = 2) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    return [
+        (torch.randn(20, 4, generator=generator), torch.randint(0, 3, (20,), generator=generator))
+        for _ in range(batches)
+    ]
+
+
+class Wrapped(nn.Module):
+    """A network whose forward pass is given."""
+
+    def __init__(self, forward: Callable[["Wrapped", Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last, self.run = nn.Linear(4, 5), nn.Linear(5, 3), forward
+        self.table = torch.randn(5, 5)  # no buffer: it stays what it is
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(self, x)
+
+
+SINGLE: dict[str, Callable[[Wrapped, Tensor], Tensor]] = {
+    "a cast": lambda net, x: net.last(torch.relu(net.first(x)).float()),
+    "a tensor beside": lambda net, x: net.last(torch.relu(net.first(x)) @ net.table),
+}
+MADE: dict[str, Callable[[Wrapped, Tensor], Tensor]] = {
+    "ones made": lambda net, x: net.last(torch.relu(net.first(x)) + torch.ones(1, 5)),
+    "an identity made": lambda net, x: net.last(F.linear(torch.relu(net.first(x)), torch.eye(5))),
+}
+
+
+@pytest.mark.parametrize("name", [*SINGLE, *MADE])
+def test_a_network_with_tensors_of_single_precision_is_fitted(name: str, tmp_path: Path) -> None:
+    net = Wrapped({**SINGLE, **MADE}[name])
+    assert runs_in_float64(net, data()[0][0]) is (name in MADE)
+    folder = fit_bundle(net, data(), tmp_path / "b", calibration_loader=data(), config=CONFIG)
+    manifest, _ = read_manifest(folder)
+    assert any("float64" in warning for warning in manifest.warnings) is (name in SINGLE)
+    inputs = data()[0][0][:3]
+    found = Predictor.load(folder).predict(inputs.numpy()).mean
+    np.testing.assert_allclose(found, net(inputs).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def changes_inputs(net: Wrapped, x: Tensor) -> Tensor:
+    x.clamp_(-0.5, 0.5)
+    return net.last(torch.relu(net.first(x)))
+
+
+def drops(net: Wrapped, x: Tensor) -> Tensor:
+    return net.last(F.dropout(net.first(x)))
+
+
+class Complex(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.spectrum, self.last = nn.Parameter(torch.randn(4, 5, dtype=torch.cfloat)), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(x @ self.spectrum.abs())
+
+
+class Wide(nn.Module):
+    """Needs float64: its factor is 1 there, and 0 in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+        self.register_buffer("big", torch.tensor([16777217.0], dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(x) * (self.big - 16777216.0).to(x.dtype)
+
+
+def normalised() -> nn.Module:
+    net = nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 5)), nn.Linear(5, 3))
+    net(torch.zeros(1, 4))
+    return net
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "words"),
+    [
+        (lambda: Wrapped(changes_inputs), ValueError, ["changes its inputs in place", "x.clone()"]),
+        (lambda: Wrapped(drops), ValueError, ["other outputs the second time", "training=self.training"]),
+        (Complex, ValueError, ["complex tensor 'spectrum'"]),
+        (Wide, ValueError, ["between torch.float64 and float32", "1.0e+00"]),
+        (normalised, ValueError, ["cannot be copied", "parametrizations"]),
+        (lambda: torch.jit.script(nn.Linear(4, 3)), ValueError, ["TorchScript"]),
+        (lambda: nn.Linear, TypeError, ["found the class Linear"]),
+        (lambda: "resnet", TypeError, ["found str"]),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(
+    model: Callable[[], nn.Module], kind: type[Exception], words: list[str], tmp_path: Path
+) -> None:
+    given, before = data(), data()
+    with pytest.raises(kind) as caught:
+        fit_bundle(model(), given, tmp_path / "b", calibration_loader=given, config=CONFIG)
+    assert str(caught.value).startswith("model: ")
+    for word in words:
+        assert word in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+    for (x, _), (expected, _) in zip(given, before, strict=True):
+        assert torch.equal(x, expected)
+
+
+def test_sparse_gradients_and_double_precision_are_taken(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(7, 3, sparse=True), nn.Flatten(), nn.Linear(6, 3)).double()
+    tokens = [(torch.randint(0, 7, (20, 2)), torch.randint(0, 3, (20,))) for _ in range(2)]
+    folder = fit_bundle(net, tokens, tmp_path / "b", calibration_loader=tokens, config=CONFIG)
+    assert net[0].sparse
+    found = Predictor.load(folder).predict(tokens[0][0][:4].numpy()).mean
+    np.testing.assert_allclose(found, net(tokens[0][0][:4]).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_compiled_module_is_the_module_it_was_made_of(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    folder = fit_bundle(torch.compile(net), data(), tmp_path / "b", calibration_loader=data(), config=CONFIG)
+    inputs = data()[0][0][:3]
+    mean, _ = reference.full_jacobian(net, inputs)
+    np.testing.assert_allclose(Predictor.load(folder).predict(inputs.numpy()).mean, mean, rtol=1e-4, atol=1e-5)
+
+
+def test_a_trial_in_float64_leaves_everything_as_it_was() -> None:
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5))
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    with in_float64(net):
+        assert torch.ones(1).dtype == net[0].weight.dtype == torch.float64
+    assert torch.ones(1).dtype == torch.float32
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(tensor, before[name])
+        assert tensor.dtype == before[name].dtype

@@ -1,0 +1,257 @@
+"""Whole layers, and which weights may be chosen at all."""
+
+from typing import Any, Literal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from offline.network.weights import WeightLayout
+from offline.selection.registry import SelectionContext, candidate_positions, select
+from tests.support.networks import Attention, Recurrent, Scaled, SharedLinears, Tied
+from tests.support.selections import context, problem
+
+
+class Backwards(nn.Module):
+    """The head is defined first and called last; a weight of the root itself is used first."""
+
+    def __init__(self, root_weight: bool) -> None:
+        super().__init__()
+        self.head, self.body = nn.Linear(3, 2), nn.Linear(4, 3)
+        self.position = nn.Parameter(torch.ones(4), requires_grad=root_weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.body(x + self.position)))
+
+
+class Stages(nn.Module):
+    """Paths of which one is the beginning of another's name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer1 = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3))
+        self.layer10 = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer10(self.layer1(x))
+
+
+def names(model: nn.Module, positions: Tensor) -> list[str]:
+    """Parameters that hold the positions; all of each or an assertion fails."""
+    located = list(WeightLayout.of(model).locate(positions))
+    assert all(len(inside) == p.size for p, inside in located)
+    return [p.name for p, _ in located]
+
+
+def located(given: SelectionContext, strategy: str, options: dict[str, Any]) -> list[tuple[str, int]]:
+    indices = select(strategy, given, options).indices
+    return [(p.name, len(inside)) for p, inside in given.layout.locate(indices)]
+
+
+# --------------------------------------------------------------------------- last layer
+
+
+@pytest.mark.parametrize("root_weight", [False, True], ids=["layers only", "weight of the root"])
+def test_the_last_layer_is_the_one_called_last(root_weight: bool) -> None:
+    """A vision transformer has such a root weight: its position embedding is not its last layer."""
+    model, batches = Backwards(root_weight), problem()[1]
+    indices = select("last-layer", context(model, batches, 1000), {}).indices
+    start = 4 if root_weight else 0  # named_parameters() gives the root's own first
+    assert indices.tolist() == list(range(start, start + 8))
+
+
+def test_a_frozen_last_layer_is_passed_over() -> None:
+    model, batches = problem()
+    model[6].requires_grad_(False)  # type: ignore[index]
+    assert located(context(model, batches, 25), "last-layer", {}) == [("4.weight", 20), ("4.bias", 5)]
+
+
+def test_the_last_layer_is_the_last_that_holds_candidates() -> None:
+    model, batches = problem()
+    layout = WeightLayout.of(model)
+    within = candidate_positions(model, layout, ["0", "4"], "weights")
+    assert located(context(model, batches, 25, candidates=within), "last-layer", {}) == [("4.weight", 20)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "what"),
+    [
+        ("last-layer", {}, "the last layer '6'"),
+        ("modules", {"names": ["6"]}, "the modules 6"),
+        ("parameters", {"names": ["6.bias", "6.weight"]}, "the parameters 6.bias, 6.weight"),
+    ],
+)
+def test_a_layer_that_is_too_large_is_an_error(strategy: str, options: dict[str, Any], what: str) -> None:
+    with pytest.raises(ValueError, match=f"found 11, {what} has 12 weights; raise it to 12"):
+        select(strategy, context(*problem(), 11), options)
+
+
+# --------------------------------------------------------------------------- modules and parameters
+
+
+def test_modules_takes_the_modules_and_all_below() -> None:
+    model, batches = Stages(), problem()[1]
+    given = context(model, batches, 100)
+    inner = [("layer1.0.weight", 12), ("layer1.0.bias", 3), ("layer1.1.weight", 3), ("layer1.1.bias", 3)]
+    outer = [("layer10.weight", 6), ("layer10.bias", 2)]
+    assert located(given, "modules", {"names": ["layer1"]}) == inner
+    assert located(given, "modules", {"names": ["layer10"]}) == outer
+    assert located(given, "modules", {"names": ["layer10", "layer1.1"]}) == inner[2:] + outer
+    assert located(given, "modules", {"names": [""]}) == inner + outer
+
+
+def test_parameters_takes_whole_parameters() -> None:
+    given = context(Stages(), problem()[1], 100)
+    chosen = {"names": ["layer10.weight", "layer1.0.bias", "layer10.weight"]}
+    assert located(given, "parameters", chosen) == [("layer1.0.bias", 3), ("layer10.weight", 6)]
+
+
+def test_whole_layers_leave_out_what_may_not_be_chosen() -> None:
+    model, batches = problem()
+    weights = candidate_positions(model, WeightLayout.of(model), None, "weights")
+    given = context(model, batches, 100, candidates=weights)
+    assert located(given, "modules", {"names": ["0", "1", "4"]}) == [("0.weight", 16), ("4.weight", 20)]
+    with pytest.raises(ValueError, match="no weight that may be chosen in the modules 1, expected at least one"):
+        select("modules", given, {"names": ["1"]})
+
+
+def test_a_tied_parameter_goes_by_any_of_its_names() -> None:
+    model = Tied()
+    tokens = [(torch.randint(0, 20, (4, 5)), torch.randint(0, 3, (4,)))]
+    given = context(model, tokens, 200, outputs=3)
+    tied = [("embedding.weight", 120)]
+    assert located(given, "parameters", {"names": ["decoder.weight"]}) == tied
+    assert located(given, "modules", {"names": ["decoder"]}) == tied
+    assert located(given, "modules", {"names": ["embedding"]}) == tied
+
+
+@pytest.mark.parametrize(
+    ("strategy", "given_names", "message"),
+    [
+        ("modules", [], "expected a list of paths of modules"),
+        ("modules", "layer1", "found 'layer1', expected a list of paths of modules"),
+        ("modules", ["layr1"], "found 'layr1', expected a module of the network such as layer1, "),
+        ("modules", ["layer"], "found 'layer', expected a module of the network such as layer1, "),
+        ("modules", [1], r"found \[1\], expected a list of paths of modules"),
+        ("parameters", [], "expected a list of names of parameters"),
+        ("parameters", ["layer10.weigth"], "found 'layer10.weigth', expected a trainable .* such as layer10.weight"),
+        ("parameters", ["layer10"], "found 'layer10', expected a trainable parameter of the network such as layer10"),
+    ],
+)
+def test_wrong_names_are_named_with_close_ones(strategy: str, given_names: object, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"selection_options\['names'\]: .*{message}"):
+        select(strategy, context(Stages(), problem()[1], 100), {"names": given_names})
+
+
+def test_a_frozen_parameter_cannot_be_named() -> None:
+    model = Stages()
+    model.layer10.bias.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"found 'layer10\.bias', expected a trainable parameter"):
+        select("parameters", context(model, problem()[1], 100), {"names": ["layer10.bias"]})
+
+
+# --------------------------------------------------------------------------- candidates
+
+
+def test_without_restriction_every_position_is_a_candidate() -> None:
+    model = problem()[0]
+    assert torch.equal(candidate_positions(model, WeightLayout.of(model), None, "all"), torch.arange(65))
+
+
+@pytest.mark.parametrize(
+    ("model", "kept"),
+    [
+        (problem()[0], ["0.weight", "4.weight", "6.weight"]),
+        (Stages(), ["layer1.0.weight", "layer10.weight"]),
+        (Scaled(), ["scale", "inner.weight", "head.weight"]),
+        (Recurrent(), ["lstm.weight_ih_l0", "lstm.weight_hh_l0", "head.weight"]),
+        (SharedLinears(), ["first.weight", "head.weight"]),
+        (
+            Attention(),
+            [
+                "encoder.self_attn.in_proj_weight",
+                "encoder.self_attn.out_proj.weight",
+                "encoder.linear1.weight",
+                "encoder.linear2.weight",
+                "head.weight",
+            ],
+        ),
+        (
+            nn.Sequential(nn.Linear(2, 3), nn.GroupNorm(1, 3), nn.RMSNorm(3), nn.InstanceNorm1d(3, affine=True)),
+            ["0.weight"],
+        ),
+    ],
+    ids=["batchnorm", "layernorm", "bare", "lstm", "shared", "attention", "other norms"],
+)
+def test_weights_leave_out_biases_and_normalisation(model: nn.Module, kept: list[str]) -> None:
+    assert names(model, candidate_positions(model, WeightLayout.of(model), None, "weights")) == kept
+
+
+def test_a_normalisation_of_ones_own_goes_by_its_class_name() -> None:
+    class ChannelNorm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gain = nn.Parameter(torch.ones(3))
+
+    model = nn.Sequential(nn.Linear(2, 3), ChannelNorm())
+    assert names(model, candidate_positions(model, WeightLayout.of(model), None, "weights")) == ["0.weight"]
+
+
+def test_within_takes_modules_by_whole_components() -> None:
+    model = Stages()
+    layout = WeightLayout.of(model)
+    within = {
+        path: names(model, candidate_positions(model, layout, path, "all")) for path in (("layer1",), ("layer10",))
+    }
+    assert within[("layer10",)] == ["layer10.weight", "layer10.bias"]
+    assert within[("layer1",)] == ["layer1.0.weight", "layer1.0.bias", "layer1.1.weight", "layer1.1.bias"]
+    assert names(model, candidate_positions(model, layout, ["layer1"], "weights")) == ["layer1.0.weight"]
+
+
+def test_frozen_parameters_are_no_candidates() -> None:
+    model = Stages()
+    model.layer1[0].weight.requires_grad_(False)  # type: ignore[union-attr]
+    found = candidate_positions(model, WeightLayout.of(model), ["layer1"], "all")
+    assert names(model, found) == ["layer1.0.bias", "layer1.1.weight", "layer1.1.bias"]
+    assert found.tolist() == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("within", "kinds", "message"),
+    [
+        (["layer2"], "all", "within: found 'layer2', expected a module of the network such as layer1"),
+        ("layer1", "all", "within: found 'layer1', expected a list of paths of modules"),
+        ([], "all", r"within: found \[\], expected a list of paths of modules"),
+        (["layer1.1"], "weights", "kinds: found no weight other than biases and normalisation in 'layer1.1'"),
+    ],
+)
+def test_candidates_that_cannot_be_are_an_error(within: Any, kinds: Literal["all", "weights"], message: str) -> None:
+    model = Stages()
+    with pytest.raises(ValueError, match=message):
+        candidate_positions(model, WeightLayout.of(model), within, kinds)
+
+
+def test_a_module_without_weights_is_an_error() -> None:
+    model = problem()[0]
+    with pytest.raises(ValueError, match="within: found the module '2', which holds no trainable weight"):
+        candidate_positions(model, WeightLayout.of(model), ["2"], "all")
+
+
+@settings(max_examples=30)
+@given(st.sets(st.sampled_from(["0", "1", "4", "6"]), min_size=1), st.sampled_from(["all", "weights"]))
+def test_candidates_are_ascending_and_add_up(paths: set[str], kinds: Literal["all", "weights"]) -> None:
+    model = problem()[0]
+    layout = WeightLayout.of(model)
+    if kinds == "weights":
+        paths = paths | {"0"}
+    found = candidate_positions(model, layout, sorted(paths), kinds)
+    assert bool((found.diff() > 0).all())
+    expected = {
+        position
+        for p in layout.parameters
+        if p.name.split(".")[0] in paths and (kinds == "all" or (p.name.endswith("weight") and p.name[0] != "1"))
+        for position in range(p.offset, p.offset + p.size)
+    }
+    assert set(found.tolist()) == expected

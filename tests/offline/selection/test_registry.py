@@ -1,0 +1,155 @@
+"""What holds for every strategy: size, order, candidates, determinism, dead weights, the network untouched."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from offline.selection.registry import STRATEGY_FUNCTIONS, largest, select
+from tests.support.selections import ALWAYS_LIVE, DEAD, OPTIONS, WHOLE, context, dead_problem, problem
+
+strategies = pytest.mark.parametrize("strategy", STRATEGY_FUNCTIONS)
+ranking = pytest.mark.parametrize("strategy", sorted(set(STRATEGY_FUNCTIONS) - WHOLE))
+
+
+@pytest.mark.parametrize("size", [12, 30])
+@strategies
+def test_indices_are_ascending_and_as_many_as_asked_for(strategy: str, size: int) -> None:
+    indices = select(strategy, context(*problem(), size), OPTIONS[strategy]).indices
+    assert indices.dtype == torch.int64
+    assert len(indices) == (12 if strategy in WHOLE else size)
+    assert bool((indices.diff() > 0).all())
+    assert 0 <= int(indices[0]) <= int(indices[-1]) < 65
+
+
+@strategies
+def test_only_candidates_are_chosen(strategy: str) -> None:
+    candidates = torch.arange(1, 65, 3)
+    indices = select(strategy, context(*problem(), 9, candidates=candidates), OPTIONS[strategy]).indices
+    assert set(indices.tolist()) <= set(candidates.tolist())
+    assert len(indices) == (4 if strategy in WHOLE else 9)
+
+
+@ranking
+def test_all_candidates_can_be_chosen(strategy: str) -> None:
+    candidates = torch.arange(1, 65, 3)
+    indices = select(strategy, context(*problem(), 22, candidates=candidates), OPTIONS[strategy]).indices
+    assert torch.equal(indices, candidates)
+
+
+@ranking
+def test_more_weights_than_candidates_is_an_error(strategy: str) -> None:
+    given = context(*problem(), 23, candidates=torch.arange(1, 65, 3))
+    with pytest.raises(
+        ValueError, match=r"subnetwork_size: found 23, expected at most the 22 weights .* give a smaller"
+    ):
+        select(strategy, given, OPTIONS[strategy])
+
+
+@strategies
+def test_the_same_seed_gives_the_same_indices(strategy: str) -> None:
+    first, second = (select(strategy, context(*problem(), 12), OPTIONS[strategy]) for _ in range(2))
+    assert torch.equal(first.indices, second.indices)
+    assert first.dead_weights == second.dead_weights
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"), [("random", {}), ("gradient", {"examples": 2}), ("leverage", {"curvature_examples": 2})]
+)
+def test_another_seed_gives_other_indices(strategy: str, options: dict[str, int]) -> None:
+    found = {tuple(select(strategy, context(*problem(), 12, seed=s), options).indices.tolist()) for s in range(4)}
+    assert len(found) > 1
+
+
+@strategies
+def test_the_network_comes_back_as_it_was(strategy: str) -> None:
+    given = context(*problem(), 12)
+    before = {name: tensor.clone() for name, tensor in given.network.state_dict().items()}
+    generator = torch.random.get_rng_state()
+    select(strategy, given, OPTIONS[strategy])
+    after = given.network.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert not any(p.requires_grad or p.grad is not None for p in given.network.parameters())
+    assert not any(m.training or m._forward_hooks or m._forward_pre_hooks for m in given.network.modules())
+    assert torch.equal(generator, torch.random.get_rng_state())
+
+
+@strategies
+def test_an_unknown_option_is_named(strategy: str) -> None:
+    with pytest.raises(ValueError, match=f"selection_options: found 'snap', expected .* for selection='{strategy}'"):
+        select(strategy, context(*problem(), 12), {"snap": 3})
+
+
+# --------------------------------------------------------------------------- dead weights
+
+
+@pytest.mark.parametrize("size", [1, 7, 20])
+@ranking
+def test_dead_weights_are_left_out_and_counted(strategy: str, size: int) -> None:
+    found = select(strategy, context(*dead_problem(), size), OPTIONS[strategy] | {"live_only": True})
+    assert found.dead_weights == len(DEAD)
+    assert len(found.indices) == size
+    assert not set(found.indices.tolist()) & DEAD
+
+
+@pytest.mark.parametrize("strategy", sorted(ALWAYS_LIVE))
+def test_some_strategies_always_leave_them_out(strategy: str) -> None:
+    found = select(strategy, context(*dead_problem(), 20), {})
+    assert found.dead_weights == len(DEAD)
+    assert not set(found.indices.tolist()) & DEAD
+    with pytest.raises(ValueError, match=f"found False, expected True for selection='{strategy}'"):
+        select(strategy, context(*dead_problem(), 20), {"live_only": False})
+
+
+@pytest.mark.parametrize("strategy", sorted(set(STRATEGY_FUNCTIONS) - WHOLE - ALWAYS_LIVE))
+def test_the_others_may_take_all_weights(strategy: str) -> None:
+    found = select(strategy, context(*dead_problem(), 26), OPTIONS[strategy])
+    assert found.dead_weights is None
+    assert found.indices.tolist() == list(range(26))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [("last-layer", {}), ("modules", {"names": ["2"]}), ("parameters", {"names": ["2.weight", "2.bias"]})],
+)
+def test_dead_weights_of_whole_layers_are_left_out_when_asked(strategy: str, options: dict[str, list[str]]) -> None:
+    found = select(strategy, context(*dead_problem(), 26), options | {"live_only": True})
+    assert found.indices.tolist() == sorted(set(range(16, 26)) - DEAD)
+    assert found.dead_weights == len(DEAD)
+
+
+def test_dead_weights_are_counted_among_the_candidates() -> None:
+    found = select("random", context(*dead_problem(), 3, candidates=torch.arange(5, 12)), {"live_only": True})
+    assert found.dead_weights == 3
+    assert set(found.indices.tolist()) < {5, 9, 10, 11}
+
+
+@ranking
+def test_more_weights_than_live_ones_is_an_error(strategy: str) -> None:
+    with pytest.raises(ValueError, match="found 21, expected at most 20: the other 6 weights have no curvature"):
+        select(strategy, context(*dead_problem(), 21), OPTIONS[strategy] | {"live_only": True})
+
+
+@strategies
+def test_live_only_is_a_bool(strategy: str) -> None:
+    with pytest.raises(ValueError, match=r"selection_options\['live_only'\]: found 'yes', expected True or False"):
+        select(strategy, context(*problem(), 12), OPTIONS[strategy] | {"live_only": "yes"})
+
+
+# --------------------------------------------------------------------------- ties
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_ties_go_to_the_smaller_index(size: int) -> None:
+    expected = {1: [1], 2: [1, 2], 3: [1, 2, 4], 5: [0, 1, 2, 3, 4]}
+    assert largest(np.array([1.0, 2.0, 2.0, 0.0, 2.0]), size).tolist() == expected[size]
+
+
+@given(arrays(np.float64, st.integers(1, 30), elements=st.sampled_from([0.0, 1.0, 2.0, 3.5])), st.data())
+def test_the_largest_are_those_that_sorting_by_score_and_index_gives(scores: np.ndarray, data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, len(scores)))
+    expected = sorted(range(len(scores)), key=lambda d: (-scores[d], d))[:size]
+    assert largest(scores, size).tolist() == sorted(expected)

@@ -1,0 +1,155 @@
+"""Each strategy's rule against the slow float64 reference."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from offline.data.shifts import synthetic_shifts
+from offline.selection.registry import SelectionContext, select
+from offline.selection.strategies.novelty import LEAST_RATIO, perturbed
+from tests import reference
+from tests.support.cases import Case
+from tests.support.selections import CASE, COUNT, PRIOR, case_context, cases, context, dead_problem, truth
+
+SIZES = (1, 13, 40)
+
+
+def check_ranking(strategy: str, given: SelectionContext, scores: np.ndarray, options: dict[str, Any]) -> None:
+    """The chosen weights have the largest `scores` (D,), up to what float32 derivatives can tell apart."""
+    indices = select(strategy, given, options).indices.numpy()
+    assert len(indices) == given.size
+    least = np.sort(scores)[-given.size]
+    assert scores[indices].min() >= least - 1e-4 * abs(least)
+
+
+# --------------------------------------------------------------------------- rules
+
+
+@pytest.mark.parametrize("size", SIZES)
+@cases
+def test_gradient_takes_the_largest_squared_gradients(case: Case, size: int) -> None:
+    scores = reference.mean_squared_jacobian(truth(case.name)[0])
+    check_ranking("gradient", case_context(case, size), scores, {"examples": None})
+
+
+@pytest.mark.parametrize("size", SIZES)
+@cases
+def test_wasserstein_laplace_takes_the_smallest_positive_curvature(case: Case, size: int) -> None:
+    curvature = np.diag(truth(case.name, prior=0.0, noise=1.0)[1])
+    scores = np.where(curvature > 1e-12 * curvature.max(), -curvature, -np.inf)
+    check_ranking("wasserstein-laplace", case_context(case, size), scores, {})
+
+
+@pytest.mark.parametrize("size", SIZES)
+@cases
+def test_wasserstein_exact_takes_the_largest_marginal_variance(case: Case, size: int) -> None:
+    _, precision = truth(case.name)
+    curvature = np.diag(precision) - PRIOR
+    live = curvature > 1e-12 * curvature.max()
+    scores = np.where(live, reference.marginal_variance(precision), -np.inf)
+    check_ranking("wasserstein-exact", case_context(case, size, prior_precision=PRIOR), scores, {})
+
+
+@pytest.mark.parametrize("size", SIZES)
+@cases
+def test_leverage_takes_the_largest_share_of_the_predictive_variance(case: Case, size: int) -> None:
+    scores = reference.leverage(*truth(case.name))
+    check_ranking("leverage", case_context(case, size, prior_precision=PRIOR), scores, {"examples": None})
+
+
+@pytest.mark.parametrize("size", SIZES)
+@cases
+def test_novelty_takes_what_is_flat_on_the_data_and_alive_under_shift(case: Case, size: int) -> None:
+    inputs = case.data(COUNT)[0]
+    usual = reference.mean_squared_jacobian(truth(case.name)[0])
+    shifted = [
+        reference.mean_squared_jacobian(reference.full_jacobian(case.model(), x)[1])
+        for x in synthetic_shifts(inputs, 0).values()
+    ]
+    live = usual > 1e-12 * usual.max()
+    scores = np.where(live, np.mean(shifted, axis=0) / np.where(live, usual, 1), -np.inf)
+    check_ranking("novelty", case_context(case, size), scores, {"examples": None})
+
+
+@pytest.mark.parametrize("size", SIZES)
+@cases
+def test_novelty_sampling_draws_by_the_geometric_mean_over_shifts(case: Case, size: int) -> None:
+    inputs = case.data(COUNT)[0]
+    usual = reference.mean_squared_jacobian(truth(case.name)[0])
+    live = usual > 1e-12 * usual.max()
+    ratios = [
+        reference.mean_squared_jacobian(reference.full_jacobian(case.model(), x)[1])[live] / usual[live]
+        for x in synthetic_shifts(inputs, 0).values()
+    ]
+    scores = np.zeros(len(usual))
+    drawn = np.exp(np.random.default_rng(0).gumbel(size=live.sum()))
+    scores[live] = np.exp(np.log(np.array(ratios) + LEAST_RATIO).mean(0)) * drawn
+    check_ranking("novelty-sampling", case_context(case, size), scores, {"examples": None})
+
+
+def test_what_is_drawn_follows_the_scores() -> None:
+    scores = torch.tensor([1.0, 2.0, 5.0, 2.0], dtype=torch.float64)
+    draws = torch.stack([perturbed(scores.log(), seed) for seed in range(2000)])
+    shares = torch.bincount(draws.argmax(1), minlength=4) / 2000
+    torch.testing.assert_close(shares, (scores / scores.sum()).float(), rtol=0, atol=0.04)  # 3.6 standard deviations
+
+
+def test_regression_takes_the_noise_that_is_given() -> None:
+    case = CASE["mlp-regression-1"]
+    _, precision = truth(case.name, noise=0.3)
+    given = case_context(case, 20, prior_precision=PRIOR, sigma_noise=0.3)
+    curvature = np.diag(precision) - PRIOR
+    scores = np.where(curvature > 1e-12 * curvature.max(), reference.marginal_variance(precision), -np.inf)
+    check_ranking("wasserstein-exact", given, scores, {})
+
+
+def test_regression_without_residuals_needs_a_noise() -> None:
+    model, batches = nn.Linear(3, 1), [(torch.randn(5, 3), torch.zeros(5, 1))]
+    exact = [(x, model(x).detach()) for x, _ in batches]
+    with pytest.raises(ValueError, match="sigma_noise: the model fits its training data exactly"):
+        select("wasserstein-exact", context(model, exact, 2, outputs=1, likelihood="regression"), {})
+
+
+def test_wasserstein_laplace_gives_ties_to_the_smaller_index() -> None:
+    """All inputs alike: the weights of a linear regression have the same curvature, and none is dead."""
+    batches = [(torch.ones(4, 3), torch.zeros(4, 2))]
+    model = nn.Linear(3, 2, bias=False)
+    found = select("wasserstein-laplace", context(model, batches, 4, likelihood="regression"), {})
+    assert found.indices.tolist() == [0, 1, 2, 3]
+    assert found.dead_weights == 0
+
+
+def test_wasserstein_exact_needs_memory_for_the_covariance() -> None:
+    case = CASE["mlp-classification-2"]  # 131 weights: 8 matrices of 137,288 bytes, and as much for the rows
+    assert len(select("wasserstein-exact", case_context(case, 9, memory_bytes=2_196_608), {}).indices) == 9
+    remedy = "their covariance needs 2196608 bytes of memory, 2196000 may be taken; give a larger memory_budget"
+    with pytest.raises(ValueError, match=f"found 131 candidates, expected at most 130: {remedy}"):
+        select("wasserstein-exact", case_context(case, 9, memory_bytes=2_196_000), {})
+    few = case_context(case, 9, memory_bytes=2_196_000, candidates=torch.arange(100))
+    assert len(select("wasserstein-exact", few, {}).indices) == 9
+
+
+# --------------------------------------------------------------------------- random and magnitude
+
+
+def test_random_weights_are_uniform_over_all_weights() -> None:
+    given = [select("random", context(*dead_problem(), 13, seed=seed), {}) for seed in range(60)]
+    counts = torch.bincount(torch.cat([result.indices for result in given]), minlength=26)
+    assert all(result.dead_weights is None for result in given)
+    assert counts.min() >= 15  # expected 30, standard deviation 3.9
+    assert counts.max() <= 45
+
+
+def test_magnitude_takes_the_largest_absolute_values() -> None:
+    model = nn.Linear(3, 2)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[0.1, -5.0, 2.0], [-2.0, 0.0, 3.0]]))
+        model.bias.copy_(torch.tensor([-4.0, 2.0]))
+    batches: list[tuple[Tensor, Tensor]] = [(torch.ones(2, 3), torch.tensor([0, 1]))]
+    found = [select("magnitude", context(model, batches, size), {}).indices.tolist() for size in (2, 4, 5)]
+    assert found == [[1, 6], [1, 2, 5, 6], [1, 2, 3, 5, 6]]
+    few = context(model, batches, 2, candidates=torch.tensor([0, 2, 3, 7]))
+    assert select("magnitude", few, {}).indices.tolist() == [2, 3]

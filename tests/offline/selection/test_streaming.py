@@ -1,0 +1,156 @@
+"""Statistics over all candidates: streamed within the memory, over a sample drawn by the seed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from offline.runtime.peak_memory import peak_bytes
+from offline.selection.registry import SelectionContext, select
+from offline.selection.sample import Sample
+from offline.selection.streaming import curvature_diagonal, groups, mean_squares
+from tests import reference
+from tests.support.cases import Case
+from tests.support.networks import build
+from tests.support.selections import CASE, PRIOR, case_context, cases, context, dead_problem, truth
+
+# --------------------------------------------------------------------------- streamed statistics
+
+
+@cases
+def test_squared_gradients_equal_the_reference(case: Case) -> None:
+    jacobian, _ = truth(case.name)
+    given = case_context(case, 1)
+    found = mean_squares(given, given.candidates, lambda: Sample.of(given, None).inputs(""))
+    np.testing.assert_allclose(found, reference.mean_squared_jacobian(jacobian), rtol=1e-4, atol=1e-10)
+
+
+@cases
+def test_the_curvature_diagonal_equals_the_reference(case: Case) -> None:
+    _, precision = truth(case.name, noise=1.0)
+    given = case_context(case, 1)
+    expected = np.diag(precision) - PRIOR
+    found = curvature_diagonal(given, given.candidates)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-10)
+
+
+@cases
+@pytest.mark.parametrize("memory", [8_000, 100_000])
+def test_statistics_are_the_same_with_any_memory(case: Case, memory: int) -> None:
+    wide, narrow = case_context(case, 1), case_context(case, 1, memory_bytes=memory)
+    positions = wide.candidates[::2]
+    for statistic in (
+        lambda c: mean_squares(c, positions, lambda: Sample.of(c, 9).inputs("")),
+        lambda c: curvature_diagonal(c, positions),
+    ):
+        np.testing.assert_allclose(statistic(narrow), statistic(wide), rtol=1e-5, atol=1e-12)
+
+
+def test_candidates_are_cut_only_where_a_parameter_is_too_wide() -> None:
+    given = case_context(CASE["mlp-classification-2"], 1)  # parameters of 36, 9, 63, 7, 14 and 2 weights
+    entry = 48 * 2
+    for width, lengths in ((63, [131]), (62, [107, 24]), (30, [30, 45, 30, 26]), (200, [131])):
+        parts = groups(replace(given, memory_bytes=entry * width), given.candidates)
+        assert [len(part) for part in parts] == lengths
+        assert torch.equal(torch.cat(parts), given.candidates)
+
+
+@pytest.mark.parametrize("memory", [2_000_000, 8_000_000])
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda given: mean_squares(given, given.candidates, lambda: Sample.of(given, None).inputs("")),
+        lambda given: curvature_diagonal(given, given.candidates),
+        lambda given: select("leverage", given, {}),
+        lambda given: select("leverage", replace(given, candidates=given.candidates[::60]), {}),
+        lambda given: select("wasserstein-exact", replace(given, candidates=given.candidates[::60]), {}),
+        lambda given: select("novelty", given, {}),
+        lambda given: select("novelty-sampling", given, {}),
+    ],
+    ids=[
+        "squared gradients",
+        "curvature diagonal",
+        "sampled leverage",
+        "exact leverage",
+        "exact variance",
+        "novelty",
+        "drawn",
+    ],
+)
+def test_strategies_stay_within_the_memory(work: Callable[[SelectionContext], object], memory: int) -> None:
+    """Beside vectors of D numbers; without a bound, 60 examples' Jacobians of one layer alone take 11 MB."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 100), nn.Tanh(), nn.Linear(100, 45), nn.Tanh(), nn.Linear(45, 10))
+    batches = [(torch.randn(60, 20), torch.randint(0, 10, (60,)))]
+    given = context(model, batches, 1, outputs=10, memory_bytes=memory)
+    assert peak_bytes(lambda: work(given)) <= memory + 8 * 8 * given.layout.total
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap over attention or recurrence, one by one
+@pytest.mark.parametrize("name", ["tied", "called-twice", "scaled", "attention", "recurrent"])
+def test_any_network_may_be_taken_in_parts(name: str) -> None:
+    """Norms, ties, bare parameters and recurrence: the plan of the whole holds for its parts."""
+    model, inputs, _ = build(name)
+    outputs = model(inputs).shape[1]
+    wide = context(model, [(inputs, torch.zeros(len(inputs)).long())], 1, outputs=outputs)
+    narrow = replace(wide, memory_bytes=48 * outputs * 20)
+    assert len(groups(narrow, narrow.candidates)) > 1
+
+    def statistic(given: SelectionContext) -> Tensor:
+        return mean_squares(given, given.candidates, lambda: Sample.of(given, None).inputs(""))
+
+    np.testing.assert_allclose(statistic(narrow), statistic(wide), rtol=1e-4, atol=1e-9)
+
+
+# --------------------------------------------------------------------------- samples
+
+
+@pytest.mark.parametrize("examples", [None, 1, 10, 299, 300, 1000])
+def test_a_sample_is_drawn_once_and_without_replacement(examples: int | None) -> None:
+    inputs = torch.arange(300.0).unsqueeze(1)
+    given = context(nn.Linear(1, 2), [(x, torch.zeros(len(x)).long()) for x in inputs.split(41)], 1)
+    sample = Sample.of(given, examples)
+    first, second = (list(sample.inputs("")) for _ in range(2))
+    values = torch.cat(first).flatten()
+    assert torch.equal(values, torch.cat(second).flatten())
+    assert len(values) == min(300, examples or 300)
+    assert bool((values.diff() > 0).all())
+    assert [len(part) for part in first[:-1]] == [128] * (len(first) - 1)
+    assert 1 <= len(first[-1]) <= 128
+
+
+def test_a_sample_is_uniform() -> None:
+    batches = [(torch.arange(20.0).unsqueeze(1), torch.zeros(20).long())]
+    drawn = [torch.cat(list(Sample.of(context(nn.Linear(1, 2), batches, 1, seed=s), 5).inputs(""))) for s in range(200)]
+    counts = torch.bincount(torch.cat(drawn).flatten().long(), minlength=20)
+    assert counts.min() >= 25  # expected 50, standard deviation 6.1
+    assert counts.max() <= 75
+
+
+def test_a_loader_that_grows_is_an_error() -> None:
+    model, batches = dead_problem()
+    passes = iter([batches, batches + batches])
+    given = replace(context(model, batches, 1), batches=lambda: iter(next(passes)))
+    with pytest.raises(ValueError, match="train_loader: found at least 24 examples, expected 16 as in an earlier pass"):
+        list(Sample.of(given, 10).inputs(""))
+
+
+@pytest.mark.parametrize("examples", [0, -3, 2.5, "all", True])
+@pytest.mark.parametrize(
+    ("strategy", "option"),
+    [
+        ("gradient", "examples"),
+        ("novelty", "examples"),
+        ("novelty-sampling", "examples"),
+        ("leverage", "examples"),
+        ("leverage", "curvature_examples"),
+    ],
+)
+def test_a_number_of_examples_is_checked(strategy: str, option: str, examples: object) -> None:
+    with pytest.raises(
+        ValueError, match=rf"selection_options\['{option}'\]: found .*, expected an integer of at least"
+    ):
+        select(strategy, context(*dead_problem(), 3), {option: examples})

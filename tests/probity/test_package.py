@@ -1,0 +1,48 @@
+"""probity/__init__.py: one import for users, and a word on what is missing."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+import offline
+import probity
+import service
+import service.client
+
+
+@pytest.mark.parametrize("name", probity.__all__)
+def test_every_name_is_there(name: str) -> None:
+    assert getattr(probity, name) is not None
+    assert name in dir(probity)
+
+
+def test_the_names_are_those_of_the_packages() -> None:
+    assert probity.fit_bundle is offline.fit_bundle
+    assert probity.Predictor is service.Predictor
+    assert probity.Client is service.client.Client
+    assert probity.__version__ == importlib.metadata.version("probity-serve")
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'probity' has no attribute 'nothing'"):
+        _ = probity.nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "extra"), [("fit_bundle", "torch", "offline"), ("Client", "httpx", "client")]
+)
+def test_what_needs_an_extra_says_which(name: str, missing: str, extra: str) -> None:
+    """In a process of its own: torch cannot be imported twice."""
+    text = f"import sys; sys.modules[{missing!r}] = None; import probity; probity.{name}"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: probity.{name} needs {missing}, ")
+    assert last.endswith(f"pip install 'probity-serve[{extra}]'")
+
+
+def test_the_import_alone_loads_neither_torch_nor_onnxruntime() -> None:
+    text = "import probity, sys; print(sorted({'torch', 'onnxruntime', 'httpx', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

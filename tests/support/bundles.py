@@ -1,0 +1,251 @@
+"""Small synthetic bundles, written without torch: a linear network whose Jacobian has a closed form.
+
+mean = W x + b and the trainable weights are W (row by row), then b. The chosen weights are a few of those, so that
+d mean_k / d W[j, i] = x_i where j = k, and d mean_k / d b[j] = 1 where j = k.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from service.bundle import (
+    CholeskyPosterior,
+    ImagePreprocessing,
+    InputSpec,
+    LowRankPosterior,
+    Manifest,
+    Posterior,
+    PosteriorFactor,
+    Prior,
+    read_bundle,
+    write_bundle,
+)
+from tests.support.manifests import OPSET, make_manifest
+from tests.support.manifests import slow_threshold as slow_threshold
+
+Array = npt.NDArray[Any]
+IR_VERSION = 10
+LEVELS = 5
+LOW_RANK_PRIOR = Prior(method="fixed", precision=2.5, scaling="none", used=2.5)
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """A linear network with a posterior over some of its weights, everything in float32, and its bundle on disk."""
+
+    path: Path
+    manifest: Manifest
+    weight: Array
+    bias: Array
+    posterior: PosteriorFactor
+    indices: Array
+    scores: Array
+
+    @property
+    def alpha(self) -> float:
+        return self.manifest.calibration.false_reject_rate
+
+    def mean(self, inputs: Array) -> Array:
+        flat = np.asarray(inputs, np.float64).reshape(len(inputs), -1)
+        return flat @ self.weight.astype(np.float64).T + self.bias
+
+    def jacobian(self, inputs: Array) -> Array:
+        """(B, K, S), entry by entry."""
+        flat = np.asarray(inputs, np.float64).reshape(len(inputs), -1)
+        outputs, width = self.weight.shape
+        jacobian = np.zeros((len(flat), outputs, len(self.indices)))
+        for example, x in enumerate(flat):
+            for column, index in enumerate(self.indices):
+                if index < outputs * width:
+                    jacobian[example, index // width, column] = x[index % width]
+                else:
+                    jacobian[example, index - outputs * width, column] = 1.0
+        return jacobian
+
+    def variance(self, inputs: Array) -> Array:
+        """diag(J Sigma J^T), (B, K), with the covariance written out."""
+        covariance = dense_covariance(self.posterior)
+        return np.stack([np.diag(j @ covariance @ j.T) for j in self.jacobian(inputs)])
+
+
+def dense_covariance(posterior: PosteriorFactor) -> Array:
+    """Sigma (S, S), float64, as its definition says."""
+    if isinstance(posterior, CholeskyPosterior):
+        factor = posterior.scale_tril.astype(np.float64)
+        return factor @ factor.T
+    vectors, values = posterior.eigenvectors.astype(np.float64), posterior.eigenvalues.astype(np.float64)
+    prior = posterior.prior_precision
+    known = sum(np.outer(u, u) / (e + prior) for u, e in zip(vectors.T, values, strict=True))
+    rest: Array = (np.eye(len(vectors)) - vectors @ vectors.T) / prior
+    return known + rest
+
+
+def draw_cholesky(rng: np.random.Generator, size: int) -> CholeskyPosterior:
+    scale_tril = np.tril(rng.normal(scale=0.3, size=(size, size))).astype(np.float32)
+    scale_tril[np.diag_indices(size)] = rng.uniform(0.2, 0.6, size).astype(np.float32)
+    return CholeskyPosterior(scale_tril)
+
+
+def draw_low_rank(rng: np.random.Generator, size: int, rank: int, prior: float) -> LowRankPosterior:
+    vectors = np.linalg.qr(rng.normal(size=(size, size)))[0][:, :rank]
+    values = np.sort(rng.uniform(1, 50, rank))[::-1]
+    return LowRankPosterior(values.astype(np.float32), np.ascontiguousarray(vectors, np.float32), prior)
+
+
+def linear_graph(weight: Array, bias: Array, indices: Array, shape: tuple[int, ...]) -> onnx.GraphProto:
+    """inputs (B, *shape) -> mean (B, K), jacobian (B, K, S) as constant matrix products."""
+    outputs, width = weight.shape
+    size = len(indices)
+    slope, offset = np.zeros((width, outputs, size), np.float32), np.zeros((outputs, size), np.float32)
+    for column, index in enumerate(indices):
+        if index < outputs * width:
+            slope[index % width, index // width, column] = 1.0
+        else:
+            offset[index - outputs * width, column] = 1.0
+    constants = {
+        "weight": weight.T,
+        "bias": bias,
+        "slope": slope.reshape(width, outputs * size),
+        "offset": offset.reshape(-1),
+        "flat_shape": np.array([-1, width], np.int64),
+        "jacobian_shape": np.array([-1, outputs, size], np.int64),
+    }
+    nodes = [
+        helper.make_node("Reshape", ["inputs", "flat_shape"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weight"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "bias"], ["mean"]),
+        helper.make_node("MatMul", ["flat", "slope"], ["steep"]),
+        helper.make_node("Add", ["steep", "offset"], ["flat_jacobian"]),
+        helper.make_node("Reshape", ["flat_jacobian", "jacobian_shape"], ["jacobian"]),
+    ]
+    return helper.make_graph(
+        nodes,
+        "linear",
+        [value_info("inputs", ("batch", *shape))],
+        [value_info("mean", ("batch", outputs)), value_info("jacobian", ("batch", outputs, size))],
+        [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in constants.items()],
+    )
+
+
+def value_info(name: str, shape: tuple[int | str, ...], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+def model_bytes(graph: onnx.GraphProto) -> bytes:
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    onnx.checker.check_model(model)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def write_linear(
+    out: Path,
+    *,
+    outputs: int,
+    spec: InputSpec,
+    size: int = 6,
+    regression: bool = False,
+    seed: int = 0,
+    examples: int = 40,
+    rank: int | None = None,
+    **changes: Any,
+) -> Synthetic:
+    """Draw a linear network from `seed` and write its bundle to `out`; with a `rank`, its posterior is of low rank."""
+    rng = np.random.default_rng(seed)
+    width = math.prod(spec.shape)
+    weight = rng.normal(size=(outputs, width)).astype(np.float32)
+    bias = rng.normal(size=outputs).astype(np.float32)
+    parameter_count = outputs * (width + 1)
+    indices = np.sort(rng.choice(parameter_count, size, replace=False)).astype(np.int64)
+    if rank is None:
+        posterior: PosteriorFactor = draw_cholesky(rng, size)
+    else:
+        posterior = draw_low_rank(rng, size, rank, LOW_RANK_PRIOR.used)
+        described = Posterior("low-rank", size, 0.0, rank=rank, tolerance=0.05, error=0.0125)
+        changes = {"prior": LOW_RANK_PRIOR, "posterior": described, **changes}
+    high = 1.0 if regression else math.log(outputs)
+    scores = np.sort(rng.uniform(0.05, 0.8 * high, examples))
+    manifest = make_manifest(
+        outputs=outputs,
+        parameter_count=parameter_count,
+        size=size,
+        spec=spec,
+        scores=scores,
+        regression=regression,
+        **changes,
+    )
+    levels = np.linspace(0.1, 0.9, LEVELS)
+    write_bundle(
+        out,
+        manifest,
+        model=model_bytes(linear_graph(weight, bias, indices, spec.shape)),
+        posterior=posterior,
+        subnetwork_indices=indices,
+        calibration_scores=scores,
+        reference={"score": levels * high, "variance": levels},
+    )
+    return Synthetic(out, manifest, weight, bias, posterior, indices, scores)
+
+
+def rewrite(source: Path, out: Path, **changes: Any) -> Path:
+    """Write the bundle at `source` once more, to `out`, with other arguments of `write_bundle`."""
+    bundle = read_bundle(source)
+    parts = {
+        "manifest": bundle.manifest,
+        "model": bundle.model,
+        "posterior": bundle.posterior,
+        "subnetwork_indices": bundle.subnetwork_indices,
+        "calibration_scores": bundle.calibration_scores,
+        "reference": bundle.reference,
+    }
+    return write_bundle(out, **(parts | changes))
+
+
+def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
+    """A network of integers: mean = the sum of the table's rows that the inputs name; its Jacobian is constant."""
+    rng = np.random.default_rng(3)
+    table, scores = rng.normal(size=(vocabulary, 2)).astype(np.float32), np.linspace(0.1, 0.6, 20)
+    jacobian = np.tile(np.array([[0.5, 0.1]], np.float32), (vocabulary, 2))
+    nodes = [
+        helper.make_node("Gather", ["table", "inputs"], ["rows"]),
+        helper.make_node("ReduceSum", ["rows", "axis"], ["mean"], keepdims=0),
+        helper.make_node("Gather", ["slope", "inputs"], ["steep"]),
+        helper.make_node("ReduceSum", ["steep", "axis"], ["flat"], keepdims=0),
+        helper.make_node("Reshape", ["flat", "shape"], ["jacobian"]),
+    ]
+    constants = {
+        "table": table,
+        "slope": jacobian,
+        "axis": np.array([1], np.int64),
+        "shape": np.array([-1, 2, 2], np.int64),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "tokens",
+        [value_info("inputs", ("batch", length), TensorProto.INT64)],
+        [value_info("mean", ("batch", 2)), value_info("jacobian", ("batch", 2, 2))],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    spec = InputSpec(shape=(length,), dtype="int64")
+    manifest = make_manifest(outputs=2, parameter_count=10, size=2, spec=spec, scores=scores)
+    posterior, indices = CholeskyPosterior(np.eye(2, dtype=np.float32)), np.array([0, 1], np.int64)
+    write_bundle(
+        out,
+        manifest,
+        model=model_bytes(graph),
+        posterior=posterior,
+        subnetwork_indices=indices,
+        calibration_scores=scores,
+        reference={},
+    )
+    return Synthetic(out, manifest, table, np.zeros(2, np.float32), posterior, indices, scores)
+
+
+IMAGE_SPEC = InputSpec(shape=(1, 4, 5), image=ImagePreprocessing(mode="L", scale=1 / 255, mean=(0.5,), std=(0.25,)))
+FEATURE_SPEC = InputSpec(shape=(4,), feature_names=("a", "b", "c", "d"))

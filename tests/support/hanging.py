@@ -1,0 +1,47 @@
+"""A network that never comes to an end for one input: a real one, computed by onnxruntime."""
+
+from pathlib import Path
+
+import numpy as np
+from onnx import GraphProto, TensorProto, helper, numpy_helper
+
+from tests.support.bundles import FEATURE_SPEC, linear_graph, model_bytes, rewrite, value_info, write_linear
+
+HANGS = [666.0, 0.0, 0.0, 0.0]
+
+
+def write_hanging(out: Path, scratch: Path, magic: float = max(HANGS)) -> Path:
+    """A linear network behind a loop that goes on for ever where the largest feature is `magic`; with 0.0, it can not
+    even be loaded."""
+    plain = write_linear(scratch, outputs=3, spec=FEATURE_SPEC, name="hanging")
+    graph = linear_graph(plain.weight, plain.bias, plain.indices, plain.manifest.input.shape)
+    for node in graph.node:
+        node.input[:] = ["gated" if name == "inputs" else name for name in node.input]
+    constants = {"magic": np.array(magic, np.float32), "none": np.array(0.0, np.float32)}
+    nodes = [
+        helper.make_node("ReduceMax", ["inputs"], ["largest"], keepdims=0),
+        helper.make_node("Equal", ["largest", "magic"], ["endless"]),
+        helper.make_node("Loop", ["", "endless", "none"], ["zero"], body=_round()),
+        helper.make_node("Add", ["inputs", "zero"], ["gated"]),
+    ]
+    for place, node in enumerate(nodes):
+        graph.node.insert(place, node)
+    graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    return rewrite(plain.path, out, model=model_bytes(graph))
+
+
+def _round() -> GraphProto:
+    """One turn of the loop: another follows where this one was entered."""
+    return helper.make_graph(
+        [
+            helper.make_node("Identity", ["goes_on"], ["still_goes_on"]),
+            helper.make_node("Identity", ["carried"], ["carried_on"]),
+        ],
+        "round",
+        [
+            value_info("turn", (), TensorProto.INT64),
+            value_info("goes_on", (), TensorProto.BOOL),
+            value_info("carried", ()),
+        ],
+        [value_info("still_goes_on", (), TensorProto.BOOL), value_info("carried_on", ())],
+    )

@@ -1,0 +1,63 @@
+"""An application behind the service's own protocol, on a real port, in a thread of this process."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import uvicorn
+from anyio.from_thread import start_blocking_portal
+from starlette.types import ASGIApp
+from uvicorn.server import ServerState
+
+from service.settings import Settings
+from service.web.protocol import limited_protocol
+from service.web.turning_away import TurnsAway
+from tests.support.server import TIMEOUT
+from tests.support.sockets import answers
+
+
+@dataclass
+class Host:
+    """A server. `exchange` sends the pieces: status and body of each answer until the server closes the connection."""
+
+    port: int
+    state: ServerState
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[socket.socket]:
+        with contextlib.closing(socket.create_connection(("127.0.0.1", self.port), TIMEOUT)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield connection
+
+    def exchange(self, *pieces: bytes) -> list[tuple[int, bytes]]:
+        with self.connection() as connection:
+            for piece in pieces:
+                connection.sendall(piece)
+            return [(status, body) for status, _, body in answers(connection)]
+
+
+@contextlib.asynccontextmanager
+async def listening(app: ASGIApp, settings: Settings, turns_away: TurnsAway) -> AsyncIterator[Host]:
+    """The application runs already."""
+    state = ServerState()
+    kind = limited_protocol(settings, lambda _: None, turns_away)
+    config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None)
+    config.load()
+    server = await asyncio.get_running_loop().create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
+    async with server:
+        yield Host(server.sockets[0].getsockname()[1], state)
+        for connection in [*state.connections]:
+            connection.transport.close()
+
+
+@contextlib.contextmanager
+def hosting(
+    app: ASGIApp, turns_away: TurnsAway, settings: Settings | None = None, *, uvloop: bool = False
+) -> Iterator[Host]:
+    """With an event loop of its own."""
+    host = listening(app, settings or Settings(), turns_away)
+    options = {"use_uvloop": True} if uvloop else {}
+    with start_blocking_portal("asyncio", options) as portal, portal.wrap_async_context_manager(host) as started:
+        yield started

@@ -1,0 +1,143 @@
+"""What tests run in a process of its own: `python -m tests.support.job_process MODE ...`, a JSON line as the answer.
+
+memory BUDGET    a curvature within a plan of BUDGET bytes: the predicted peak and the growth measured by the kernel
+curvature FOLDER KILL_AT   a checkpointed curvature whose loader kills the process at batch KILL_AT (-1: never)
+distributed FOLDER FAIL    one of two: each process writes its results to FOLDER; FAIL: none, main or other fails
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from offline.estimate.memory import plan_memory
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.ggn import accumulate_ggn, diagonal_ggn
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from offline.runtime.checkpoint import Checkpoint
+from offline.runtime.distributed import process_group
+from offline.runtime.resume import job_fingerprint
+from tests.support.cases import CASES
+
+CPU = torch.device("cpu")
+CASE = next(case for case in CASES if case.name == "cnn-classification-10")
+BATCHES = 6
+
+
+def convolutions() -> nn.Module:
+    """About 3 MB an example with S = 2,000 weights and 10 outputs."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * 49, 10),
+    )
+
+
+def status(field: str) -> int:
+    """VmRSS or VmHWM of this process in bytes. Not ru_maxrss, which a child inherits from its parent."""
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found
+    return int(found[1]) * 1024
+
+
+def forget_peak() -> None:
+    """Where the kernel lets us, the peak so far is set to the present; else the growth found is too large."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return
+
+
+def memory(budget: int) -> dict[str, Any]:
+    model, size, outputs = convolutions(), 2000, 10
+    inputs, targets = torch.randn(80, 3, 32, 32), torch.randint(0, 10, (80,))
+    forget_peak()
+    baseline = status("VmRSS")
+    network, layout = private_copy(model, CPU), WeightLayout.of(model)
+    plan = plan_memory(network, layout, size, outputs, inputs, budget, CPU, matrix_steps={}, verified=0)
+    jacobian = make_jacobian(network, layout, torch.arange(size) * layout.total // size, inputs[:2])
+    rows = plan.rows("curvature")
+    accumulate_ggn(jacobian, [(inputs, targets)] * 2, outputs, "classification", rows=rows)
+    growth = status("VmHWM") - baseline
+    return {"rows": rows, "growth": growth, "predicted": plan.peak_of("curvature")}
+
+
+class Killing:
+    """Batches; the process gets SIGKILL in the place of number `at`."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for number, batch in enumerate(CASE.batches(4 * BATCHES, 4)):
+            if number == self.at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch
+
+
+def count_calls(jacobian: SubnetworkJacobian) -> list[int]:
+    """Grows by one element for every forward pass of the Jacobian's model from now on."""
+    calls: list[int] = []
+    jacobian.model.register_forward_hook(lambda module, args, output: calls.append(len(output)))
+    return calls
+
+
+def make_job(every: int = 3) -> SubnetworkJacobian:
+    model = CASE.model()
+    layout = WeightLayout.of(model)
+    return make_jacobian(private_copy(model, CPU), layout, torch.arange(0, layout.total, every), CASE.data(2)[0])
+
+
+def curvature(folder: str, kill_at: int) -> dict[str, Any]:
+    jacobian = make_job()
+    calls = count_calls(jacobian)
+    checkpoint = Checkpoint(Path(folder), job_fingerprint(jacobian.model, "{}"), every_seconds=0)
+    result = accumulate_ggn(jacobian, Killing(kill_at), CASE.outputs, "classification", checkpoint=checkpoint)
+    checkpoint.remove()
+    return {"ggn": result.ggn.tolist(), "examples": result.examples, "correct": result.correct, "calls": len(calls)}
+
+
+def distributed(folder: str, fail: str) -> dict[str, Any]:
+    with process_group(CPU) as shard:
+        jacobian = make_job()
+        if fail == ("main" if shard.is_main else "other"):
+            raise SystemExit("this process fails")
+        indices = shard.broadcast(jacobian.indices if shard.is_main else None)
+        details = shard.broadcast_json({"dead": None, "name": "zwölf"} if shard.is_main else None)
+        pairs: list[tuple[Tensor, Tensor]] = CASE.batches(22, 4)
+        checkpoint = Checkpoint(
+            Path(folder) / "checkpoint", job_fingerprint(jacobian.model, "{}", 2), every_seconds=0, rank=shard.rank
+        )
+        found = accumulate_ggn(jacobian, pairs, CASE.outputs, "classification", shard=shard, checkpoint=checkpoint)
+        diagonal = diagonal_ggn(jacobian, pairs, CASE.outputs, "classification", shard=shard)
+        saved = sorted(path.name for path in checkpoint.folder.iterdir()) if shard.is_main else []
+        shard.barrier()
+    numbers = {"ggn": found.ggn.tolist(), "diagonal": diagonal.tolist(), "indices": indices.tolist()}
+    counted = {"examples": found.examples, "correct": found.correct, "details": details, "saved": saved}
+    Path(folder, f"{shard.rank}.json").write_text(json.dumps(numbers | counted))
+    return {}
+
+
+MODES: dict[str, Callable[..., dict[str, Any]]] = {
+    "memory": lambda budget: memory(int(budget)),
+    "curvature": lambda folder, at: curvature(folder, int(at)),
+    "distributed": distributed,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(MODES[sys.argv[1]](*sys.argv[2:])))

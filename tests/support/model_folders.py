@@ -1,0 +1,65 @@
+"""A repository in an event loop of its own, over bundles that are written in a moment."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+from service.batching import Workers
+from service.metrics import Metrics
+from service.models.repository import Repository
+from service.models.served import ServedModel
+from service.models.store import ModelStore
+from service.predictor import Predictor
+from service.settings import Settings
+from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+
+TIMEOUT = 60
+INPUTS = np.ones((1, 4), np.float32)
+
+
+class World:
+    """A repository over a folder of models, and what its metrics say."""
+
+    def __init__(self, models: Path | None, named: tuple[Path, ...] = ()) -> None:
+        self.registry = CollectorRegistry()
+        metrics, self.workers, self.store = Metrics(self.registry), Workers(1), ModelStore()
+        self.loads: list[Path] = []
+
+        def load(folder: Path) -> Predictor:
+            self.loads.append(folder)
+            return Predictor.load(folder)
+
+        self.repository = Repository(
+            self.store,
+            load,
+            lambda predictor: ServedModel(predictor, Settings(), self.workers, metrics),
+            metrics,
+            named,
+            models,
+        )
+        self.repository.adopt(map(Predictor.load, named))
+
+    def serving(self) -> dict[str, str]:
+        return {f"{model.name} {model.version}": model.digest for model in self.store}
+
+    def metric(self, name: str, /, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+def run(test: Callable[[World], Awaitable[None]], *arguments: Any) -> None:
+    async def whole() -> None:
+        world = World(*arguments)
+        async with asyncio.timeout(TIMEOUT):
+            await test(world)
+            await world.repository.close()
+        world.workers.shutdown()
+
+    asyncio.run(whole())
+
+
+def bundle(folder: Path, name: str, version: str = "1", seed: int = 0) -> Synthetic:
+    return write_linear(folder, outputs=3, spec=FEATURE_SPEC, seed=seed, name=name, version=version)

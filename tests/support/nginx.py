@@ -1,0 +1,59 @@
+"""The very configuration file of the proxy, run by a real nginx; ports and folders are the test's."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.server import ROOT, TIMEOUT, Server
+
+CONFIGURATION = ROOT / "deploy/nginx/nginx.conf"
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+needs_nginx = pytest.mark.skipif(
+    NGINX is None or sys.platform != "linux", reason="needs nginx (Debian's package nginx) on Linux"
+)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def proxying(service_port: int, folder: Path, changes: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """nginx in front of this port of a service; the `port` of what is yielded is its own. `changes`: in its file."""
+    assert NGINX is not None
+    port, file, text = _free_port(), folder / "nginx.conf", CONFIGURATION.read_text()
+    places = {"probity:8000": f"127.0.0.1:{service_port}", "listen 8080": f"listen 127.0.0.1:{port}"}
+    for old, new in {**places, **(changes or {}), "/tmp/": f"{folder}/"}.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    file.write_text(text)
+    user = "user root; " if os.geteuid() == 0 else ""  # else its processes could not write below the folder
+    command = [NGINX, "-p", str(folder), "-c", str(file), "-g", f"{user}daemon off;"]
+    process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    server = Server(process)
+    server.port = port
+    try:
+        _wait_until_listening(server)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(TIMEOUT)
+        server._reader.join(TIMEOUT)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _wait_until_listening(server: Server) -> None:
+    while True:
+        assert server.process.poll() is None, "\n".join(server.lines)
+        with contextlib.suppress(ConnectionRefusedError), server.socket():
+            return

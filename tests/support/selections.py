@@ -1,0 +1,102 @@
+"""Contexts for selection strategies: small networks, among them one with dead weights."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from offline.data.likelihood import Likelihood
+from offline.jacobian.plan import make_jacobian
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from offline.runtime.progress import silent
+from offline.selection.registry import STRATEGY_FUNCTIONS, SelectionContext
+from tests import reference
+from tests.support.cases import CASES, Case
+
+CPU = torch.device("cpu")
+Batches = list[tuple[Tensor, Tensor]]
+CASE = {case.name: case for case in CASES}
+NAMES = ["mlp-classification-2", "cnn-classification-10", "batchnorm-cnn-regression-2"]
+cases = pytest.mark.parametrize("case", [CASE[name] for name in NAMES], ids=NAMES)
+PRIOR, COUNT = 0.7, 24
+DEAD = {6, 7, 8, 14, 18, 22}
+# Options that a strategy cannot do without, for the networks below, and such that make it quick.
+OPTIONS: dict[str, dict[str, Any]] = {name: {} for name in STRATEGY_FUNCTIONS} | {
+    "wasserstein-swag": {"snapshots": 3},
+    "modules": {"names": ["6"]},
+    "parameters": {"names": ["6.weight", "6.bias"]},
+}
+WHOLE = {"last-layer", "modules", "parameters"}  # they take layers, not S weights
+ALWAYS_LIVE = {"wasserstein-laplace", "wasserstein-exact", "novelty", "novelty-sampling"}
+
+
+def context(
+    model: nn.Module,
+    batches: Batches,
+    size: int,
+    outputs: int = 2,
+    seed: int = 0,
+    likelihood: Likelihood = "classification",
+    **changes: Any,
+) -> SelectionContext:
+    network, layout = private_copy(model, CPU), WeightLayout.of(model)
+    given: dict[str, Any] = {
+        "network": network,
+        "layout": layout,
+        "weights": layout.flatten(dict(network.named_parameters())),
+        "size": size,
+        "outputs": outputs,
+        "seed": seed,
+        "likelihood": likelihood,
+        "batches": lambda: iter(batches),
+        "jacobian": lambda positions: make_jacobian(network, layout, positions, batches[0][0]),
+        "candidates": torch.arange(layout.total),
+        "prior_precision": 1.0,
+        "memory_bytes": 2**26,
+        "track": silent,
+    }
+    return SelectionContext(**given | changes)
+
+
+def case_context(case: Case, size: int, count: int = COUNT, **changes: Any) -> SelectionContext:
+    return context(
+        case.model(),
+        case.batches(count, 7),
+        size,
+        case.outputs,
+        likelihood=case.likelihood,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def problem() -> tuple[nn.Module, Batches]:
+    """BatchNorm and dropout included; D = 65, the last layer has 12."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Dropout(0.5), nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)
+    )
+    return model, [(torch.randn(6, 4), torch.randint(0, 2, (6,))) for _ in range(3)]
+
+
+def dead_problem() -> tuple[nn.Module, Batches]:
+    """Hidden unit 2 never fires: its 3 incoming weights, its bias and its 2 outgoing weights are dead; D = 26."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    with torch.no_grad():
+        model[0].bias.copy_(torch.tensor([2.0, 2.0, -100.0, 2.0]))
+    return model, [(torch.randn(8, 3), torch.randint(0, 2, (8,))) for _ in range(2)]
+
+
+@cache
+def truth(name: str, prior: float = PRIOR, noise: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(jacobian (N, K, D), precision (D, D)) of a case in float64; noise None: the residuals' for regression."""
+    case = CASE[name]
+    inputs, targets = case.data(COUNT)
+    mean, jacobian = reference.full_jacobian(case.model(), inputs)
+    if case.likelihood == "regression" and noise is None:
+        noise = float(np.sqrt(np.mean((targets.numpy() - mean) ** 2)))
+    return jacobian, reference.posterior_precision(mean, jacobian, case.likelihood, prior, noise)

@@ -1,0 +1,131 @@
+"""The real service in a process of its own, on a free port; what it logs is kept and can be waited for."""
+
+import contextlib
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT = 60
+RUNNING = r"running on http://127\.0\.0\.1:(\d+)"
+ACCESS = r'^INFO: +127\.0\.0\.1:\d+ - "(?P<method>\S+) (?P<path>\S+) HTTP/1\.1" (?P<status>\d+)'
+
+
+class Server:
+    """A running process and its log. Nothing here sleeps: every wait is for a line or for the process."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process, self.lines, self.port = process, list[str](), 0
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self.lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for(self, pattern: str, start: int = 0) -> re.Match[str]:
+        """The first line from `start` on that matches; fails when the process ends without it."""
+
+        def found() -> re.Match[str] | None:
+            return next((match for line in self.lines[start:] if (match := re.search(pattern, line))), None)
+
+        with self._changed:
+            self._changed.wait_for(lambda: found() or not self._reader.is_alive(), TIMEOUT)
+            match = found()
+        assert match is not None, f"no line like {pattern!r} in the log:\n" + "\n".join(self.lines[start:])
+        return match
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
+
+    def request(
+        self, method: str, path: str, body: bytes | Iterable[bytes] | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers (names in lower case) and body of the answer."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
+
+    def socket(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT)
+
+    def log_of(self, marker: str, start: int) -> list[str]:
+        """The lines from `start` on, once a request to the path `marker` was logged; without that one."""
+        self.request("GET", marker)
+        self.wait_for(re.escape(f'"GET {marker} '), start)
+        return [line for line in self.lines[start:] if marker not in line]
+
+    def start_peak(self) -> int:
+        """Forget earlier peaks; the memory that the process holds now."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        return self.peak_kib()
+
+    def peak_kib(self) -> int:
+        """The most memory that the process held since `start_peak`, in KiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        match = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert match is not None
+        return int(match[1])
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(TIMEOUT)
+        self._reader.join(TIMEOUT)
+        return status
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """This process's environment without the service's own variables, and with `extra`."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("PROBITY_")}
+    return kept | extra
+
+
+@contextlib.contextmanager
+def running(bundle: Path, **extra: str) -> Iterator[Server]:
+    """The service of `bundle`, ready; it is ended with the block."""
+    with starting(str(bundle), **extra) as server:
+        server.port = int(server.wait_for(RUNNING)[1])
+        yield server
+
+
+@contextlib.contextmanager
+def starting(*arguments: str, **extra: str) -> Iterator[Server]:
+    """The service with these arguments, not ready yet; it is ended with the block."""
+    command = [sys.executable, "-m", "service", *arguments, "--port", "0"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment(**extra), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    server = Server(process)
+    try:
+        yield server
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(TIMEOUT)
+        server._reader.join(TIMEOUT)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def run_to_end(*arguments: str, **extra: str) -> tuple[int, str, str]:
+    """`python -m service` with these arguments, which ends by itself: exit status, standard output and error."""
+    command = [sys.executable, "-m", "service", *arguments]
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment(**extra), text=True, capture_output=True, timeout=TIMEOUT, check=False
+    )
+    return ended.returncode, ended.stdout, ended.stderr

@@ -1,0 +1,59 @@
+"""Requests to /v2, and their answers checked for their form."""
+
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel
+
+from service.oip.schemas import ErrorResponse, InferResponse
+from tests.support.client import Client
+
+Array = npt.NDArray[Any]
+Json = dict[str, Any]
+MODEL = "/v2/models/synthetic"
+INFER = f"{MODEL}/infer"
+LENGTH = "Inference-Header-Content-Length"
+ROWS = [[0.5, -1.0, 2.0, 0.25], [1.0, 2.0, 3.0, 4.0]]
+VALUES = np.array(ROWS, np.float32)
+GOOD: Json = {"inputs": [{"name": "inputs", "shape": [2, 4], "datatype": "FP32", "data": ROWS}]}
+
+
+def post(client: Client, body: Any, path: str = INFER, **headers: str) -> httpx.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return client.request("POST", path, content=content, headers=named)
+
+
+def binary(values: Array = VALUES, **more: Any) -> tuple[bytes, dict[str, str]]:
+    """A body whose tensor is binary, and its header."""
+    size = {"binary_data_size": values.nbytes}
+    tensor = {"name": "inputs", "shape": list(values.shape), "datatype": "FP32", "parameters": size}
+    head = json.dumps({"inputs": [tensor], **more}).encode()
+    return head + values.tobytes(), {LENGTH: str(len(head))}
+
+
+def refused(response: httpx.Response, status: int, *fragments: str) -> str:
+    """The text of a refusal, checked for its form."""
+    assert response.status_code == status, response.text[:500]
+    assert response.headers["content-type"] == "application/json"
+    error = ErrorResponse.model_validate(response.json(), extra="forbid").error
+    assert "Traceback" not in error
+    assert len(error) < 1500
+    for fragment in fragments:
+        assert fragment in error
+    return error
+
+
+def checked(response: httpx.Response, model: type[BaseModel]) -> Json:
+    """The answer, with no field that the schema does not have."""
+    assert response.status_code == 200, response.text
+    data: Json = response.json()
+    model.model_validate(data, extra="forbid")
+    return data
+
+
+def outputs(response: httpx.Response) -> dict[str, Json]:
+    return {output["name"]: output for output in checked(response, InferResponse)["outputs"]}
