@@ -124,7 +124,8 @@ def test_chunks_types_and_shapes_of_the_sample_change_nothing(monkeypatch: pytes
 def test_a_row_of_zeros_has_no_error() -> None:
     values, vectors, sample = draw(5, 8, 3)
     with_zeros = torch.cat([sample, torch.zeros(2, 8, dtype=torch.float64)])
-    assert torch.equal(low_rank_errors(values, vectors, 1.0, with_zeros), low_rank_errors(values, vectors, 1.0, sample))
+    found, expected = (low_rank_errors(values, vectors, 1.0, rows) for rows in (with_zeros, sample))
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-15)  # kernels differ in the number of rows
     assert not low_rank_errors(values, vectors, 1.0, with_zeros[3:]).any()
 
 

@@ -394,7 +394,10 @@ def test_only_the_shifts_that_were_named_count() -> None:
     whole = choose_automatically(context_of("images"))
     assert "log-likelihood under rotation-90 " in result.explanation
     pairs = {a.name: (a, b) for a in result.table for b in whole.table if a.name == b.name}
-    assert all(a.log_likelihood == b.log_likelihood for a, b in pairs.values() if a.name != "novelty-sampling")
+    same = [
+        pair for name, pair in pairs.items() if name != "novelty-sampling"
+    ]  # up to rounding: another batch of columns
+    assert all(a.log_likelihood == pytest.approx(b.log_likelihood, rel=1e-6) for a, b in same)
     assert any(a.shift_log_likelihood != b.shift_log_likelihood for a, b in pairs.values())
     (novel,) = (proposal for proposal in propose(context) if proposal.strategy == "novelty-sampling")
     assert novel.options == {"shifts": ["rotation-90"]}
