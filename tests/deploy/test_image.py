@@ -26,7 +26,7 @@ from tests.support.deployment import (
 
 
 def test_the_service_image_holds_no_offline_code() -> None:
-    assert copied("service") == {"deploy/requirements", "pyproject.toml", "README.md", "LICENSE", "service"}
+    assert copied("service") == {"deploy/requirements", "pyproject.toml", "README.md", "LICENSE", "probity", "service"}
     assert not any("offline" in command or "torch" in command for command in commands("service"))
     assert not any(keyword == "ADD" for stage in STAGES.values() for keyword, _ in stage.instructions)
 
