@@ -19,12 +19,14 @@ from offline.laplace.prior import prior_share
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.progress import silent
-from offline.selection.auto.choose import AutoContext, AutoResult, choose_automatically
+from offline.selection.auto.choose import choose_automatically
+from offline.selection.auto.context import AutoContext
 from offline.selection.candidates import candidate_positions
-from offline.selection.context import SelectionContext, SelectionResult
+from offline.selection.context import SelectionContext
 from offline.selection.live_weights import is_live
 from offline.selection.registry import select
 from offline.selection.streaming import curvature_diagonal
+from offline.selection.subnetwork import Subnetwork
 
 SCORED, NOVEL, ROWS = 256, 32, 32
 SWAG_EXAMPLES, SWAG_SNAPSHOTS = 2000, 12
@@ -89,11 +91,11 @@ def swag(material: Material) -> Tensor:
     return select("wasserstein-swag", context, {"snapshots": SWAG_SNAPSHOTS}).indices
 
 
-def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...] | None) -> AutoResult:
+def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...] | None) -> Subnetwork:
     """The offline job's own choice, on part of the held-out data; `shifts`: those that it is told of, None: none."""
     context = material.living
 
-    def choice(strategy: str, options: Mapping[str, Any], size: int) -> SelectionResult:
+    def choice(strategy: str, options: Mapping[str, Any], size: int) -> Subnetwork:
         extra = {"examples": NOVEL} if strategy == "novelty-sampling" else {}
         return select(strategy, replace(context, size=size), {**options, **extra})
 

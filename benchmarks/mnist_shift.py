@@ -32,7 +32,7 @@ from offline.laplace.calibration import log_likelihood
 from offline.laplace.posterior import PRIOR_GRID, Spectrum
 from offline.laplace.prior import PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood, prior_share
 from offline.network.call_order import CallOrder
-from offline.selection.auto.choose import AutoResult
+from offline.selection.subnetwork import Subnetwork
 from service.predictive import entropy, link_approx
 
 Array = npt.NDArray[Any]
@@ -98,7 +98,7 @@ def load_digits(scale: Scale) -> Digits:
 
 def choose(
     material: Material, name: str, scale: Scale
-) -> tuple[dict[str, Tensor], dict[str, float], dict[str, AutoResult]]:
+) -> tuple[dict[str, Tensor], dict[str, float], dict[str, Subnetwork]]:
     """Every strategy's weights, the seconds that each took, and what `auto` found, told of nothing or of rotation.
 
     A whole last layer larger than the subnetwork is left out, and so is what another strategy chose already.
@@ -215,7 +215,7 @@ def one_network(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
         "dead_candidates": len(material.context.candidates) - len(material.living.candidates),
         "accuracy": float((tests["0"][0].argmax(1) == digits.classes).mean()),
         "auto": {
-            label: {"explanation": result.explanation, "table": [asdict(score) for score in result.table]}
+            label: {"explanation": result.explanation, "table": [asdict(score) for score in result.candidates or ()]}
             for label, result in automatic.items()
         },
         "strategies": rows,

@@ -23,7 +23,7 @@ from offline.publish.manifest import coverage_warning, make_manifest, training_m
 from offline.report.page import ReportData, report_html
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import length_of, one_step
-from offline.selection.select import ChosenWeights
+from offline.selection.subnetwork import Subnetwork
 from service.bundle import InputSpec, Manifest, reseal_manifest, seal_bundle, staged_bundle
 from service.predictor import Prediction
 from service.rejection import RejectionRule
@@ -53,7 +53,7 @@ class Fitted:
 def publish(
     job: Job,
     fitted: Fitted,
-    selection: ChosenWeights,
+    selection: Subnetwork,
     destination: Path,
     names: tuple[str, ...] | None,
     spec: InputSpec,
@@ -77,7 +77,7 @@ def publish(
 def _manifest(
     job: Job,
     fitted: Fitted,
-    selection: ChosenWeights,
+    selection: Subnetwork,
     names: tuple[str, ...] | None,
     spec: InputSpec,
     opset: int,

@@ -12,8 +12,7 @@ from offline.data.likelihood import Likelihood
 from offline.evaluation.diagnostics import coverage_band
 from offline.laplace.ggn import Curvature
 from offline.network.weights import WeightLayout
-from offline.selection.auto.context import CandidateScore
-from offline.selection.select import ChosenWeights
+from offline.selection.subnetwork import CandidateScore, Subnetwork
 from service.bundle import (
     Calibration,
     Candidate,
@@ -86,7 +85,7 @@ def make_manifest(
     spec: InputSpec,
     outputs: int,
     class_names: tuple[str, ...] | None,
-    selection: ChosenWeights,
+    selection: Subnetwork,
     prior: Prior,
     posterior: Posterior,
     sigma_noise: float | None,
@@ -128,7 +127,7 @@ def make_manifest(
     )
 
 
-def _selection(config: FitConfig, layout: WeightLayout, selection: ChosenWeights) -> Selection:
+def _selection(config: FitConfig, layout: WeightLayout, selection: Subnetwork) -> Selection:
     chosen = {parameter.name: len(positions) for parameter, positions in layout.locate(selection.indices)}
     table = selection.candidates
     return Selection(

@@ -1,4 +1,4 @@
-"""What every strategy is given and what it returns."""
+"""What every strategy is given."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.network.weights import WeightLayout
 from offline.runtime.arrays import Array
 from offline.runtime.progress import Track
+from offline.selection.subnetwork import Subnetwork
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,6 @@ class SelectionContext:
     prior_scaling: Literal["subnetwork", "none"] = "subnetwork"
 
 
-@dataclass(frozen=True)
-class SelectionResult:
-    """indices (S,) int64 ascending; `dead_weights`: candidates without curvature that were left out (None: not asked).
-
-    `note`: one sentence on how it was chosen, where the options alone do not tell.
-    """
-
-    indices: Tensor
-    dead_weights: int | None = None
-    note: str | None = None
-
-
 def largest(scores: Array, size: int) -> Tensor:
     """Positions of the `size` largest scores, ascending; ties go to the smaller position."""
     order = np.argsort(-scores, kind="stable")[:size]
@@ -63,14 +52,18 @@ def largest(scores: Array, size: int) -> Tensor:
 
 
 def choose_largest(
-    context: SelectionContext, positions: Tensor, scores: Tensor, dead: int | None = None, note: str | None = None
-) -> SelectionResult:
+    context: SelectionContext,
+    positions: Tensor,
+    scores: Tensor,
+    dead: int | None = None,
+    explanation: str | None = None,
+) -> Subnetwork:
     """The S of `positions` (C,) ascending with the largest scores (C,).
 
     Raises `ValueError` for fewer than S positions.
     """
     check_size(context.size, len(positions), dead)
-    return SelectionResult(positions[largest(scores.cpu().numpy(), context.size)], dead, note)
+    return Subnetwork(positions[largest(scores.cpu().numpy(), context.size)], dead, explanation)
 
 
 def check_size(size: int, available: int, dead: int | None = None) -> None:

@@ -6,10 +6,11 @@ assumption they minimise the 2-Wasserstein distance to the full posterior. Ties 
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from offline.selection.candidates import candidate_positions
-from offline.selection.context import SelectionContext, SelectionResult, largest
+from offline.selection.context import SelectionContext, largest
 from offline.selection.strategies.baselines import magnitude, random_weights
 from offline.selection.strategies.gradient import gradient
 from offline.selection.strategies.greedy import greedy
@@ -18,10 +19,11 @@ from offline.selection.strategies.named import last_layer, modules, parameters
 from offline.selection.strategies.novelty import novelty, novelty_sampling
 from offline.selection.strategies.wasserstein_laplace import wasserstein_exact, wasserstein_laplace
 from offline.selection.strategies.wasserstein_swag import wasserstein_swag
+from offline.selection.subnetwork import Subnetwork
 
-__all__ = ["STRATEGY_FUNCTIONS", "SelectionContext", "SelectionResult", "candidate_positions", "largest", "select"]
+__all__ = ["STRATEGY_FUNCTIONS", "SelectionContext", "Subnetwork", "candidate_positions", "largest", "select"]
 
-STRATEGY_FUNCTIONS: Mapping[str, Callable[..., SelectionResult]] = {
+STRATEGY_FUNCTIONS: Mapping[str, Callable[..., Subnetwork]] = {
     "wasserstein-swag": wasserstein_swag,
     "wasserstein-laplace": wasserstein_laplace,
     "wasserstein-exact": wasserstein_exact,
@@ -38,7 +40,7 @@ STRATEGY_FUNCTIONS: Mapping[str, Callable[..., SelectionResult]] = {
 }
 
 
-def select(strategy: str, context: SelectionContext, options: Mapping[str, Any]) -> SelectionResult:
+def select(strategy: str, context: SelectionContext, options: Mapping[str, Any]) -> Subnetwork:
     """Run a strategy by name on the candidates; `ValueError` for an unknown name or an option it does not have."""
     function = STRATEGY_FUNCTIONS.get(strategy)
     if function is None:
@@ -49,4 +51,5 @@ def select(strategy: str, context: SelectionContext, options: Mapping[str, Any])
         raise ValueError(
             f"selection_options: found {unknown[0]!r}, expected {', '.join(known)} for selection={strategy!r}"
         )
-    return function(context, **options)
+    chosen = function(context, **options)
+    return replace(chosen, indices=chosen.indices.cpu(), strategy=strategy, options=dict(options))

@@ -1,7 +1,7 @@
 """Which weights: a strategy by name, or `auto`, with what the job knows."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -15,72 +15,31 @@ from offline.laplace.prior import prior_share
 from offline.runtime.available_memory import selection_bytes
 from offline.runtime.checkpoint import Checkpoint
 from offline.runtime.resume import tensors_digest
-from offline.selection.auto.choose import AutoContext, CandidateScore, choose_automatically
+from offline.selection.auto.choose import choose_automatically
+from offline.selection.auto.context import AutoContext
 from offline.selection.candidates import candidate_positions
-from offline.selection.context import SelectionContext, SelectionResult
+from offline.selection.context import SelectionContext
 from offline.selection.live_weights import live_candidates
 from offline.selection.registry import select
+from offline.selection.subnetwork import Subnetwork
 
 STAGE = "selection"
 COVARIANCE_STRATEGIES = ("wasserstein-exact", "leverage", "greedy")
 AUTO_OPTIONS = ("strategies", "shifts", "judged_weights", "judged_examples", "training_examples")
 
 
-@dataclass(frozen=True)
-class ChosenWeights:
-    """indices (S,) int64 ascending on the CPU, and how they came about.
-
-    strategy, options and within would choose them again; explanation: one sentence, where there is more to say;
-    candidates: what `auto` compared.
-    """
-
-    indices: Tensor
-    strategy: str
-    options: dict[str, Any]
-    within: tuple[str, ...] | None
-    dead_weights: int | None = None
-    explanation: str | None = None
-    candidates: tuple[CandidateScore, ...] | None = None
-
-
-def choose_weights(job: Job, tuning: HeldOut, checkpoint: Checkpoint) -> ChosenWeights:
+def choose_weights(job: Job, tuning: HeldOut, checkpoint: Checkpoint) -> Subnetwork:
     """By the main process, or from the checkpoint of an interrupted job; every process gets the same."""
     identity = {"sha256 of the calibration data": tensors_digest({"inputs": tuning.inputs, "targets": tuning.targets})}
     saved = checkpoint.load(STAGE, identity)
-    found = _from_saved(*saved) if saved is not None else None
-    if found is None and job.shard.is_main:
-        found = _auto(job, tuning) if job.config.selection == "auto" else _by_name(job)
-    indices = job.shard.broadcast(None if found is None else found.indices)
-    told = job.shard.broadcast_json(None if found is None else _to_saved(found))
-    chosen = _from_saved(indices, told)
+    chosen = Subnetwork.from_json(*saved) if saved is not None else None
+    if chosen is None and job.shard.is_main:
+        chosen = _auto(job, tuning) if job.config.selection == "auto" else _by_name(job)
+    indices = job.shard.broadcast(None if chosen is None else chosen.indices)
+    values = job.shard.broadcast_json(None if chosen is None else chosen.to_json())
     if saved is None and checkpoint.due():  # what took no time is chosen again
-        checkpoint.save(STAGE, chosen.indices, told, identity)
-    return chosen
-
-
-def _to_saved(chosen: ChosenWeights) -> dict[str, Any]:
-    table = chosen.candidates
-    return {
-        "strategy": chosen.strategy,
-        "options": chosen.options,
-        "within": None if chosen.within is None else list(chosen.within),
-        "dead_weights": chosen.dead_weights,
-        "explanation": chosen.explanation,
-        "candidates": None if table is None else [asdict(score) for score in table],
-    }
-
-
-def _from_saved(indices: Tensor, told: dict[str, Any]) -> ChosenWeights:
-    within, table = told["within"], told["candidates"]
-    return ChosenWeights(
-        indices,
-        told["strategy"],
-        told["options"],
-        None if within is None else tuple(within),
-        told["dead_weights"],
-        told["explanation"],
-        None if table is None else tuple(CandidateScore(**score) for score in table),
-    )
+        checkpoint.save(STAGE, indices, values, identity)
+    return Subnetwork.from_json(indices, values)
 
 
 def needs_covariance(config: FitConfig) -> bool:
@@ -118,21 +77,13 @@ def jacobian_of(job: Job, indices: Tensor) -> SubnetworkJacobian:
     return make_jacobian(job.network, job.layout, indices.to(job.device), job.example)
 
 
-def _by_name(job: Job) -> ChosenWeights:
+def _by_name(job: Job) -> Subnetwork:
     config = job.config
     context = selection_context(job, job.size, config.within)
-    found = select(config.selection, context, config.selection_options)
-    return ChosenWeights(
-        found.indices.cpu(),
-        config.selection,
-        dict(config.selection_options),
-        config.within,
-        found.dead_weights,
-        found.note,
-    )
+    return replace(select(config.selection, context, config.selection_options), within=config.within)
 
 
-def _auto(job: Job, tuning: HeldOut) -> ChosenWeights:
+def _auto(job: Job, tuning: HeldOut) -> Subnetwork:
     config, context = job.config, selection_context(job, job.size, job.config.within)
     unknown = sorted(set(config.selection_options) - set(AUTO_OPTIONS))
     if unknown:
@@ -141,7 +92,7 @@ def _auto(job: Job, tuning: HeldOut) -> ChosenWeights:
         )
     live, dead = live_candidates(context)
 
-    def by_name(strategy: str, options: dict[str, Any], size: int) -> SelectionResult:
+    def by_name(strategy: str, options: dict[str, Any], size: int) -> Subnetwork:
         return select(strategy, selection_context(job, size, config.within), options)
 
     found = choose_automatically(
@@ -166,7 +117,4 @@ def _auto(job: Job, tuning: HeldOut) -> ChosenWeights:
             **config.selection_options,
         )
     )
-    within = found.within if found.within is not None else config.within
-    return ChosenWeights(
-        found.indices.cpu(), found.strategy, found.options, within, found.dead_weights, found.explanation, found.table
-    )
+    return replace(found, within=config.within if found.within is None else found.within)

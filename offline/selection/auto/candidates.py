@@ -7,6 +7,7 @@ from torch import Tensor
 from offline.network.call_order import CallOrder
 from offline.network.weights import parameter_owners
 from offline.selection.auto.context import AutoContext, Proposal
+from offline.selection.subnetwork import Subnetwork
 
 SHIFT_STRATEGIES = ("novelty", "novelty-sampling")  # they look at the shifts that are named
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules
@@ -26,15 +27,12 @@ def propose(context: AutoContext) -> tuple[Proposal, ...]:
     size = min(context.size, len(context.live))
     proposals = [*_cheap_end(context, order), _drawn(context, order, "the network", context.live, None)]
     for strategy in context.strategies:
-        options = _told(context.shifts) if strategy in SHIFT_STRATEGIES else {}
-        choice = context.select(strategy, options, size)
-        indices = choice.indices.cpu()
-        cost = order.forward_passes(_names(context, indices), context.outputs)
-        proposals.append(Proposal(strategy, strategy, indices, cost, choice.dead_weights, options))
+        options = _named_shifts(context.shifts) if strategy in SHIFT_STRATEGIES else {}
+        proposals.append(_proposal(context, order, strategy, context.select(strategy, options, size)))
     return _different(proposals)
 
 
-def _told(shifts: tuple[str, ...] | None) -> dict[str, list[str]]:
+def _named_shifts(shifts: tuple[str, ...] | None) -> dict[str, list[str]]:
     return {} if shifts is None else {"shifts": list(shifts)}
 
 
@@ -65,15 +63,12 @@ def _drawn(
     if amount == "random":
         generator = np.random.default_rng(context.seed)
         positions = torch.as_tensor(np.sort(generator.choice(positions.numpy(), context.size, replace=False)))
-    return Proposal(
-        f"{amount} live weights of {where}",
-        "random",
-        positions,
-        order.forward_passes(_names(context, positions), context.outputs),
-        context.dead_weights,
-        {"live_only": True},
-        within,
-    )
+    drawn = Subnetwork(positions, context.dead_weights, None, "random", {"live_only": True}, within)
+    return _proposal(context, order, f"{amount} live weights of {where}", drawn)
+
+
+def _proposal(context: AutoContext, order: CallOrder, name: str, subnetwork: Subnetwork) -> Proposal:
+    return Proposal(name, subnetwork, order.forward_passes(_names(context, subnetwork.indices), context.outputs))
 
 
 def _names(context: AutoContext, indices: Tensor) -> list[str]:
@@ -94,6 +89,6 @@ def _begins(order: CallOrder, path: str) -> tuple[int, str]:
 def _different(proposals: list[Proposal]) -> tuple[Proposal, ...]:
     kept: list[Proposal] = []
     for proposal in proposals:
-        if not any(torch.equal(proposal.indices, other.indices) for other in kept):
+        if not any(torch.equal(proposal.subnetwork.indices, other.subnetwork.indices) for other in kept):
             kept.append(proposal)
     return tuple(kept)

@@ -13,40 +13,19 @@ the cheapest of them to serve is taken.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
-from torch import Tensor
+from dataclasses import replace
 
 from offline.data.shifts import accepted_shifts, available_shifts
 from offline.selection.auto.candidates import propose
-from offline.selection.auto.context import AutoContext, CandidateScore
+from offline.selection.auto.context import AutoContext
 from offline.selection.auto.score import judge
-
-__all__ = ["MARGIN", "AutoContext", "AutoResult", "CandidateScore", "choose_automatically", "decide", "merit"]
+from offline.selection.subnetwork import CandidateScore, Subnetwork
 
 MARGIN = 0.02  # nats; of the order of the error that some hundred examples leave in the merit
 LEAST_AUROC = 1e-3
 
 
-@dataclass(frozen=True)
-class AutoResult:
-    """The choice: `indices` (S,) int64 ascending on the CPU, and what would give them again.
-
-    strategy, options and `within` (modules, None: all) for `select`; `table`: every candidate, exactly one chosen;
-    explanation: one sentence.
-    """
-
-    indices: Tensor
-    dead_weights: int | None
-    strategy: str
-    options: dict[str, Any]
-    within: tuple[str, ...] | None
-    table: tuple[CandidateScore, ...]
-    explanation: str
-
-
-def choose_automatically(context: AutoContext) -> AutoResult:
+def choose_automatically(context: AutoContext) -> Subnetwork:
     """Compare the candidates and choose one; the same seed and data give the same choice.
 
     A shift under which the network has outputs that are not finite does not count; the explanation then names those
@@ -64,15 +43,10 @@ def choose_automatically(context: AutoContext) -> AutoResult:
     proposals = propose(context)
     scores = judge(context, proposals)
     place = decide(scores, context.budget)
-    chosen = proposals[place]
-    return AutoResult(
-        chosen.indices,
-        chosen.dead_weights,
-        chosen.strategy,
-        dict(chosen.options),
-        chosen.within,
-        tuple(replace(score, chosen=c == place) for c, score in enumerate(scores)),
-        explain(scores, place, context.shifts),
+    return replace(
+        proposals[place].subnetwork,
+        candidates=tuple(replace(score, chosen=c == place) for c, score in enumerate(scores)),
+        explanation=explain(scores, place, context.shifts),
     )
 
 

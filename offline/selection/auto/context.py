@@ -1,8 +1,8 @@
-"""What `auto` is given, what it proposes, and what it finds out about each proposal."""
+"""What `auto` is given, and what it proposes."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,21 +13,13 @@ from offline.data.likelihood import Likelihood
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.network.weights import WeightLayout
 from offline.runtime.progress import Track, silent
+from offline.selection.subnetwork import Subnetwork
 
 JUDGED_WEIGHTS = 1000
 JUDGED_EXAMPLES = 500
 # Fewer leave directions without curvature that all the data would have given them. Measured on MNIST: the merit of a
 # dozen candidates judged with 1,000 correlates with that with all by 0.5 to 0.7, with 4,000 by 0.95 to 0.98.
 TRAINING_EXAMPLES = 4000
-
-
-class Choice(Protocol):
-    """What a selection strategy returns: `indices` (S,) ascending, and weights without curvature that it left out."""
-
-    @property
-    def indices(self) -> Tensor: ...
-    @property
-    def dead_weights(self) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,7 @@ class AutoContext:
     batches: Callable[[], Iterable[tuple[Tensor, Tensor]]]
     tuning: HeldOut
     jacobian: Callable[[Tensor], SubnetworkJacobian]
-    select: Callable[[str, dict[str, Any], int], Choice]
+    select: Callable[[str, dict[str, Any], int], Subnetwork]
     share: Callable[[int], float]
     budget: float = 0.05
     sigma_noise: float | None = None
@@ -92,41 +84,16 @@ def _are_names(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Proposal:
-    """One candidate: its `name` for people; strategy, options and modules (`within`, None: all) that give `indices`."""
+    """One candidate: its `name` for people, and what a prediction with it costs in forward passes."""
 
     name: str
-    strategy: str
-    indices: Tensor
+    subnetwork: Subnetwork
     forward_passes: float
-    dead_weights: int | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    within: tuple[str, ...] | None = None
 
     def judged(self, most: int, seed: int) -> Tensor:
         """At most so many of the indices, ascending: a random part shows what the whole is like."""
-        if len(self.indices) <= most:
-            return self.indices
-        places = np.random.default_rng(seed).permutation(len(self.indices))[:most]
-        return self.indices[torch.as_tensor(np.sort(places))]
-
-
-@dataclass(frozen=True)
-class CandidateScore:
-    """How one candidate did. `size`: its weights, of which `judged` were compared.
-
-    forward_passes: what a prediction costs (`offline.network.call_order`). prior_precision: lambda within the budget.
-    cost: nats of held-out log-likelihood that its uncertainty costs. log_likelihood: mean on held-out data.
-    shift_log_likelihood: mean over the shifts that keep the label, of the true labels. shift_auroc: mean over all
-    shifts of the area under the ROC curve of the score, held-out against shifted examples.
-    """
-
-    name: str
-    size: int
-    judged: int
-    forward_passes: float
-    prior_precision: float
-    cost: float
-    log_likelihood: float
-    shift_log_likelihood: float
-    shift_auroc: float
-    chosen: bool = False
+        indices = self.subnetwork.indices
+        if len(indices) <= most:
+            return indices
+        places = np.random.default_rng(seed).permutation(len(indices))[:most]
+        return indices[torch.as_tensor(np.sort(places))]

@@ -21,7 +21,8 @@ from offline.laplace.noise import residual_noise
 from offline.laplace.posterior import Spectrum
 from offline.laplace.prior import BYTES_A_VALUE, PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood
 from offline.runtime.arrays import Array, to_numpy
-from offline.selection.auto.context import AutoContext, CandidateScore, Proposal
+from offline.selection.auto.context import AutoContext, Proposal
+from offline.selection.subnetwork import CandidateScore
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def judge(context: AutoContext, proposals: tuple[Proposal, ...]) -> tuple[Candid
     return tuple(
         CandidateScore(
             name=proposal.name,
-            size=len(proposal.indices),
+            size=len(proposal.subnetwork.indices),
             judged=len(parts[c]),
             forward_passes=proposal.forward_passes,
             prior_precision=priors[c].precision,

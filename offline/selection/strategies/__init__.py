@@ -1,1 +1,1 @@
-"""Selection strategies: functions `(context, **options) -> SelectionResult`, named in `offline.selection.registry`."""
+"""Selection strategies: functions `(context, **options) -> Subnetwork`, named in `offline.selection.registry`."""

@@ -3,19 +3,20 @@
 import numpy as np
 import torch
 
-from offline.selection.context import SelectionContext, SelectionResult, check_size, choose_largest
+from offline.selection.context import SelectionContext, check_size, choose_largest
 from offline.selection.live_weights import eligible
+from offline.selection.subnetwork import Subnetwork
 
 
-def random_weights(context: SelectionContext, live_only: bool = False) -> SelectionResult:
+def random_weights(context: SelectionContext, live_only: bool = False) -> Subnetwork:
     """Uniformly at random without replacement among the candidates, or among those with curvature."""
     positions, dead = eligible(context, live_only)
     check_size(context.size, len(positions), dead)
     chosen = np.random.default_rng(context.seed).choice(positions.numpy(), context.size, replace=False)
-    return SelectionResult(torch.as_tensor(np.sort(chosen)), dead)
+    return Subnetwork(torch.as_tensor(np.sort(chosen)), dead)
 
 
-def magnitude(context: SelectionContext, live_only: bool = False) -> SelectionResult:
+def magnitude(context: SelectionContext, live_only: bool = False) -> Subnetwork:
     """Largest |w_d|."""
     positions, dead = eligible(context, live_only)
     return choose_largest(context, positions, context.weights.double().abs().cpu()[positions], dead)

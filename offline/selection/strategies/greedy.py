@@ -25,11 +25,12 @@ from offline.data.shifts import accepted_shifts, synthetic_shifts
 from offline.laplace.posterior import factor, posterior_precision
 from offline.laplace.prior import prior_share
 from offline.runtime.progress import Track, silent
-from offline.selection.context import SelectionContext, SelectionResult, check_size
+from offline.selection.context import SelectionContext, check_size
 from offline.selection.covariance import full_curvature, largest_that_fits, noise_variance
 from offline.selection.live_weights import eligible
 from offline.selection.sample import Sample, check_count
 from offline.selection.streaming import rows_for
+from offline.selection.subnetwork import Subnetwork
 
 POOL = 4096
 OUTPUTS = 256  # of training examples; as many again of shifted ones
@@ -44,7 +45,7 @@ def greedy(
     pool: int | None = POOL,
     shifts: Collection[str] | None = None,
     live_only: bool = False,
-) -> SelectionResult:
+) -> Subnetwork:
     """The weights whose predictive comes closest to the full network's, on training inputs and on shifts of them.
 
     Outputs of `examples` training examples drawn by the seed (None: 256 / K, at least 8) count, and those of each after
@@ -61,7 +62,7 @@ def greedy(
     jacobian = outputs_to_match(context, drawn, examples, shifts)
     order = closest(context, curvature, jacobian)
     note = f"greedy among {len(drawn)} weights drawn from {len(positions)}" if len(drawn) < len(positions) else None
-    return SelectionResult(drawn[order].sort().values, dead, note)
+    return Subnetwork(drawn[order].sort().values, dead, note)
 
 
 def closest(context: SelectionContext, curvature: Tensor, jacobian: Tensor) -> Tensor:

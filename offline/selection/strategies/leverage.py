@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor
 
-from offline.selection.context import SelectionContext, SelectionResult, choose_largest
+from offline.selection.context import SelectionContext, choose_largest
 from offline.selection.covariance import full_curvature, largest_that_fits, posterior_factor
 from offline.selection.live_weights import eligible
 from offline.selection.sample import SCORE_EXAMPLES, Sample, check_count
 from offline.selection.strategies.sampled_leverage import default_examples, draw, sampled_leverage
 from offline.selection.streaming import rows_for
+from offline.selection.subnetwork import Subnetwork
 
 
 def leverage(
@@ -16,7 +17,7 @@ def leverage(
     examples: int | None = SCORE_EXAMPLES,
     curvature_examples: int | None = None,
     live_only: bool = False,
-) -> SelectionResult:
+) -> Subnetwork:
     """Largest mean_x sum_k (C J_k(x)^T)_d^2 / C_dd, C = (H + lambda I)^-1 the full covariance over the candidates.
 
     Where C fits in the memory, H sums over all training data and x over `examples` of them (None: all). Where it does

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from offline.selection.candidates import check_names, module_parameters, positions_of, unknown_name
-from offline.selection.context import SelectionContext, SelectionResult
+from offline.selection.context import SelectionContext
 from offline.selection.live_weights import eligible
+from offline.selection.subnetwork import Subnetwork
 
 NAMES = "selection_options['names']"
 
 
-def last_layer(context: SelectionContext, live_only: bool = False) -> SelectionResult:
+def last_layer(context: SelectionContext, live_only: bool = False) -> Subnetwork:
     """Every candidate of the module that is called last and has any; at most S.
 
     Raises `ValueError` where S is smaller than that, or no module with candidates is called.
@@ -21,7 +22,7 @@ def last_layer(context: SelectionContext, live_only: bool = False) -> SelectionR
     return _whole(context, names, f"the last layer {path!r}", live_only)
 
 
-def modules(context: SelectionContext, names: Sequence[str] = (), live_only: bool = False) -> SelectionResult:
+def modules(context: SelectionContext, names: Sequence[str] = (), live_only: bool = False) -> Subnetwork:
     """Every candidate of the modules at the paths `names` and of their submodules; at most S.
 
     Raises `ValueError` for an unknown path, no candidate in these modules, or an S that is too small.
@@ -30,7 +31,7 @@ def modules(context: SelectionContext, names: Sequence[str] = (), live_only: boo
     return _whole(context, set(found), f"the modules {', '.join(names)}", live_only)
 
 
-def parameters(context: SelectionContext, names: Sequence[str] = (), live_only: bool = False) -> SelectionResult:
+def parameters(context: SelectionContext, names: Sequence[str] = (), live_only: bool = False) -> Subnetwork:
     """Every candidate of the parameters `names` ("layer4.1.conv2.weight"; any name of a tied one); at most S.
 
     Raises `ValueError` for an unknown or frozen parameter, no candidate among these, or an S that is too small.
@@ -49,7 +50,7 @@ def parameters(context: SelectionContext, names: Sequence[str] = (), live_only: 
     return _whole(context, {known[name] for name in names}, f"the parameters {', '.join(names)}", live_only)
 
 
-def _whole(context: SelectionContext, names: set[str], what: str, live_only: bool) -> SelectionResult:
+def _whole(context: SelectionContext, names: set[str], what: str, live_only: bool) -> Subnetwork:
     """All candidates of the parameters `names`, if they are at most S."""
     positions, dead = eligible(context, live_only)
     inside = positions_of([p for p in context.layout.parameters if p.name in names])
@@ -61,7 +62,7 @@ def _whole(context: SelectionContext, names: set[str], what: str, live_only: boo
             f"subnetwork_size: found {context.size}, {what} has {len(chosen)} weights; raise it to {len(chosen)}, or "
             "choose selection='random'"
         )
-    return SelectionResult(chosen, dead)
+    return Subnetwork(chosen, dead)
 
 
 def _last_called(context: SelectionContext) -> tuple[str, set[str]]:

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from offline.data.shifts import accepted_shifts, synthetic_shifts
-from offline.selection.context import SelectionContext, SelectionResult, choose_largest
+from offline.selection.context import SelectionContext, choose_largest
 from offline.selection.live_weights import check_live_only, split_live
 from offline.selection.sample import SCORE_EXAMPLES, Sample
 from offline.selection.streaming import mean_squares
+from offline.selection.subnetwork import Subnetwork
 
 # An example is differentiated once as it is and once for each shift.
 NOVELTY_EXAMPLES = SCORE_EXAMPLES // 2
@@ -30,7 +31,7 @@ def novelty(
     examples: int | None = NOVELTY_EXAMPLES,
     live_only: bool = True,
     shifts: Collection[str] | None = None,
-) -> SelectionResult:
+) -> Subnetwork:
     """Largest mean_s r_sd: the mean squared Jacobian under shift over that on the training data.
 
     Over `examples` training examples drawn by the seed (None: all) and the `shifts` of `offline.data.shifts` (None:
@@ -51,7 +52,7 @@ def novelty_sampling(
     examples: int | None = NOVELTY_EXAMPLES,
     live_only: bool = True,
     shifts: Collection[str] | None = None,
-) -> SelectionResult:
+) -> Subnetwork:
     """S weights drawn by the seed without replacement, each next one in proportion to (prod_s r_sd)^(1 / shifts).
 
     The geometric mean asks for life under every shift: in the arithmetic one the most violent shift speaks for all.

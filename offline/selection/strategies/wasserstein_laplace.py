@@ -4,13 +4,14 @@ Under an independence assumption they minimise the 2-Wasserstein distance to the
 section 4). Dead weights have the prior's variance, the largest there is, and are always left out and counted.
 """
 
-from offline.selection.context import SelectionContext, SelectionResult, choose_largest
+from offline.selection.context import SelectionContext, choose_largest
 from offline.selection.covariance import check_fits, full_curvature, posterior_factor
 from offline.selection.live_weights import check_live_only, split_live
 from offline.selection.streaming import curvature_diagonal
+from offline.selection.subnetwork import Subnetwork
 
 
-def wasserstein_laplace(context: SelectionContext, live_only: bool = True) -> SelectionResult:
+def wasserstein_laplace(context: SelectionContext, live_only: bool = True) -> Subnetwork:
     """Largest 1 / (diag(H)_d + lambda), the marginal variance of a diagonal Laplace posterior: smallest curvature."""
     check_live_only(live_only, always="wasserstein-laplace")
     curvature = curvature_diagonal(context, context.candidates)
@@ -18,7 +19,7 @@ def wasserstein_laplace(context: SelectionContext, live_only: bool = True) -> Se
     return choose_largest(context, positions, -curvature[live], dead)
 
 
-def wasserstein_exact(context: SelectionContext, live_only: bool = True) -> SelectionResult:
+def wasserstein_exact(context: SelectionContext, live_only: bool = True) -> Subnetwork:
     """Largest diag((H + lambda I)^-1)_d, H the full curvature over all candidates.
 
     Raises `ValueError` where the (C, C) matrices do not fit in the memory.

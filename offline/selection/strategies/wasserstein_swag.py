@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from offline.data.likelihood import check_targets, training_loss
-from offline.selection.context import SelectionContext, SelectionResult, choose_largest
+from offline.selection.context import SelectionContext, choose_largest
 from offline.selection.live_weights import eligible
+from offline.selection.subnetwork import Subnetwork
 
 Schedule = Literal["constant", "cosine-cyclic"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
@@ -58,7 +59,7 @@ def wasserstein_swag(
     schedule: Schedule = "constant",
     seed: int | None = None,
     live_only: bool = False,
-) -> SelectionResult:
+) -> Subnetwork:
     """Largest variance along an SGD trajectory that starts at the trained weights (Daxberger et al. 2021, section 4).
 
     `seed` None: the fit's. Raises `ValueError` for options out of range and a trajectory that diverges.

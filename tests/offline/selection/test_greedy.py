@@ -34,7 +34,7 @@ def test_the_pool_is_every_candidate_where_it_fits(case: Case) -> None:
     given = case_context(case, 12, prior_precision=PRIOR)
     found = select("greedy", given, {})
     assert len(found.indices) == 12
-    assert found.note is None
+    assert found.explanation is None
     assert torch.equal(found.indices, found.indices.unique())
 
 
@@ -64,7 +64,7 @@ def test_a_smaller_pool_is_drawn_by_the_seed_and_told() -> None:
     first, again, other = (select("greedy", context(*problem(), 6, seed=seed), {"pool": 30}) for seed in (0, 0, 1))
     assert torch.equal(first.indices, again.indices)
     assert not torch.equal(first.indices, other.indices)
-    assert first.note == "greedy among 30 weights drawn from 65"
+    assert first.explanation == "greedy among 30 weights drawn from 65"
 
 
 def test_more_weights_than_are_compared_is_an_error() -> None:

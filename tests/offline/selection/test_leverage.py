@@ -48,10 +48,10 @@ def test_leverage_is_sampled_where_the_covariance_does_not_fit() -> None:
     tight = case_context(case, 9, count=60, memory_bytes=2_000_000)
     forced = case_context(case, 9, count=60)
     found = select("leverage", tight, {})
-    assert found.note is not None
-    assert "60 examples" in found.note
+    assert found.explanation is not None
+    assert "60 examples" in found.explanation
     assert torch.equal(found.indices, select("leverage", forced, {"curvature_examples": 60}).indices)
-    assert select("leverage", forced, {}).note is None
+    assert select("leverage", forced, {}).explanation is None
 
 
 def test_a_sample_whose_kernel_does_not_fit_is_an_error() -> None:

@@ -22,30 +22,22 @@ from offline.runtime.progress import silent
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.choose import (
     MARGIN,
-    AutoContext,
-    AutoResult,
-    CandidateScore,
     choose_automatically,
     decide,
     explain,
     merit,
 )
+from offline.selection.auto.context import AutoContext
 from offline.selection.auto.score import sample
 from offline.selection.candidates import candidate_positions
-from offline.selection.context import SelectionContext, SelectionResult
+from offline.selection.context import SelectionContext
 from offline.selection.live_weights import eligible
+from offline.selection.registry import select
 from offline.selection.strategies.baselines import random_weights
-from offline.selection.strategies.gradient import gradient
-from offline.selection.strategies.novelty import novelty, novelty_sampling
+from offline.selection.subnetwork import CandidateScore, Subnetwork
 from tests import reference
 
 CPU = torch.device("cpu")
-STRATEGIES: dict[str, Callable[..., SelectionResult]] = {
-    "gradient": gradient,
-    "novelty": novelty,
-    "novelty-sampling": novelty_sampling,
-    "random": random_weights,
-}
 BUDGET = 0.05
 
 
@@ -144,7 +136,7 @@ def context_of(kind: str, size: int = 40, **changes: Any) -> AutoContext:
         batches=whole.batches,
         tuning=tuning,
         jacobian=whole.jacobian,
-        select=lambda name, options, count: STRATEGIES[name](replace(whole, size=count), **options),
+        select=lambda name, options, count: select(name, replace(whole, size=count), options),
         share=lambda count: count / layout.total,
         budget=BUDGET,
     )
@@ -161,7 +153,7 @@ def trained(model: nn.Module, inputs: Tensor, targets: Tensor, likelihood: Likel
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def case(request: pytest.FixtureRequest) -> tuple[str, AutoContext, AutoResult]:
+def case(request: pytest.FixtureRequest) -> tuple[str, AutoContext, Subnetwork]:
     context = context_of(request.param)
     return request.param, context, choose_automatically(context)
 
@@ -169,15 +161,15 @@ def case(request: pytest.FixtureRequest) -> tuple[str, AutoContext, AutoResult]:
 # --------------------------------------------------------------------------- the whole
 
 
-def test_the_table_is_complete_and_one_is_chosen(case: tuple[str, AutoContext, AutoResult]) -> None:
+def test_the_table_is_complete_and_one_is_chosen(case: tuple[str, AutoContext, Subnetwork]) -> None:
     _, context, result = case
-    names = [score.name for score in result.table]
+    names = [score.name for score in result.candidates]
     assert len(set(names)) == len(names) >= 4
     assert {"gradient", "novelty-sampling"} <= set(names)
     assert sum(name.startswith(("random live weights", "all live weights")) for name in names) >= 2
-    (chosen,) = [score for score in result.table if score.chosen]
+    (chosen,) = [score for score in result.candidates if score.chosen]
     assert chosen.size == len(result.indices) <= context.size
-    for score in result.table:
+    for score in result.candidates:
         assert 1 <= score.forward_passes <= 1 + context.outputs
         assert math.isfinite(score.log_likelihood)
         assert math.isfinite(score.shift_log_likelihood)
@@ -185,12 +177,12 @@ def test_the_table_is_complete_and_one_is_chosen(case: tuple[str, AutoContext, A
         assert score.prior_precision > 0
 
 
-def test_every_candidate_keeps_to_the_budget(case: tuple[str, AutoContext, AutoResult]) -> None:
+def test_every_candidate_keeps_to_the_budget(case: tuple[str, AutoContext, Subnetwork]) -> None:
     _, _, result = case
-    assert all(0 <= score.cost <= BUDGET for score in result.table)
+    assert all(0 <= score.cost <= BUDGET for score in result.candidates)
 
 
-def test_the_indices_are_live_and_ascending(case: tuple[str, AutoContext, AutoResult]) -> None:
+def test_the_indices_are_live_and_ascending(case: tuple[str, AutoContext, Subnetwork]) -> None:
     _, context, result = case
     assert result.indices.dtype == torch.int64
     assert (result.indices.diff() > 0).all()
@@ -199,9 +191,9 @@ def test_the_indices_are_live_and_ascending(case: tuple[str, AutoContext, AutoRe
         assert torch.isin(result.indices, context.live).all()
 
 
-def test_the_explanation_is_one_sentence(case: tuple[str, AutoContext, AutoResult]) -> None:
+def test_the_explanation_is_one_sentence(case: tuple[str, AutoContext, Subnetwork]) -> None:
     _, _, result = case
-    (chosen,) = [score for score in result.table if score.chosen]
+    (chosen,) = [score for score in result.candidates if score.chosen]
     assert result.explanation.startswith(f"{chosen.name}: log-likelihood under synthetic shift ")
     assert f"AUROC {chosen.shift_auroc:.2f}, {chosen.forward_passes:.1f} forward passes an example" in (
         result.explanation
@@ -210,11 +202,11 @@ def test_the_explanation_is_one_sentence(case: tuple[str, AutoContext, AutoResul
     assert ". " not in result.explanation
 
 
-def test_the_same_seed_gives_the_same_result(case: tuple[str, AutoContext, AutoResult]) -> None:
+def test_the_same_seed_gives_the_same_result(case: tuple[str, AutoContext, Subnetwork]) -> None:
     kind, _, result = case
     again = choose_automatically(context_of(kind))
     assert torch.equal(again.indices, result.indices)
-    assert again.table == result.table
+    assert again.candidates == result.candidates
     assert again.explanation == result.explanation
 
 
@@ -234,10 +226,10 @@ def test_a_score_equals_the_oracle(kind: str) -> None:
     """Head weights only, everything from the definitions: curvature, predictive, shifts, ranks."""
     context = context_of(kind, size=6, strategies=())
     result = choose_automatically(context)
-    proposal, score = propose(context)[0], result.table[0]
+    proposal, score = propose(context)[0], result.candidates[0]
     assert score.name == proposal.name
     train_x = torch.cat([inputs for inputs, _ in context.batches()])
-    chosen = proposal.indices.numpy()
+    chosen = proposal.subnetwork.indices.numpy()
     # the private copy is frozen: the oracle wants trainable tensors
     model = private_copy(context.network, CPU).requires_grad_(True)
     train_mean, train_full = reference.full_jacobian(model, train_x)
@@ -297,31 +289,31 @@ def test_the_cheap_end_comes_first_and_costs_less() -> None:
     shares = [0.0, parts[3] / sum(parts), (parts[2] + parts[3]) / sum(parts), sum(parts[1:]) / sum(parts)]
     for proposal, share in zip(proposals, shares, strict=True):
         assert proposal.forward_passes == pytest.approx(1 + 4 * share)
-        assert len(proposal.indices) == 20
-        assert torch.isin(proposal.indices, context.live).all()
-        assert proposal.dead_weights == context.dead_weights
+        assert len(proposal.subnetwork.indices) == 20
+        assert torch.isin(proposal.subnetwork.indices, context.live).all()
+        assert proposal.subnetwork.dead_weights == context.dead_weights
 
 
 def test_fewer_live_weights_than_asked_for_are_all_taken() -> None:
     context = context_of("images", size=300, strategies=())
     last = propose(context)[0]
     assert last.name == "all live weights of '8'"
-    assert len(last.indices) <= 52
+    assert len(last.subnetwork.indices) <= 52
     inside = [i for i in context.live.tolist() if i >= context.layout.total - 52]
-    assert last.indices.tolist() == inside
+    assert last.subnetwork.indices.tolist() == inside
 
 
 @pytest.mark.parametrize("size", [10, 300])
 def test_strategy_options_and_modules_give_the_weights_again(size: int) -> None:
     context = context_of("table", size=size, strategies=())
     for proposal in propose(context):
-        candidates = candidate_positions(context.network, context.layout, proposal.within, "all")
+        candidates = candidate_positions(context.network, context.layout, proposal.subnetwork.within, "all")
         again = random_weights(
             SelectionContext(
                 network=context.network,
                 layout=context.layout,
                 weights=torch.zeros(context.layout.total),
-                size=len(proposal.indices),
+                size=len(proposal.subnetwork.indices),
                 outputs=context.outputs,
                 seed=context.seed,
                 likelihood=context.likelihood,
@@ -332,29 +324,29 @@ def test_strategy_options_and_modules_give_the_weights_again(size: int) -> None:
                 memory_bytes=2**26,
                 track=silent,
             ),
-            **proposal.options,
+            **proposal.subnetwork.options,
         )
-        assert proposal.strategy == "random"
-        assert torch.equal(again.indices, proposal.indices)
+        assert proposal.subnetwork.strategy == "random"
+        assert torch.equal(again.indices, proposal.subnetwork.indices)
 
 
 def test_a_size_above_all_live_weights_takes_what_there_is() -> None:
     context = context_of("tokens", size=10_000)
     result = choose_automatically(context)
-    assert max(score.size for score in result.table) == len(context.live)
+    assert max(score.size for score in result.candidates) == len(context.live)
 
 
 def test_the_same_weights_are_tried_once() -> None:
     context = context_of("table", strategies=("random", "random"), size=10)
     proposals = propose(context)
-    assert len({tuple(p.indices.tolist()) for p in proposals}) == len(proposals)
+    assert len({tuple(p.subnetwork.indices.tolist()) for p in proposals}) == len(proposals)
 
 
 def test_only_permitted_weights_are_drawn() -> None:
     context = context_of("images")
     permitted = context.live[context.live >= 60]
     proposals = propose(replace(context, live=permitted, strategies=()))
-    assert all(torch.isin(p.indices, permitted).all() for p in proposals)
+    assert all(torch.isin(p.subnetwork.indices, permitted).all() for p in proposals)
 
 
 def test_no_live_weight_is_an_error() -> None:
@@ -393,14 +385,14 @@ def test_only_the_shifts_that_were_named_count() -> None:
     result = choose_automatically(context)
     whole = choose_automatically(context_of("images"))
     assert "log-likelihood under rotation-90 " in result.explanation
-    pairs = {a.name: (a, b) for a in result.table for b in whole.table if a.name == b.name}
+    pairs = {a.name: (a, b) for a in result.candidates for b in whole.candidates if a.name == b.name}
     same = [
         pair for name, pair in pairs.items() if name != "novelty-sampling"
     ]  # up to rounding: another batch of columns
     assert all(a.log_likelihood == pytest.approx(b.log_likelihood, rel=1e-6) for a, b in same)
     assert any(a.shift_log_likelihood != b.shift_log_likelihood for a, b in pairs.values())
-    (novel,) = (proposal for proposal in propose(context) if proposal.strategy == "novelty-sampling")
-    assert novel.options == {"shifts": ["rotation-90"]}
+    (novel,) = (proposal for proposal in propose(context) if proposal.subnetwork.strategy == "novelty-sampling")
+    assert novel.subnetwork.options == {"shifts": ["rotation-90"]}
 
 
 def test_a_shift_that_the_network_is_not_defined_for_does_not_count() -> None:
@@ -410,7 +402,7 @@ def test_a_shift_that_the_network_is_not_defined_for_does_not_count() -> None:
     given.network[0].register_forward_pre_hook(lambda _, x: torch.where(x[0].abs() > limit, torch.nan, x[0]))
     result = choose_automatically(replace(given, strategies=()))
     assert "log-likelihood under permuted-columns " in result.explanation
-    assert all(math.isfinite(merit(score)) for score in result.table)
+    assert all(math.isfinite(merit(score)) for score in result.candidates)
 
 
 def test_what_may_not_be_chosen_is_not_named() -> None:
@@ -418,7 +410,11 @@ def test_what_may_not_be_chosen_is_not_named() -> None:
     given = context_of("table")
     first = given.layout.parameters[0].size + given.layout.parameters[1].size
     proposals = propose(replace(given, live=given.live[given.live < first]))
-    assert all(proposal.within in (None, ("0",)) for proposal in proposals if proposal.strategy == "random")
+    assert all(
+        proposal.subnetwork.within in (None, ("0",))
+        for proposal in proposals
+        if proposal.subnetwork.strategy == "random"
+    )
 
 
 @pytest.mark.parametrize("value", ["noise", [3]])
@@ -429,9 +425,9 @@ def test_shifts_are_a_list_of_names(value: object) -> None:
 
 def test_large_candidates_are_judged_on_some_of_their_weights() -> None:
     result = choose_automatically(context_of("table", size=60, judged_weights=25))
-    assert {score.judged for score in result.table} == {25}
-    assert max(score.size for score in result.table) == 60
-    (chosen,) = [score for score in result.table if score.chosen]
+    assert {score.judged for score in result.candidates} == {25}
+    assert max(score.size for score in result.candidates) == 60
+    (chosen,) = [score for score in result.candidates if score.chosen]
     assert f", judged on 25 of {chosen.size} weights" in result.explanation
     assert len(result.indices) == chosen.size
 
@@ -458,7 +454,7 @@ def test_the_sample_is_uniform_without_repeats(count: int) -> None:
 
 def test_fewer_examples_still_give_a_choice() -> None:
     result = choose_automatically(context_of("images", judged_examples=10, training_examples=20, strategies=()))
-    assert sum(score.chosen for score in result.table) == 1
+    assert sum(score.chosen for score in result.candidates) == 1
 
 
 def test_a_network_that_fits_exactly_needs_a_noise() -> None:
@@ -467,7 +463,7 @@ def test_a_network_that_fits_exactly_needs_a_noise() -> None:
         exact = replace(context.tuning, targets=context.network(context.tuning.inputs))
     with pytest.raises(ValueError, match="sigma_noise: the model fits the held-out data exactly"):
         choose_automatically(replace(context, tuning=exact))
-    assert choose_automatically(replace(context, tuning=exact, sigma_noise=0.3)).table
+    assert choose_automatically(replace(context, tuning=exact, sigma_noise=0.3)).candidates
 
 
 # --------------------------------------------------------------------------- the decision
