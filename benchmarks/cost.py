@@ -17,17 +17,21 @@ from benchmarks.contenders import CPU, PRIOR, jacobian_of
 from benchmarks.harness import call
 from benchmarks.settings import Settings, Values
 from benchmarks.workloads import Workload
+from offline.config import FitConfig
+from offline.data.loaders import Passes
 from offline.export.graph import export_onnx
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
+from offline.job import prepare
 from offline.laplace.ggn import accumulate_ggn
 from offline.laplace.posterior import Spectrum, factor, posterior_precision
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
+from offline.runtime.distributed import Shard
 from offline.runtime.progress import silent
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import curvature_estimate
-from offline.selection.strategies import sample
+from offline.selection.sample import SCORE_EXAMPLES as SAMPLED_EXAMPLES
 from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
 from offline.selection.streaming import add_squares
 
@@ -37,7 +41,7 @@ MEMORY = 4 * 2**30
 LIVE_EXAMPLES, SCORE_EXAMPLES, CURVATURE_EXAMPLES, QUICK_EXAMPLES = 320, 64, 320, 32
 EXTRAPOLATED = (50_000, 60_000)
 # `auto` scores by "gradient", and by "novelty-sampling" once as they are and once for each of six shifts.
-SCORED = sample.SCORE_EXAMPLES + 7 * NOVELTY_EXAMPLES
+SCORED = SAMPLED_EXAMPLES + 7 * NOVELTY_EXAMPLES
 TOTALS = ("live weights", "scores", "curvature", "spectrum", "factor", "export")
 
 
@@ -89,7 +93,7 @@ def measure(values: dict[str, Any]) -> dict[str, Values]:
     def curve() -> Tensor:
         return accumulate_ggn(jacobian, [batch], outputs, "classification").ggn
 
-    alive = live_weights(context_of(workload, everything, batch), values["live_examples"] // BATCH)
+    alive = live_weights(context_of(workload, model, batch), values["live_examples"] // BATCH)
     scores = per_example(score, values["score_examples"] // BATCH)
     curvature = per_example(curve, values["curvature_examples"] // BATCH)
     ggn = curve()
@@ -116,32 +120,19 @@ def jacobian_of_all(model: torch.nn.Module, inputs: Tensor) -> SubnetworkJacobia
 
 def live_weights(context: SelectionContext, batches: int) -> Values:
     """Seconds an example of one pass over so many batches; what a pass does once is left out."""
-    (batch,) = context.batches()
-    several = replace(context, batches=lambda: [batch] * (1 + batches))
+    several = replace(context.job, train=list(context.job.train) * (1 + batches), passes=Passes("train_loader"))
     curvature_estimate(context)  # first use
     _, once = timed(lambda: curvature_estimate(context))
-    _, whole = timed(lambda: curvature_estimate(several))
+    _, whole = timed(lambda: curvature_estimate(replace(context, job=several)))
     examples = BATCH * batches
     return {"batch": BATCH, "examples_measured": examples, "median_seconds_per_example": (whole - once) / examples}
 
 
-def context_of(workload: Workload, everything: SubnetworkJacobian, batch: tuple[Tensor, Tensor]) -> SelectionContext:
+def context_of(workload: Workload, model: torch.nn.Module, batch: tuple[Tensor, Tensor]) -> SelectionContext:
     """What `auto` has when it looks for live weights."""
-    return SelectionContext(
-        network=everything.model,
-        layout=everything.layout,
-        weights=torch.empty(0),
-        size=workload.weights,
-        outputs=workload.specimen.outputs,
-        seed=0,
-        likelihood="classification",
-        batches=lambda: [batch],
-        jacobian=lambda _: everything,
-        candidates=everything.indices,
-        prior_precision=PRIOR,
-        memory_bytes=MEMORY,
-        track=silent,
-    )
+    config = FitConfig(subnetwork_size=workload.weights, prior_precision=PRIOR)
+    job = prepare(model, [batch], config, CPU, Shard(), silent)
+    return SelectionContext(job, workload.weights, torch.arange(job.layout.total), MEMORY)
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:

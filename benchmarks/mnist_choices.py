@@ -4,7 +4,7 @@ Scores look at the first 256 training digits; lambda is scaled accordingly. All 
 convolutional and linear layers that live (have curvature on those digits), except where a name says otherwise.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,19 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from offline.config import FitConfig
 from offline.data.held_out import HeldOut
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.prior import prior_share
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
+from offline.data.loaders import Passes
+from offline.job import Job, prepare
+from offline.runtime.distributed import Shard
 from offline.runtime.progress import silent
 from offline.selection.auto.choose import choose_automatically
-from offline.selection.auto.context import AutoContext
+from offline.selection.auto.context import AutoContext, AutoOptions
 from offline.selection.candidates import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import is_live
-from offline.selection.registry import select
+from offline.selection.registry import STRATEGIES, select
 from offline.selection.streaming import curvature_diagonal
 from offline.selection.subnetwork import Subnetwork
 
@@ -47,23 +46,17 @@ class Material:
     seed: int
 
     @cached_property
+    def job(self) -> Job:
+        """A fit that scores 256 digits."""
+        decay = WEIGHT_DECAY * min(SCORED, len(self.inputs))
+        config = FitConfig(subnetwork_size=self.size, seed=self.seed, prior_precision=decay)
+        return prepare(self.model, self.pairs(SCORED), config, torch.device("cpu"), Shard(), silent)
+
+    @cached_property
     def context(self) -> SelectionContext:
-        """For scores on 256 digits, among the weights of layers without biases and normalisation."""
-        network, layout = private_copy(self.model, torch.device("cpu")), WeightLayout.of(self.model)
+        """Among the weights of layers without biases and normalisation."""
         return SelectionContext(
-            network=network,
-            layout=layout,
-            weights=layout.flatten(dict(network.named_parameters())),
-            size=self.size,
-            outputs=10,
-            seed=self.seed,
-            likelihood="classification",
-            batches=lambda: self.pairs(SCORED),
-            jacobian=self.jacobian,
-            candidates=candidate_positions(network, layout, None, "weights"),
-            prior_precision=WEIGHT_DECAY * min(SCORED, len(self.inputs)),
-            memory_bytes=MEMORY,
-            track=silent,
+            self.job, self.size, candidate_positions(self.job.network, self.job.layout, None, "weights"), MEMORY
         )
 
     @cached_property
@@ -72,9 +65,6 @@ class Material:
         curvature = curvature_diagonal(self.context, self.context.candidates)
         return replace(self.context, candidates=self.context.candidates[is_live(curvature)])
 
-    def jacobian(self, indices: Tensor) -> SubnetworkJacobian:
-        return make_jacobian(self.context.network, self.context.layout, indices, self.inputs[:2])
-
     def pairs(self, examples: int) -> list[tuple[Tensor, Tensor]]:
         return list(
             zip(torch.split(self.inputs[:examples], ROWS), torch.split(self.targets[:examples], ROWS), strict=True)
@@ -82,12 +72,17 @@ class Material:
 
     def inside(self, modules: tuple[str, ...]) -> SelectionContext:
         """Live weights of these modules."""
-        kept = candidate_positions(self.context.network, self.context.layout, modules, "weights")
+        kept = candidate_positions(self.job.network, self.job.layout, modules, "weights")
         return replace(self.living, candidates=kept[torch.isin(kept, self.living.candidates)])
 
 
+def reading(job: Job, pairs: list[tuple[Tensor, Tensor]]) -> Job:
+    """The same job with other training data."""
+    return replace(job, train=pairs, passes=Passes("train_loader"))
+
+
 def swag(material: Material) -> Tensor:
-    context = replace(material.context, batches=lambda: material.pairs(SWAG_EXAMPLES))
+    context = replace(material.context, job=reading(material.job, material.pairs(SWAG_EXAMPLES)))
     return select("wasserstein-swag", context, {"snapshots": SWAG_SNAPSHOTS}).indices
 
 
@@ -95,29 +90,20 @@ def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...]
     """The offline job's own choice, on part of the held-out data; `shifts`: those that it is told of, None: none."""
     context = material.living
 
-    def choice(strategy: str, options: Mapping[str, Any], size: int) -> Subnetwork:
-        extra = {"examples": NOVEL} if strategy == "novelty-sampling" else {}
-        return select(strategy, replace(context, size=size), {**options, **extra})
+    def choice(strategy: str, size: int, named: tuple[str, ...] | None) -> Subnetwork:
+        extra: dict[str, Any] = {"examples": NOVEL} if strategy == "novelty-sampling" else {}
+        if named is not None and STRATEGIES[strategy].shifts:
+            extra["shifts"] = list(named)
+        return select(strategy, replace(context, size=size), extra)
 
-    total = context.layout.total
     return choose_automatically(
         AutoContext(
-            network=context.network,
-            layout=context.layout,
+            job=reading(material.job, material.pairs(len(material.inputs))),
+            tuning=material.held_out,
             live=context.candidates,
             dead_weights=len(material.context.candidates) - len(context.candidates),
-            size=material.size,
-            outputs=10,
-            seed=material.seed,
-            likelihood="classification",
-            batches=lambda: material.pairs(len(material.inputs)),
-            tuning=material.held_out,
-            jacobian=material.jacobian,
             select=choice,
-            share=lambda size: prior_share(size, total, "subnetwork"),
-            shifts=shifts,
-            judged_examples=judged,
-            training_examples=training,
+            options=AutoOptions(shifts=shifts, judged_examples=judged, training_examples=training),
         )
     )
 

@@ -83,7 +83,7 @@ class Subnetworks:
     @classmethod
     def of(cls, material: Material, indices: dict[str, Tensor]) -> "Subnetworks":
         union = torch.unique(torch.cat(list(indices.values())))
-        return cls(material.jacobian(union), {n: torch.searchsorted(union, i) for n, i in indices.items()})
+        return cls(material.job.jacobian(union), {n: torch.searchsorted(union, i) for n, i in indices.items()})
 
 
 def load_digits(scale: Scale) -> Digits:
@@ -184,7 +184,7 @@ def one_network(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
     indices, seconds, automatic = choose(material, name, scale)
     subnetworks = Subnetworks.of(material, indices)
     spectra = curvatures(subnetworks, digits, scale)
-    total = material.context.layout.total
+    total = material.job.layout.total
     used = {n: PRIOR_GRID * prior_share(len(i), total, "subnetwork") for n, i in indices.items()}
     tried = {n: np.append(u, PLAIN) for n, u in used.items()}
     mean, held = variances(subnetworks, spectra, tried, digits.held_out.inputs, scale.rows)
@@ -192,12 +192,12 @@ def one_network(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
     choices = {n: within_budget(mean, held[n], used[n], targets) for n in held}
     chosen = {n: np.array([choice.used]) for n, (choice, _, _) in choices.items()}
     tests = {t: variances(subnetworks, spectra, chosen, x, scale.rows) for t, x in digits.tests.items()}
-    order = CallOrder.of(material.context.network, digits.inputs[:1])
+    order = CallOrder.of(material.job.network, digits.inputs[:1])
     plain = evaluate({t: (m, np.zeros_like(m)) for t, (m, _) in tests.items()}, digits.classes)
     rows = {"plain network": plain | {"forward_passes": 1.0}}
     for n, i in indices.items():
         outcome = evaluate({t: (m, v[n][:, :, 0]) for t, (m, v) in tests.items()}, digits.classes)
-        names = [parameter.name for parameter, _ in material.context.layout.locate(i)]
+        names = [parameter.name for parameter, _ in material.job.layout.locate(i)]
         rows[n] = outcome | {
             "size": len(i),
             "forward_passes": order.forward_passes(names, 10),
@@ -206,7 +206,7 @@ def one_network(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
             "held_out_log_likelihood_plain": choices[n][2],
             "selection_seconds": seconds[n],
             "dead_on_scored_digits": int((~torch.isin(i, material.living.candidates)).sum()),
-            "weights_by_parameter": {p.name: len(where) for p, where in material.context.layout.locate(i)},
+            "weights_by_parameter": {p.name: len(where) for p, where in material.job.layout.locate(i)},
         }
     return {
         "network": name,

@@ -13,12 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.selection_data import Problem
+from offline.config import FitConfig
 from offline.data.shifts import synthetic_shifts
-from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
+from offline.job import prepare
 from offline.laplace.posterior import Spectrum
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
+from offline.runtime.distributed import Shard
 from offline.runtime.progress import silent
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import is_live
@@ -96,29 +98,14 @@ class Fitted:
 
     @cached_property
     def context(self) -> SelectionContext:
-        network = private_copy(self.model, torch.device("cpu"))
         x, y = (torch.as_tensor(a, dtype=torch.float32) for a in (self.problem.x, self.problem.y))
         batches = list(zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True))
-
-        def jacobian(indices: Tensor) -> SubnetworkJacobian:
-            return make_jacobian(network, self.layout, indices, x[:2])
-
-        return SelectionContext(
-            network=network,
-            layout=self.layout,
-            weights=self.layout.flatten(dict(network.named_parameters())),
-            size=1,
-            outputs=1,
-            seed=self.seed,
-            likelihood="regression",
-            batches=lambda: batches,
-            jacobian=jacobian,
-            candidates=torch.arange(self.total),
-            prior_precision=self.prior_precision,
-            memory_bytes=MEMORY,
-            track=silent,
-            sigma_noise=self.sigma_noise,
+        config = FitConfig(
+            likelihood="regression", subnetwork_size=1, seed=self.seed, prior_precision=self.prior_precision
         )
+        job = prepare(self.model, batches, config, torch.device("cpu"), Shard(), silent)
+        job = replace(job, sigma_noise=self.sigma_noise)
+        return SelectionContext(job, 1, torch.arange(self.total), MEMORY)
 
 
 def orders(fitted: Fitted) -> dict[str, Tensor]:
@@ -128,8 +115,8 @@ def orders(fitted: Fitted) -> dict[str, Tensor]:
     live = is_live(curvature)
     factor = torch.linalg.cholesky(_precision(fitted, fitted.prior_precision))
     marginal = torch.cholesky_inverse(factor).diagonal()
-    gradient = mean_squares(context, everything, lambda: (x for x, _ in context.batches()))
-    shifted = [y for x, _ in context.batches() for y in synthetic_shifts(x, fitted.seed).values()]
+    gradient = mean_squares(context, everything, lambda: (x for x, _ in context.job.pass_over_training()))
+    shifted = [y for x, _ in context.job.pass_over_training() for y in synthetic_shifts(x, fitted.seed).values()]
     novelty = mean_squares(context, everything, lambda: iter(shifted)) / gradient.clamp(min=1e-300)
     drawn = torch.as_tensor(np.random.default_rng(fitted.seed).permutation(fitted.total))
     swag = trajectory_variance(context, Trajectory(40, 0.01, 0.9, 0.0, "constant", fitted.seed))
@@ -141,7 +128,7 @@ def orders(fitted: Fitted) -> dict[str, Tensor]:
         "novelty": _among(live & (gradient > 0), novelty),
         "leverage": exact_leverage(context, everything, Sample.of(context, None)),
         "leverage, sampled": sampled_leverage(context, everything, draw(context, SAMPLED)),
-        "magnitude": context.weights.abs(),
+        "magnitude": context.job.weights.abs(),
         "random": drawn.double(),
         "random live": _among(live, drawn.double()),
     }
@@ -155,7 +142,9 @@ def _among(allowed: Tensor, scores: Tensor) -> Tensor:
 def greedy(fitted: Fitted, sizes: Iterable[int], scaling: Literal["subnetwork", "none"]) -> dict[int, Tensor]:
     """Size -> positions: they depend on it, through lambda S / D, and on the scaling."""
     rows = outputs_to_match(fitted.context, fitted.context.candidates)
-    contexts = (replace(fitted.context, size=size, prior_scaling=scaling) for size in sizes)
+    given = fitted.context
+    job = replace(given.job, config=given.job.config.model_copy(update={"prior_scaling": scaling}))
+    contexts = (replace(given, job=job, size=size) for size in sizes)
     return {context.size: closest(context, fitted.ggn, rows).sort().values for context in contexts}
 
 

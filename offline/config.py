@@ -1,9 +1,11 @@
 """FitConfig: every choice of a fit, checked when it is made."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator
 
+# These take whole modules or parameters: the size is what they may have at most.
+WholeStrategy = Literal["last-layer", "modules", "parameters"]
 Strategy = Literal[
     "auto",
     "wasserstein-swag",
@@ -16,12 +18,8 @@ Strategy = Literal[
     "novelty-sampling",
     "magnitude",
     "random",
-    "last-layer",
-    "modules",
-    "parameters",
+    WholeStrategy,
 ]
-# These take whole modules or parameters: the size is what they may have at most.
-WHOLE_STRATEGIES = ("last-layer", "modules", "parameters")
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -79,7 +77,7 @@ class FitConfig(BaseModel):
         """S for a model with D = `total` trainable weights; `ValueError` when S > D."""
         if isinstance(self.subnetwork_size, float):
             return max(1, round(self.subnetwork_size * total))
-        if self.subnetwork_size > total and self.selection not in WHOLE_STRATEGIES:
+        if self.subnetwork_size > total and self.selection not in get_args(WholeStrategy):
             raise ValueError(
                 f"subnetwork_size: found {self.subnetwork_size}, expected at most the model's {total} trainable "
                 "weights; give a share such as 1.0 for all of them"

@@ -30,7 +30,7 @@ from offline.runtime.checkpoint import Checkpoint
 from offline.runtime.distributed import local_device, process_group
 from offline.runtime.progress import Track, length_of, silent
 from offline.runtime.resume import job_fingerprint, tensors_digest
-from offline.selection.select import choose_weights, jacobian_of
+from offline.selection.select import select_subnetwork
 from service.bundle import InputSpec, check_destination, check_writable
 from service.rejection import RejectionRule
 
@@ -138,8 +138,8 @@ def _fit(
         check_whole_way(job, conformal.inputs)
         seconds = time.perf_counter() - start
         say(describe_duration(predict_duration(job, expected, len(tuning) + len(conformal), seconds)))
-    selection = choose_weights(job, tuning, checkpoint)
-    jacobian = jacobian_of(job, selection.indices)
+    selection = select_subnetwork(job, tuning, checkpoint)
+    jacobian = job.jacobian(selection.indices)
     memory = plan_job(job, selection.indices, held_bytes)
     if job.shard.is_main:
         say(f"{len(selection.indices):,} weights chosen" + _because(selection.explanation))

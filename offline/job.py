@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from offline.config import FitConfig
 from offline.data.likelihood import check_targets
 from offline.data.loaders import Batches, Passes, checked_batches
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import check_private, copied_model, usable
 from offline.network.weights import WeightLayout
 from offline.runtime.available_memory import default_budget
@@ -38,6 +40,20 @@ class Job:
     memory_bytes: int
     track: Track
     sigma_noise: float | None = None
+
+    @property
+    def weights(self) -> Tensor:
+        """The trainable weights (D,)."""
+        return self.layout.flatten(dict(self.network.named_parameters()))
+
+    @property
+    def temperature(self) -> float:
+        """The one given; 1 as long as it is not fitted."""
+        return 1.0 if self.config.temperature == "fit" else self.config.temperature
+
+    def jacobian(self, indices: Tensor) -> SubnetworkJacobian:
+        """That of ascending positions."""
+        return make_jacobian(self.network, self.layout, indices.to(self.device), self.example)
 
     def pass_over_training(self, description: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass, with progress where it has a description; the same number of examples each time."""

@@ -4,19 +4,17 @@ from collections.abc import Mapping
 
 import torch
 
+from offline.data.shifts import MOST_SHIFTS
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.timing import derivation_seconds, seconds_per_example
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job
 from offline.runtime.progress import length_of, readable_seconds
 from offline.selection.auto.context import JUDGED_EXAMPLES, JUDGED_WEIGHTS, TRAINING_EXAMPLES
-from offline.selection.sample import SCORE_EXAMPLES
-from offline.selection.select import jacobian_of
+from offline.selection.registry import ALL_EXAMPLES, STRATEGIES
 from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
 
-SHIFTS = 6  # synthetic shifts of images; other inputs have fewer
 CANDIDATES = 8  # that `auto` compares, about
-CHEAP_STRATEGIES = ("random", "magnitude", "last-layer", "modules", "parameters")  # no pass over the data
 ALL_WEIGHTS = 20_000  # of a large network, so many stand for all: their share of the time is known from the layers
 
 
@@ -53,21 +51,15 @@ def examples_of(job: Job) -> int | None:
 def _selection(job: Job, rows: int, total: int | None, tuning: int) -> float | None:
     """By the strategy's passes with its default options."""
     strategy = job.config.selection
-    if strategy in CHEAP_STRATEGIES:
+    examples = STRATEGIES[strategy].examples
+    if examples == 0:
         return 0.0
-    gradients = {
-        "gradient": SCORE_EXAMPLES,
-        "novelty": NOVELTY_EXAMPLES * (1 + SHIFTS),
-        "novelty-sampling": NOVELTY_EXAMPLES * (1 + SHIFTS),
-        "auto": SCORE_EXAMPLES + NOVELTY_EXAMPLES * (1 + SHIFTS),
-        "wasserstein-laplace": total,
-    }.get(strategy)
-    if gradients is None:
+    if examples is None or (examples == ALL_EXAMPLES and total is None):
         return None
     limit = NOVELTY_EXAMPLES if total is None else total
-    seconds = min(gradients, limit * (2 + SHIFTS)) * _derivation(job, min(job.layout.total, ALL_WEIGHTS), rows)
+    seconds = min(examples, limit * (2 + MOST_SHIFTS)) * _derivation(job, min(job.layout.total, ALL_WEIGHTS), rows)
     if strategy == "auto":
-        judged = min(limit, TRAINING_EXAMPLES) + min(tuning, JUDGED_EXAMPLES) * (2 + SHIFTS)
+        judged = min(limit, TRAINING_EXAMPLES) + min(tuning, JUDGED_EXAMPLES) * (2 + MOST_SHIFTS)
         union = min(job.layout.total, CANDIDATES * min(job.size, JUDGED_WEIGHTS))
         seconds += judged * _derivation(job, union, rows)
     return seconds
@@ -76,7 +68,7 @@ def _selection(job: Job, rows: int, total: int | None, tuning: int) -> float | N
 def _spread(job: Job, size: int) -> SubnetworkJacobian:
     """The Jacobian of weights spread over all layers."""
     places = torch.linspace(0, job.layout.total - 1, size, dtype=torch.float64).round().long()
-    return jacobian_of(job, torch.unique(places))
+    return job.jacobian(torch.unique(places))
 
 
 def _derivation(job: Job, weights: int, rows: int) -> float:

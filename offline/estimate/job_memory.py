@@ -8,10 +8,7 @@ from offline.estimate.stage_memory import MatrixStep
 from offline.job import Job
 from offline.laplace.inference import needs_spectrum
 from offline.laplace.posterior import factor
-from offline.selection.select import needs_covariance
-from offline.selection.strategies.greedy import POOL
-
-DIAGONAL_STRATEGIES = ("auto", "gradient", "novelty", "novelty-sampling", "wasserstein-laplace")  # of all weights
+from offline.selection.registry import STRATEGIES
 
 
 def plan_stand_in(job: Job, held_bytes: int) -> MemoryPlan:
@@ -25,8 +22,8 @@ def plan_job(job: Job, indices: Tensor, held_bytes: int) -> MemoryPlan:
 
 
 def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> MemoryPlan:
-    config = job.config
-    before = indices is None
+    config, before = job.config, indices is None
+    strategy = STRATEGIES[config.selection]
     return plan_memory(
         job.network,
         job.layout,
@@ -37,17 +34,11 @@ def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> Memor
         job.device,
         likelihood=config.likelihood,
         indices=indices,
-        diagonal=before and config.selection in DIAGONAL_STRATEGIES,
-        covariance=_covariance_size(job) if before and needs_covariance(config) else 0,
+        diagonal=before and strategy.diagonal,
+        selection_bytes=strategy.memory(config.selection_options, job.layout.total) if before else 0,
         matrix_steps=_matrix_steps(job, size),
         held_bytes=held_bytes,
     )
-
-
-def _covariance_size(job: Job) -> int:
-    """Of how many weights the selection forms the covariance, where it fits."""
-    pool = job.config.selection_options.get("pool", POOL) if job.config.selection == "greedy" else None
-    return job.layout.total if not isinstance(pool, int) else min(pool, job.layout.total)
 
 
 def _matrix_steps(job: Job, size: int) -> dict[str, MatrixStep]:

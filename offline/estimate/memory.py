@@ -25,7 +25,6 @@ from offline.laplace.ggn import MAX_ROWS
 from offline.network.weights import WeightLayout
 from offline.runtime.available_memory import CHUNK_BYTES, OVERHEAD_BYTES, default_budget, model_bytes
 from offline.runtime.peak_memory import FLOAT64
-from offline.selection.covariance import covariance_bytes
 
 MIB = 2**20
 EIGENVALUES: Mapping[str, MatrixStep] = {"eigenvalues": torch.linalg.eigh}
@@ -88,7 +87,7 @@ def plan_memory(
     likelihood: Likelihood = "classification",
     indices: Tensor | None = None,
     diagonal: bool = False,
-    covariance: int = 0,
+    selection_bytes: int = 0,
     matrix_steps: Mapping[str, MatrixStep] = EIGENVALUES,
     held_bytes: int = 0,
     verified: int = 16,
@@ -97,8 +96,8 @@ def plan_memory(
 
     network: from `private_copy`, on `device`; example (>= 1, *input_shape). indices (S,): the chosen weights; before
     they are known, S weights spread evenly over all layers stand for them: plan again with the indices before the
-    curvature. diagonal: whether the selection needs squared derivatives of all weights; covariance: of how many weights
-    it needs the covariance, or as much of the memory as there is for an approximation. matrix_steps: what is done with
+    curvature. diagonal: whether the selection needs squared derivatives of all weights; selection_bytes: of the
+    covariance that it forms, or as much of the memory as there is for an approximation. matrix_steps: what is done with
     H_S afterwards, each a function of it that is tried on a small matrix to count its copies. held_bytes: what else
     the job keeps (held-out data). verified: examples that a bundle is verified with; 0: no bundle is written. On a GPU
     the matrix steps, export and verification run on the host and are held to its default budget.
@@ -115,8 +114,8 @@ def plan_memory(
     stages = []
     if diagonal:
         stages.append(diagonal_stage(network, layout, rows, likelihood))
-    if covariance:
-        stages.append(Stage("covariance for the selection", min(covariance_bytes(covariance), room)))
+    if selection_bytes:
+        stages.append(Stage("covariance for the selection", min(selection_bytes, room)))
     stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, outputs, likelihood, matrix)
     stages += [Stage(name, copies(step) * matrix, on_host=host) for name, step in matrix_steps.items()]
     if verified:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.config import WHOLE_STRATEGIES
 from offline.export.errors import ExportError
 from offline.export.graph import export_onnx
 from offline.export.verify import LOOSEST, VerificationError, relative_error
@@ -22,8 +21,8 @@ from offline.job import Job
 from offline.network.model_copy import in_float64, runs_in_float64
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import one_step
-from offline.selection.registry import select
-from offline.selection.select import jacobian_of, selection_context
+from offline.selection.registry import STRATEGIES, select
+from offline.selection.select import selection_context
 from service.onnx_runtime import onnxruntime
 
 EXAMPLES = 2
@@ -48,7 +47,7 @@ def weights_to_try(job: Job) -> Tensor:
     config = job.config
     context = selection_context(job, job.size, config.within)
     positions = context.candidates
-    if config.selection in WHOLE_STRATEGIES:
+    if STRATEGIES[config.selection].whole:
         options = {name: value for name, value in config.selection_options.items() if name != "live_only"}
         positions = select(config.selection, context, options).indices
     ends = [
@@ -59,7 +58,7 @@ def weights_to_try(job: Job) -> Tensor:
 
 
 def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
-    jacobian = jacobian_of(job, indices)
+    jacobian = job.jacobian(indices)
     try:
         graph, _ = export_onnx(jacobian, job.example, job.outputs)
     except ExportError as error:
@@ -82,7 +81,7 @@ def _what_can_be_chosen(job: Job) -> str:
     context = selection_context(job, job.layout.total, None)
     try:
         last = select("last-layer", context, {}).indices
-        export_onnx(jacobian_of(job, last[:OF_EACH_PARAMETER]), job.example, job.outputs)
+        export_onnx(job.jacobian(last[:OF_EACH_PARAMETER]), job.example, job.outputs)
     except (ExportError, ValueError):
         return "The network cannot be exported for any choice of weights"
     return (

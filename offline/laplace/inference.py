@@ -85,10 +85,9 @@ def _prior(
     if isinstance(config.prior_precision, float):
         return fixed_prior(config, config.prior_precision, share), (), ()
     assert spectrum is not None
-    weights = job.layout.flatten(dict(job.network.named_parameters())).cpu()[jacobian.indices.cpu()]
-    temperature = 1.0 if config.temperature == "fit" else config.temperature
+    weights = job.weights.cpu()[jacobian.indices.cpu()]
     sweep = sweep_prior(
-        spectrum, weights, share, jacobian, tuning, job.outputs, sigma_noise, job.track, temperature=temperature
+        spectrum, weights, share, jacobian, tuning, job.outputs, sigma_noise, job.track, temperature=job.temperature
     )
     choice = choose_prior(sweep, config.prior_precision, config.uncertainty_budget)
     return searched_prior(config, sweep, choice), choice.warnings, choice.notes

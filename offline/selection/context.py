@@ -1,48 +1,36 @@
-"""What every strategy is given."""
+"""What every strategy is given, and the choice of the largest scores."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from offline.data.likelihood import Likelihood
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.network.weights import WeightLayout
+from offline.data.held_out import HeldOut
+from offline.job import Job
 from offline.runtime.arrays import Array
-from offline.runtime.progress import Track
 from offline.selection.subnetwork import Subnetwork
 
 
 @dataclass(frozen=True)
 class SelectionContext:
-    """What a strategy may use.
+    """What a strategy may use of the job; the network must come back as it was.
 
-    network: in eval mode with frozen parameters; it must come back as it was. weights (D,). size: S. candidates (C,)
-    int64 ascending: the positions that may be chosen at all. prior_precision: lambda of the full posterior.
-    prior_scaling: whether a subnetwork's is lambda S / D ("subnetwork") or lambda ("none"). sigma_noise (regression):
-    observation noise; None estimates it from the residuals on the training data. `batches()` starts a pass over the
-    training data; `jacobian(positions)` is that of ascending positions. memory_bytes: what a strategy may take beside
-    vectors of D numbers.
+    size: S. candidates (C,) int64 ascending: the positions that may be chosen at all. memory_bytes: what a strategy may
+    take beside vectors of D numbers. tuning: the held-out data on which `auto` compares candidates.
     """
 
-    network: nn.Module
-    layout: WeightLayout
-    weights: Tensor
+    job: Job
     size: int
-    outputs: int
-    seed: int
-    likelihood: Likelihood
-    batches: Callable[[], Iterable[tuple[Tensor, Tensor]]]
-    jacobian: Callable[[Tensor], SubnetworkJacobian]
     candidates: Tensor
-    prior_precision: float
     memory_bytes: int
-    track: Track
-    sigma_noise: float | None = None
-    prior_scaling: Literal["subnetwork", "none"] = "subnetwork"
+    tuning: HeldOut | None = None
+
+    @property
+    def prior_precision(self) -> float:
+        """lambda of the full posterior: 1 where it is searched for, which needs the weights first."""
+        given = self.job.config.prior_precision
+        return given if isinstance(given, float) else 1.0
 
 
 def largest(scores: Array, size: int) -> Tensor:

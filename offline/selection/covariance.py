@@ -35,10 +35,10 @@ def check_fits(context: SelectionContext, count: int) -> None:
 
 def full_curvature(context: SelectionContext, positions: Tensor) -> Tensor:
     """H = sum_n J_n^T Lambda_n J_n over all training data at `positions`, (C, C) float64, with 1 / sigma^2."""
-    jacobian = context.jacobian(positions)
-    pairs = context.track(context.batches(), "Full curvature")
-    rows = curvature_rows(context, jacobian, context.memory_bytes // 2, 8 * context.outputs * jacobian.size)
-    ggn = accumulate_ggn(jacobian, pairs, context.outputs, context.likelihood, rows=rows).ggn
+    jacobian = context.job.jacobian(positions)
+    pairs = context.job.track(context.job.pass_over_training(), "Full curvature")
+    rows = curvature_rows(context, jacobian, context.memory_bytes // 2, 8 * context.job.outputs * jacobian.size)
+    ggn = accumulate_ggn(jacobian, pairs, context.job.outputs, context.job.config.likelihood, rows=rows).ggn
     return ggn.div_(noise_variance(context))
 
 
@@ -52,15 +52,15 @@ def noise_variance(context: SelectionContext) -> float:
 
     Raises `ValueError` where the network fits its training data exactly.
     """
-    if context.likelihood == "classification":
+    if context.job.config.likelihood == "classification":
         return 1.0
-    if context.sigma_noise is not None:
-        return context.sigma_noise**2
+    if context.job.sigma_noise is not None:
+        return context.job.sigma_noise**2
     total, count = 0.0, 0
-    for inputs, raw_targets in context.batches():
-        targets = check_targets(raw_targets, context.outputs, len(inputs), context.likelihood)
+    for inputs, raw_targets in context.job.pass_over_training():
+        targets = check_targets(raw_targets, context.job.outputs, len(inputs), context.job.config.likelihood)
         with torch.no_grad():
-            total += float((targets.double() - context.network(inputs).double()).square().sum())
+            total += float((targets.double() - context.job.network(inputs).double()).square().sum())
         count += targets.numel()
     if not total:
         raise ValueError(

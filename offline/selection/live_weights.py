@@ -49,10 +49,10 @@ def curvature_estimate(context: SelectionContext) -> Tensor:
 
     Draws follow the seed. Raises `ValueError` where derivatives overflow.
     """
-    located = tuple(context.layout.locate(context.candidates))
+    located = tuple(context.job.layout.locate(context.candidates))
     sums = torch.zeros(len(context.candidates), dtype=torch.float64)
-    generator, rows = torch.Generator().manual_seed(context.seed), 0
-    for inputs, _ in context.track(context.batches(), "Live weights"):
+    generator, rows = torch.Generator().manual_seed(context.job.config.seed), 0
+    for inputs, _ in context.job.track(context.job.pass_over_training(), "Live weights"):
         rows = rows or rows_for(context.memory_bytes, lambda one: _gradients(context, located, one, generator), inputs)
         for chunk in torch.split(inputs, rows):
             _add_squares(_gradients(context, located, chunk, generator), located, sums)
@@ -64,13 +64,13 @@ def _gradients(
     context: SelectionContext, located: Located, inputs: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
     """g = sum_n J_n^T C_n z_n, one tensor a parameter; none where the outputs do not depend on any."""
-    owned = dict(context.network.named_parameters())
+    owned = dict(context.job.network.named_parameters())
     chosen = {parameter.name: owned[parameter.name].detach().requires_grad_() for parameter, _ in located}
-    mean = check_output(functional_call(context.network, chosen, (inputs,)), len(inputs))
+    mean = check_output(functional_call(context.job.network, chosen, (inputs,)), len(inputs))
     if not mean.requires_grad:
         return ()
     z = torch.randn(mean.shape, generator=generator).to(mean)
-    cotangent = sqrt_hessian_transpose_product(z, mean.detach(), context.likelihood)
+    cotangent = sqrt_hessian_transpose_product(z, mean.detach(), context.job.config.likelihood)
     return torch.autograd.grad(mean, list(chosen.values()), cotangent, allow_unused=True, materialize_grads=True)
 
 

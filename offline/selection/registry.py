@@ -1,55 +1,135 @@
-"""Subnetwork selection by name: each strategy is one function that returns the ascending `subnetwork_indices`.
+"""Strategies by name: each is one function that returns a `Subnetwork`, with what it needs from the job.
 
 The paper keeps the S weights of largest marginal variance (Daxberger et al. 2021, section 4): under an independence
 assumption they minimise the 2-Wasserstein distance to the full posterior. Ties go to the smaller index.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from offline.selection.candidates import candidate_positions
-from offline.selection.context import SelectionContext, largest
+from offline.data.shifts import MOST_SHIFTS
+from offline.selection.auto.choose import choose_automatically
+from offline.selection.auto.context import AutoContext, AutoOptions
+from offline.selection.context import SelectionContext
+from offline.selection.covariance import covariance_bytes
+from offline.selection.live_weights import live_candidates
+from offline.selection.sample import SCORE_EXAMPLES
 from offline.selection.strategies.baselines import magnitude, random_weights
 from offline.selection.strategies.gradient import gradient
-from offline.selection.strategies.greedy import greedy
+from offline.selection.strategies.greedy import POOL, greedy
 from offline.selection.strategies.leverage import leverage
 from offline.selection.strategies.named import last_layer, modules, parameters
-from offline.selection.strategies.novelty import novelty, novelty_sampling
+from offline.selection.strategies.novelty import NOVELTY_EXAMPLES, novelty, novelty_sampling
 from offline.selection.strategies.wasserstein_laplace import wasserstein_exact, wasserstein_laplace
 from offline.selection.strategies.wasserstein_swag import wasserstein_swag
 from offline.selection.subnetwork import Subnetwork
 
-__all__ = ["STRATEGY_FUNCTIONS", "SelectionContext", "Subnetwork", "candidate_positions", "largest", "select"]
-
-STRATEGY_FUNCTIONS: Mapping[str, Callable[..., Subnetwork]] = {
-    "wasserstein-swag": wasserstein_swag,
-    "wasserstein-laplace": wasserstein_laplace,
-    "wasserstein-exact": wasserstein_exact,
-    "gradient": gradient,
-    "leverage": leverage,
-    "greedy": greedy,
-    "novelty": novelty,
-    "novelty-sampling": novelty_sampling,
-    "magnitude": magnitude,
-    "random": random_weights,
-    "last-layer": last_layer,
-    "modules": modules,
-    "parameters": parameters,
-}
+Options = Mapping[str, Any]
+ALL_EXAMPLES = math.inf
+SHIFTED_EXAMPLES = NOVELTY_EXAMPLES * (1 + MOST_SHIFTS)
 
 
-def select(strategy: str, context: SelectionContext, options: Mapping[str, Any]) -> Subnetwork:
+def select(strategy: str, context: SelectionContext, options: Options) -> Subnetwork:
     """Run a strategy by name on the candidates; `ValueError` for an unknown name or an option it does not have."""
-    function = STRATEGY_FUNCTIONS.get(strategy)
-    if function is None:
-        raise ValueError(f"selection: found {strategy!r}, expected one of {', '.join(STRATEGY_FUNCTIONS)}")
-    known = [name for name in inspect.signature(function).parameters if name != "context"]
+    entry = STRATEGIES.get(strategy)
+    if entry is None:
+        raise ValueError(f"selection: found {strategy!r}, expected one of {', '.join(STRATEGIES)}")
+    known = [name for name in inspect.signature(entry.options or entry.choose).parameters if name != "context"]
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ValueError(
             f"selection_options: found {unknown[0]!r}, expected {', '.join(known)} for selection={strategy!r}"
         )
-    chosen = function(context, **options)
+    chosen = entry.choose(context, **options)
+    if chosen.strategy:  # `auto` returns the choice of another strategy
+        return chosen
     return replace(chosen, indices=chosen.indices.cpu(), strategy=strategy, options=dict(options))
+
+
+def auto(context: SelectionContext, **options: Any) -> Subnetwork:
+    """Compare several subnetworks and keep the best, or a cheaper one nearly as good (`offline.selection.auto`)."""
+    assert context.tuning is not None
+    live, dead = live_candidates(context)
+    by_name = partial(select_candidate, context)
+    return choose_automatically(
+        AutoContext(context.job, context.tuning, live.cpu(), dead, by_name, AutoOptions(**options))
+    )
+
+
+def select_candidate(context: SelectionContext, strategy: str, size: int, shifts: tuple[str, ...] | None) -> Subnetwork:
+    """What a strategy proposes to `auto`: with its default options, but for the shifts that count (None: all)."""
+    entry = STRATEGIES.get(strategy)
+    named = {"shifts": list(shifts)} if shifts is not None and entry is not None and entry.shifts else {}
+    return select(strategy, replace(context, size=size), named)
+
+
+def no_memory(options: Options, total: int) -> int:  # noqa: ARG001
+    """Bytes of a strategy that streams: a chunk's worth, whatever its size."""
+    return 0
+
+
+def whole_covariance(options: Options, total: int) -> int:  # noqa: ARG001
+    """Bytes of the covariance of all D weights."""
+    return covariance_bytes(total)
+
+
+def pool_covariance(options: Options, total: int) -> int:
+    """Bytes of the covariance of the weights that "greedy" compares."""
+    pool = options.get("pool", POOL)
+    return covariance_bytes(min(pool, total) if isinstance(pool, int) else total)
+
+
+def candidates_covariance(options: Options, total: int) -> int:
+    """Bytes for `auto`: a covariance where one of the strategies that it compares forms one."""
+    named = options.get("strategies", ())
+    known = [STRATEGIES[name] for name in named if name in STRATEGIES] if _are_names(named) else []
+    return covariance_bytes(total) if any(entry.memory({}, total) for entry in known) else 0
+
+
+def _are_names(value: object) -> bool:
+    """False for what `AutoOptions` refuses later."""
+    return isinstance(value, list | tuple) and all(isinstance(name, str) and name != "auto" for name in value)
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to choose weights, and what it needs.
+
+    choose: (context, **options) -> `Subnetwork`. options: whose parameters the options are, by default those of
+    `choose`. examples: how many it differentiates with its default options, `ALL_EXAMPLES`, or None where that is not
+    known beforehand. diagonal: whether it takes squared derivatives in all weights of the network. memory: bytes of the
+    matrices it forms, from its options and D. whole: whether it takes whole modules or parameters, so that S is the
+    most it may have. shifts: whether `auto` passes on the synthetic shifts that count.
+    """
+
+    choose: Callable[..., Subnetwork]
+    examples: float | None
+    diagonal: bool = False
+    memory: Callable[[Options, int], int] = no_memory
+    whole: bool = False
+    shifts: bool = False
+    options: Callable[..., object] | None = None
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "auto": Strategy(
+        auto, SCORE_EXAMPLES + SHIFTED_EXAMPLES, diagonal=True, memory=candidates_covariance, options=AutoOptions
+    ),
+    "wasserstein-swag": Strategy(wasserstein_swag, None),
+    "wasserstein-laplace": Strategy(wasserstein_laplace, ALL_EXAMPLES, diagonal=True),
+    "wasserstein-exact": Strategy(wasserstein_exact, None, memory=whole_covariance),
+    "gradient": Strategy(gradient, SCORE_EXAMPLES, diagonal=True),
+    "leverage": Strategy(leverage, None, memory=whole_covariance),
+    "greedy": Strategy(greedy, None, memory=pool_covariance),
+    "novelty": Strategy(novelty, SHIFTED_EXAMPLES, diagonal=True, shifts=True),
+    "novelty-sampling": Strategy(novelty_sampling, SHIFTED_EXAMPLES, diagonal=True, shifts=True),
+    "magnitude": Strategy(magnitude, 0),
+    "random": Strategy(random_weights, 0),
+    "last-layer": Strategy(last_layer, 0, whole=True),
+    "modules": Strategy(modules, 0, whole=True),
+    "parameters": Strategy(parameters, 0, whole=True),
+}

@@ -35,7 +35,7 @@ class Sample:
         if examples >= total:
             return cls(context, None)
         kept = np.zeros(total, bool)
-        kept[np.random.default_rng(context.seed).choice(total, examples, replace=False)] = True
+        kept[np.random.default_rng(context.job.config.seed).choice(total, examples, replace=False)] = True
         return cls(context, kept)
 
     def inputs(self, description: str) -> Iterator[Tensor]:
@@ -52,24 +52,19 @@ class Sample:
 
     def _chosen(self, description: str) -> Iterator[Tensor]:
         start = 0
-        for inputs, _ in self.context.track(self.context.batches(), description):
+        for inputs, _ in self.context.job.track(self.context.job.pass_over_training(), description):
             if self.kept is None:
                 yield inputs
                 continue
             kept = self.kept[start : start + len(inputs)]
             start += len(inputs)
-            if len(kept) != len(inputs):
-                raise ValueError(
-                    f"train_loader: found at least {start} examples, expected {len(self.kept)} as in an earlier pass; "
-                    "a loader must give the same data each time"
-                )
             if kept.any():
                 yield inputs[torch.as_tensor(kept, device=inputs.device)]
 
 
 def count_examples(context: SelectionContext) -> int:
     """N, by one pass over the data."""
-    return sum(len(inputs) for inputs, _ in context.batches())
+    return sum(len(inputs) for inputs, _ in context.job.pass_over_training())
 
 
 def check_count(value: object, option: str) -> None:

@@ -29,7 +29,7 @@ Pass = Callable[[], Iterable[Tensor]]
 
 def mean_squares(context: SelectionContext, positions: Tensor, inputs: Pass) -> Tensor:
     """mean_x sum_k (d f_k(x) / d w_d)^2 for each of `positions` (C,), float64 on the CPU; one pass for each group."""
-    parts = restricted(context.jacobian(positions), groups(context, positions))
+    parts = restricted(context.job.jacobian(positions), groups(context, positions))
     return torch.cat([_mean_squares(context, jacobian, inputs()) for jacobian in parts])
 
 
@@ -55,21 +55,21 @@ def add_squares(jacobian: SubnetworkJacobian, x: Tensor, sums: Tensor) -> None:
 
 def curvature_diagonal(context: SelectionContext, positions: Tensor) -> Tensor:
     """diag(sum_n J_n^T Lambda_n J_n) at `positions` (C,), over all training data, without 1 / sigma^2; float64."""
-    parts = restricted(context.jacobian(positions), groups(context, positions))
+    parts = restricted(context.job.jacobian(positions), groups(context, positions))
     return torch.cat([_curvature_diagonal(context, jacobian) for jacobian in parts])
 
 
 def _curvature_diagonal(context: SelectionContext, jacobian: SubnetworkJacobian) -> Tensor:
-    pairs = context.track(context.batches(), "Curvature diagonal")
+    pairs = context.job.track(context.job.pass_over_training(), "Curvature diagonal")
     rows = curvature_rows(context, jacobian, context.memory_bytes)
-    return diagonal_ggn(jacobian, pairs, context.outputs, context.likelihood, rows=rows)
+    return diagonal_ggn(jacobian, pairs, context.job.outputs, context.job.config.likelihood, rows=rows)
 
 
 def groups(context: SelectionContext, positions: Tensor) -> tuple[Tensor, ...]:
     """Consecutive runs of `positions`, cut only where a parameter's (1, K, n) block would not fit: mostly one run."""
-    widest = rows_within(context.memory_bytes, ENTRY_BYTES * context.outputs)
+    widest = rows_within(context.memory_bytes, ENTRY_BYTES * context.job.outputs)
     lengths = [0]
-    for _, inside in context.layout.locate(positions):
+    for _, inside in context.job.layout.locate(positions):
         first, *others = torch.split(inside, widest)
         lengths[-1] += len(first)
         lengths += map(len, others)
@@ -92,9 +92,9 @@ def restricted(whole: SubnetworkJacobian, parts: Sequence[Tensor]) -> Iterator[S
 
 def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian, memory: int, extra: int = 0) -> int:
     """Examples at once whose contributions to the curvature, one parameter at a time, stay within `memory` bytes."""
-    first = next(iter(context.batches()))[0]
+    first = next(iter(context.job.pass_over_training()))[0]
     sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
-    return rows_for(memory, lambda one: add_curvature(jacobian, one, context.likelihood, sums), first, extra)
+    return rows_for(memory, lambda one: add_curvature(jacobian, one, context.job.config.likelihood, sums), first, extra)
 
 
 def rows_for(memory: int, work: Callable[[Tensor], object], x: Tensor, extra: int = 0) -> int:

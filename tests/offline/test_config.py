@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from offline.config import FitConfig, Strategy
-from offline.selection.registry import STRATEGY_FUNCTIONS
+from offline.config import FitConfig, Strategy, WholeStrategy
+from offline.selection.registry import STRATEGIES
 
 BAD = [
     ("likelihood", ["poisson", None, ""]),
@@ -104,8 +104,9 @@ def test_a_config_survives_its_own_dump() -> None:
 
 
 def test_every_strategy_that_the_config_knows_exists() -> None:
-    assert set(get_args(Strategy)) == {*STRATEGY_FUNCTIONS, "auto"}
-    for strategy in STRATEGY_FUNCTIONS:
+    assert get_args(Strategy) == tuple(STRATEGIES)
+    assert get_args(WholeStrategy) == tuple(name for name, strategy in STRATEGIES.items() if strategy.whole)
+    for strategy in STRATEGIES:
         assert FitConfig(selection=strategy).selection == strategy  # type: ignore[arg-type]
 
 

@@ -127,7 +127,7 @@ STAGES = {
     "check_input_spec": offline.fit,
     "collect_held_out": offline.fit,
     "select": offline.selection.select,
-    "jacobian_of": offline.fit,
+    "make_jacobian": offline.job,
     "accumulate_ggn": offline.fit,
     "sweep_prior": offline.laplace.inference,
     "factor": offline.laplace.inference,

@@ -1,5 +1,7 @@
 """Contexts for selection strategies: small networks, among them one with dead weights."""
 
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -8,12 +10,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from offline.config import FitConfig
 from offline.data.likelihood import Likelihood
-from offline.jacobian.plan import make_jacobian
+from offline.data.loaders import Passes
+from offline.job import Job
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
+from offline.runtime.distributed import Shard
 from offline.runtime.progress import silent
-from offline.selection.registry import STRATEGY_FUNCTIONS, SelectionContext
+from offline.selection.context import SelectionContext
+from offline.selection.registry import STRATEGIES
 from tests import reference
 from tests.support.cases import CASES, Case
 
@@ -24,53 +30,82 @@ NAMES = ["mlp-classification-2", "cnn-classification-10", "batchnorm-cnn-regress
 cases = pytest.mark.parametrize("case", [CASE[name] for name in NAMES], ids=NAMES)
 PRIOR, COUNT = 0.7, 24
 DEAD = {6, 7, 8, 14, 18, 22}
+NAMED = [name for name in STRATEGIES if name != "auto"]
 # Options that a strategy cannot do without, for the networks below, and such that make it quick.
-OPTIONS: dict[str, dict[str, Any]] = {name: {} for name in STRATEGY_FUNCTIONS} | {
+OPTIONS: dict[str, dict[str, Any]] = {name: {} for name in NAMED} | {
     "wasserstein-swag": {"snapshots": 3},
     "modules": {"names": ["6"]},
     "parameters": {"names": ["6.weight", "6.bias"]},
 }
-WHOLE = {"last-layer", "modules", "parameters"}  # they take layers, not S weights
+WHOLE = {name for name, strategy in STRATEGIES.items() if strategy.whole}  # they take layers, not S weights
 ALWAYS_LIVE = {"wasserstein-laplace", "wasserstein-exact", "novelty", "novelty-sampling"}
+
+
+def make_job(
+    model: nn.Module,
+    batches: Iterable[Any],
+    size: int,
+    outputs: int = 2,
+    likelihood: Likelihood = "classification",
+    **changes: Any,
+) -> Job:
+    """A job as `prepare` makes it; `changes`: of its fields, or of its configuration."""
+    network, layout = private_copy(model, CPU), WeightLayout.of(model)
+    config = FitConfig(likelihood=likelihood, prior_precision=1.0)
+    job = Job(
+        config=config,
+        network=network,
+        layout=layout,
+        device=CPU,
+        shard=Shard(),
+        train=batches,
+        passes=Passes("train_loader"),
+        example=next(iter(batches))[0][:2],
+        outputs=outputs,
+        size=size,
+        memory_bytes=2**30,
+        track=silent,
+    )
+    return changed(job, **changes)
+
+
+def changed(job: Job, **changes: Any) -> Job:
+    """The same with other fields, or with another configuration."""
+    chosen = {name: value for name, value in changes.items() if not hasattr(job, name)}
+    others = {name: value for name, value in changes.items() if name not in chosen}
+    config = job.config.model_copy(update=chosen)
+    return replace(job, config=config, passes=Passes("train_loader"), **others)
+
+
+class Reread:
+    """A loader that asks anew for every pass."""
+
+    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
+        self.make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.make())
 
 
 def context(
     model: nn.Module,
-    batches: Batches,
+    batches: Iterable[Any],
     size: int,
     outputs: int = 2,
-    seed: int = 0,
     likelihood: Likelihood = "classification",
+    memory_bytes: int = 2**26,
+    candidates: Tensor | None = None,
     **changes: Any,
 ) -> SelectionContext:
-    network, layout = private_copy(model, CPU), WeightLayout.of(model)
-    given: dict[str, Any] = {
-        "network": network,
-        "layout": layout,
-        "weights": layout.flatten(dict(network.named_parameters())),
-        "size": size,
-        "outputs": outputs,
-        "seed": seed,
-        "likelihood": likelihood,
-        "batches": lambda: iter(batches),
-        "jacobian": lambda positions: make_jacobian(network, layout, positions, batches[0][0]),
-        "candidates": torch.arange(layout.total),
-        "prior_precision": 1.0,
-        "memory_bytes": 2**26,
-        "track": silent,
-    }
-    return SelectionContext(**given | changes)
+    job = make_job(model, batches, size, outputs, likelihood, **changes)
+    return SelectionContext(
+        job, size, torch.arange(job.layout.total) if candidates is None else candidates, memory_bytes
+    )
 
 
 def case_context(case: Case, size: int, count: int = COUNT, **changes: Any) -> SelectionContext:
-    return context(
-        case.model(),
-        case.batches(count, 7),
-        size,
-        case.outputs,
-        likelihood=case.likelihood,
-        **changes,  # type: ignore[arg-type]
-    )
+    batches = case.batches(count, 7)
+    return context(case.model(), batches, size, case.outputs, case.likelihood, **changes)  # type: ignore[arg-type]
 
 
 def problem() -> tuple[nn.Module, Batches]:

@@ -9,7 +9,6 @@ from offline.network.weights import parameter_owners
 from offline.selection.auto.context import AutoContext, Proposal
 from offline.selection.subnetwork import Subnetwork
 
-SHIFT_STRATEGIES = ("novelty", "novelty-sampling")  # they look at the shifts that are named
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules
 
 
@@ -23,28 +22,24 @@ def propose(context: AutoContext) -> tuple[Proposal, ...]:
             f"selection='auto': found {context.dead_weights} weights and none with curvature on the training data, "
             "expected at least one; no choice of weights would change a prediction"
         )
-    order = CallOrder.of(context.network, context.tuning.inputs[:1])
-    size = min(context.size, len(context.live))
+    order = CallOrder.of(context.job.network, context.tuning.inputs[:1])
+    size = min(context.job.size, len(context.live))
     proposals = [*_cheap_end(context, order), _drawn(context, order, "the network", context.live, None)]
-    for strategy in context.strategies:
-        options = _named_shifts(context.shifts) if strategy in SHIFT_STRATEGIES else {}
-        proposals.append(_proposal(context, order, strategy, context.select(strategy, options, size)))
+    for strategy in context.options.strategies:
+        chosen = context.select(strategy, size, context.options.shifts)
+        proposals.append(_proposal(context, order, strategy, chosen))
     return _different(proposals)
-
-
-def _named_shifts(shifts: tuple[str, ...] | None) -> dict[str, list[str]]:
-    return {} if shifts is None else {"shifts": list(shifts)}
 
 
 def _cheap_end(context: AutoContext, order: CallOrder) -> list[Proposal]:
     """Live weights of the last one, two, three ... modules with a matrix, in call order."""
-    group_of = {p.name: order.groups()[p.name] for p in context.layout.parameters}
+    group_of = {p.name: order.groups()[p.name] for p in context.job.layout.parameters}
     groups = sorted({group_of[name] for name in _names(context, context.live)}, reverse=True)
     proposals = []
     for depth in (depth for depth in DEPTHS if depth < len(groups)):
         names = {name for name, group in group_of.items() if group >= groups[depth - 1]}
         positions = torch.cat(
-            [torch.arange(p.offset, p.offset + p.size) for p in context.layout.parameters if p.name in names]
+            [torch.arange(p.offset, p.offset + p.size) for p in context.job.layout.parameters if p.name in names]
         )
         inside = context.live.cpu()[torch.isin(context.live.cpu(), positions)]
         modules = _modules(context, set(_names(context, inside)))
@@ -59,25 +54,25 @@ def _drawn(
 ) -> Proposal:
     """All of the live `positions`, or S of them uniformly at random without replacement."""
     positions = positions.cpu()
-    amount = "all" if len(positions) <= context.size else "random"
+    amount = "all" if len(positions) <= context.job.size else "random"
     if amount == "random":
-        generator = np.random.default_rng(context.seed)
-        positions = torch.as_tensor(np.sort(generator.choice(positions.numpy(), context.size, replace=False)))
+        generator = np.random.default_rng(context.job.config.seed)
+        positions = torch.as_tensor(np.sort(generator.choice(positions.numpy(), context.job.size, replace=False)))
     drawn = Subnetwork(positions, context.dead_weights, None, "random", {"live_only": True}, within)
     return _proposal(context, order, f"{amount} live weights of {where}", drawn)
 
 
 def _proposal(context: AutoContext, order: CallOrder, name: str, subnetwork: Subnetwork) -> Proposal:
-    return Proposal(name, subnetwork, order.forward_passes(_names(context, subnetwork.indices), context.outputs))
+    return Proposal(name, subnetwork, order.forward_passes(_names(context, subnetwork.indices), context.job.outputs))
 
 
 def _names(context: AutoContext, indices: Tensor) -> list[str]:
-    return [parameter.name for parameter, _ in context.layout.locate(indices.cpu())]
+    return [parameter.name for parameter, _ in context.job.layout.locate(indices.cpu())]
 
 
 def _modules(context: AutoContext, names: set[str]) -> tuple[str, ...]:
     """Paths of the modules that hold the parameters."""
-    owners = parameter_owners(context.network)
+    owners = parameter_owners(context.job.network)
     return tuple(sorted({path for name in names for path, _ in owners[name]}))
 
 

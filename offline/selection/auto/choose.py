@@ -37,16 +37,18 @@ def choose_automatically(context: AutoContext) -> Subnetwork:
             "selection='auto': found no held-out data to compare candidates on, expected at least one example; give "
             "more calibration data"
         )
-    accepted = accepted_shifts(context.network, context.tuning.inputs, context.seed, context.shifts)
-    if context.shifts is not None or len(accepted) < len(available_shifts(context.tuning.inputs)):
-        context = replace(context, shifts=accepted)
+    accepted = accepted_shifts(
+        context.job.network, context.tuning.inputs, context.job.config.seed, context.options.shifts
+    )
+    if context.options.shifts is not None or len(accepted) < len(available_shifts(context.tuning.inputs)):
+        context = replace(context, options=replace(context.options, shifts=accepted))
     proposals = propose(context)
     scores = judge(context, proposals)
-    place = decide(scores, context.budget)
+    place = decide(scores, context.job.config.uncertainty_budget)
     return replace(
         proposals[place].subnetwork,
         candidates=tuple(replace(score, chosen=c == place) for c, score in enumerate(scores)),
-        explanation=explain(scores, place, context.shifts),
+        explanation=explain(scores, place, context.options.shifts),
     )
 
 

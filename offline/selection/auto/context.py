@@ -1,18 +1,14 @@
 """What `auto` is given, and what it proposes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import Likelihood
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.network.weights import WeightLayout
-from offline.runtime.progress import Track, silent
+from offline.job import Job
 from offline.selection.subnetwork import Subnetwork
 
 JUDGED_WEIGHTS = 1000
@@ -23,44 +19,20 @@ TRAINING_EXAMPLES = 4000
 
 
 @dataclass(frozen=True)
-class AutoContext:
-    """What `choose_automatically` may use.
+class AutoOptions:
+    """The options of `auto`; `ValueError` for any of the wrong kind.
 
-    network: in eval mode with frozen parameters; comes back as it was. live (C,) int64 ascending: the positions that
-    may be chosen and have curvature on the training data; dead_weights: how many may be chosen and have none. size: S,
-    at most. batches() starts a pass over the training data. tuning: the held-out data that tune; those that set the
-    threshold must not be among them. jacobian(indices): of ascending positions (S,). select(strategy, options, size):
-    runs a selection strategy by name; `strategies`: those to try beside random live weights of the whole network and of
-    its last modules. shifts: names of the synthetic shifts (`offline.data.shifts`) that count, None: all alike. Who
-    knows what will go wrong says so: the best weights for turned images are not the best for noise. share(size):
-    lambda_S / lambda, as in `offline.laplace.prior.prior_share`. budget: nats of held-out log-likelihood that the
-    uncertainty may cost. sigma_noise: observation noise of a regression, None: estimated. judged_weights,
-    judged_examples, training_examples: how much of a candidate, of the held-out and of the training data the comparison
-    uses, at most; drawn by the seed. Raises `ValueError` for options of the wrong kind.
+    strategies: those to try beside random live weights of the whole network and of its last modules. shifts: names of
+    the synthetic shifts (`offline.data.shifts`) that count, None: all alike; name those that you expect, since the best
+    weights for turned images are not the best for noise. judged_weights, judged_examples, training_examples: how much
+    of a candidate, of the held-out and of the training data the comparison uses, at most; drawn by the seed.
     """
 
-    network: nn.Module
-    layout: WeightLayout
-    live: Tensor
-    dead_weights: int
-    size: int
-    outputs: int
-    seed: int
-    likelihood: Likelihood
-    batches: Callable[[], Iterable[tuple[Tensor, Tensor]]]
-    tuning: HeldOut
-    jacobian: Callable[[Tensor], SubnetworkJacobian]
-    select: Callable[[str, dict[str, Any], int], Subnetwork]
-    share: Callable[[int], float]
-    budget: float = 0.05
-    sigma_noise: float | None = None
-    temperature: float = 1.0
     strategies: tuple[str, ...] = ("gradient", "novelty-sampling")
     shifts: tuple[str, ...] | None = None
     judged_weights: int = JUDGED_WEIGHTS
     judged_examples: int = JUDGED_EXAMPLES
     training_examples: int = TRAINING_EXAMPLES
-    track: Track = silent
 
     def __post_init__(self) -> None:
         for name in ("judged_weights", "judged_examples", "training_examples"):
@@ -80,6 +52,24 @@ class AutoContext:
 
 def _are_names(value: object) -> bool:
     return isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
+
+
+@dataclass(frozen=True)
+class AutoContext:
+    """What `choose_automatically` may use of the job; the network comes back as it was.
+
+    tuning: the held-out data that tune; those that set the threshold must not be among them. live (C,) int64 ascending:
+    the positions that may be chosen and have curvature on the training data; dead_weights: how many may be chosen and
+    have none. select(strategy, size, shifts): what a strategy proposes, with the names of the
+    shifts that count (None: all).
+    """
+
+    job: Job
+    tuning: HeldOut
+    live: Tensor
+    dead_weights: int
+    select: Callable[[str, int, tuple[str, ...] | None], Subnetwork]
+    options: AutoOptions
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,15 @@ from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.laplace.calibration import MEMORY_BYTES, describe_held_out, log_likelihood, rows_for
 from offline.laplace.noise import residual_noise
 from offline.laplace.posterior import Spectrum
-from offline.laplace.prior import BYTES_A_VALUE, PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood
+from offline.laplace.prior import (
+    BYTES_A_VALUE,
+    PLAIN,
+    PriorChoice,
+    PriorSweep,
+    choose_prior,
+    grid_log_likelihood,
+    prior_share,
+)
 from offline.runtime.arrays import Array, to_numpy
 from offline.selection.auto.context import AutoContext, Proposal
 from offline.selection.subnetwork import CandidateScore
@@ -35,7 +43,7 @@ class Union:
     @classmethod
     def of(cls, context: AutoContext, parts: list[Tensor]) -> "Union":
         indices = torch.unique(torch.cat(parts))
-        jacobian = context.jacobian(indices)
+        jacobian = context.job.jacobian(indices)
         device = jacobian.indices.device
         return cls(jacobian, tuple(torch.searchsorted(indices, part).to(device) for part in parts))
 
@@ -46,7 +54,7 @@ class Union:
 
 def judge(context: AutoContext, proposals: tuple[Proposal, ...]) -> tuple[CandidateScore, ...]:
     """Fit each proposal on part of the training data, choose its lambda within the budget, and score it."""
-    parts = [proposal.judged(context.judged_weights, context.seed) for proposal in proposals]
+    parts = [proposal.judged(context.options.judged_weights, context.job.config.seed) for proposal in proposals]
     union = Union.of(context, parts)
     held_out = _part_of(context)
     sigma_noise = _sigma_noise(context, held_out)
@@ -55,7 +63,7 @@ def judge(context: AutoContext, proposals: tuple[Proposal, ...]) -> tuple[Candid
     usual = _predictions(context, union, spectra, priors, held_out, sigma_noise)
     shifted = {
         name: _predictions(context, union, spectra, priors, HeldOut(inputs, held_out.targets), sigma_noise)
-        for name, inputs in synthetic_shifts(held_out.inputs, context.seed, context.shifts).items()
+        for name, inputs in synthetic_shifts(held_out.inputs, context.job.config.seed, context.options.shifts).items()
     }
     return tuple(
         CandidateScore(
@@ -84,18 +92,18 @@ class Judgement:
 def _part_of(context: AutoContext) -> HeldOut:
     """At most `judged_examples` of the tuning data."""
     count = len(context.tuning)
-    return context.tuning.split(min(1.0, context.judged_examples / count), context.seed)[0]
+    return context.tuning.split(min(1.0, context.options.judged_examples / count), context.job.config.seed)[0]
 
 
 def _spectra(context: AutoContext, union: Union, sigma_noise: float | None) -> list[Spectrum]:
     """Eigenpairs of each candidate's curvature on part of the training data, scaled to all N."""
     data, total = sample(context)
-    rows = rows_for(union.jacobian, context.outputs)
+    rows = rows_for(union.jacobian, context.job.outputs)
     device = union.jacobian.indices.device
     sums = [torch.zeros(len(c), len(c), dtype=torch.float64, device=device) for c in union.columns]
     for inputs, _ in in_chunks(data.inputs, data.targets, rows):
         mean, joined = union.jacobian(inputs)
-        root = sqrt_hessian_product(joined.double(), mean.double(), context.likelihood)
+        root = sqrt_hessian_product(joined.double(), mean.double(), context.job.config.likelihood)
         for ggn, part in zip(sums, union.each(root), strict=True):
             ggn.addmm_(part.flatten(0, 1).T, part.flatten(0, 1))
     scale = total / len(data) / (1.0 if sigma_noise is None else sigma_noise**2)
@@ -107,14 +115,14 @@ def sample(context: AutoContext) -> tuple[HeldOut, int]:
 
     Every example draws a key; the smallest keys are kept.
     """
-    generator = np.random.default_rng(context.seed)
+    generator = np.random.default_rng(context.job.config.seed)
     kept: HeldOut | None = None
     keys, total = np.zeros(0), 0
-    for inputs, raw_targets in context.batches():
-        targets = check_targets(raw_targets, context.outputs, len(inputs), context.likelihood)
+    for inputs, raw_targets in context.job.pass_over_training():
+        targets = check_targets(raw_targets, context.job.outputs, len(inputs), context.job.config.likelihood)
         total += len(inputs)
         before, keys = len(keys), np.append(keys, generator.random(len(inputs)))
-        first = np.sort(np.argsort(keys, kind="stable")[: context.training_examples])
+        first = np.sort(np.argsort(keys, kind="stable")[: context.options.training_examples])
         keys = keys[first]
         if first[-1] >= before:  # nothing is copied where no new example is among them
             kept = (kept.joined(inputs, targets) if kept is not None else HeldOut(inputs, targets)).at(first)
@@ -124,35 +132,40 @@ def sample(context: AutoContext) -> tuple[HeldOut, int]:
 
 def _sigma_noise(context: AutoContext, held_out: HeldOut) -> float | None:
     """The noise that is known already, or the residuals on the held-out data."""
-    if context.likelihood == "classification":
+    if context.job.config.likelihood == "classification":
         return None
-    return context.sigma_noise or residual_noise(context.network, held_out)
+    return context.job.sigma_noise or residual_noise(context.job.network, held_out)
 
 
 def _priors(
     context: AutoContext, union: Union, spectra: list[Spectrum], held_out: HeldOut, sigma_noise: float | None
 ) -> list[PriorChoice]:
     """The smallest lambda of each candidate that keeps to the uncertainty budget."""
-    shares = [context.share(len(columns)) for columns in union.columns]
+    scaling, weights = context.job.config.prior_scaling, context.job.layout.total
+    shares = [prior_share(len(columns), weights, scaling) for columns in union.columns]
     ranges = [spectrum.search_range(share) for spectrum, share in zip(spectra, shares, strict=True)]
     precisions = max(ranges, key=len)  # the others are its ends
     used = [precisions * share for share in shares]
     total = np.zeros((len(used), len(precisions) + 1))
-    rows = rows_within(MEMORY_BYTES, BYTES_A_VALUE * context.outputs * total.shape[1])
+    rows = rows_within(MEMORY_BYTES, BYTES_A_VALUE * context.job.outputs * total.shape[1])
     for inputs, targets in held_out.chunks(
-        min(rows, rows_for(union.jacobian, context.outputs)), context.track, "Candidates: prior precision"
+        min(rows, rows_for(union.jacobian, context.job.outputs)), context.job.track, "Candidates: prior precision"
     ):
         mean, joined = union.jacobian(inputs)
         for c, part in enumerate(union.each(joined)):
             variances = spectra[c].variances(part, np.append(used[c], PLAIN))
-            scores = grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), sigma_noise, context.temperature)
+            scores = grid_log_likelihood(
+                to_numpy(mean), variances, to_numpy(targets), sigma_noise, context.job.temperature
+            )
             total[c] += scores.sum(1)
     total /= len(held_out)
     sweeps = [
         PriorSweep(own, u[-len(own) :], np.zeros(len(own)), t[-len(own) - 1 : -1], float(t[-1]))
         for own, u, t in zip(ranges, used, total, strict=True)
     ]
-    return [choose_prior(sweep.as_far_as_it_matters(), "budget", context.budget) for sweep in sweeps]
+    return [
+        choose_prior(sweep.as_far_as_it_matters(), "budget", context.job.config.uncertainty_budget) for sweep in sweeps
+    ]
 
 
 def _predictions(
@@ -166,7 +179,9 @@ def _predictions(
     """What each candidate says of the data."""
     means: list[Array] = []
     variances: list[list[Array]] = [[] for _ in priors]
-    for inputs, _ in data.chunks(rows_for(union.jacobian, context.outputs), context.track, "Candidates: shifts"):
+    for inputs, _ in data.chunks(
+        rows_for(union.jacobian, context.job.outputs), context.job.track, "Candidates: shifts"
+    ):
         mean, joined = union.jacobian(inputs)
         means.append(to_numpy(mean.double()))
         for c, part in enumerate(union.each(joined)):
@@ -176,8 +191,8 @@ def _predictions(
 
 
 def _judgement(context: AutoContext, mean: Array, variance: Array, y: Array, sigma_noise: float | None) -> Judgement:
-    score = describe_held_out(mean, variance, sigma_noise, context.temperature).score
-    return Judgement(log_likelihood(mean, variance, y, sigma_noise, context.temperature), score)
+    score = describe_held_out(mean, variance, sigma_noise, context.job.temperature).score
+    return Judgement(log_likelihood(mean, variance, y, sigma_noise, context.job.temperature), score)
 
 
 def _cost(prior: PriorChoice) -> float:

@@ -12,11 +12,11 @@ def random_weights(context: SelectionContext, live_only: bool = False) -> Subnet
     """Uniformly at random without replacement among the candidates, or among those with curvature."""
     positions, dead = eligible(context, live_only)
     check_size(context.size, len(positions), dead)
-    chosen = np.random.default_rng(context.seed).choice(positions.numpy(), context.size, replace=False)
+    chosen = np.random.default_rng(context.job.config.seed).choice(positions.numpy(), context.size, replace=False)
     return Subnetwork(torch.as_tensor(np.sort(chosen)), dead)
 
 
 def magnitude(context: SelectionContext, live_only: bool = False) -> Subnetwork:
     """Largest |w_d|."""
     positions, dead = eligible(context, live_only)
-    return choose_largest(context, positions, context.weights.double().abs().cpu()[positions], dead)
+    return choose_largest(context, positions, context.job.weights.double().abs().cpu()[positions], dead)

@@ -67,11 +67,11 @@ def greedy(
 
 def closest(context: SelectionContext, curvature: Tensor, jacobian: Tensor) -> Tensor:
     """Places (S,) in a pool of weights with this curvature (P, P) and these rows (n, P), in the order chosen."""
-    noise = LOGIT_NOISE if context.likelihood == "classification" else noise_variance(context)
+    noise = LOGIT_NOISE if context.job.config.likelihood == "classification" else noise_variance(context)
     scale_tril, _ = factor(posterior_precision(curvature, _prior(context, len(curvature))))
     full = (jacobian @ scale_tril).square().sum(1)
     precision = posterior_precision(curvature, _prior(context, context.size))
-    return match(precision, jacobian, context.size, noise, full, context.track)
+    return match(precision, jacobian, context.size, noise, full, context.job.track)
 
 
 def match(precision: Tensor, jacobian: Tensor, size: int, noise: float, full: Tensor, track: Track = silent) -> Tensor:
@@ -101,7 +101,7 @@ def match(precision: Tensor, jacobian: Tensor, size: int, noise: float, full: Te
 
 def _prior(context: SelectionContext, size: int) -> float:
     """lambda_S of a subnetwork of this size."""
-    return context.prior_precision * prior_share(size, context.layout.total, context.prior_scaling)
+    return context.prior_precision * prior_share(size, context.job.layout.total, context.job.config.prior_scaling)
 
 
 def _pool(context: SelectionContext, positions: Tensor, pool: int | None) -> Tensor:
@@ -114,7 +114,7 @@ def _pool(context: SelectionContext, positions: Tensor, pool: int | None) -> Ten
             "compared; give a smaller one, a larger pool in selection_options, a larger memory_budget, or choose "
             "selection='random'"
         )
-    kept = np.random.default_rng(context.seed).choice(len(positions), most, replace=False)
+    kept = np.random.default_rng(context.job.config.seed).choice(len(positions), most, replace=False)
     return positions[torch.as_tensor(np.sort(kept))]
 
 
@@ -122,12 +122,12 @@ def outputs_to_match(
     context: SelectionContext, positions: Tensor, examples: int | None = None, shifts: Collection[str] | None = None
 ) -> Tensor:
     """Jacobian (n K, P) float64 of training examples, then of the same, shifted by one shift each in turn."""
-    count = examples or max(LEAST_EXAMPLES, OUTPUTS // context.outputs)
+    count = examples or max(LEAST_EXAMPLES, OUTPUTS // context.job.outputs)
     usual = torch.cat(list(Sample.of(context, count).inputs("Sample for the greedy choice")))
-    names = accepted_shifts(context.network, usual, context.seed, shifts)
-    made = list(synthetic_shifts(usual, context.seed, names).values())
+    names = accepted_shifts(context.job.network, usual, context.job.config.seed, shifts)
+    made = list(synthetic_shifts(usual, context.job.config.seed, names).values())
     shifted = torch.stack([made[n % len(made)][n] for n in range(len(usual))])
-    jacobian, inputs = context.jacobian(positions), torch.cat([usual, shifted])
+    jacobian, inputs = context.job.jacobian(positions), torch.cat([usual, shifted])
     rows = rows_for(context.memory_bytes // 4, jacobian, inputs)
     joined = torch.cat([jacobian(part)[1].flatten(0, 1).double().cpu() for part in torch.split(inputs, rows)])
     return joined[torch.isfinite(joined).all(1)]  # those of training examples are: the curvature was

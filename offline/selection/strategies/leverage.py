@@ -36,7 +36,7 @@ def leverage(
 
 def exact_leverage(context: SelectionContext, positions: Tensor, sample: Sample) -> Tensor:
     """mean_x sum_k (C J_k(x)^T)_d^2 / C_dd at `positions` (C,), float64."""
-    jacobian = context.jacobian(positions)
+    jacobian = context.job.jacobian(positions)
     device = jacobian.indices.device
     scale_tril = posterior_factor(context, full_curvature(context, positions)).to(device)
     sums, examples, rows = torch.zeros(len(positions), dtype=torch.float64, device=device), 0, 0

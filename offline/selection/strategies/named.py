@@ -27,7 +27,7 @@ def modules(context: SelectionContext, names: Sequence[str] = (), live_only: boo
 
     Raises `ValueError` for an unknown path, no candidate in these modules, or an S that is too small.
     """
-    found = module_parameters(context.network, context.layout, names, NAMES)
+    found = module_parameters(context.job.network, context.job.layout, names, NAMES)
     return _whole(context, set(found), f"the modules {', '.join(names)}", live_only)
 
 
@@ -37,11 +37,11 @@ def parameters(context: SelectionContext, names: Sequence[str] = (), live_only: 
     Raises `ValueError` for an unknown or frozen parameter, no candidate among these, or an S that is too small.
     """
     check_names(names, NAMES, "names of parameters")
-    first = {id(tensor): name for name, tensor in context.network.named_parameters()}
-    trainable = {p.name for p in context.layout.parameters}
+    first = {id(tensor): name for name, tensor in context.job.network.named_parameters()}
+    trainable = {p.name for p in context.job.layout.parameters}
     known = {
         name: first[id(tensor)]
-        for name, tensor in context.network.named_parameters(remove_duplicate=False)
+        for name, tensor in context.job.network.named_parameters(remove_duplicate=False)
         if first[id(tensor)] in trainable
     }
     for name in names:
@@ -53,7 +53,7 @@ def parameters(context: SelectionContext, names: Sequence[str] = (), live_only: 
 def _whole(context: SelectionContext, names: set[str], what: str, live_only: bool) -> Subnetwork:
     """All candidates of the parameters `names`, if they are at most S."""
     positions, dead = eligible(context, live_only)
-    inside = positions_of([p for p in context.layout.parameters if p.name in names])
+    inside = positions_of([p for p in context.job.layout.parameters if p.name in names])
     chosen = inside[torch.isin(inside, positions)]
     if not len(chosen):
         raise ValueError(f"selection: found no weight that may be chosen in {what}, expected at least one; name others")
@@ -67,11 +67,11 @@ def _whole(context: SelectionContext, names: set[str], what: str, live_only: boo
 
 def _last_called(context: SelectionContext) -> tuple[str, set[str]]:
     """Path and parameter names of the last module called in a forward pass that has candidates of its own."""
-    among = {p.name for p, _ in context.layout.locate(context.candidates)}
-    first_name = {id(tensor): name for name, tensor in context.network.named_parameters()}
+    among = {p.name for p, _ in context.job.layout.locate(context.candidates)}
+    first_name = {id(tensor): name for name, tensor in context.job.network.named_parameters()}
     calls: list[tuple[str, set[str]]] = []
     handles = []
-    for path, module in context.network.named_modules():
+    for path, module in context.job.network.named_modules():
         names = {first_name[id(tensor)] for tensor in module.parameters(recurse=False)} & among
         if names:
             handles.append(module.register_forward_pre_hook(lambda *_, here=(path, names): calls.append(here)))
@@ -89,6 +89,6 @@ def _last_called(context: SelectionContext) -> tuple[str, set[str]]:
 
 def _forward(context: SelectionContext) -> Tensor:
     with torch.no_grad():
-        inputs, _ = next(iter(context.batches()))
-        output: Tensor = context.network(inputs[:1])
+        inputs, _ = next(iter(context.job.pass_over_training()))
+        output: Tensor = context.job.network(inputs[:1])
         return output

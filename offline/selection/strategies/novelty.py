@@ -68,7 +68,7 @@ def novelty_sampling(
     for name in names:
         shifted = mean_squares(context, positions, lambda name=name: _shifted(context, given, (name,)))  # type: ignore[misc]
         logs += torch.log(shifted / usual[live] + LEAST_RATIO)
-    return choose_largest(context, positions, perturbed(logs / len(names), context.seed), dead)
+    return choose_largest(context, positions, perturbed(logs / len(names), context.job.config.seed), dead)
 
 
 def perturbed(log_scores: Tensor, seed: int) -> Tensor:
@@ -81,17 +81,17 @@ def _groups(sample: Sample) -> Groups:
     if sample.kept is None:
         return sample.inputs
     held = list(sample.inputs("Sample of the training data"))
-    return lambda description: sample.context.track(held, description)
+    return lambda description: sample.context.job.track(held, description)
 
 
 def _accepted(context: SelectionContext, given: Groups, names: Collection[str] | None) -> tuple[str, ...]:
     """The shifts of the sample for which the network has finite outputs."""
     for number, inputs in enumerate(given("Outputs under shift")):
-        names = accepted_shifts(context.network, inputs, context.seed + number, names)
+        names = accepted_shifts(context.job.network, inputs, context.job.config.seed + number, names)
     return tuple(names or ())
 
 
 def _shifted(context: SelectionContext, given: Groups, names: Collection[str]) -> Iterator[Tensor]:
     """The shifts of every group of inputs; each group has random draws of its own."""
     for number, inputs in enumerate(given("Gradients under shift")):
-        yield from synthetic_shifts(inputs, context.seed + number, names).values()
+        yield from synthetic_shifts(inputs, context.job.config.seed + number, names).values()

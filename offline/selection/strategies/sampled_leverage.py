@@ -65,12 +65,12 @@ class SampleCurvature:
 
 def default_examples(context: SelectionContext) -> int:
     """M: as many examples as make 512 rows of a Jacobian, at least 8 where their kernel fits in the memory."""
-    return max(1, min(max(LEAST_EXAMPLES, KERNEL_ROWS // context.outputs), most_examples(context)))
+    return max(1, min(max(LEAST_EXAMPLES, KERNEL_ROWS // context.job.outputs), most_examples(context)))
 
 
 def most_examples(context: SelectionContext) -> int:
     """How many examples a sample may have for the kernel's matrices to fit in half of the memory."""
-    return largest_that_fits(context) // context.outputs
+    return largest_that_fits(context) // context.job.outputs
 
 
 def draw(context: SelectionContext, examples: int) -> Tensor:
@@ -80,7 +80,7 @@ def draw(context: SelectionContext, examples: int) -> Tensor:
     if len(inputs) > max(1, most):
         raise ValueError(
             f"selection_options['curvature_examples']: found {len(inputs)}, expected at most {most}, whose kernel fits "
-            f"in {context.memory_bytes} bytes with {context.outputs} outputs; give fewer, or a larger memory_budget"
+            f"in {context.memory_bytes} bytes with {context.job.outputs} outputs; give fewer, or a larger memory_budget"
         )
     return inputs
 
@@ -90,7 +90,7 @@ def sampled_leverage(context: SelectionContext, positions: Tensor, inputs: Tenso
     weight = count_examples(context) / len(inputs) / noise_variance(context)
     root = _hessian_roots(context, inputs, weight)
     prior = context.prior_precision
-    whole = context.jacobian(positions)
+    whole = context.job.jacobian(positions)
     kernel = sum((j @ j.T for j in _jacobians(context, whole, inputs)), torch.zeros((), dtype=torch.float64))
     curvature = SampleCurvature.of(kernel.cpu(), root, prior, inputs.device)
     return torch.cat([curvature.scores(j).cpu() for j in _jacobians(context, whole, inputs)])
@@ -99,9 +99,9 @@ def sampled_leverage(context: SelectionContext, positions: Tensor, inputs: Tenso
 def _hessian_roots(context: SelectionContext, inputs: Tensor, weight: float) -> Tensor:
     """W (M, K, K) of each example, W^T W = Lambda times `weight`."""
     with torch.no_grad():
-        mean = torch.cat([context.network(part) for part in torch.split(inputs, LEAST_EXAMPLES)]).double().cpu()
-    identity = torch.eye(context.outputs, dtype=torch.float64).expand(len(mean), -1, -1)
-    return sqrt_hessian_product(identity, mean, context.likelihood).mul(math.sqrt(weight))
+        mean = torch.cat([context.job.network(part) for part in torch.split(inputs, LEAST_EXAMPLES)]).double().cpu()
+    identity = torch.eye(context.job.outputs, dtype=torch.float64).expand(len(mean), -1, -1)
+    return sqrt_hessian_product(identity, mean, context.job.config.likelihood).mul(math.sqrt(weight))
 
 
 def _apply(blocks: Tensor, matrix: Tensor) -> Tensor:
@@ -112,10 +112,10 @@ def _apply(blocks: Tensor, matrix: Tensor) -> Tensor:
 
 def _jacobians(context: SelectionContext, whole: SubnetworkJacobian, inputs: Tensor) -> Iterator[Tensor]:
     """J (M K, n) float64, n weights after n others; all rows of as many as half the memory takes are held."""
-    rows, memory = len(inputs) * context.outputs, context.memory_bytes
+    rows, memory = len(inputs) * context.job.outputs, context.memory_bytes
     groups = torch.split(whole.indices, rows_within(memory // 2, HELD_BYTES * rows))
     columns = min(COLUMNS, rows_within(memory // 8, PRODUCT_BYTES * rows))
-    for jacobian in context.track(restricted(whole, groups), "Leverage", len(groups)):
+    for jacobian in context.job.track(restricted(whole, groups), "Leverage", len(groups)):
         for part in torch.split(_dense(jacobian, inputs, memory // 4), columns, dim=1):
             yield part.double()
 

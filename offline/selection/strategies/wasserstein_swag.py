@@ -64,7 +64,7 @@ def wasserstein_swag(
 
     `seed` None: the fit's. Raises `ValueError` for options out of range and a trajectory that diverges.
     """
-    used = context.seed if seed is None else seed
+    used = context.job.config.seed if seed is None else seed
     trajectory = Trajectory(snapshots, learning_rate, momentum, weight_decay, schedule, used)
     positions, dead = eligible(context, live_only)
     return choose_largest(context, positions, trajectory_variance(context, trajectory)[positions], dead)
@@ -76,21 +76,21 @@ def trajectory_variance(context: SelectionContext, trajectory: Trajectory) -> Te
     A copy is trained on, on the mean negative log-likelihood. It stays in eval mode: dropout off, BatchNorm statistics
     fixed, so the trajectory is that of the function that will be served.
     """
-    network = copy.deepcopy(context.network)
+    network = copy.deepcopy(context.job.network)
     named = dict(network.named_parameters())
-    trained = [named[p.name].requires_grad_(True) for p in context.layout.parameters]
+    trained = [named[p.name].requires_grad_(True) for p in context.job.layout.parameters]
     optimiser = torch.optim.SGD(
         trained, lr=trajectory.learning_rate, momentum=trajectory.momentum, weight_decay=trajectory.weight_decay
     )
-    noise_variance, steps = _target_variance(context), sum(1 for _ in context.batches())
-    mean = torch.zeros(context.layout.total, dtype=torch.float64)
+    noise_variance, steps = _target_variance(context), sum(1 for _ in context.job.pass_over_training())
+    mean = torch.zeros(context.job.layout.total, dtype=torch.float64)
     squares = torch.zeros_like(mean)
-    device = context.weights.device
+    device = context.job.weights.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(trajectory.seed)
-        for count in context.track(range(1, trajectory.snapshots + 1), "SWAG snapshots", trajectory.snapshots):
+        for count in context.job.track(range(1, trajectory.snapshots + 1), "SWAG snapshots", trajectory.snapshots):
             _train_cycle(network, optimiser, context, noise_variance, trajectory.rates(steps))
-            weights = _finite(context.layout.flatten(named).detach().double().cpu(), trajectory.learning_rate)
+            weights = _finite(context.job.layout.flatten(named).detach().double().cpu(), trajectory.learning_rate)
             delta = weights - mean  # Welford's update: no difference of large numbers
             mean += delta / count
             squares += delta * (weights - mean)
@@ -110,9 +110,12 @@ def _target_variance(context: SelectionContext) -> float:
 
     Not the residuals': where a network fits well they are next to nothing, and every step would be too large.
     """
-    if context.likelihood == "classification":
+    if context.job.config.likelihood == "classification":
         return 1.0
-    parts = [check_targets(t, context.outputs, len(x), context.likelihood) for x, t in context.batches()]
+    parts = [
+        check_targets(t, context.job.outputs, len(x), context.job.config.likelihood)
+        for x, t in context.job.pass_over_training()
+    ]
     targets = torch.cat(parts).double()
     return float((targets - targets.mean(0)).square().mean()) or 1.0
 
@@ -124,13 +127,13 @@ def _train_cycle(
     noise_variance: float,
     rates: Iterator[float],
 ) -> None:
-    for inputs, targets in context.batches():
+    for inputs, targets in context.job.pass_over_training():
         optimiser.param_groups[0]["lr"] = next(rates, optimiser.param_groups[0]["lr"])
         optimiser.zero_grad()
         with torch.enable_grad():
             output = network(inputs)
-            checked = check_targets(targets, context.outputs, len(inputs), context.likelihood)
-            training_loss(output, checked, context.likelihood, noise_variance).backward()  # type: ignore[no-untyped-call]
+            checked = check_targets(targets, context.job.outputs, len(inputs), context.job.config.likelihood)
+            training_loss(output, checked, context.job.config.likelihood, noise_variance).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
 
 

@@ -83,7 +83,7 @@ def test_outputs_that_a_shift_leaves_undefined_do_not_count() -> None:
     assert torch.equal(select("greedy", given, {"shifts": ["widened-range", "permuted-columns"]}).indices, with_names)
     with pytest.raises(ValueError, match="shifts: found no finite output under widened-range"):
         select("greedy", given, {"shifts": ["widened-range"]})
-    assert torch.isfinite(given.weights[select("novelty", given, {}).indices]).all()
+    assert torch.isfinite(given.job.weights[select("novelty", given, {}).indices]).all()
 
 
 class Logarithm(nn.Module):

@@ -10,7 +10,7 @@ from torch import nn
 from offline.selection.live_weights import curvature_estimate, eligible, live_candidates
 from tests import reference
 from tests.support.cases import Case
-from tests.support.selections import DEAD, case_context, cases, context, dead_problem, problem, truth
+from tests.support.selections import DEAD, case_context, cases, changed, context, dead_problem, problem, truth
 
 SEEDS = 300
 
@@ -21,7 +21,9 @@ def test_the_estimate_is_right_on_average(case: Case) -> None:
     _, precision = truth(case.name, prior=0.0, noise=1.0)
     expected = np.diag(precision)
     given = case_context(case, 1)
-    found = np.mean([curvature_estimate(replace(given, seed=seed)).numpy() for seed in range(SEEDS)], axis=0)
+    found = np.mean(
+        [curvature_estimate(replace(given, job=changed(given.job, seed=seed))).numpy() for seed in range(SEEDS)], axis=0
+    )
     np.testing.assert_array_less(np.abs(found - expected), 5 * np.sqrt(2 / SEEDS) * expected + 1e-9 * expected.max())
 
 
@@ -50,14 +52,14 @@ def test_a_tied_weight_lives_where_either_use_does() -> None:
         first.bias.fill_(-100.0)
     given = context(model, [(torch.randn(8, 4), torch.randint(0, 4, (8,)))], 1, outputs=4)
     live, _ = live_candidates(given)
-    jacobian = reference.full_jacobian(model, given.batches().__iter__().__next__()[0])[1]
+    jacobian = reference.full_jacobian(model, next(given.job.pass_over_training())[0])[1]
     assert live.tolist() == np.flatnonzero(np.abs(jacobian).max((0, 1)) > 0).tolist()
 
 
 def test_the_network_and_the_generator_come_back_as_they_were() -> None:
     given = context(*problem(), 3)
-    before, state = {k: v.clone() for k, v in given.network.state_dict().items()}, torch.get_rng_state()
+    before, state = {k: v.clone() for k, v in given.job.network.state_dict().items()}, torch.get_rng_state()
     live_candidates(given)
-    assert all(torch.equal(before[k], v) for k, v in given.network.state_dict().items())
-    assert not any(p.requires_grad for p in given.network.parameters())
+    assert all(torch.equal(before[k], v) for k, v in given.job.network.state_dict().items())
+    assert not any(p.requires_grad for p in given.job.network.parameters())
     assert torch.equal(torch.get_rng_state(), state)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from offline.network.weights import WeightLayout
-from offline.selection.registry import SelectionContext, candidate_positions, select
+from offline.selection.candidates import candidate_positions
+from offline.selection.context import SelectionContext
+from offline.selection.registry import select
 from tests.support.networks import Attention, Recurrent, Scaled, SharedLinears, Tied
 from tests.support.selections import context, problem
 
@@ -47,7 +49,7 @@ def names(model: nn.Module, positions: Tensor) -> list[str]:
 
 def located(given: SelectionContext, strategy: str, options: dict[str, Any]) -> list[tuple[str, int]]:
     indices = select(strategy, given, options).indices
-    return [(p.name, len(inside)) for p, inside in given.layout.locate(indices)]
+    return [(p.name, len(inside)) for p, inside in given.job.layout.locate(indices)]
 
 
 # --------------------------------------------------------------------------- last layer

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from offline.selection.registry import STRATEGY_FUNCTIONS, largest, select
-from tests.support.selections import ALWAYS_LIVE, DEAD, OPTIONS, WHOLE, context, dead_problem, problem
+from offline.selection.context import largest
+from offline.selection.registry import select
+from tests.support.selections import ALWAYS_LIVE, DEAD, NAMED, OPTIONS, WHOLE, context, dead_problem, problem
 
-strategies = pytest.mark.parametrize("strategy", STRATEGY_FUNCTIONS)
-ranking = pytest.mark.parametrize("strategy", sorted(set(STRATEGY_FUNCTIONS) - WHOLE))
+strategies = pytest.mark.parametrize("strategy", NAMED)
+ranking = pytest.mark.parametrize("strategy", sorted(set(NAMED) - WHOLE))
 
 
 @pytest.mark.parametrize("size", [12, 30])
@@ -66,14 +67,14 @@ def test_another_seed_gives_other_indices(strategy: str, options: dict[str, int]
 @strategies
 def test_the_network_comes_back_as_it_was(strategy: str) -> None:
     given = context(*problem(), 12)
-    before = {name: tensor.clone() for name, tensor in given.network.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in given.job.network.state_dict().items()}
     generator = torch.random.get_rng_state()
     select(strategy, given, OPTIONS[strategy])
-    after = given.network.state_dict()
+    after = given.job.network.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert not any(p.requires_grad or p.grad is not None for p in given.network.parameters())
-    assert not any(m.training or m._forward_hooks or m._forward_pre_hooks for m in given.network.modules())
+    assert not any(p.requires_grad or p.grad is not None for p in given.job.network.parameters())
+    assert not any(m.training or m._forward_hooks or m._forward_pre_hooks for m in given.job.network.modules())
     assert torch.equal(generator, torch.random.get_rng_state())
 
 
@@ -104,7 +105,7 @@ def test_some_strategies_always_leave_them_out(strategy: str) -> None:
         select(strategy, context(*dead_problem(), 20), {"live_only": False})
 
 
-@pytest.mark.parametrize("strategy", sorted(set(STRATEGY_FUNCTIONS) - WHOLE - ALWAYS_LIVE))
+@pytest.mark.parametrize("strategy", sorted(set(NAMED) - WHOLE - ALWAYS_LIVE))
 def test_the_others_may_take_all_weights(strategy: str) -> None:
     found = select(strategy, context(*dead_problem(), 26), OPTIONS[strategy])
     assert found.dead_weights is None

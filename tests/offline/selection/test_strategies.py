@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from offline.data.shifts import synthetic_shifts
-from offline.selection.registry import SelectionContext, select
+from offline.selection.context import SelectionContext
+from offline.selection.registry import select
 from offline.selection.strategies.novelty import LEAST_RATIO, perturbed
 from tests import reference
 from tests.support.cases import Case

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from offline.runtime.peak_memory import peak_bytes
-from offline.selection.registry import SelectionContext, select
+from offline.selection.context import SelectionContext
+from offline.selection.registry import select
 from offline.selection.sample import Sample
 from offline.selection.streaming import curvature_diagonal, groups, mean_squares
 from tests import reference
 from tests.support.cases import Case
 from tests.support.networks import build
-from tests.support.selections import CASE, PRIOR, case_context, cases, context, dead_problem, truth
+from tests.support.selections import CASE, PRIOR, Reread, case_context, cases, changed, context, dead_problem, truth
 
 # --------------------------------------------------------------------------- streamed statistics
 
@@ -86,7 +87,7 @@ def test_strategies_stay_within_the_memory(work: Callable[[SelectionContext], ob
     model = nn.Sequential(nn.Linear(20, 100), nn.Tanh(), nn.Linear(100, 45), nn.Tanh(), nn.Linear(45, 10))
     batches = [(torch.randn(60, 20), torch.randint(0, 10, (60,)))]
     given = context(model, batches, 1, outputs=10, memory_bytes=memory)
-    assert peak_bytes(lambda: work(given)) <= memory + 8 * 8 * given.layout.total
+    assert peak_bytes(lambda: work(given)) <= memory + 8 * 8 * given.job.layout.total
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap over attention or recurrence, one by one
@@ -133,8 +134,9 @@ def test_a_sample_is_uniform() -> None:
 def test_a_loader_that_grows_is_an_error() -> None:
     model, batches = dead_problem()
     passes = iter([batches, batches + batches])
-    given = replace(context(model, batches, 1), batches=lambda: iter(next(passes)))
-    with pytest.raises(ValueError, match="train_loader: found at least 24 examples, expected 16 as in an earlier pass"):
+    given = context(model, batches, 1)
+    given = replace(given, job=changed(given.job, train=Reread(lambda: next(passes))))
+    with pytest.raises(ValueError, match="train_loader: found 24 examples or more, expected 16 as in the first pass"):
         list(Sample.of(given, 10).inputs(""))
 
 

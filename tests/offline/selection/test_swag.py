@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from offline.selection.registry import select
 from offline.selection.strategies.wasserstein_swag import Trajectory, trajectory_variance
-from tests.support.selections import Batches, context, problem
+from tests.support.selections import Batches, changed, context, problem
 
 
 def linear_problem() -> tuple[nn.Linear, Batches]:
@@ -87,7 +87,7 @@ def test_a_shuffling_loader_follows_the_seed() -> None:
 
     def variance(seed: int) -> Tensor:
         given = context(model, batches, 5)
-        shuffled = replace(given, batches=lambda: ((x, y) for x, y in loader))
+        shuffled = replace(given, job=changed(given.job, train=loader))
         return trajectory_variance(shuffled, Trajectory(3, 0.1, 0.9, 0.0, "constant", seed))
 
     first, again, other = variance(0), variance(0), variance(1)

@@ -1,8 +1,10 @@
 """`auto`: candidates, what they cost to serve, how they are judged, and the rule that decides."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,7 @@ from torch import Tensor, nn
 from offline.data.held_out import HeldOut
 from offline.data.likelihood import Likelihood
 from offline.data.shifts import keeps_label, synthetic_shifts
-from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.progress import silent
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.choose import (
     MARGIN,
@@ -27,15 +26,17 @@ from offline.selection.auto.choose import (
     explain,
     merit,
 )
-from offline.selection.auto.context import AutoContext
+from offline.selection.auto.context import AutoContext, AutoOptions
 from offline.selection.auto.score import sample
 from offline.selection.candidates import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import eligible
-from offline.selection.registry import select
+from offline.selection.registry import select_candidate
 from offline.selection.strategies.baselines import random_weights
 from offline.selection.subnetwork import CandidateScore, Subnetwork
 from tests import reference
+from tests.support.selections import changed
+from tests.support.selections import context as selection_context
 
 CPU = torch.device("cpu")
 BUDGET = 0.05
@@ -105,42 +106,12 @@ def context_of(kind: str, size: int = 40, **changes: Any) -> AutoContext:
         torch.manual_seed(0)
         model = build()
         trained(model, *data(120, 0), likelihood)
-    network, layout = private_copy(model, CPU), WeightLayout.of(model)
     train = [tuple(part) for part in zip(*(t.split(50) for t in data(120, 0)), strict=True)]
-    tuning = HeldOut(*data(24, 1))
-    whole = SelectionContext(
-        network=network,
-        layout=layout,
-        weights=layout.flatten(dict(network.named_parameters())),
-        size=size,
-        outputs=outputs,
-        seed=0,
-        likelihood=likelihood,
-        batches=lambda: iter(train),
-        jacobian=lambda indices: make_jacobian(network, layout, indices, tuning.inputs),
-        candidates=torch.arange(layout.total),
-        prior_precision=1.0,
-        memory_bytes=2**26,
-        track=silent,
-    )
+    options = {name: changes.pop(name) for name in signature(AutoOptions).parameters if name in changes}
+    whole = selection_context(model, train, size, outputs, likelihood, uncertainty_budget=BUDGET, **changes)
     live, dead = eligible(whole, True)
-    context = AutoContext(
-        network=network,
-        layout=layout,
-        live=live,
-        dead_weights=dead or 0,
-        size=size,
-        outputs=outputs,
-        seed=0,
-        likelihood=likelihood,
-        batches=whole.batches,
-        tuning=tuning,
-        jacobian=whole.jacobian,
-        select=lambda name, options, count: select(name, replace(whole, size=count), options),
-        share=lambda count: count / layout.total,
-        budget=BUDGET,
-    )
-    return replace(context, **changes)
+    by_name = partial(select_candidate, whole)
+    return AutoContext(whole.job, HeldOut(*data(24, 1)), live, dead or 0, by_name, AutoOptions(**options))
 
 
 def trained(model: nn.Module, inputs: Tensor, targets: Tensor, likelihood: Likelihood) -> None:
@@ -168,9 +139,9 @@ def test_the_table_is_complete_and_one_is_chosen(case: tuple[str, AutoContext, S
     assert {"gradient", "novelty-sampling"} <= set(names)
     assert sum(name.startswith(("random live weights", "all live weights")) for name in names) >= 2
     (chosen,) = [score for score in result.candidates if score.chosen]
-    assert chosen.size == len(result.indices) <= context.size
+    assert chosen.size == len(result.indices) <= context.job.size
     for score in result.candidates:
-        assert 1 <= score.forward_passes <= 1 + context.outputs
+        assert 1 <= score.forward_passes <= 1 + context.job.outputs
         assert math.isfinite(score.log_likelihood)
         assert math.isfinite(score.shift_log_likelihood)
         assert 0 <= score.shift_auroc <= 1
@@ -186,7 +157,7 @@ def test_the_indices_are_live_and_ascending(case: tuple[str, AutoContext, Subnet
     _, context, result = case
     assert result.indices.dtype == torch.int64
     assert (result.indices.diff() > 0).all()
-    assert set(result.indices.tolist()) <= set(range(context.layout.total))
+    assert set(result.indices.tolist()) <= set(range(context.job.layout.total))
     if result.strategy == "random":  # the others say for themselves what lives
         assert torch.isin(result.indices, context.live).all()
 
@@ -212,11 +183,11 @@ def test_the_same_seed_gives_the_same_result(case: tuple[str, AutoContext, Subne
 
 def test_the_network_and_the_data_come_back_as_they_were() -> None:
     context = context_of("images")
-    before = {name: tensor.clone() for name, tensor in context.network.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in context.job.network.state_dict().items()}
     inputs, state = context.tuning.inputs.clone(), torch.get_rng_state()
     choose_automatically(context)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in context.network.state_dict().items())
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in context.network.modules())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in context.job.network.state_dict().items())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in context.job.network.modules())
     assert torch.equal(context.tuning.inputs, inputs)
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -228,17 +199,19 @@ def test_a_score_equals_the_oracle(kind: str) -> None:
     result = choose_automatically(context)
     proposal, score = propose(context)[0], result.candidates[0]
     assert score.name == proposal.name
-    train_x = torch.cat([inputs for inputs, _ in context.batches()])
+    train_x = torch.cat([inputs for inputs, _ in context.job.pass_over_training()])
     chosen = proposal.subnetwork.indices.numpy()
     # the private copy is frozen: the oracle wants trainable tensors
-    model = private_copy(context.network, CPU).requires_grad_(True)
+    model = private_copy(context.job.network, CPU).requires_grad_(True)
     train_mean, train_full = reference.full_jacobian(model, train_x)
     sigma = None
-    if context.likelihood == "regression":
+    if context.job.config.likelihood == "regression":
         held_mean = reference.full_jacobian(model, context.tuning.inputs)[0]
         sigma = math.sqrt(float(np.mean((held_mean - context.tuning.targets.double().numpy()) ** 2)))
-    prior = score.prior_precision * len(chosen) / context.layout.total
-    precision = reference.posterior_precision(train_mean, train_full[:, :, chosen], context.likelihood, prior, sigma)
+    prior = score.prior_precision * len(chosen) / context.job.layout.total
+    precision = reference.posterior_precision(
+        train_mean, train_full[:, :, chosen], context.job.config.likelihood, prior, sigma
+    )
 
     def predicted(x: Tensor) -> tuple[float, list[float]]:
         mean, full = reference.full_jacobian(model, x)
@@ -267,9 +240,11 @@ def test_a_score_equals_the_oracle(kind: str) -> None:
 
 def shifts_in_judging(context: AutoContext) -> dict[str, Tensor]:
     """In the order in which the judge has the examples, and back in the data's: shifts draw by place."""
-    order = np.random.default_rng(context.seed).permutation(len(context.tuning))
+    order = np.random.default_rng(context.job.config.seed).permutation(len(context.tuning))
     back = np.argsort(order)
-    return {name: x[back] for name, x in synthetic_shifts(context.tuning.inputs[order], context.seed).items()}
+    return {
+        name: x[back] for name, x in synthetic_shifts(context.tuning.inputs[order], context.job.config.seed).items()
+    }
 
 
 # --------------------------------------------------------------------------- candidates
@@ -299,7 +274,7 @@ def test_fewer_live_weights_than_asked_for_are_all_taken() -> None:
     last = propose(context)[0]
     assert last.name == "all live weights of '8'"
     assert len(last.subnetwork.indices) <= 52
-    inside = [i for i in context.live.tolist() if i >= context.layout.total - 52]
+    inside = [i for i in context.live.tolist() if i >= context.job.layout.total - 52]
     assert last.subnetwork.indices.tolist() == inside
 
 
@@ -307,25 +282,9 @@ def test_fewer_live_weights_than_asked_for_are_all_taken() -> None:
 def test_strategy_options_and_modules_give_the_weights_again(size: int) -> None:
     context = context_of("table", size=size, strategies=())
     for proposal in propose(context):
-        candidates = candidate_positions(context.network, context.layout, proposal.subnetwork.within, "all")
-        again = random_weights(
-            SelectionContext(
-                network=context.network,
-                layout=context.layout,
-                weights=torch.zeros(context.layout.total),
-                size=len(proposal.subnetwork.indices),
-                outputs=context.outputs,
-                seed=context.seed,
-                likelihood=context.likelihood,
-                batches=context.batches,
-                jacobian=context.jacobian,
-                candidates=candidates,
-                prior_precision=1.0,
-                memory_bytes=2**26,
-                track=silent,
-            ),
-            **proposal.subnetwork.options,
-        )
+        candidates = candidate_positions(context.job.network, context.job.layout, proposal.subnetwork.within, "all")
+        given = SelectionContext(context.job, len(proposal.subnetwork.indices), candidates, 2**26)
+        again = random_weights(given, **proposal.subnetwork.options)
         assert proposal.subnetwork.strategy == "random"
         assert torch.equal(again.indices, proposal.subnetwork.indices)
 
@@ -345,7 +304,7 @@ def test_the_same_weights_are_tried_once() -> None:
 def test_only_permitted_weights_are_drawn() -> None:
     context = context_of("images")
     permitted = context.live[context.live >= 60]
-    proposals = propose(replace(context, live=permitted, strategies=()))
+    proposals = propose(replace(context, live=permitted, options=AutoOptions(strategies=())))
     assert all(torch.isin(p.subnetwork.indices, permitted).all() for p in proposals)
 
 
@@ -381,7 +340,7 @@ def test_strategies_are_a_list_of_names(value: object) -> None:
 
 
 def test_only_the_shifts_that_were_named_count() -> None:
-    context = replace(context_of("images"), shifts=("rotation-90",))
+    context = context_of("images", shifts=("rotation-90",))
     result = choose_automatically(context)
     whole = choose_automatically(context_of("images"))
     assert "log-likelihood under rotation-90 " in result.explanation
@@ -397,10 +356,10 @@ def test_only_the_shifts_that_were_named_count() -> None:
 
 def test_a_shift_that_the_network_is_not_defined_for_does_not_count() -> None:
     given = context_of("table")
-    seen = [inputs for inputs, _ in given.batches()]
+    seen = [inputs for inputs, _ in given.job.pass_over_training()]
     limit = float(torch.cat([*seen, given.tuning.inputs]).abs().max()) + 1e-3
-    given.network[0].register_forward_pre_hook(lambda _, x: torch.where(x[0].abs() > limit, torch.nan, x[0]))
-    result = choose_automatically(replace(given, strategies=()))
+    given.job.network[0].register_forward_pre_hook(lambda _, x: torch.where(x[0].abs() > limit, torch.nan, x[0]))
+    result = choose_automatically(replace(given, options=AutoOptions(strategies=())))
     assert "log-likelihood under permuted-columns " in result.explanation
     assert all(math.isfinite(merit(score)) for score in result.candidates)
 
@@ -408,7 +367,7 @@ def test_a_shift_that_the_network_is_not_defined_for_does_not_count() -> None:
 def test_what_may_not_be_chosen_is_not_named() -> None:
     """Live weights restricted to the first layers: no proposal says that later ones were open."""
     given = context_of("table")
-    first = given.layout.parameters[0].size + given.layout.parameters[1].size
+    first = given.job.layout.parameters[0].size + given.job.layout.parameters[1].size
     proposals = propose(replace(given, live=given.live[given.live < first]))
     assert all(
         proposal.subnetwork.within in (None, ("0",))
@@ -420,7 +379,7 @@ def test_what_may_not_be_chosen_is_not_named() -> None:
 @pytest.mark.parametrize("value", ["noise", [3]])
 def test_shifts_are_a_list_of_names(value: object) -> None:
     with pytest.raises(ValueError, match=r"\['shifts'\]: found .* expected a list of names"):
-        replace(context_of("images"), shifts=value)
+        context_of("images", shifts=value)
 
 
 def test_large_candidates_are_judged_on_some_of_their_weights() -> None:
@@ -438,17 +397,17 @@ def test_the_sample_is_uniform_without_repeats(count: int) -> None:
     inputs = torch.arange(200.0).reshape(200, 1)
     pairs = list(zip(inputs.split(37), torch.zeros(200, 2).split(37), strict=True))
 
-    def numbered() -> Iterator[tuple[Tensor, Tensor]]:
-        return iter(pairs)
+    def drawn_with(seed: int) -> tuple[HeldOut, int]:
+        return sample(replace(context, job=changed(context.job, train=pairs, seed=seed)))
 
-    drawn, total = sample(replace(context, batches=numbered))
+    drawn, total = drawn_with(0)
     assert total == 200
     assert len(drawn) == min(count, 200)
     assert (drawn.inputs[:, 0].diff() > 0).all(), "in the loader's order, each once"
-    again, _ = sample(replace(context, batches=numbered))
+    again, _ = drawn_with(0)
     assert torch.equal(again.inputs, drawn.inputs)
     if count == 30:
-        means = [float(sample(replace(context, batches=numbered, seed=s))[0].inputs.mean()) for s in range(100)]
+        means = [float(drawn_with(s)[0].inputs.mean()) for s in range(100)]
         assert np.mean(means) == pytest.approx(99.5, abs=4)
 
 
@@ -460,10 +419,10 @@ def test_fewer_examples_still_give_a_choice() -> None:
 def test_a_network_that_fits_exactly_needs_a_noise() -> None:
     context = context_of("table")
     with torch.no_grad():
-        exact = replace(context.tuning, targets=context.network(context.tuning.inputs))
+        exact = replace(context.tuning, targets=context.job.network(context.tuning.inputs))
     with pytest.raises(ValueError, match="sigma_noise: the model fits the held-out data exactly"):
         choose_automatically(replace(context, tuning=exact))
-    assert choose_automatically(replace(context, tuning=exact, sigma_noise=0.3)).candidates
+    assert choose_automatically(replace(context, tuning=exact, job=replace(context.job, sigma_noise=0.3))).candidates
 
 
 # --------------------------------------------------------------------------- the decision
