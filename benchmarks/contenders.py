@@ -13,6 +13,7 @@ import torch._dynamo  # torch imports it on first use of some calls: part of eve
 from torch import Tensor
 
 from benchmarks.workloads import Workload
+from offline.data.likelihood import Classification
 from offline.estimate.memory import plan_memory
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
@@ -62,7 +63,7 @@ class Ours:
 
     def curvature(self, examples: int, batches: int = 1) -> Curvature:
         pairs = [(self.inputs[:examples], self.targets[:examples])] * batches
-        return accumulate_ggn(self.jacobian, pairs, self.outputs, "classification", rows=self.rows)
+        return accumulate_ggn(self.jacobian, pairs, Classification(self.outputs), rows=self.rows)
 
 
 class Fit(Ours):
@@ -74,7 +75,7 @@ class Fit(Ours):
             self.jacobian.model,
             self.jacobian.layout,
             self.jacobian.size,
-            self.outputs,
+            Classification(self.outputs),
             self.inputs[:2],
             default_budget(CPU),
             CPU,

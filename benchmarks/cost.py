@@ -18,12 +18,13 @@ from benchmarks.harness import call
 from benchmarks.settings import Settings, Values
 from benchmarks.workloads import Workload
 from offline.config import FitConfig
+from offline.data.likelihood import Classification
 from offline.data.loaders import Passes
 from offline.export.graph import export_onnx
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
 from offline.job import prepare
-from offline.laplace.ggn import accumulate_ggn
+from offline.laplace.ggn import accumulate_ggn, add_squares
 from offline.laplace.posterior import Spectrum, factor, posterior_precision
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
@@ -33,7 +34,6 @@ from offline.selection.context import SelectionContext
 from offline.selection.live_weights import curvature_estimate
 from offline.selection.sample import SCORE_EXAMPLES as SAMPLED_EXAMPLES
 from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
-from offline.selection.streaming import add_squares
 
 WORKLOAD, MINIATURE = Workload("resnet18", 2000), Workload("resnet18", 100, size="miniature")
 BATCH, SCORE_ROWS = 16, 4
@@ -87,11 +87,11 @@ def measure(values: dict[str, Any]) -> dict[str, Values]:
     def score() -> Tensor:
         sums = torch.zeros(everything.size, dtype=torch.float64)
         for rows in torch.split(batch[0], SCORE_ROWS):
-            add_squares(everything, rows, sums)
+            add_squares((block for _, block in everything.blocks(rows)[1]), sums)
         return sums
 
     def curve() -> Tensor:
-        return accumulate_ggn(jacobian, [batch], outputs, "classification").ggn
+        return accumulate_ggn(jacobian, [batch], Classification(outputs)).ggn
 
     alive = live_weights(context_of(workload, model, batch), values["live_examples"] // BATCH)
     scores = per_example(score, values["score_examples"] // BATCH)

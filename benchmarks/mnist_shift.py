@@ -25,10 +25,9 @@ from benchmarks.mnist_summary import ANGLES, AUTOMATIC, print_table, summarise
 from benchmarks.selection_record import arguments, measured_with
 from benchmarks.settings import write_json
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import sqrt_hessian_product
+from offline.data.likelihood import Classification
 from offline.data.shifts import synthetic_shifts
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.calibration import log_likelihood
 from offline.laplace.posterior import PRIOR_GRID, Spectrum
 from offline.laplace.prior import PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood, prior_share
 from offline.network.call_order import CallOrder
@@ -37,6 +36,7 @@ from service.predictive import entropy, link_approx
 
 Array = npt.NDArray[Any]
 BUDGET = 0.05
+DIGIT_CLASSES = Classification(10)
 TRAINED = 58_000
 SIZES = {"cnn": 750, "resnet": 750}
 EPOCHS = {"cnn": 3, "resnet": 2}
@@ -129,7 +129,7 @@ def curvatures(subnetworks: Subnetworks, digits: Digits, scale: Scale) -> dict[s
     sums = {n: torch.zeros(len(c), len(c), dtype=torch.float64) for n, c in subnetworks.columns.items()}
     for x in torch.split(digits.inputs[: scale.curvature], scale.rows):
         mean, j = subnetworks.jacobian(x)
-        root = sqrt_hessian_product(j, mean, "classification").flatten(0, 1)
+        root = DIGIT_CLASSES.sqrt_hessian_product(j, mean).flatten(0, 1)
         for name, columns in subnetworks.columns.items():
             part = root[:, columns].double()
             sums[name].addmm_(part.T, part)
@@ -153,7 +153,7 @@ def variances(
 
 def within_budget(mean: Array, variance: Array, used: Array, targets: Array) -> tuple[PriorChoice, float, float]:
     """The smallest lambda within the budget; held-out log-likelihood with it and of the plain network."""
-    scores = grid_log_likelihood(mean, variance, targets, None).mean(1)
+    scores = grid_log_likelihood(mean, variance, targets, DIGIT_CLASSES).mean(1)
     sweep = PriorSweep(PRIOR_GRID, used, np.zeros_like(used), scores[:-1], float(scores[-1]))
     choice = choose_prior(sweep, "budget", BUDGET)
     return choice, float(scores[:-1][choice.precision == PRIOR_GRID][0]), float(scores[-1])
@@ -170,7 +170,9 @@ def evaluate(outcomes: dict[str, tuple[Array, Array]], classes: Array) -> dict[s
     entropies = {name: entropy(link_approx(mean, variance, 1.0)) for name, (mean, variance) in outcomes.items()}
     digits = {name: outcome for name, outcome in outcomes.items() if name != "fashion"}
     return {
-        "log_likelihood": {n: float(log_likelihood(m, v, classes, None).mean()) for n, (m, v) in digits.items()},
+        "log_likelihood": {
+            n: float(DIGIT_CLASSES.log_likelihood(m, v, classes).mean()) for n, (m, v) in digits.items()
+        },
         "auroc": {name: auroc(entropies["0"], scores) for name, scores in entropies.items() if name != "0"},
         "mean_entropy": {name: float(scores.mean()) for name, scores in entropies.items()},
     }

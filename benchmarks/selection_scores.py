@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from benchmarks.selection_data import Problem
 from offline.config import FitConfig
+from offline.data.likelihood import Regression
 from offline.data.shifts import synthetic_shifts
 from offline.jacobian.plan import make_jacobian
 from offline.job import prepare
@@ -104,7 +105,7 @@ class Fitted:
             likelihood="regression", subnetwork_size=1, seed=self.seed, prior_precision=self.prior_precision
         )
         job = prepare(self.model, batches, config, torch.device("cpu"), Shard(), silent)
-        job = replace(job, sigma_noise=self.sigma_noise)
+        job = replace(job, likelihood=Regression(1, self.sigma_noise))
         return SelectionContext(job, 1, torch.arange(self.total), MEMORY)
 
 

@@ -73,6 +73,19 @@ class FitConfig(BaseModel):
             return value
         raise ValueError(f"found {value!r}, expected an integer of at least 1 or a share in (0, 1]")
 
+    @property
+    def estimates_noise(self) -> bool:
+        """Whether the observation noise is estimated on held-out data."""
+        return self.likelihood == "regression" and self.sigma_noise == "mle"
+
+    @property
+    def tunes(self) -> bool:
+        """Whether half of the held-out data tunes something; otherwise all of it sets the threshold."""
+        fits_temperature = self.temperature == "fit" and self.likelihood == "classification"
+        searched = self.prior_precision in ("budget", "gridsearch")
+        for_weights = self.selection == "auto" or self.posterior == "low-rank"
+        return searched or fits_temperature or for_weights or self.estimates_noise
+
     def resolve_size(self, total: int) -> int:
         """S for a model with D = `total` trainable weights; `ValueError` when S > D."""
         if isinstance(self.subnetwork_size, float):

@@ -1,38 +1,36 @@
-"""fit_bundle: the stages in order, each handed plain values. A trained network in, a verified bundle out."""
+"""fit_bundle: a trained network in, a verified bundle out, in eight steps from top to bottom."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from offline.config import FitConfig
 from offline.data.held_out import HeldOut, check_enough, collect_held_out
 from offline.data.input_range import RangeMeter
+from offline.data.likelihood import Regression
 from offline.data.loaders import Batches, check_loader, checked_batches
 from offline.estimate.duration import describe_duration, predict_duration
 from offline.estimate.job_memory import plan_job, plan_stand_in
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.trial import check_whole_way
-from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job, prepare, resolve_device
-from offline.laplace.calibration import describe_held_out, fit_temperature, predict_held_out, rows_for
-from offline.laplace.ggn import Curvature, accumulate_ggn
-from offline.laplace.inference import Inference, infer
-from offline.laplace.noise import estimates_noise, residual_noise
+from offline.laplace.calibration import calibrate
+from offline.laplace.ggn import accumulate_ggn
+from offline.laplace.inference import infer
+from offline.laplace.noise import residual_noise
 from offline.publish.bundle import Fitted, publish
 from offline.publish.manifest import check_class_names, check_input_spec
-from offline.runtime.arrays import to_numpy
 from offline.runtime.checkpoint import Checkpoint
 from offline.runtime.distributed import local_device, process_group
 from offline.runtime.progress import Track, length_of, silent
 from offline.runtime.resume import job_fingerprint, tensors_digest
 from offline.selection.select import select_subnetwork
 from service.bundle import InputSpec, check_destination, check_writable
-from service.rejection import RejectionRule
 
 TUNING_SHARE = 0.5
 Say = Callable[[str], None]
@@ -77,16 +75,43 @@ def fit_bundle(
     check_writable(destination)
     check_loader(train_loader, "train_loader")
     check_loader(calibration_loader, "calibration_loader")
-    device = local_device(resolve_device(config.device))
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as shard:
-        torch.manual_seed(config.seed)
-        job = prepare(model, train_loader, config, device, shard, progress)
+    with _prepared(model, train_loader, config, progress) as job:
+        say = say if job.shard.is_main else quiet
         spec = check_input_spec(input_spec, job.example)
-        names = check_class_names(class_names, job.outputs)
+        names = check_class_names(class_names, job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination)
-        _fit(job, calibration_loader, destination, names, spec, say, checkpoint)
-        shard.barrier()
-        if shard.is_main:
+
+        tuning, conformal = _split_held_out(job, calibration_loader)
+        job = _with_noise(job, tuning)
+
+        for line in _estimate(job, tuning, conformal):
+            say(line)
+
+        subnetwork = select_subnetwork(job, tuning, checkpoint)
+        jacobian = job.jacobian(subnetwork.indices)
+        memory = plan_job(job, subnetwork.indices, tuning.bytes + conformal.bytes)
+        because = f": {subnetwork.explanation}" if subnetwork.explanation else ""
+        say(f"{len(subnetwork.indices):,} weights chosen{because}")
+
+        torch.manual_seed(config.seed)  # a loader that shuffles gives an interrupted pass its order again
+        ranges, rows = RangeMeter(), memory.rows("curvature")
+        pairs = ranges.watch(job.pass_over_training("Curvature"))
+        curvature = accumulate_ggn(jacobian, pairs, job.likelihood, rows=rows, checkpoint=checkpoint, shard=job.shard)
+
+        if job.shard.is_main:
+            inference = infer(job, jacobian, curvature, tuning)
+            for note in inference.notes:
+                say(note)
+
+            calibrated = calibrate(
+                job, jacobian, inference.factor, inference.likelihood, tuning, conformal, memory.rows("held-out")
+            )
+
+            fitted = Fitted(subnetwork, jacobian, curvature, inference, calibrated, tuple(memory.record()), len(tuning))
+            held_out = torch.cat([tuning.inputs, conformal.inputs])
+            publish(job, fitted, destination, names, ranges.describe(spec, held_out))
+        job.shard.barrier()
+        if job.shard.is_main:
             checkpoint.remove()
     return destination
 
@@ -105,81 +130,19 @@ def dry_run(
     """
     config = config or FitConfig()
     check_loader(train_loader, "train_loader")
+    with _prepared(model, train_loader, config, silent) as job:
+        halves = () if calibration_loader is None else _split_held_out(job, calibration_loader)
+        expected = plan_stand_in(job, sum(half.bytes for half in halves))
+        return [*expected.describe(), _trial(job, job.example, expected, sum(map(len, halves)))]
+
+
+@contextmanager
+def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track: Track) -> Iterator[Job]:
+    """The job while its processes are joined; torch's random numbers follow the seed and come back as they were."""
     device = local_device(resolve_device(config.device))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as shard:
         torch.manual_seed(config.seed)
-        job = prepare(model, train_loader, config, device, shard, silent)
-        halves = () if calibration_loader is None else _held_out(job, calibration_loader)
-        expected = plan_stand_in(job, _bytes_of(*halves))
-        start = time.perf_counter()
-        check_whole_way(job, job.example)
-        seconds = time.perf_counter() - start
-        stages = predict_duration(job, expected, sum(map(len, halves)), seconds)
-        return [*expected.describe(), describe_duration(stages)]
-
-
-def _fit(
-    job: Job,
-    calibration_loader: Batches,
-    destination: Path,
-    names: tuple[str, ...] | None,
-    spec: InputSpec,
-    say: Say,
-    checkpoint: Checkpoint,
-) -> None:
-    tuning, conformal = _held_out(job, calibration_loader)
-    held_bytes = _bytes_of(tuning, conformal)
-    job = replace(job, sigma_noise=_first_noise(job, tuning))
-    expected = plan_stand_in(job, held_bytes)  # refuses at once what cannot fit
-    if job.shard.is_main:
-        for line in expected.describe()[:2]:
-            say(line)
-        start = time.perf_counter()
-        check_whole_way(job, conformal.inputs)
-        seconds = time.perf_counter() - start
-        say(describe_duration(predict_duration(job, expected, len(tuning) + len(conformal), seconds)))
-    selection = select_subnetwork(job, tuning, checkpoint)
-    jacobian = job.jacobian(selection.indices)
-    memory = plan_job(job, selection.indices, held_bytes)
-    if job.shard.is_main:
-        say(f"{len(selection.indices):,} weights chosen" + _because(selection.explanation))
-    torch.manual_seed(job.config.seed)  # a loader that shuffles gives an interrupted pass its order again
-    ranges = RangeMeter()
-    curvature = accumulate_ggn(
-        jacobian,
-        ranges.watch(job.pass_over_training("Curvature")),
-        job.outputs,
-        job.config.likelihood,
-        rows=memory.rows("curvature"),
-        checkpoint=checkpoint,
-        shard=job.shard,
-    )
-    if job.shard.is_main:
-        found = infer(job, jacobian, curvature, tuning)
-        for note in found.notes:
-            say(note)
-        fitted = _calibrated(job, jacobian, curvature, found, tuning, conformal, memory)
-        publish(job, fitted, selection, destination, names, ranges.describe(spec, _inputs_of(tuning, conformal)))
-
-
-def _inputs_of(*held: HeldOut) -> Tensor:
-    return torch.cat([h.inputs for h in held])
-
-
-def _because(explanation: str | None) -> str:
-    return "" if explanation is None else f": {explanation}"
-
-
-def _first_noise(job: Job, tuning: HeldOut) -> float | None:
-    """The observation noise before anything is known of the weights; None for classification."""
-    given = job.config.sigma_noise
-    if job.config.likelihood == "classification":
-        return None
-    return given if isinstance(given, float) else residual_noise(job.network, tuning)
-
-
-def _bytes_of(*held: HeldOut) -> int:
-    return sum(t.numel() * t.element_size() for h in held for t in (h.inputs, h.targets))
+        yield prepare(model, train_loader, config, device, shard, track)
 
 
 def _checkpoint(job: Job, destination: Path) -> Checkpoint:
@@ -196,48 +159,41 @@ def _checkpoint(job: Job, destination: Path) -> Checkpoint:
     return checkpoint
 
 
-def _held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
+def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     """The part that tunes and the part that sets the threshold; all of it goes to the latter when nothing is tuned."""
     config = job.config
     pairs = checked_batches(job.track(loader, "Calibration data", length_of(loader)), "calibration_loader", job.device)
-    data = collect_held_out(pairs, job.outputs, config.likelihood)
+    data = collect_held_out(pairs, job.likelihood)
     if data.inputs.shape[1:] != job.example.shape[1:] or data.inputs.dtype != job.example.dtype:
         raise ValueError(
             f"calibration_loader: found inputs of shape {tuple(data.inputs.shape[1:])} and {data.inputs.dtype}, "
             f"expected {tuple(job.example.shape[1:])} and {job.example.dtype} as in train_loader"
         )
-    fits_temperature = config.temperature == "fit" and config.likelihood == "classification"
-    searched = config.prior_precision in ("budget", "gridsearch")
-    for_weights = config.selection == "auto" or config.posterior == "low-rank"
-    tuned = searched or fits_temperature or for_weights or estimates_noise(config)
-    tuning, conformal = data.split(TUNING_SHARE if tuned else 0.0, config.seed)
-    check_enough(len(tuning), len(conformal), config.false_reject_rate, tuned)
+    tuning, conformal = data.split(TUNING_SHARE if config.tunes else 0.0, config.seed)
+    check_enough(len(tuning), len(conformal), config.false_reject_rate, config.tunes)
     return tuning, conformal
 
 
-def _calibrated(
-    job: Job,
-    jacobian: SubnetworkJacobian,
-    curvature: Curvature,
-    found: Inference,
-    tuning: HeldOut,
-    conformal: HeldOut,
-    memory: MemoryPlan,
-) -> Fitted:
-    lines = tuple(memory.record())
-    rows = min(rows_for(jacobian, job.outputs), memory.rows("held-out"))
-    temperature = _temperature(job, jacobian, found, tuning, rows)
-    mean, variance = predict_held_out(jacobian, found.factor, conformal, rows, job.track)
-    scored = describe_held_out(mean, variance, found.sigma_noise, temperature)
-    rule = RejectionRule(np.sort(scored.score), job.config.false_reject_rate)
-    return Fitted(jacobian, curvature, found, temperature, conformal, mean, variance, scored, rule, lines, len(tuning))
+def _with_noise(job: Job, tuning: HeldOut) -> Job:
+    """With the observation noise of a regression before anything is known of the weights."""
+    if not isinstance(job.likelihood, Regression):
+        return job
+    given = job.config.sigma_noise
+    noise = given if isinstance(given, float) else residual_noise(job.network, tuning)
+    return replace(job, likelihood=replace(job.likelihood, sigma_noise=noise))
 
 
-def _temperature(job: Job, jacobian: SubnetworkJacobian, found: Inference, tuning: HeldOut, rows: int) -> float:
-    config = job.config
-    if config.likelihood == "regression":
-        return 1.0
-    if config.temperature != "fit":
-        return config.temperature
-    mean, variance = predict_held_out(jacobian, found.factor, tuning, rows, job.track)
-    return fit_temperature(mean, variance, to_numpy(tuning.targets))
+def _estimate(job: Job, tuning: HeldOut, conformal: HeldOut) -> Iterator[str]:
+    """What the job will take, as lines for people; refuses at once what does not fit or cannot be exported."""
+    expected = plan_stand_in(job, tuning.bytes + conformal.bytes)
+    if job.shard.is_main:
+        yield from expected.describe()[:2]
+        yield _trial(job, conformal.inputs, expected, len(tuning) + len(conformal))
+
+
+def _trial(job: Job, inputs: Tensor, expected: MemoryPlan, held_out: int) -> str:
+    """Take a few inputs the whole way; the time that the job will take, as a line for people."""
+    start = time.perf_counter()
+    check_whole_way(job, inputs)
+    seconds = time.perf_counter() - start
+    return describe_duration(predict_duration(job, expected, held_out, seconds))

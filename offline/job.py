@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from offline.config import FitConfig
-from offline.data.likelihood import check_targets
+from offline.data.likelihood import Likelihood, likelihood_of
 from offline.data.loaders import Batches, Passes, checked_batches
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
@@ -22,9 +22,9 @@ FEW = 16
 
 @dataclass(frozen=True)
 class Job:
-    """`network` is a private copy; `example` (2, *input_shape) or fewer; `outputs` is K; `size` is S, at most.
+    """`network` is a private copy; `example` (2, *input_shape) or fewer; `size` is S, at most.
 
-    sigma_noise: of a regression, the one given, or the root mean square residual on the held-out data that tune.
+    likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
     """
 
     config: FitConfig
@@ -35,21 +35,15 @@ class Job:
     train: Batches
     passes: Passes
     example: Tensor
-    outputs: int
+    likelihood: Likelihood
     size: int
     memory_bytes: int
     track: Track
-    sigma_noise: float | None = None
 
     @property
     def weights(self) -> Tensor:
         """The trainable weights (D,)."""
         return self.layout.flatten(dict(self.network.named_parameters()))
-
-    @property
-    def temperature(self) -> float:
-        """The one given; 1 as long as it is not fitted."""
-        return 1.0 if self.config.temperature == "fit" else self.config.temperature
 
     def jacobian(self, indices: Tensor) -> SubnetworkJacobian:
         """That of ascending positions."""
@@ -93,7 +87,9 @@ def prepare(
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
     inputs, targets = next(checked_batches(train, "train_loader", device))
     outputs = check_private(model, network, inputs)
-    check_targets(targets, outputs, len(inputs), config.likelihood)
+    temperature = 1.0 if config.temperature == "fit" else config.temperature
+    likelihood = likelihood_of(config.likelihood, outputs, temperature=temperature)
+    likelihood.check_targets(targets, len(inputs))
     if config.likelihood == "classification":
         _refuse_probabilities(network, inputs[:FEW])
     return Job(
@@ -105,7 +101,7 @@ def prepare(
         train=train,
         passes=Passes("train_loader"),
         example=inputs[:2].clone(),
-        outputs=outputs,
+        likelihood=likelihood,
         size=config.resolve_size(layout.total),
         memory_bytes=config.memory_budget or default_budget(device),
         track=track,

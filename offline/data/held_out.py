@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.data.likelihood import Likelihood, check_targets
+from offline.data.likelihood import Likelihood
 from offline.runtime.arrays import Array
 from offline.runtime.progress import Track
 from service.rejection import minimum_calibration_examples
@@ -22,6 +22,11 @@ class HeldOut:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that it takes."""
+        return sum(t.numel() * t.element_size() for t in (self.inputs, self.targets))
 
     def split(self, share: float, seed: int) -> tuple["HeldOut", "HeldOut"]:
         """A random share of the examples, and the rest."""
@@ -55,10 +60,10 @@ def check_enough(tuning: int, conformal: int, false_reject_rate: float, tuned: b
         )
 
 
-def collect_held_out(pairs: Iterator[tuple[Tensor, Tensor]], outputs: int, likelihood: Likelihood) -> HeldOut:
+def collect_held_out(pairs: Iterator[tuple[Tensor, Tensor]], likelihood: Likelihood) -> HeldOut:
     """All held-out examples in memory, their targets checked."""
     inputs, targets = [], []
     for batch_inputs, batch_targets in pairs:
         inputs.append(batch_inputs)
-        targets.append(check_targets(batch_targets, outputs, len(batch_inputs), likelihood))
+        targets.append(likelihood.check_targets(batch_targets, len(batch_inputs)))
     return HeldOut(torch.cat(inputs), torch.cat(targets))

@@ -1,7 +1,8 @@
-"""The two likelihoods: targets checked, log-likelihoods, and the square root of the output Hessian."""
+"""The two likelihoods p(y | f) of a network's outputs f: targets, output Hessian, predictive, score."""
 
 import math
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -9,68 +10,133 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from offline.runtime.arrays import Array
+from service.predictive import link_approx, predictive_std
+from service.predictor import Prediction, describe
 
-Likelihood = Literal["classification", "regression"]
-
-
-def check_targets(targets: Tensor, outputs: int, batch: int, likelihood: Likelihood) -> Tensor:
-    """Class numbers (B,) int64 in [0, K), or values (B, K) float; `ValueError` tells what was found."""
-    if likelihood == "classification":
-        return _check_classes(targets, outputs, batch)
-    if targets.dim() == 1 and outputs == 1:
-        targets = targets.unsqueeze(1)
-    if tuple(targets.shape) != (batch, outputs):
-        raise ValueError(f"targets: found shape {tuple(targets.shape)}, expected ({batch}, {outputs})")
-    if targets.is_complex():
-        raise ValueError(f"targets: found dtype {targets.dtype}, expected real numbers")
-    targets = targets.to(torch.get_default_dtype())
-    if not bool(torch.isfinite(targets).all()):
-        raise ValueError("targets: found NaN or infinity, expected finite numbers")
-    return targets
+Task = Literal["classification", "regression"]
 
 
-def _check_classes(targets: Tensor, outputs: int, batch: int) -> Tensor:
-    if outputs < 2:
-        raise ValueError("model output: found 1 output, expected at least 2 for classification (one logit a class)")
-    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
-        raise ValueError(f"targets: found dtype {targets.dtype}, expected integer class numbers")
-    if tuple(targets.shape) != (batch,):
-        raise ValueError(f"targets: found shape {tuple(targets.shape)}, expected ({batch},) class numbers")
-    targets = targets.long()
-    if int(targets.min()) < 0 or int(targets.max()) >= outputs:
-        raise ValueError(
-            f"targets: found class numbers from {int(targets.min())} to {int(targets.max())}, expected 0 to "
-            f"{outputs - 1} for a model with {outputs} outputs"
-        )
-    return targets
+@dataclass(frozen=True)
+class Classification:
+    """K >= 2 classes; the outputs are logits, which the predictive divides by `temperature`."""
 
+    outputs: int
+    temperature: float = 1.0
+    task: ClassVar[Literal["classification"]] = "classification"
+    link: ClassVar[Literal["probit"]] = "probit"
+    score: ClassVar[Literal["predictive_entropy"]] = "predictive_entropy"
+    sigma_noise: ClassVar[None] = None
+    noise_variance: ClassVar[float] = 1.0
 
-def sqrt_hessian_product(jacobian: Tensor, mean: Tensor, likelihood: Likelihood) -> Tensor:
-    """C^T J with C C^T = Lambda, the Hessian of the negative log-likelihood in the outputs.
+    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
+        """Class numbers (B,) int64 in [0, K); `ValueError` for anything else."""
+        if self.outputs < 2:
+            raise ValueError("model output: found 1 output, expected at least 2 for classification (one logit a class)")
+        if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+            raise ValueError(f"targets: found dtype {targets.dtype}, expected integer class numbers")
+        if tuple(targets.shape) != (batch,):
+            raise ValueError(f"targets: found shape {tuple(targets.shape)}, expected ({batch},) class numbers")
+        targets = targets.long()
+        if int(targets.min()) < 0 or int(targets.max()) >= self.outputs:
+            raise ValueError(
+                f"targets: found class numbers from {int(targets.min())} to {int(targets.max())}, expected 0 to "
+                f"{self.outputs - 1} for a model with {self.outputs} outputs"
+            )
+        return targets
 
-    Classification: Lambda = diag(p) - p p^T, C = diag(sqrt p) - p sqrt(p)^T, so row k of C^T J is
-    sqrt(p_k) (J_k - sum_j p_j J_j). Regression: J itself (Lambda = I; divide by sigma^2 afterwards).
-    jacobian (B, K, S), mean (B, K) -> (B, K, S), in the Jacobian's precision.
-    """
-    if likelihood == "regression":
-        return jacobian
-    p = torch.softmax(mean.to(jacobian.dtype), dim=1).unsqueeze(2)
-    return p.sqrt() * (jacobian - (p * jacobian).sum(1, keepdim=True))
+    def sqrt_hessian_product(self, jacobian: Tensor, mean: Tensor) -> Tensor:
+        """C^T J with C C^T = Lambda, the Hessian of the negative log-likelihood in the outputs, at temperature 1.
 
+        Lambda = diag(p) - p p^T, C = diag(sqrt p) - p sqrt(p)^T, so row k of C^T J is sqrt(p_k) (J_k - sum_j p_j J_j).
+        jacobian (B, K, S), mean (B, K) -> (B, K, S), in the Jacobian's precision.
+        """
+        p = torch.softmax(mean.to(jacobian.dtype), dim=1).unsqueeze(2)
+        return p.sqrt() * (jacobian - (p * jacobian).sum(1, keepdim=True))
 
-def sqrt_hessian_transpose_product(vectors: Tensor, mean: Tensor, likelihood: Likelihood) -> Tensor:
-    """C z for `vectors` z (B, K): sqrt(p) z - p (sqrt(p)^T z) for classification, z for regression; mean (B, K)."""
-    if likelihood == "regression":
-        return vectors
-    p = torch.softmax(mean.to(vectors.dtype), dim=1)
-    return p.sqrt() * vectors - p * (p.sqrt() * vectors).sum(1, keepdim=True)
+    def sqrt_hessian_transpose_product(self, vectors: Tensor, mean: Tensor) -> Tensor:
+        """C z for `vectors` z (B, K): sqrt(p) z - p (sqrt(p)^T z); mean (B, K)."""
+        p = torch.softmax(mean.to(vectors.dtype), dim=1)
+        return p.sqrt() * vectors - p * (p.sqrt() * vectors).sum(1, keepdim=True)
 
-
-def training_loss(output: Tensor, targets: Tensor, likelihood: Likelihood, noise_variance: float = 1.0) -> Tensor:
-    """Mean negative log-likelihood of a batch, without constants; regression: (y - f)^2 / (2 sigma^2)."""
-    if likelihood == "classification":
+    def training_loss(self, output: Tensor, targets: Tensor, noise_variance: float = 1.0) -> Tensor:  # noqa: ARG002
+        """Mean negative log-likelihood of a batch."""
         return F.cross_entropy(output, targets)
-    return F.mse_loss(output, targets) / (2 * noise_variance)
+
+    def log_likelihood(self, mean: Array, variance: Array, targets: Array) -> Array:
+        """Predictive log-likelihood of each example (n,), by the probit approximation; mean, variance (n, K)."""
+        return class_log_likelihood(link_approx(mean, variance, self.temperature), targets)
+
+    def describe(self, mean: Array, variance: Array) -> Prediction:
+        """Probabilities and scores by the serving code, in its precision."""
+        return describe(mean.astype(np.float32), variance.astype(np.float32), None, self.temperature)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """K values with Gaussian noise of standard deviation `sigma_noise`, None as long as it is not known."""
+
+    outputs: int
+    sigma_noise: float | None = None
+    task: ClassVar[Literal["regression"]] = "regression"
+    link: ClassVar[Literal["gaussian"]] = "gaussian"
+    score: ClassVar[Literal["epistemic_std"]] = "epistemic_std"
+    temperature: ClassVar[float] = 1.0
+
+    @property
+    def noise(self) -> float:
+        """sigma, which must be known by now."""
+        assert self.sigma_noise is not None
+        return self.sigma_noise
+
+    @property
+    def noise_variance(self) -> float:
+        """sigma^2."""
+        return self.noise**2
+
+    def std(self, variance: Array) -> Array:
+        """Of the predictive, (n, K)."""
+        return predictive_std(variance, self.noise)
+
+    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
+        """Values (B, K) in the default precision; `ValueError` for anything else."""
+        if targets.dim() == 1 and self.outputs == 1:
+            targets = targets.unsqueeze(1)
+        if tuple(targets.shape) != (batch, self.outputs):
+            raise ValueError(f"targets: found shape {tuple(targets.shape)}, expected ({batch}, {self.outputs})")
+        if targets.is_complex():
+            raise ValueError(f"targets: found dtype {targets.dtype}, expected real numbers")
+        targets = targets.to(torch.get_default_dtype())
+        if not bool(torch.isfinite(targets).all()):
+            raise ValueError("targets: found NaN or infinity, expected finite numbers")
+        return targets
+
+    def sqrt_hessian_product(self, jacobian: Tensor, mean: Tensor) -> Tensor:  # noqa: ARG002
+        """J itself: Lambda = I, divided by sigma^2 afterwards."""
+        return jacobian
+
+    def sqrt_hessian_transpose_product(self, vectors: Tensor, mean: Tensor) -> Tensor:  # noqa: ARG002
+        """The vectors (B, K) themselves."""
+        return vectors
+
+    def training_loss(self, output: Tensor, targets: Tensor, noise_variance: float = 1.0) -> Tensor:
+        """Mean negative log-likelihood of a batch without constants: (y - f)^2 / (2 sigma^2)."""
+        return F.mse_loss(output, targets) / (2 * noise_variance)
+
+    def log_likelihood(self, mean: Array, variance: Array, targets: Array) -> Array:
+        """Predictive log-likelihood of each example (n,), summed over outputs; mean, variance (n, K)."""
+        return gaussian_log_likelihood(mean, self.std(variance), targets)
+
+    def describe(self, mean: Array, variance: Array) -> Prediction:
+        """Standard deviations and scores by the serving code, in its precision."""
+        return describe(mean.astype(np.float32), variance.astype(np.float32), self.noise, 1.0)
+
+
+Likelihood = Classification | Regression
+
+
+def likelihood_of(task: Task, outputs: int, sigma_noise: float | None = None, temperature: float = 1.0) -> Likelihood:
+    """The likelihood of a task; regression has no temperature, classification no noise."""
+    return Regression(outputs, sigma_noise) if task == "regression" else Classification(outputs, temperature)
 
 
 def class_log_likelihood(probabilities: Array, targets: Array) -> Array:

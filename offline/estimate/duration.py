@@ -24,7 +24,7 @@ def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds:
     held_out: calibration examples; trial_seconds: what the trial export has taken.
     """
     rows, total = memory.rows("curvature"), examples_of(job)
-    each = seconds_per_example(_spread(job, job.size), job.example, job.outputs, job.config.likelihood, rows)
+    each = seconds_per_example(_spread(job, job.size), job.example, job.likelihood, rows)
     return {
         "selection": _selection(job, rows, total, held_out // 2),
         "curvature": None if total is None else each * total / job.shard.world_size,
@@ -74,4 +74,4 @@ def _spread(job: Job, size: int) -> SubnetworkJacobian:
 def _derivation(job: Job, weights: int, rows: int) -> float:
     """Seconds that the derivatives of an example in so many weights take, in as much memory as the curvature's."""
     rows = max(1, rows * job.size // weights)
-    return derivation_seconds(_spread(job, weights), job.example, job.outputs, job.config.likelihood, rows)
+    return derivation_seconds(_spread(job, weights), job.example, job.likelihood, rows)

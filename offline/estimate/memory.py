@@ -79,12 +79,11 @@ def plan_memory(
     network: nn.Module,
     layout: WeightLayout,
     size: int,
-    outputs: int,
+    likelihood: Likelihood,
     example: Tensor,
     budget_bytes: int,
     device: torch.device,
     *,
-    likelihood: Likelihood = "classification",
     indices: Tensor | None = None,
     diagonal: bool = False,
     selection_bytes: int = 0,
@@ -110,13 +109,13 @@ def plan_memory(
     resident = OVERHEAD_BYTES[device.type] + model_bytes(network) + held_bytes
     room, host = budget_bytes - resident, device.type != "cpu"
     matrix = FLOAT64 * size * size
-    _refuse(least_check(size, outputs), room, budget_bytes)
+    _refuse(least_check(size, likelihood.outputs), room, budget_bytes)
     stages = []
     if diagonal:
         stages.append(diagonal_stage(network, layout, rows, likelihood))
     if selection_bytes:
         stages.append(Stage("covariance for the selection", min(selection_bytes, room)))
-    stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, outputs, likelihood, matrix)
+    stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, likelihood, matrix)
     stages += [Stage(name, copies(step) * matrix, on_host=host) for name, step in matrix_steps.items()]
     if verified:
         example_bytes = next(stage.bytes_per_row for stage in stages if stage.name == "held-out")
@@ -124,7 +123,7 @@ def plan_memory(
     most = CHUNK_BYTES[device.type]
     rooms = {False: (room, budget_bytes)} | ({True: (default_budget(torch.device("cpu")),) * 2} if host else {})
     fitted = tuple(_fit(stage, *rooms[stage.on_host], most) for stage in stages)
-    return MemoryPlan(layout.total, size, outputs, budget_bytes, resident, fitted)
+    return MemoryPlan(layout.total, size, likelihood.outputs, budget_bytes, resident, fitted)
 
 
 def readable(count: int) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from offline.data.likelihood import Likelihood
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
-from offline.laplace.ggn import add_squares, write_root
+from offline.laplace.ggn import add_curvature, write_root
 from offline.laplace.gram import UPDATE_ROWS
 from offline.network.weights import WeightLayout
 from offline.runtime.peak_memory import FLOAT64, peak_bytes
@@ -50,18 +50,17 @@ def row_stages(
     layout: WeightLayout,
     indices: Tensor,
     rows: Tensor,
-    outputs: int,
     likelihood: Likelihood,
     matrix: int,
 ) -> list[Stage]:
     """What S weights take: the trial of the plan, the curvature with its buffer of rows, and held-out predictions."""
     made: list[SubnetworkJacobian] = []
     check = peak_bytes(lambda: made.append(make_jacobian(network, layout, indices, rows)))
-    jacobian, row = made[0], FLOAT64 * outputs * len(indices)
-    buffer = torch.empty(len(rows) * outputs, len(indices), dtype=torch.float64, device=rows.device)
+    jacobian, row = made[0], FLOAT64 * likelihood.outputs * len(indices)
+    buffer = torch.empty(len(rows) * likelihood.outputs, len(indices), dtype=torch.float64, device=rows.device)
 
     def curvature(x: Tensor) -> None:
-        write_root(jacobian, x, likelihood, buffer[: len(x) * outputs])
+        write_root(jacobian, x, likelihood, buffer[: len(x) * likelihood.outputs])
 
     def held_out(x: Tensor) -> None:
         jacobian(x)[1].double()
@@ -81,7 +80,7 @@ def diagonal_stage(network: nn.Module, layout: WeightLayout, rows: Tensor, likel
     made: list[SubnetworkJacobian] = []
     check = peak_bytes(lambda: made.append(make_jacobian(network, layout, everything, rows)))
     vectors = 4 * FLOAT64 * layout.total  # indices, positions, sums, and one on the way
-    stage = _measured("curvature diagonal", lambda x: add_squares(made[0], x, likelihood, sums), rows, vectors, 0)
+    stage = _measured("curvature diagonal", lambda x: add_curvature(made[0], x, likelihood, sums), rows, vectors, 0)
     return replace(stage, fixed_bytes=max(stage.fixed_bytes, int(MARGIN * check)))
 
 

@@ -18,7 +18,6 @@ TIMED_SIZE = 512
 def seconds_per_example(
     jacobian: SubnetworkJacobian,
     example: Tensor,
-    outputs: int,
     likelihood: Likelihood,
     rows: int,
     clock: Callable[[], float] = time.perf_counter,
@@ -31,14 +30,13 @@ def seconds_per_example(
     gram = Gram(min(TIMED_SIZE, jacobian.size), UPDATE_ROWS, example.device)
     gram.reserve(UPDATE_ROWS).zero_()
     share = update_multiplications(jacobian.size) / update_multiplications(len(gram.matrix))
-    update = _seconds(gram.sum_so_far, clock) * share * outputs / UPDATE_ROWS
-    return derivation_seconds(jacobian, example, outputs, likelihood, rows, clock) + update
+    update = _seconds(gram.sum_so_far, clock) * share * likelihood.outputs / UPDATE_ROWS
+    return derivation_seconds(jacobian, example, likelihood, rows, clock) + update
 
 
 def derivation_seconds(
     jacobian: SubnetworkJacobian,
     example: Tensor,
-    outputs: int,
     likelihood: Likelihood,
     rows: int,
     clock: Callable[[], float] = time.perf_counter,
@@ -46,7 +44,7 @@ def derivation_seconds(
     """Seconds that the derivatives of an example take, without the update of H_S; the rest as above."""
     count = min(rows, TIMED_ROWS)
     chunk = example[:1].expand(count, *example.shape[1:]).contiguous()
-    out = torch.empty(count * outputs, jacobian.size, dtype=torch.float64, device=example.device)
+    out = torch.empty(count * likelihood.outputs, jacobian.size, dtype=torch.float64, device=example.device)
 
     def derive() -> Tensor:
         write_root(jacobian, chunk, likelihood, out)

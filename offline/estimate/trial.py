@@ -60,7 +60,7 @@ def weights_to_try(job: Job) -> Tensor:
 def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
     jacobian = job.jacobian(indices)
     try:
-        graph, _ = export_onnx(jacobian, job.example, job.outputs)
+        graph, _ = export_onnx(jacobian, job.example, job.likelihood.outputs)
     except ExportError as error:
         if error.stage == "forward":  # whatever is chosen, it is part of the graph
             raise
@@ -81,7 +81,7 @@ def _what_can_be_chosen(job: Job) -> str:
     context = selection_context(job, job.layout.total, None)
     try:
         last = select("last-layer", context, {}).indices
-        export_onnx(job.jacobian(last[:OF_EACH_PARAMETER]), job.example, job.outputs)
+        export_onnx(job.jacobian(last[:OF_EACH_PARAMETER]), job.example, job.likelihood.outputs)
     except (ExportError, ValueError):
         return "The network cannot be exported for any choice of weights"
     return (
@@ -114,7 +114,7 @@ def _run(session: onnxruntime.InferenceSession, job: Job, inputs: Tensor) -> Ans
 
 def _mixing(job: Job) -> Tensor:
     """All outputs of a large network would take a backward pass each."""
-    return output_mixing(torch.zeros(1, job.outputs, dtype=torch.float64))
+    return output_mixing(torch.zeros(1, job.likelihood.outputs, dtype=torch.float64))
 
 
 def _plain_answers(job: Job, chosen: tuple[Chosen, ...], inputs: Tensor) -> Answers:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from offline.data.likelihood import check_targets, class_log_likelihood, gaussian_log_likelihood
+from offline.data.likelihood import class_log_likelihood, gaussian_log_likelihood, likelihood_of
 from offline.data.loaders import Batches, checked_batches
 from offline.evaluation.diagnostics import expected_calibration_error
 from offline.runtime.arrays import Array
@@ -21,10 +21,11 @@ def evaluate(predictor: Predictor, test: Batches, foreign: Batches | None = None
     classification also of the plain network's entropy.
     """
     manifest = predictor.manifest
+    likelihood = likelihood_of(manifest.task, manifest.outputs)
     predictions, targets = [], []
     for inputs, raw in checked_batches(test, "test_data", torch.device("cpu")):
         predictions.append(_finite(predictor, inputs.numpy()))
-        targets.append(check_targets(raw, manifest.outputs, len(inputs), manifest.task).numpy())
+        targets.append(likelihood.check_targets(raw, len(inputs)).numpy())
     y = np.concatenate(targets)
     metrics = _classification(predictions, y) if manifest.task == "classification" else _regression(predictions, y)
     metrics["reject_rate"] = float(_joined(predictions, "rejected").mean())

@@ -4,19 +4,23 @@ The examples that tune anything never set the threshold: the data are split once
 conformal half is seen only after everything else is fixed (otherwise its p-values would not be valid).
 """
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import class_log_likelihood, gaussian_log_likelihood
+from offline.data.likelihood import Classification, Likelihood, Regression, class_log_likelihood
 from offline.data.loaders import rows_within
 from offline.evaluation.diagnostics import coverage_curve
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.job import Job
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
 from service.bundle import REFERENCE_LEVELS
 from service.posterior_factor import PosteriorFactor
-from service.predictive import link_approx, predictive_std, softmax
-from service.predictor import Prediction, describe
+from service.predictive import link_approx, softmax
+from service.predictor import Prediction
+from service.rejection import RejectionRule
 
 MEMORY_BYTES = 256 * 2**20
 MAX_ROWS = 32  # activations and gradients of a batch take memory too, and more rows at once gain no speed
@@ -28,13 +32,39 @@ def rows_for(jacobian: SubnetworkJacobian, outputs: int) -> int:
     return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * outputs * jacobian.size))
 
 
-def log_likelihood(
-    mean: Array, variance: Array, targets: Array, sigma_noise: float | None, temperature: float = 1.0
-) -> Array:
-    """Predictive log-likelihood of each example (n,); `sigma_noise` None means classification."""
-    if sigma_noise is None:
-        return class_log_likelihood(link_approx(mean, variance, temperature), targets)
-    return gaussian_log_likelihood(mean, predictive_std(variance, sigma_noise), targets)
+@dataclass(frozen=True)
+class Calibrated:
+    """The examples that set the threshold, as they are served: mean, variance (n, K), and what they say together.
+
+    likelihood: with the observation noise and the temperature in use.
+    """
+
+    likelihood: Likelihood
+    data: HeldOut
+    mean: Array
+    variance: Array
+    prediction: Prediction
+    rule: RejectionRule
+
+
+def calibrate(
+    job: Job,
+    jacobian: SubnetworkJacobian,
+    posterior: PosteriorFactor,
+    likelihood: Likelihood,
+    tuning: HeldOut,
+    conformal: HeldOut,
+    rows: int,
+) -> Calibrated:
+    """Fit the temperature where it is asked for, then set the reject threshold; `rows` examples at once at most."""
+    rows = min(rows, rows_for(jacobian, likelihood.outputs))
+    if isinstance(likelihood, Classification) and job.config.temperature == "fit":
+        mean, variance = predict_held_out(jacobian, posterior, tuning, rows, job.track)
+        likelihood = replace(likelihood, temperature=fit_temperature(mean, variance, to_numpy(tuning.targets)))
+    mean, variance = predict_held_out(jacobian, posterior, conformal, rows, job.track)
+    prediction = likelihood.describe(mean, variance)
+    rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
+    return Calibrated(likelihood, conformal, mean, variance, prediction, rule)
 
 
 def predict_held_out(
@@ -65,32 +95,24 @@ def reference_quantiles(prediction: Prediction) -> dict[str, Array]:
 
 
 def held_out_metrics(
-    mean: Array,
-    variance: Array,
-    targets: Array,
-    sigma_noise: float | None,
-    temperature: float,
-    plain_noise: float | None = None,
+    mean: Array, variance: Array, targets: Array, likelihood: Likelihood, plain: Likelihood
 ) -> dict[str, float]:
     """Quality on held-out data: mean log-likelihood with and without weight uncertainty, accuracy or RMSE, coverage.
 
-    `_map` marks the plain network: its log-likelihood (regression: with `plain_noise`, by default `sigma_noise`) and
-    its accuracy; `calibration_accuracy` is that of the most probable classes as they are served.
+    `_map` marks the plain network: its log-likelihood under `plain`, which has the noise that suits it, and its
+    accuracy; `calibration_accuracy` is that of the most probable classes as they are served.
     """
-    with_weights = log_likelihood(mean, variance, targets, sigma_noise, temperature).mean()
-    plain = log_likelihood(mean, np.zeros_like(variance), targets, plain_noise or sigma_noise, temperature).mean()
-    metrics = {"calibration_log_likelihood": float(with_weights), "calibration_log_likelihood_map": float(plain)}
-    if sigma_noise is None:
-        served = link_approx(mean, variance, temperature)
+    metrics = {
+        "calibration_log_likelihood": float(likelihood.log_likelihood(mean, variance, targets).mean()),
+        "calibration_log_likelihood_map": float(plain.log_likelihood(mean, np.zeros_like(variance), targets).mean()),
+    }
+    if isinstance(likelihood, Regression):
+        metrics["calibration_rmse"] = float(np.sqrt(np.square(mean - targets).mean()))
+        metrics["calibration_coverage_95"] = float(
+            coverage_curve(mean, likelihood.std(variance), targets, np.array([0.95]))[0]
+        )
+    else:
+        served = link_approx(mean, variance, likelihood.temperature)
         metrics["calibration_accuracy"] = float((served.argmax(axis=1) == targets).mean())
         metrics["calibration_accuracy_map"] = float((softmax(mean).argmax(axis=1) == targets).mean())
-    else:
-        std = predictive_std(variance, sigma_noise)
-        metrics["calibration_rmse"] = float(np.sqrt(np.square(mean - targets).mean()))
-        metrics["calibration_coverage_95"] = float(coverage_curve(mean, std, targets, np.array([0.95]))[0])
     return metrics
-
-
-def describe_held_out(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
-    """Scores and probabilities by the serving code."""
-    return describe(mean.astype(np.float32), variance.astype(np.float32), sigma_noise, temperature)

@@ -5,13 +5,13 @@ the outputs. With Lambda_n = C_n C_n^T its rows C_n^T J_n are gathered and added
 (`offline.laplace.gram`), positive semi-definite by construction, accumulated in float64.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
-from offline.data.likelihood import Likelihood, check_targets, sqrt_hessian_product
+from offline.data.likelihood import Likelihood, Regression
 from offline.data.loaders import in_chunks, rows_within
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.laplace.gram import Gram
@@ -35,7 +35,6 @@ class Curvature:
 
     ggn: Tensor
     examples: int
-    outputs: int
     squared_error: float
     correct: int
 
@@ -49,9 +48,9 @@ class Sums:
     correct: int = 0
 
     def add(self, mean: Tensor, targets: Tensor, likelihood: Likelihood) -> None:
-        """One chunk: mean (B, K), targets as `check_targets` returns them."""
+        """One chunk: mean (B, K), targets as `likelihood.check_targets` returns them."""
         self.examples += len(mean)
-        if likelihood == "regression":
+        if isinstance(likelihood, Regression):
             self.squared_error += float((targets.double() - mean.double()).square().sum())
         else:
             self.correct += int((mean.argmax(1) == targets).sum())
@@ -65,7 +64,6 @@ class Sums:
 def accumulate_ggn(
     jacobian: SubnetworkJacobian,
     pairs: Pairs,
-    outputs: int,
     likelihood: Likelihood,
     *,
     rows: int | None = None,
@@ -79,14 +77,14 @@ def accumulate_ggn(
 
     Raises `ValueError` for targets that do not fit and a curvature that is not finite, `CheckpointError`, `PeerError`.
     """
-    rows = rows or default_rows(outputs, jacobian.size)
-    gram = Gram(jacobian.size, rows * outputs, jacobian.indices.device)
+    rows = rows or default_rows(likelihood.outputs, jacobian.size)
+    gram = Gram(jacobian.size, rows * likelihood.outputs, jacobian.indices.device)
     batches, sums, record = shard.take(pairs), Sums(), None
     if checkpoint is not None:
-        record = ResumablePass(checkpoint, "curvature", _identity(jacobian, outputs, likelihood))
+        record = ResumablePass(checkpoint, "curvature", _identity(jacobian, likelihood))
         sums = Sums(**record.resume(batches, gram.matrix))
     for inputs, targets in batches:
-        _add_batch(gram, sums, jacobian, in_chunks(inputs, targets, rows), outputs, likelihood)
+        _add_batch(gram, sums, jacobian, in_chunks(inputs, targets, rows), likelihood)
         if record is not None:
             record.passed(inputs, targets)
             record.save_if_due(lambda: (gram.sum_so_far(), asdict(sums)))
@@ -94,36 +92,40 @@ def accumulate_ggn(
     sums = sums.over(shard)
     ggn = gram.finish().cpu()
     check_finite(ggn)
-    return Curvature(ggn, sums.examples, outputs, sums.squared_error, sums.correct)
+    return Curvature(ggn, sums.examples, sums.squared_error, sums.correct)
 
 
-def _add_batch(
-    gram: Gram, sums: Sums, jacobian: SubnetworkJacobian, chunks: Pairs, outputs: int, likelihood: Likelihood
-) -> None:
+def _add_batch(gram: Gram, sums: Sums, jacobian: SubnetworkJacobian, chunks: Pairs, likelihood: Likelihood) -> None:
     for inputs, raw_targets in chunks:
-        targets = check_targets(raw_targets, outputs, len(inputs), likelihood)
-        mean = write_root(jacobian, inputs, likelihood, gram.reserve(len(inputs) * outputs))
+        targets = likelihood.check_targets(raw_targets, len(inputs))
+        mean = write_root(jacobian, inputs, likelihood, gram.reserve(len(inputs) * likelihood.outputs))
         sums.add(mean, targets, likelihood)
 
 
-def write_root(jacobian: SubnetworkJacobian, inputs: Tensor, likelihood: Likelihood, out: Tensor) -> Tensor:
-    """Rows of C^T J into `out` (B K, S) float64, one parameter at a time; returns the mean (B, K).
+def root_blocks(
+    jacobian: SubnetworkJacobian, inputs: Tensor, likelihood: Likelihood
+) -> tuple[Tensor, Iterator[Tensor]]:
+    """The mean (B, K) and, one parameter after the other, C^T J (B, K, n) in float64.
 
     C mixes outputs, never weights, so that a parameter's columns need no other's.
     """
     mean, blocks = jacobian.blocks(inputs)
+    return mean, (likelihood.sqrt_hessian_product(block.double(), mean.double()) for _, block in blocks)
+
+
+def write_root(jacobian: SubnetworkJacobian, inputs: Tensor, likelihood: Likelihood, out: Tensor) -> Tensor:
+    """Rows of C^T J into `out` (B K, S) float64; returns the mean (B, K)."""
+    mean, roots = root_blocks(jacobian, inputs, likelihood)
     start = 0
-    for _, block in blocks:
-        root = sqrt_hessian_product(block.double(), mean.double(), likelihood).flatten(0, 1)
-        out[:, start : start + root.shape[1]] = root
-        start += root.shape[1]
+    for root in roots:
+        out[:, start : start + root.shape[2]] = root.flatten(0, 1)
+        start += root.shape[2]
     return mean
 
 
 def diagonal_ggn(
     jacobian: SubnetworkJacobian,
     pairs: Pairs,
-    outputs: int,
     likelihood: Likelihood,
     *,
     rows: int | None = None,
@@ -132,23 +134,26 @@ def diagonal_ggn(
     """diag(sum_n J_n^T Lambda_n J_n) over the indices of `jacobian`, (S,) float64, one parameter at a time."""
     diagonal = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
     widest = max((len(positions) for _, positions in jacobian.layout.locate(jacobian.indices)), default=1)
-    rows = rows or default_rows(outputs, widest)
+    rows = rows or default_rows(likelihood.outputs, widest)
     for batch_inputs, batch_targets in shard.take(pairs):
         for inputs, _ in in_chunks(batch_inputs, batch_targets, rows):
-            add_squares(jacobian, inputs, likelihood, diagonal)
+            add_curvature(jacobian, inputs, likelihood, diagonal)
     shard.add_up(diagonal)
     check_finite(diagonal)
     return diagonal.cpu()
 
 
-def add_squares(jacobian: SubnetworkJacobian, inputs: Tensor, likelihood: Likelihood, diagonal: Tensor) -> None:
-    """Add the column sums of (C^T J)^2 to `diagonal` (S,)."""
-    mean, blocks = jacobian.blocks(inputs)
+def add_curvature(jacobian: SubnetworkJacobian, inputs: Tensor, likelihood: Likelihood, sums: Tensor) -> None:
+    """Add the column sums of (C^T J)^2 to `sums` (S,)."""
+    add_squares(root_blocks(jacobian, inputs, likelihood)[1], sums)
+
+
+def add_squares(blocks: Iterable[Tensor], sums: Tensor) -> None:
+    """Add the sum of squares over examples and outputs of consecutive blocks (B, K, n) to `sums` (S,) float64."""
     start = 0
-    for _, block in blocks:
-        root = sqrt_hessian_product(block.double(), mean.double(), likelihood)
-        diagonal[start : start + root.shape[2]] += root.square().sum((0, 1))
-        start += root.shape[2]
+    for block in blocks:
+        sums[start : start + block.shape[2]] += block.square().sum((0, 1), dtype=torch.float64)
+        start += block.shape[2]
 
 
 def default_rows(outputs: int, width: int) -> int:
@@ -156,10 +161,10 @@ def default_rows(outputs: int, width: int) -> int:
     return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * outputs * width))
 
 
-def _identity(jacobian: SubnetworkJacobian, outputs: int, likelihood: Likelihood) -> dict[str, str]:
+def _identity(jacobian: SubnetworkJacobian, likelihood: Likelihood) -> dict[str, str]:
     """What a saved sum depends on beside the job's fingerprint."""
     indices = tensors_digest({"subnetwork_indices": jacobian.indices})
-    return {"sha256 of subnetwork_indices": indices, "outputs": str(outputs), "likelihood": likelihood}
+    return {"sha256 of subnetwork_indices": indices, "outputs": str(likelihood.outputs), "likelihood": likelihood.task}
 
 
 def check_finite(curvature: Tensor) -> None:

@@ -1,18 +1,19 @@
 """From the curvature to a posterior: observation noise, prior precision, and the factor that is kept."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from offline.config import FitConfig
 from offline.data.held_out import HeldOut
+from offline.data.likelihood import Likelihood, Regression
 from offline.data.loaders import rows_within
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job
 from offline.laplace.ggn import Curvature
 from offline.laplace.low_rank import low_rank
-from offline.laplace.noise import estimates_noise, likeliest_noise
+from offline.laplace.noise import likeliest_noise
 from offline.laplace.posterior import Spectrum, factor, posterior_precision
 from offline.laplace.prior import choose_prior, fixed_prior, prior_share, searched_prior, sweep_prior
 from offline.runtime.progress import one_step
@@ -28,46 +29,47 @@ PICTURED_SIZE = 4096
 class Inference:
     """The posterior in float64 (`factor`), what the manifest says of it, and what the user should know.
 
-    eigenvalues (S,): of the curvature, None where no decomposition was made. plain_noise: the observation noise that
-    suits the network without weight uncertainty. notes: what the search found out, and nothing to worry about.
+    likelihood: with the observation noise that suits the posterior. eigenvalues (S,): of the curvature, None where no
+    decomposition was made. notes: what the search found out, and nothing to worry about.
     """
 
     factor: PosteriorFactor
     posterior: Posterior
     prior: Prior
-    sigma_noise: float | None
+    likelihood: Likelihood
     eigenvalues: Tensor | None
     warnings: tuple[str, ...]
-    plain_noise: float | None = None
     notes: tuple[str, ...] = ()
 
 
 def infer(job: Job, jacobian: SubnetworkJacobian, curvature: Curvature, tuning: HeldOut) -> Inference:
     """H_S + lambda_S I and its factor. Raises `FactorizationError`."""
-    config, sigma_noise = job.config, job.sigma_noise
-    ggn = curvature.ggn if sigma_noise is None else curvature.ggn.div_(sigma_noise**2)
+    config, likelihood = job.config, job.likelihood
+    ggn = curvature.ggn.div_(likelihood.noise_variance)
     spectrum = _spectrum(job, ggn)
-    prior, warnings, notes = _prior(job, jacobian, spectrum, tuning, sigma_noise)
-    if sigma_noise is not None and spectrum is not None and estimates_noise(config):
-        likeliest = likeliest_noise(jacobian, spectrum, prior.used, tuning, sigma_noise, job.track)
-        ratio, sigma_noise = (sigma_noise / likeliest) ** 2, likeliest
+    prior, warnings, notes = _prior(job, jacobian, spectrum, tuning)
+    if isinstance(likelihood, Regression) and spectrum is not None and config.estimates_noise:
+        noise = likeliest_noise(jacobian, spectrum, prior.used, tuning, likelihood.noise, job.track)
+        ratio, likelihood = (likelihood.noise / noise) ** 2, replace(likelihood, sigma_noise=noise)
         ggn, spectrum = ggn.mul_(ratio), spectrum.scaled(ratio)
     if config.posterior == "low-rank":
         assert spectrum is not None
-        kept, said = _low_rank(job, jacobian, spectrum, prior, tuning)
-        warnings += _worthless_rank(said)
+        kept, metadata = _low_rank(job, jacobian, spectrum, prior, tuning)
+        warnings += _worthless_rank(metadata)
     else:
-        kept, said = _cholesky(job, ggn, prior)
-    if said.jitter:
-        warnings += (f"{said.jitter:.2e} was added to the diagonal of the posterior precision before it was factored",)
+        kept, metadata = _cholesky(job, ggn, prior)
+    if metadata.jitter:
+        warnings += (
+            f"{metadata.jitter:.2e} was added to the diagonal of the posterior precision before it was factored",
+        )
     eigenvalues = None if spectrum is None else spectrum.values
-    return Inference(kept, said, prior, sigma_noise, eigenvalues, warnings, job.sigma_noise, notes)
+    return Inference(kept, metadata, prior, likelihood, eigenvalues, warnings, notes)
 
 
 def needs_spectrum(config: FitConfig, size: int) -> bool:
     """Whether the curvature of S weights is decomposed: to search, for a low rank, or where it costs little."""
     fixed = isinstance(config.prior_precision, float) and config.posterior == "cholesky"
-    return not fixed or estimates_noise(config) or size <= PICTURED_SIZE
+    return not fixed or config.estimates_noise or size <= PICTURED_SIZE
 
 
 def _spectrum(job: Job, ggn: Tensor) -> Spectrum | None:
@@ -77,7 +79,7 @@ def _spectrum(job: Job, ggn: Tensor) -> Spectrum | None:
 
 
 def _prior(
-    job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum | None, tuning: HeldOut, sigma_noise: float | None
+    job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum | None, tuning: HeldOut
 ) -> tuple[Prior, tuple[str, ...], tuple[str, ...]]:
     """lambda and lambda_S = lambda * S / D (or lambda, without scaling), warnings, and what the search found out."""
     config = job.config
@@ -86,9 +88,7 @@ def _prior(
         return fixed_prior(config, config.prior_precision, share), (), ()
     assert spectrum is not None
     weights = job.weights.cpu()[jacobian.indices.cpu()]
-    sweep = sweep_prior(
-        spectrum, weights, share, jacobian, tuning, job.outputs, sigma_noise, job.track, temperature=job.temperature
-    )
+    sweep = sweep_prior(spectrum, weights, share, jacobian, tuning, job.likelihood, job.track)
     choice = choose_prior(sweep, config.prior_precision, config.uncertainty_budget)
     return searched_prior(config, sweep, choice), choice.warnings, choice.notes
 
@@ -103,21 +103,21 @@ def _low_rank(
 ) -> tuple[PosteriorFactor, Posterior]:
     config, sample = job.config, tuning.inputs[: _sample_size(job, jacobian)]
     rows = torch.cat([jacobian(x)[1].double().cpu() for x in torch.split(sample, 8)])
-    found = low_rank(spectrum.values, spectrum.vectors, prior.used, rows, config.posterior_tolerance)
-    said = Posterior(
+    result = low_rank(spectrum.values, spectrum.vectors, prior.used, rows, config.posterior_tolerance)
+    metadata = Posterior(
         kind="low-rank",
         size=jacobian.size,
         jitter=0.0,
-        rank=found.rank,
+        rank=result.rank,
         tolerance=config.posterior_tolerance,
-        error=found.error,
+        error=result.error,
     )
-    return LowRankPosterior(found.eigenvalues, found.eigenvectors, prior.used), said
+    return LowRankPosterior(result.eigenvalues, result.eigenvectors, prior.used), metadata
 
 
 def _sample_size(job: Job, jacobian: SubnetworkJacobian) -> int:
     """Held-out examples on which the error of a low rank is measured."""
-    return min(LOW_RANK_EXAMPLES, rows_within(LOW_RANK_BYTES, 8 * job.outputs * jacobian.size))
+    return min(LOW_RANK_EXAMPLES, rows_within(LOW_RANK_BYTES, 8 * job.likelihood.outputs * jacobian.size))
 
 
 def _worthless_rank(posterior: Posterior) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from offline.config import FitConfig
 from offline.data.held_out import HeldOut
 from offline.data.likelihood import gaussian_log_likelihood
 from offline.jacobian.jacobian import SubnetworkJacobian
@@ -26,11 +25,6 @@ from service.predictive import predictive_std
 RESIDUAL_ROWS = 256
 # Around the first estimate, 1 % apart: the weights take a part of it, seldom nearly all.
 STEPS: Array = np.geomspace(0.1, 1.5, 271)
-
-
-def estimates_noise(config: FitConfig) -> bool:
-    """Whether the noise is estimated on held-out data."""
-    return config.likelihood == "regression" and config.sigma_noise == "mle"
 
 
 def residual_noise(network: nn.Module, data: HeldOut) -> float:

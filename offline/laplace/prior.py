@@ -13,9 +13,10 @@ from torch import Tensor
 
 from offline.config import FitConfig
 from offline.data.held_out import HeldOut
+from offline.data.likelihood import Likelihood
 from offline.data.loaders import rows_within
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.calibration import MEMORY_BYTES, log_likelihood, rows_for
+from offline.laplace.calibration import MEMORY_BYTES, rows_for
 from offline.laplace.posterior import PRIOR_GRID, STEPS_A_DECADE, Spectrum
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track, silent
@@ -135,18 +136,16 @@ def sweep_prior(
     share: float,
     jacobian: SubnetworkJacobian,
     tuning: HeldOut | None,
-    outputs: int,
-    sigma_noise: float | None,
+    likelihood: Likelihood,
     track: Track = silent,
     *,
-    temperature: float = 1.0,
     precisions: Array | None = None,
 ) -> PriorSweep:
     """Try every prior precision: log evidence, and the held-out log-likelihood where there are `tuning` data.
 
     spectrum: of the curvature over the S chosen `weights`; share: `prior_share`; precisions: by default
-    `Spectrum.search_range`, as far down as anything changes. sigma_noise None means
-    classification. Raises `ValueError` for outputs that overflow on the held-out data.
+    `Spectrum.search_range`, as far down as anything changes. Raises `ValueError` for outputs that overflow on the
+    held-out data.
     """
     searched = precisions is None
     precisions = spectrum.search_range(share) if precisions is None else precisions
@@ -155,7 +154,7 @@ def sweep_prior(
     if tuning is None or not len(tuning):
         return PriorSweep(precisions, used, evidence)
     tried = np.append(used, PLAIN)
-    scores = sweep_log_likelihood(jacobian, spectrum, tuning, outputs, tried, sigma_noise, track, temperature)
+    scores = sweep_log_likelihood(jacobian, spectrum, tuning, tried, likelihood, track)
     sweep = PriorSweep(precisions, used, evidence, scores[:-1], float(scores[-1]))
     return sweep.as_far_as_it_matters() if searched else sweep
 
@@ -164,30 +163,26 @@ def sweep_log_likelihood(
     jacobian: SubnetworkJacobian,
     spectrum: Spectrum,
     data: HeldOut,
-    outputs: int,
     precisions: Array,
-    sigma_noise: float | None,
+    likelihood: Likelihood,
     track: Track,
-    temperature: float = 1.0,
 ) -> Array:
     """Mean predictive log-likelihood (G,) of each lambda_S, in one pass over the data; infinity: the plain network."""
-    total = np.zeros(len(precisions))
+    total, outputs = np.zeros(len(precisions)), likelihood.outputs
     rows = min(rows_for(jacobian, outputs), rows_within(MEMORY_BYTES, BYTES_A_VALUE * outputs * len(precisions)))
     for inputs, targets in data.chunks(rows, track, "Prior precision"):
         mean, j = jacobian(inputs)
         variances = spectrum.variances(j, precisions)
-        total += grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), sigma_noise, temperature).sum(1)
+        total += grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), likelihood).sum(1)
     return _finite(total / len(data))
 
 
-def grid_log_likelihood(
-    mean: Array, variances: Array, targets: Array, sigma_noise: float | None, temperature: float = 1.0
-) -> Array:
+def grid_log_likelihood(mean: Array, variances: Array, targets: Array, likelihood: Likelihood) -> Array:
     """Predictive log-likelihood (G, n) of every example for each of G variances: mean (n, K), variances (n, K, G)."""
     count, outputs, grid = variances.shape
     flat = np.moveaxis(variances, 2, 0).reshape(grid * count, outputs)
     repeated = np.tile(targets, (grid, *(1,) * (targets.ndim - 1)))
-    values = log_likelihood(np.tile(mean, (grid, 1)), flat, repeated, sigma_noise, temperature)
+    values = likelihood.log_likelihood(np.tile(mean, (grid, 1)), flat, repeated)
     result: Array = values.reshape(grid, count)
     return result
 

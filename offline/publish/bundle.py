@@ -7,16 +7,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from offline.data.held_out import HeldOut
+from offline.data.likelihood import Classification, Regression
 from offline.export.graph import export_onnx
 from offline.export.verify import Truth, verify
 from offline.jacobian.jacobian import Chosen, SubnetworkJacobian
 from offline.jacobian.plan import plain_jacobian
 from offline.job import Job
-from offline.laplace.calibration import held_out_metrics, reference_quantiles
+from offline.laplace.calibration import Calibrated, held_out_metrics, reference_quantiles
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
-from offline.laplace.noise import estimates_noise
 from offline.network.finite import check_finite_jacobian, check_finite_outputs
 from offline.network.model_copy import in_float64, private_copy, runs_in_float64
 from offline.publish.manifest import coverage_warning, make_manifest, training_metrics
@@ -25,8 +24,6 @@ from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import length_of, one_step
 from offline.selection.subnetwork import Subnetwork
 from service.bundle import InputSpec, Manifest, reseal_manifest, seal_bundle, staged_bundle
-from service.predictor import Prediction
-from service.rejection import RejectionRule
 
 VERIFY_EXAMPLES = 8
 VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
@@ -35,37 +32,39 @@ ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many term
 
 @dataclass(frozen=True)
 class Fitted:
-    """Everything about the fit that is published."""
+    """Everything about the fit that is published; `memory`: the lines of its plan."""
 
+    subnetwork: Subnetwork
     jacobian: SubnetworkJacobian
     curvature: Curvature
     inference: Inference
-    temperature: float
-    conformal: HeldOut
-    mean: Array
-    variance: Array
-    scored: Prediction
-    rule: RejectionRule
+    calibrated: Calibrated
     memory: tuple[str, ...]
     tuning_examples: int
 
 
-def publish(
-    job: Job,
-    fitted: Fitted,
-    selection: Subnetwork,
-    destination: Path,
-    names: tuple[str, ...] | None,
-    spec: InputSpec,
-) -> None:
+def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] | None, spec: InputSpec) -> None:
     """Write the bundle, all of it or nothing; raises `ExportError` and `VerificationError`."""
-    model, opset = one_step(job.track, "Export to ONNX", lambda: export_onnx(fitted.jacobian, job.example, job.outputs))
-    manifest = _manifest(job, fitted, selection, names, spec, opset)
-    indices = to_numpy(selection.indices)
+    outputs, calibrated = job.likelihood.outputs, fitted.calibrated
+    model, opset = one_step(job.track, "Export to ONNX", lambda: export_onnx(fitted.jacobian, job.example, outputs))
+    manifest = make_manifest(
+        job,
+        spec=spec,
+        class_names=names,
+        selection=fitted.subnetwork,
+        prior=fitted.inference.prior,
+        posterior=fitted.inference.posterior,
+        likelihood=calibrated.likelihood,
+        opset=opset,
+        rule=calibrated.rule,
+        metrics=_metrics(job, fitted),
+        warnings=[*_warnings(job, fitted), *fitted.inference.warnings],
+    )
+    indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
-        reference = reference_quantiles(fitted.scored)
+        reference = reference_quantiles(calibrated.prediction)
         factor = fitted.inference.factor
-        sealed = seal_bundle(folder, manifest, model, factor, indices, fitted.rule.scores, reference)
+        sealed = seal_bundle(folder, manifest, model, factor, indices, calibrated.rule.scores, reference)
         truth = _truth(job, fitted)
         verification = one_step(
             job.track, "Verification", lambda: verify(folder, truth, lambda: _rounding(job, fitted, truth))
@@ -74,41 +73,13 @@ def publish(
         reseal_manifest(folder, verified, _report(verified, fitted))
 
 
-def _manifest(
-    job: Job,
-    fitted: Fitted,
-    selection: Subnetwork,
-    names: tuple[str, ...] | None,
-    spec: InputSpec,
-    opset: int,
-) -> Manifest:
-    found = fitted.inference
-    return make_manifest(
-        job.config,
-        layout=job.layout,
-        spec=spec,
-        outputs=job.outputs,
-        class_names=names,
-        selection=selection,
-        prior=found.prior,
-        posterior=found.posterior,
-        sigma_noise=found.sigma_noise,
-        temperature=fitted.temperature,
-        opset=opset,
-        rule=fitted.rule,
-        metrics=_metrics(job, fitted),
-        warnings=[*_warnings(job, fitted), *found.warnings],
-    )
-
-
 def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:
     """Quality on the training data and on the conformal half; how many held-out examples the noise came from."""
-    found, targets = fitted.inference, to_numpy(fitted.conformal.targets)
-    metrics = training_metrics(fitted.curvature, job.config.likelihood)
-    metrics |= held_out_metrics(
-        fitted.mean, fitted.variance, targets, found.sigma_noise, fitted.temperature, found.plain_noise
-    )
-    if estimates_noise(job.config):
+    served = fitted.calibrated
+    plain = job.likelihood if isinstance(job.likelihood, Regression) else served.likelihood
+    metrics = training_metrics(fitted.curvature, job.likelihood)
+    metrics |= held_out_metrics(served.mean, served.variance, to_numpy(served.data.targets), served.likelihood, plain)
+    if job.config.estimates_noise:
         metrics["noise_examples"] = float(fitted.tuning_examples)
     return metrics
 
@@ -123,11 +94,11 @@ def _warnings(job: Job, fitted: Fitted) -> list[str]:
             f"train_loader gave {examples} examples, its dataset has {expected} (drop_last, or a sampler that repeats "
             "or leaves out): the curvature sums over the examples given"
         )
-    found.extend(coverage_warning(_metrics(job, fitted), len(fitted.conformal)))
-    threshold = fitted.rule.threshold
-    if job.config.likelihood == "classification" and threshold >= 0.99 * math.log(job.outputs):
+    found.extend(coverage_warning(_metrics(job, fitted), len(fitted.calibrated.data)))
+    threshold, outputs = fitted.calibrated.rule.threshold, job.likelihood.outputs
+    if isinstance(job.likelihood, Classification) and threshold >= 0.99 * math.log(outputs):
         found.append(
-            f"the reject threshold {threshold:.4g} is next to the largest entropy there is, log {job.outputs}: "
+            f"the reject threshold {threshold:.4g} is next to the largest entropy there is, log {outputs}: "
             "hardly anything can be rejected; the predictions are too uncertain, raise prior_precision"
         )
     return found
@@ -144,7 +115,7 @@ def _imprecise(truth: Truth) -> list[str]:
 
 def _truth(job: Job, fitted: Fitted) -> Truth:
     """In float64, or in float32 where the network cannot run otherwise."""
-    inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
+    inputs = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES]
     if not runs_in_float64(job.network, inputs):
         return Truth(to_numpy(inputs), *_plainly(job.network, job, fitted, inputs), precision="float32")
     with in_float64(job.network):
@@ -157,7 +128,7 @@ def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
 
     Which units of a large network lie so near to a kink that a derivative jumps differs from one to the other.
     """
-    inputs = fitted.conformal.inputs[:VERIFY_EXAMPLES]
+    inputs = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES]
     single = truth.errors(*_plainly(job.network, job, fitted, inputs))
     shaken = private_copy(job.network, job.device, torch.float64)
     generator = torch.Generator(job.device).manual_seed(0)
@@ -188,9 +159,9 @@ def _report(manifest: Manifest, fitted: Fitted) -> bytes:
     return report_html(
         ReportData(
             manifest=manifest,
-            mean=fitted.mean,
-            variance=fitted.variance,
-            targets=to_numpy(fitted.conformal.targets),
+            mean=fitted.calibrated.mean,
+            variance=fitted.calibrated.variance,
+            targets=to_numpy(fitted.calibrated.data.targets),
             eigenvalues=None if values is None else values.numpy(),
             memory=fitted.memory,
         )

@@ -7,11 +7,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from offline.config import FitConfig
-from offline.data.likelihood import Likelihood
+from offline.data.likelihood import Likelihood, Regression
 from offline.evaluation.diagnostics import coverage_band
+from offline.job import Job
 from offline.laplace.ggn import Curvature
-from offline.network.weights import WeightLayout
 from offline.selection.subnetwork import CandidateScore, Subnetwork
 from service.bundle import (
     Calibration,
@@ -56,8 +55,8 @@ def check_class_names(names: Sequence[str] | None, outputs: int) -> tuple[str, .
 def training_metrics(curvature: Curvature, likelihood: Likelihood) -> dict[str, float]:
     """Number of training examples, and accuracy or root mean square error on them."""
     metrics = {"train_examples": float(curvature.examples)}
-    if likelihood == "regression":
-        mean_square = curvature.squared_error / (curvature.examples * curvature.outputs)
+    if isinstance(likelihood, Regression):
+        mean_square = curvature.squared_error / (curvature.examples * likelihood.outputs)
         return metrics | {"train_rmse": mean_square**0.5}
     return metrics | {"train_accuracy": curvature.correct / curvature.examples}
 
@@ -79,43 +78,39 @@ def coverage_warning(metrics: Mapping[str, float], examples: int) -> tuple[str, 
 
 
 def make_manifest(
-    config: FitConfig,
+    job: Job,
     *,
-    layout: WeightLayout,
     spec: InputSpec,
-    outputs: int,
     class_names: tuple[str, ...] | None,
     selection: Subnetwork,
     prior: Prior,
     posterior: Posterior,
-    sigma_noise: float | None,
-    temperature: float,
+    likelihood: Likelihood,
     opset: int,
     rule: RejectionRule,
     metrics: Mapping[str, float],
     warnings: Sequence[str],
 ) -> Manifest:
     """The manifest before its files are written and the bundle is verified."""
-    classification = config.likelihood == "classification"
-    size = len(selection.indices)
+    config = job.config
     return Manifest(
         name=config.name,
         version=config.version,
         task=config.likelihood,
         input=spec,
-        outputs=outputs,
+        outputs=likelihood.outputs,
         class_names=class_names,
-        parameter_count=layout.total,
-        subnetwork_size=size,
-        selection=_selection(config, layout, selection),
+        parameter_count=job.layout.total,
+        subnetwork_size=len(selection.indices),
+        selection=_selection(job, selection),
         prior=prior,
         posterior=posterior,
-        sigma_noise=sigma_noise,
-        temperature=temperature,
-        link="probit" if classification else "gaussian",
+        sigma_noise=likelihood.sigma_noise,
+        temperature=likelihood.temperature,
+        link=likelihood.link,
         opset=opset,
         calibration=Calibration(
-            score="predictive_entropy" if classification else "epistemic_std",
+            score=likelihood.score,
             examples=len(rule.scores),
             false_reject_rate=rule.false_reject_rate,
             threshold=rule.threshold,
@@ -127,18 +122,20 @@ def make_manifest(
     )
 
 
-def _selection(config: FitConfig, layout: WeightLayout, selection: Subnetwork) -> Selection:
-    chosen = {parameter.name: len(positions) for parameter, positions in layout.locate(selection.indices)}
+def _selection(job: Job, selection: Subnetwork) -> Selection:
+    chosen = {parameter.name: len(positions) for parameter, positions in job.layout.locate(selection.indices)}
     table = selection.candidates
     return Selection(
         strategy=selection.strategy,
         options=selection.options,
-        seed=config.seed,
+        seed=job.config.seed,
         dead_weights=selection.dead_weights,
-        parameters=tuple(ParameterSlice(p.name, p.shape, p.offset, chosen.get(p.name, 0)) for p in layout.parameters),
+        parameters=tuple(
+            ParameterSlice(p.name, p.shape, p.offset, chosen.get(p.name, 0)) for p in job.layout.parameters
+        ),
         explanation=selection.explanation,
         candidates=None if table is None else tuple(_candidate(score) for score in table),
-        kinds=config.kinds,
+        kinds=job.config.kinds,
         within=selection.within,
     )
 

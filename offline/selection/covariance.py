@@ -2,10 +2,8 @@
 
 from math import isqrt
 
-import torch
 from torch import Tensor
 
-from offline.data.likelihood import check_targets
 from offline.laplace.ggn import accumulate_ggn
 from offline.laplace.posterior import factor, posterior_precision
 from offline.runtime.peak_memory import FLOAT64
@@ -37,36 +35,16 @@ def full_curvature(context: SelectionContext, positions: Tensor) -> Tensor:
     """H = sum_n J_n^T Lambda_n J_n over all training data at `positions`, (C, C) float64, with 1 / sigma^2."""
     jacobian = context.job.jacobian(positions)
     pairs = context.job.track(context.job.pass_over_training(), "Full curvature")
-    rows = curvature_rows(context, jacobian, context.memory_bytes // 2, 8 * context.job.outputs * jacobian.size)
-    ggn = accumulate_ggn(jacobian, pairs, context.job.outputs, context.job.config.likelihood, rows=rows).ggn
-    return ggn.div_(noise_variance(context))
+    rows = curvature_rows(
+        context, jacobian, context.memory_bytes // 2, 8 * context.job.likelihood.outputs * jacobian.size
+    )
+    ggn = accumulate_ggn(jacobian, pairs, context.job.likelihood, rows=rows).ggn
+    return ggn.div_(context.job.likelihood.noise_variance)
 
 
 def posterior_factor(context: SelectionContext, curvature: Tensor) -> Tensor:
     """scale_tril (C, C): scale_tril scale_tril^T = (H + lambda I)^-1."""
     return factor(posterior_precision(curvature, context.prior_precision))[0]
-
-
-def noise_variance(context: SelectionContext) -> float:
-    """sigma^2: 1 for classification; for regression the given one, or the mean squared residual on the training data.
-
-    Raises `ValueError` where the network fits its training data exactly.
-    """
-    if context.job.config.likelihood == "classification":
-        return 1.0
-    if context.job.sigma_noise is not None:
-        return context.job.sigma_noise**2
-    total, count = 0.0, 0
-    for inputs, raw_targets in context.job.pass_over_training():
-        targets = check_targets(raw_targets, context.job.outputs, len(inputs), context.job.config.likelihood)
-        with torch.no_grad():
-            total += float((targets.double() - context.job.network(inputs).double()).square().sum())
-        count += targets.numel()
-    if not total:
-        raise ValueError(
-            "sigma_noise: the model fits its training data exactly, so its noise cannot be estimated; give a number"
-        )
-    return total / count
 
 
 def covariance_bytes(count: int) -> int:

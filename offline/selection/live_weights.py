@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from offline.data.likelihood import sqrt_hessian_transpose_product
 from offline.laplace.ggn import check_finite
 from offline.network.model_copy import check_output
 from offline.network.weights import Parameter
@@ -70,7 +69,7 @@ def _gradients(
     if not mean.requires_grad:
         return ()
     z = torch.randn(mean.shape, generator=generator).to(mean)
-    cotangent = sqrt_hessian_transpose_product(z, mean.detach(), context.job.config.likelihood)
+    cotangent = context.job.likelihood.sqrt_hessian_transpose_product(z, mean.detach())
     return torch.autograd.grad(mean, list(chosen.values()), cotangent, allow_unused=True, materialize_grads=True)
 
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from offline.data.loaders import rows_within
 from offline.jacobian.jacobian import Chosen, SubnetworkJacobian
 from offline.jacobian.plan import plan_for
-from offline.laplace.ggn import add_squares as add_curvature
-from offline.laplace.ggn import check_finite, diagonal_ggn
+from offline.laplace.ggn import add_curvature, add_squares, check_finite, diagonal_ggn
 from offline.network.weights import parameter_owners
 from offline.runtime.peak_memory import peak_bytes
 from offline.selection.context import SelectionContext
@@ -36,21 +35,17 @@ def mean_squares(context: SelectionContext, positions: Tensor, inputs: Pass) -> 
 def _mean_squares(context: SelectionContext, jacobian: SubnetworkJacobian, inputs: Iterable[Tensor]) -> Tensor:
     sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
     rows, examples = 0, 0
+
+    def add(x: Tensor, into: Tensor) -> None:
+        add_squares((block for _, block in jacobian.blocks(x)[1]), into)
+
     for x in inputs:
-        rows = rows or rows_for(context.memory_bytes, lambda one: add_squares(jacobian, one, torch.zeros_like(sums)), x)
+        rows = rows or rows_for(context.memory_bytes, lambda one: add(one, torch.zeros_like(sums)), x)
         examples += len(x)
         for chunk in torch.split(x, rows):
-            add_squares(jacobian, chunk, sums)
+            add(chunk, sums)
     check_finite(sums)
     return (sums / examples).cpu()
-
-
-def add_squares(jacobian: SubnetworkJacobian, x: Tensor, sums: Tensor) -> None:
-    """Add sum_b sum_k J[b, k]^2 to `sums` (S,)."""
-    start = 0
-    for _, block in jacobian.blocks(x)[1]:
-        sums[start : start + block.shape[2]] += block.square().sum((0, 1), dtype=torch.float64)
-        start += block.shape[2]
 
 
 def curvature_diagonal(context: SelectionContext, positions: Tensor) -> Tensor:
@@ -62,12 +57,12 @@ def curvature_diagonal(context: SelectionContext, positions: Tensor) -> Tensor:
 def _curvature_diagonal(context: SelectionContext, jacobian: SubnetworkJacobian) -> Tensor:
     pairs = context.job.track(context.job.pass_over_training(), "Curvature diagonal")
     rows = curvature_rows(context, jacobian, context.memory_bytes)
-    return diagonal_ggn(jacobian, pairs, context.job.outputs, context.job.config.likelihood, rows=rows)
+    return diagonal_ggn(jacobian, pairs, context.job.likelihood, rows=rows)
 
 
 def groups(context: SelectionContext, positions: Tensor) -> tuple[Tensor, ...]:
     """Consecutive runs of `positions`, cut only where a parameter's (1, K, n) block would not fit: mostly one run."""
-    widest = rows_within(context.memory_bytes, ENTRY_BYTES * context.job.outputs)
+    widest = rows_within(context.memory_bytes, ENTRY_BYTES * context.job.likelihood.outputs)
     lengths = [0]
     for _, inside in context.job.layout.locate(positions):
         first, *others = torch.split(inside, widest)
@@ -94,7 +89,7 @@ def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian, memo
     """Examples at once whose contributions to the curvature, one parameter at a time, stay within `memory` bytes."""
     first = next(iter(context.job.pass_over_training()))[0]
     sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
-    return rows_for(memory, lambda one: add_curvature(jacobian, one, context.job.config.likelihood, sums), first, extra)
+    return rows_for(memory, lambda one: add_curvature(jacobian, one, context.job.likelihood, sums), first, extra)
 
 
 def rows_for(memory: int, work: Callable[[Tensor], object], x: Tensor, extra: int = 0) -> int:

@@ -22,20 +22,18 @@ from torch._subclasses.fake_tensor import (
 
 from benchmarks.zoo import specimen
 from offline.config import FitConfig
-from offline.data.likelihood import Likelihood
+from offline.data.likelihood import Task, likelihood_of
 from offline.data.shifts import SHIFTS, Kind
 from offline.fit import fit_bundle
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
-from offline.laplace.ggn import add_squares as add_curvature
-from offline.laplace.ggn import write_root
+from offline.laplace.ggn import add_curvature, add_squares, write_root
 from offline.laplace.gram import Gram
 from offline.laplace.posterior import Spectrum, posterior_precision
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.selection.strategies.leverage import _squares
 from offline.selection.strategies.sampled_leverage import SampleCurvature
-from offline.selection.streaming import add_squares
 from service import Predictor
 from tests.support.networks import build
 
@@ -106,18 +104,19 @@ def test_the_jacobian_stays_on_the_device(name: str) -> None:
         assert found.shape == (*mean.shape, made.size)
 
 
-@pytest.mark.parametrize("likelihood", ["classification", "regression"])
+@pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("name", TESTED)
-def test_curvature_and_scores_stay_on_the_device(name: str, likelihood: Likelihood) -> None:
+def test_curvature_and_scores_stay_on_the_device(name: str, task: Task) -> None:
     made, cpu_inputs = planned(name)
     with moved(made, cpu_inputs) as (jacobian, inputs):
-        rows = len(inputs) * jacobian(inputs)[0].shape[1]
+        outputs = jacobian(inputs)[0].shape[1]
+        likelihood, rows = likelihood_of(task, outputs), len(inputs) * outputs
         gram = Gram(made.size, rows, jacobian.indices.device)
         mean = write_root(jacobian, inputs, likelihood, gram.reserve(rows))
         assert mean.device.type == gram.finish().device.type == DEVICE
         sums = torch.zeros(made.size, dtype=torch.float64, device=DEVICE)
         add_curvature(jacobian, inputs, likelihood, sums)
-        add_squares(jacobian, inputs, sums)
+        add_squares((block for _, block in jacobian.blocks(inputs)[1]), sums)
 
 
 def test_scores_of_leverage_stay_on_the_device() -> None:

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import offline.fit
 import offline.job
+import offline.laplace.calibration
 import offline.laplace.inference
 import offline.publish.bundle
 import offline.selection.select
@@ -131,8 +132,8 @@ STAGES = {
     "accumulate_ggn": offline.fit,
     "sweep_prior": offline.laplace.inference,
     "factor": offline.laplace.inference,
-    "predict_held_out": offline.fit,
-    "fit_temperature": offline.fit,
+    "predict_held_out": offline.laplace.calibration,
+    "fit_temperature": offline.laplace.calibration,
     "export_onnx": offline.publish.bundle,
     "make_manifest": offline.publish.bundle,
     "seal_bundle": offline.publish.bundle,

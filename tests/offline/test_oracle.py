@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from offline.data.likelihood import likelihood_of
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.ggn import accumulate_ggn
@@ -46,7 +47,7 @@ def close(found: object, expected: np.ndarray, rtol: float = 1e-5) -> None:
 def test_precision_variance_and_probabilities(case: Case, size: str, seed: int) -> None:
     jacobian, indices = make(case, size, seed)
     sigma = SIGMA if case.likelihood == "regression" else None
-    curvature = accumulate_ggn(jacobian, case.batches(TRAIN, 7, seed), case.outputs, case.likelihood)
+    curvature = accumulate_ggn(jacobian, case.batches(TRAIN, 7, seed), likelihood_of(case.likelihood, case.outputs))
     ggn = curvature.ggn if sigma is None else curvature.ggn / sigma**2
     precision = posterior_precision(ggn, PRIOR)
 
@@ -74,7 +75,7 @@ def test_all_weights_give_the_full_laplace_posterior(case: Case) -> None:
     """S = D: the subnetwork's variance is that of the full network's posterior."""
     jacobian, indices = make(case, "all", 0)
     assert indices.tolist() == list(range(jacobian.layout.total))
-    curvature = accumulate_ggn(jacobian, case.batches(TRAIN, 5), case.outputs, case.likelihood)
+    curvature = accumulate_ggn(jacobian, case.batches(TRAIN, 5), likelihood_of(case.likelihood, case.outputs))
     scale_tril, _ = factor(posterior_precision(curvature.ggn, PRIOR))
     inputs = case.data(TEST, 7)[0]
     found = functional_variance(jacobian(inputs)[1].double().numpy(), scale_tril.numpy())
@@ -94,7 +95,7 @@ def test_variance_grows_with_the_subnetwork_at_fixed_prior_precision(case: Case)
     for count in (1, layout.total // 10, layout.total // 3, layout.total):
         indices = order[:count].sort().values
         jacobian = make_jacobian(private_copy(model, torch.device("cpu")), layout, indices, inputs)
-        curvature = accumulate_ggn(jacobian, case.batches(TRAIN, 8), case.outputs, case.likelihood)
+        curvature = accumulate_ggn(jacobian, case.batches(TRAIN, 8), likelihood_of(case.likelihood, case.outputs))
         scale_tril, _ = factor(posterior_precision(curvature.ggn, PRIOR))
         current = functional_variance(jacobian(inputs)[1].double().numpy(), scale_tril.numpy())
         assert (current >= previous * (1 - 1e-5) - 1e-9).all()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from offline.data.likelihood import likelihood_of
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.ggn import accumulate_ggn
 from offline.laplace.posterior import factor, posterior_precision
@@ -46,7 +47,7 @@ def test_same_precision_and_variance(case: Case, share: float) -> None:
     _, peer_covariance = peer._glm_predictive_distribution(test_inputs)
 
     jacobian = make_jacobian(private_copy(model, torch.device("cpu")), layout, indices, inputs)
-    curvature = accumulate_ggn(jacobian, [(inputs, targets)], case.outputs, case.likelihood)
+    curvature = accumulate_ggn(jacobian, [(inputs, targets)], likelihood_of(case.likelihood, case.outputs))
     precision = posterior_precision(curvature.ggn / sigma**2, PRIOR)
     scale_tril, _ = factor(precision)
     variance = functional_variance(jacobian(test_inputs)[1].double().numpy(), scale_tril.numpy())

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from offline.data.likelihood import Classification
 from offline.estimate.memory import plan_memory
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
@@ -69,10 +70,10 @@ def memory(budget: int) -> dict[str, Any]:
     forget_peak()
     baseline = status("VmRSS")
     network, layout = private_copy(model, CPU), WeightLayout.of(model)
-    plan = plan_memory(network, layout, size, outputs, inputs, budget, CPU, matrix_steps={}, verified=0)
+    plan = plan_memory(network, layout, size, Classification(outputs), inputs, budget, CPU, matrix_steps={}, verified=0)
     jacobian = make_jacobian(network, layout, torch.arange(size) * layout.total // size, inputs[:2])
     rows = plan.rows("curvature")
-    accumulate_ggn(jacobian, [(inputs, targets)] * 2, outputs, "classification", rows=rows)
+    accumulate_ggn(jacobian, [(inputs, targets)] * 2, Classification(outputs), rows=rows)
     growth = status("VmHWM") - baseline
     return {"rows": rows, "growth": growth, "predicted": plan.peak_of("curvature")}
 
@@ -107,7 +108,7 @@ def curvature(folder: str, kill_at: int) -> dict[str, Any]:
     jacobian = make_job()
     calls = count_calls(jacobian)
     checkpoint = Checkpoint(Path(folder), job_fingerprint(jacobian.model, "{}"), every_seconds=0)
-    result = accumulate_ggn(jacobian, Killing(kill_at), CASE.outputs, "classification", checkpoint=checkpoint)
+    result = accumulate_ggn(jacobian, Killing(kill_at), Classification(CASE.outputs), checkpoint=checkpoint)
     checkpoint.remove()
     return {"ggn": result.ggn.tolist(), "examples": result.examples, "correct": result.correct, "calls": len(calls)}
 
@@ -123,8 +124,8 @@ def distributed(folder: str, fail: str) -> dict[str, Any]:
         checkpoint = Checkpoint(
             Path(folder) / "checkpoint", job_fingerprint(jacobian.model, "{}", 2), every_seconds=0, rank=shard.rank
         )
-        found = accumulate_ggn(jacobian, pairs, CASE.outputs, "classification", shard=shard, checkpoint=checkpoint)
-        diagonal = diagonal_ggn(jacobian, pairs, CASE.outputs, "classification", shard=shard)
+        found = accumulate_ggn(jacobian, pairs, Classification(CASE.outputs), shard=shard, checkpoint=checkpoint)
+        diagonal = diagonal_ggn(jacobian, pairs, Classification(CASE.outputs), shard=shard)
         saved = sorted(path.name for path in checkpoint.folder.iterdir()) if shard.is_main else []
         shard.barrier()
     numbers = {"ggn": found.ggn.tolist(), "diagonal": diagonal.tolist(), "indices": indices.tolist()}

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from offline.config import FitConfig
-from offline.data.likelihood import Likelihood
+from offline.data.held_out import collect_held_out
+from offline.data.likelihood import Regression, Task, likelihood_of
 from offline.data.loaders import Passes
 from offline.job import Job
+from offline.laplace.noise import residual_noise
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.distributed import Shard
@@ -46,14 +48,18 @@ def make_job(
     batches: Iterable[Any],
     size: int,
     outputs: int = 2,
-    likelihood: Likelihood = "classification",
+    task: Task = "classification",
+    sigma_noise: float | None = None,
     **changes: Any,
 ) -> Job:
-    """A job as `prepare` makes it; `changes`: of its fields, or of its configuration."""
+    """A job as a fit makes it; the noise of a regression is by default that of its training data's residuals."""
     network, layout = private_copy(model, CPU), WeightLayout.of(model)
-    config = FitConfig(likelihood=likelihood, prior_precision=1.0)
+    likelihood = likelihood_of(task, outputs, sigma_noise)
+    if isinstance(likelihood, Regression) and sigma_noise is None:
+        data = collect_held_out(iter(batches), likelihood)
+        likelihood = Regression(outputs, residual_noise(network, data))
     job = Job(
-        config=config,
+        config=FitConfig(likelihood=task, prior_precision=1.0),
         network=network,
         layout=layout,
         device=CPU,
@@ -61,7 +67,7 @@ def make_job(
         train=batches,
         passes=Passes("train_loader"),
         example=next(iter(batches))[0][:2],
-        outputs=outputs,
+        likelihood=likelihood,
         size=size,
         memory_bytes=2**30,
         track=silent,
@@ -71,7 +77,7 @@ def make_job(
 
 def changed(job: Job, **changes: Any) -> Job:
     """The same with other fields, or with another configuration."""
-    chosen = {name: value for name, value in changes.items() if not hasattr(job, name)}
+    chosen = {name: value for name, value in changes.items() if name in FitConfig.model_fields}
     others = {name: value for name, value in changes.items() if name not in chosen}
     config = job.config.model_copy(update=chosen)
     return replace(job, config=config, passes=Passes("train_loader"), **others)
@@ -92,7 +98,7 @@ def context(
     batches: Iterable[Any],
     size: int,
     outputs: int = 2,
-    likelihood: Likelihood = "classification",
+    likelihood: Task = "classification",
     memory_bytes: int = 2**26,
     candidates: Tensor | None = None,
     **changes: Any,

@@ -63,7 +63,9 @@ def _drawn(
 
 
 def _proposal(context: AutoContext, order: CallOrder, name: str, subnetwork: Subnetwork) -> Proposal:
-    return Proposal(name, subnetwork, order.forward_passes(_names(context, subnetwork.indices), context.job.outputs))
+    return Proposal(
+        name, subnetwork, order.forward_passes(_names(context, subnetwork.indices), context.job.likelihood.outputs)
+    )
 
 
 def _names(context: AutoContext, indices: Tensor) -> list[str]:

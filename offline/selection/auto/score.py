@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import check_targets, sqrt_hessian_product
 from offline.data.loaders import in_chunks, rows_within
 from offline.data.shifts import keeps_label, synthetic_shifts
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.calibration import MEMORY_BYTES, describe_held_out, log_likelihood, rows_for
-from offline.laplace.noise import residual_noise
+from offline.laplace.calibration import MEMORY_BYTES, rows_for
 from offline.laplace.posterior import Spectrum
 from offline.laplace.prior import (
     BYTES_A_VALUE,
@@ -57,12 +55,11 @@ def judge(context: AutoContext, proposals: tuple[Proposal, ...]) -> tuple[Candid
     parts = [proposal.judged(context.options.judged_weights, context.job.config.seed) for proposal in proposals]
     union = Union.of(context, parts)
     held_out = _part_of(context)
-    sigma_noise = _sigma_noise(context, held_out)
-    spectra = _spectra(context, union, sigma_noise)
-    priors = _priors(context, union, spectra, held_out, sigma_noise)
-    usual = _predictions(context, union, spectra, priors, held_out, sigma_noise)
+    spectra = _spectra(context, union)
+    priors = _priors(context, union, spectra, held_out)
+    usual = _predictions(context, union, spectra, priors, held_out)
     shifted = {
-        name: _predictions(context, union, spectra, priors, HeldOut(inputs, held_out.targets), sigma_noise)
+        name: _predictions(context, union, spectra, priors, HeldOut(inputs, held_out.targets))
         for name, inputs in synthetic_shifts(held_out.inputs, context.job.config.seed, context.options.shifts).items()
     }
     return tuple(
@@ -95,18 +92,18 @@ def _part_of(context: AutoContext) -> HeldOut:
     return context.tuning.split(min(1.0, context.options.judged_examples / count), context.job.config.seed)[0]
 
 
-def _spectra(context: AutoContext, union: Union, sigma_noise: float | None) -> list[Spectrum]:
+def _spectra(context: AutoContext, union: Union) -> list[Spectrum]:
     """Eigenpairs of each candidate's curvature on part of the training data, scaled to all N."""
     data, total = sample(context)
-    rows = rows_for(union.jacobian, context.job.outputs)
+    rows = rows_for(union.jacobian, context.job.likelihood.outputs)
     device = union.jacobian.indices.device
     sums = [torch.zeros(len(c), len(c), dtype=torch.float64, device=device) for c in union.columns]
     for inputs, _ in in_chunks(data.inputs, data.targets, rows):
         mean, joined = union.jacobian(inputs)
-        root = sqrt_hessian_product(joined.double(), mean.double(), context.job.config.likelihood)
+        root = context.job.likelihood.sqrt_hessian_product(joined.double(), mean.double())
         for ggn, part in zip(sums, union.each(root), strict=True):
             ggn.addmm_(part.flatten(0, 1).T, part.flatten(0, 1))
-    scale = total / len(data) / (1.0 if sigma_noise is None else sigma_noise**2)
+    scale = total / len(data) / context.job.likelihood.noise_variance
     return [Spectrum.of(scale * ggn) for ggn in sums]
 
 
@@ -119,7 +116,7 @@ def sample(context: AutoContext) -> tuple[HeldOut, int]:
     kept: HeldOut | None = None
     keys, total = np.zeros(0), 0
     for inputs, raw_targets in context.job.pass_over_training():
-        targets = check_targets(raw_targets, context.job.outputs, len(inputs), context.job.config.likelihood)
+        targets = context.job.likelihood.check_targets(raw_targets, len(inputs))
         total += len(inputs)
         before, keys = len(keys), np.append(keys, generator.random(len(inputs)))
         first = np.sort(np.argsort(keys, kind="stable")[: context.options.training_examples])
@@ -130,16 +127,7 @@ def sample(context: AutoContext) -> tuple[HeldOut, int]:
     return kept, total
 
 
-def _sigma_noise(context: AutoContext, held_out: HeldOut) -> float | None:
-    """The noise that is known already, or the residuals on the held-out data."""
-    if context.job.config.likelihood == "classification":
-        return None
-    return context.job.sigma_noise or residual_noise(context.job.network, held_out)
-
-
-def _priors(
-    context: AutoContext, union: Union, spectra: list[Spectrum], held_out: HeldOut, sigma_noise: float | None
-) -> list[PriorChoice]:
+def _priors(context: AutoContext, union: Union, spectra: list[Spectrum], held_out: HeldOut) -> list[PriorChoice]:
     """The smallest lambda of each candidate that keeps to the uncertainty budget."""
     scaling, weights = context.job.config.prior_scaling, context.job.layout.total
     shares = [prior_share(len(columns), weights, scaling) for columns in union.columns]
@@ -147,16 +135,16 @@ def _priors(
     precisions = max(ranges, key=len)  # the others are its ends
     used = [precisions * share for share in shares]
     total = np.zeros((len(used), len(precisions) + 1))
-    rows = rows_within(MEMORY_BYTES, BYTES_A_VALUE * context.job.outputs * total.shape[1])
+    rows = rows_within(MEMORY_BYTES, BYTES_A_VALUE * context.job.likelihood.outputs * total.shape[1])
     for inputs, targets in held_out.chunks(
-        min(rows, rows_for(union.jacobian, context.job.outputs)), context.job.track, "Candidates: prior precision"
+        min(rows, rows_for(union.jacobian, context.job.likelihood.outputs)),
+        context.job.track,
+        "Candidates: prior precision",
     ):
         mean, joined = union.jacobian(inputs)
         for c, part in enumerate(union.each(joined)):
             variances = spectra[c].variances(part, np.append(used[c], PLAIN))
-            scores = grid_log_likelihood(
-                to_numpy(mean), variances, to_numpy(targets), sigma_noise, context.job.temperature
-            )
+            scores = grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), context.job.likelihood)
             total[c] += scores.sum(1)
     total /= len(held_out)
     sweeps = [
@@ -174,25 +162,21 @@ def _predictions(
     spectra: list[Spectrum],
     priors: list[PriorChoice],
     data: HeldOut,
-    sigma_noise: float | None,
 ) -> list[Judgement]:
     """What each candidate says of the data."""
     means: list[Array] = []
     variances: list[list[Array]] = [[] for _ in priors]
     for inputs, _ in data.chunks(
-        rows_for(union.jacobian, context.job.outputs), context.job.track, "Candidates: shifts"
+        rows_for(union.jacobian, context.job.likelihood.outputs), context.job.track, "Candidates: shifts"
     ):
         mean, joined = union.jacobian(inputs)
         means.append(to_numpy(mean.double()))
         for c, part in enumerate(union.each(joined)):
             variances[c].append(spectra[c].variances(part, np.array([priors[c].used]))[:, :, 0])
     mean_all, y = np.concatenate(means), to_numpy(data.targets)
-    return [_judgement(context, mean_all, np.concatenate(found), y, sigma_noise) for found in variances]
-
-
-def _judgement(context: AutoContext, mean: Array, variance: Array, y: Array, sigma_noise: float | None) -> Judgement:
-    score = describe_held_out(mean, variance, sigma_noise, context.job.temperature).score
-    return Judgement(log_likelihood(mean, variance, y, sigma_noise, context.job.temperature), score)
+    likelihood = context.job.likelihood
+    each = [np.concatenate(parts) for parts in variances]
+    return [Judgement(likelihood.log_likelihood(mean_all, v, y), likelihood.describe(mean_all, v).score) for v in each]
 
 
 def _cost(prior: PriorChoice) -> float:

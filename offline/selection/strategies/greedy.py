@@ -21,12 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from offline.data.likelihood import Classification
 from offline.data.shifts import accepted_shifts, synthetic_shifts
 from offline.laplace.posterior import factor, posterior_precision
 from offline.laplace.prior import prior_share
 from offline.runtime.progress import Track, silent
 from offline.selection.context import SelectionContext, check_size
-from offline.selection.covariance import full_curvature, largest_that_fits, noise_variance
+from offline.selection.covariance import full_curvature, largest_that_fits
 from offline.selection.live_weights import eligible
 from offline.selection.sample import Sample, check_count
 from offline.selection.streaming import rows_for
@@ -67,7 +68,8 @@ def greedy(
 
 def closest(context: SelectionContext, curvature: Tensor, jacobian: Tensor) -> Tensor:
     """Places (S,) in a pool of weights with this curvature (P, P) and these rows (n, P), in the order chosen."""
-    noise = LOGIT_NOISE if context.job.config.likelihood == "classification" else noise_variance(context)
+    likelihood = context.job.likelihood
+    noise = LOGIT_NOISE if isinstance(likelihood, Classification) else likelihood.noise_variance
     scale_tril, _ = factor(posterior_precision(curvature, _prior(context, len(curvature))))
     full = (jacobian @ scale_tril).square().sum(1)
     precision = posterior_precision(curvature, _prior(context, context.size))
@@ -122,7 +124,7 @@ def outputs_to_match(
     context: SelectionContext, positions: Tensor, examples: int | None = None, shifts: Collection[str] | None = None
 ) -> Tensor:
     """Jacobian (n K, P) float64 of training examples, then of the same, shifted by one shift each in turn."""
-    count = examples or max(LEAST_EXAMPLES, OUTPUTS // context.job.outputs)
+    count = examples or max(LEAST_EXAMPLES, OUTPUTS // context.job.likelihood.outputs)
     usual = torch.cat(list(Sample.of(context, count).inputs("Sample for the greedy choice")))
     names = accepted_shifts(context.job.network, usual, context.job.config.seed, shifts)
     made = list(synthetic_shifts(usual, context.job.config.seed, names).values())

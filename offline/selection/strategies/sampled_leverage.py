@@ -18,12 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from offline.data.likelihood import sqrt_hessian_product
 from offline.data.loaders import rows_within
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.laplace.posterior import factor, posterior_precision
 from offline.selection.context import SelectionContext
-from offline.selection.covariance import largest_that_fits, noise_variance
+from offline.selection.covariance import largest_that_fits
 from offline.selection.sample import Sample, count_examples
 from offline.selection.streaming import restricted, rows_for
 
@@ -65,12 +64,12 @@ class SampleCurvature:
 
 def default_examples(context: SelectionContext) -> int:
     """M: as many examples as make 512 rows of a Jacobian, at least 8 where their kernel fits in the memory."""
-    return max(1, min(max(LEAST_EXAMPLES, KERNEL_ROWS // context.job.outputs), most_examples(context)))
+    return max(1, min(max(LEAST_EXAMPLES, KERNEL_ROWS // context.job.likelihood.outputs), most_examples(context)))
 
 
 def most_examples(context: SelectionContext) -> int:
     """How many examples a sample may have for the kernel's matrices to fit in half of the memory."""
-    return largest_that_fits(context) // context.job.outputs
+    return largest_that_fits(context) // context.job.likelihood.outputs
 
 
 def draw(context: SelectionContext, examples: int) -> Tensor:
@@ -80,14 +79,15 @@ def draw(context: SelectionContext, examples: int) -> Tensor:
     if len(inputs) > max(1, most):
         raise ValueError(
             f"selection_options['curvature_examples']: found {len(inputs)}, expected at most {most}, whose kernel fits "
-            f"in {context.memory_bytes} bytes with {context.job.outputs} outputs; give fewer, or a larger memory_budget"
+            f"in {context.memory_bytes} bytes with {context.job.likelihood.outputs} outputs; give fewer, or a larger "
+            "memory_budget"
         )
     return inputs
 
 
 def sampled_leverage(context: SelectionContext, positions: Tensor, inputs: Tensor) -> Tensor:
     """mean_x sum_k (C J_k(x)^T)_d^2 / C_dd at `positions` (C,), float64; H and x from `inputs` (M, *shape)."""
-    weight = count_examples(context) / len(inputs) / noise_variance(context)
+    weight = count_examples(context) / len(inputs) / context.job.likelihood.noise_variance
     root = _hessian_roots(context, inputs, weight)
     prior = context.prior_precision
     whole = context.job.jacobian(positions)
@@ -100,8 +100,8 @@ def _hessian_roots(context: SelectionContext, inputs: Tensor, weight: float) -> 
     """W (M, K, K) of each example, W^T W = Lambda times `weight`."""
     with torch.no_grad():
         mean = torch.cat([context.job.network(part) for part in torch.split(inputs, LEAST_EXAMPLES)]).double().cpu()
-    identity = torch.eye(context.job.outputs, dtype=torch.float64).expand(len(mean), -1, -1)
-    return sqrt_hessian_product(identity, mean, context.job.config.likelihood).mul(math.sqrt(weight))
+    identity = torch.eye(context.job.likelihood.outputs, dtype=torch.float64).expand(len(mean), -1, -1)
+    return context.job.likelihood.sqrt_hessian_product(identity, mean).mul(math.sqrt(weight))
 
 
 def _apply(blocks: Tensor, matrix: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def _apply(blocks: Tensor, matrix: Tensor) -> Tensor:
 
 def _jacobians(context: SelectionContext, whole: SubnetworkJacobian, inputs: Tensor) -> Iterator[Tensor]:
     """J (M K, n) float64, n weights after n others; all rows of as many as half the memory takes are held."""
-    rows, memory = len(inputs) * context.job.outputs, context.memory_bytes
+    rows, memory = len(inputs) * context.job.likelihood.outputs, context.memory_bytes
     groups = torch.split(whole.indices, rows_within(memory // 2, HELD_BYTES * rows))
     columns = min(COLUMNS, rows_within(memory // 8, PRODUCT_BYTES * rows))
     for jacobian in context.job.track(restricted(whole, groups), "Leverage", len(groups)):

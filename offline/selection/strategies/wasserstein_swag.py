@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from offline.data.likelihood import check_targets, training_loss
+from offline.data.likelihood import Classification
 from offline.selection.context import SelectionContext, choose_largest
 from offline.selection.live_weights import eligible
 from offline.selection.subnetwork import Subnetwork
@@ -110,12 +110,9 @@ def _target_variance(context: SelectionContext) -> float:
 
     Not the residuals': where a network fits well they are next to nothing, and every step would be too large.
     """
-    if context.job.config.likelihood == "classification":
+    if isinstance(context.job.likelihood, Classification):
         return 1.0
-    parts = [
-        check_targets(t, context.job.outputs, len(x), context.job.config.likelihood)
-        for x, t in context.job.pass_over_training()
-    ]
+    parts = [context.job.likelihood.check_targets(t, len(x)) for x, t in context.job.pass_over_training()]
     targets = torch.cat(parts).double()
     return float((targets - targets.mean(0)).square().mean()) or 1.0
 
@@ -132,8 +129,8 @@ def _train_cycle(
         optimiser.zero_grad()
         with torch.enable_grad():
             output = network(inputs)
-            checked = check_targets(targets, context.job.outputs, len(inputs), context.job.config.likelihood)
-            training_loss(output, checked, context.job.config.likelihood, noise_variance).backward()  # type: ignore[no-untyped-call]
+            checked = context.job.likelihood.check_targets(targets, len(inputs))
+            context.job.likelihood.training_loss(output, checked, noise_variance).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
 
 

@@ -9,13 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offline.data.likelihood import (
+    Classification,
     Likelihood,
-    check_targets,
+    Regression,
     class_log_likelihood,
     gaussian_log_likelihood,
-    sqrt_hessian_product,
-    sqrt_hessian_transpose_product,
-    training_loss,
 )
 
 INF, NAN = math.inf, math.nan
@@ -49,31 +47,31 @@ BAD_VALUES = {
 @pytest.mark.parametrize(("targets", "outputs", "message"), BAD_CLASSES.values(), ids=BAD_CLASSES)
 def test_bad_classes_are_refused(targets: torch.Tensor, outputs: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check_targets(targets, outputs, 3, "classification")
+        Classification(outputs).check_targets(targets, 3)
 
 
 @pytest.mark.parametrize(("targets", "outputs", "message"), BAD_VALUES.values(), ids=BAD_VALUES)
 def test_bad_values_are_refused(targets: torch.Tensor, outputs: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check_targets(targets, outputs, 3, "regression")
+        Regression(outputs).check_targets(targets, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.int64])
 def test_classes_of_any_integer_type_become_int64(dtype: torch.dtype) -> None:
-    checked = check_targets(torch.tensor([0, 2, 1], dtype=dtype), 3, 3, "classification")
+    checked = Classification(3).check_targets(torch.tensor([0, 2, 1], dtype=dtype), 3)
     assert checked.dtype == torch.int64
     assert checked.tolist() == [0, 2, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.int64])
 def test_values_become_float32(dtype: torch.dtype) -> None:
-    checked = check_targets(torch.tensor([[0, 2], [1, -3]], dtype=dtype), 2, 2, "regression")
+    checked = Regression(2).check_targets(torch.tensor([[0, 2], [1, -3]], dtype=dtype), 2)
     assert checked.dtype == torch.float32
     assert checked.tolist() == [[0, 2], [1, -3]]
 
 
 def test_flat_values_become_a_column_for_one_output() -> None:
-    assert check_targets(torch.tensor([1.0, 2.0]), 1, 2, "regression").tolist() == [[1], [2]]
+    assert Regression(1).check_targets(torch.tensor([1.0, 2.0]), 2).tolist() == [[1], [2]]
 
 
 # --------------------------------------------------------------------------- output Hessian
@@ -90,7 +88,7 @@ def test_root_squared_is_the_softmax_hessian(batch: int, outputs: int, size: int
     generator = torch.Generator().manual_seed(seed)
     jacobian = torch.randn(batch, outputs, size, generator=generator, dtype=torch.float64)
     mean = scale * torch.randn(batch, outputs, generator=generator, dtype=torch.float64)
-    root = sqrt_hessian_product(jacobian, mean, "classification").numpy()
+    root = Classification(outputs).sqrt_hessian_product(jacobian, mean).numpy()
     assert root.shape == (batch, outputs, size)
     for n in range(batch):
         p, j = softmax(mean[n].numpy()), jacobian[n].numpy()
@@ -104,26 +102,26 @@ def test_the_hessian_ignores_a_shift_of_the_logits(shift: float, seed: int) -> N
     generator = torch.Generator().manual_seed(seed)
     jacobian = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
     mean = torch.randn(2, 3, generator=generator, dtype=torch.float64)
-    plain, shifted = (sqrt_hessian_product(jacobian, m, "classification") for m in (mean, mean + shift))
+    plain, shifted = (Classification(3).sqrt_hessian_product(jacobian, m) for m in (mean, mean + shift))
     torch.testing.assert_close(plain, shifted, rtol=1e-8, atol=1e-10)
 
 
 def test_the_hessian_is_the_second_derivative_of_the_negative_log_likelihood() -> None:
     logits = torch.tensor([0.3, -1.2, 2.0], dtype=torch.float64)
     hessian = torch.autograd.functional.hessian(lambda f: -torch.log_softmax(f, 0)[1], logits)
-    root = sqrt_hessian_product(torch.eye(3, dtype=torch.float64).unsqueeze(0), logits.unsqueeze(0), "classification")
+    root = Classification(3).sqrt_hessian_product(torch.eye(3, dtype=torch.float64).unsqueeze(0), logits.unsqueeze(0))
     torch.testing.assert_close(root[0].T @ root[0], hessian)
 
 
 def test_extreme_logits_stay_finite() -> None:
     mean = torch.tensor([[1000.0, -1000.0, 0.0]])
-    root = sqrt_hessian_product(torch.ones(1, 3, 2), mean, "classification")
+    root = Classification(3).sqrt_hessian_product(torch.ones(1, 3, 2), mean)
     assert torch.isfinite(root).all()
 
 
 def test_regression_has_no_factor() -> None:
     jacobian = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(sqrt_hessian_product(jacobian, torch.zeros(2, 3), "regression"), jacobian)
+    assert torch.equal(Regression(3).sqrt_hessian_product(jacobian, torch.zeros(2, 3)), jacobian)
 
 
 # --------------------------------------------------------------------------- log-likelihoods
@@ -156,27 +154,27 @@ def test_a_probability_of_zero_stays_finite() -> None:
     assert value == pytest.approx(math.log(np.finfo(np.float64).tiny))
 
 
-@pytest.mark.parametrize("likelihood", ["classification", "regression"])
+@pytest.mark.parametrize("likelihood", [Classification(3), Regression(1)])
 def test_the_training_loss_has_the_gradient_of_the_mean_negative_log_likelihood(likelihood: Likelihood) -> None:
-    output = torch.randn(4, 1 if likelihood == "regression" else 3, generator=torch.Generator().manual_seed(1))
+    output = torch.randn(4, likelihood.outputs, generator=torch.Generator().manual_seed(1))
     output.requires_grad_()
-    if likelihood == "classification":
+    if isinstance(likelihood, Classification):
         targets = torch.tensor([0, 2, 1, 1])
         expected = (torch.softmax(output, 1) - torch.eye(3)[targets]) / 4
     else:
         targets = torch.tensor([[1.0], [0.0], [-1.0], [3.0]])
         expected = (output - targets) / 4
-    (found,) = torch.autograd.grad(training_loss(output, targets, likelihood), output)
+    (found,) = torch.autograd.grad(likelihood.training_loss(output, targets), output)
     torch.testing.assert_close(found, expected.detach())
 
 
-@pytest.mark.parametrize("likelihood", ["classification", "regression"])
+@pytest.mark.parametrize("likelihood", [Classification(3), Regression(3)])
 def test_the_root_and_its_transpose_belong_together(likelihood: Likelihood) -> None:
     """z^T (C^T J) = (C z)^T J for any z and J."""
     generator = torch.Generator().manual_seed(0)
     mean, z, jacobian = (
         torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((4, 3), (4, 3), (4, 3, 5))
     )
-    left = torch.einsum("bk,bks->bs", z, sqrt_hessian_product(jacobian, mean, likelihood))
-    right = torch.einsum("bk,bks->bs", sqrt_hessian_transpose_product(z, mean, likelihood), jacobian)
+    left = torch.einsum("bk,bks->bs", z, likelihood.sqrt_hessian_product(jacobian, mean))
+    right = torch.einsum("bk,bks->bs", likelihood.sqrt_hessian_transpose_product(z, mean), jacobian)
     torch.testing.assert_close(left, right)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from offline.data.likelihood import Classification
 from offline.estimate.memory import MemoryPlan, Stage, plan_memory, readable
 from offline.estimate.stage_memory import copies
 from offline.estimate.timing import seconds_per_example
@@ -42,7 +43,7 @@ def plan(
         network,
         layout,
         size,
-        10,
+        Classification(10),
         example,
         budget,
         CPU,
@@ -239,7 +240,7 @@ def test_the_time_of_an_example_comes_from_the_clock() -> None:
     example = CASE.data(2)[0]
     layout = WeightLayout.of(CASE.model())
     jacobian = make_jacobian(private_copy(CASE.model(), CPU), layout, torch.arange(20), example)
-    seconds = seconds_per_example(jacobian, example, 10, "classification", 4, clock=lambda: float(next(ticks)))
+    seconds = seconds_per_example(jacobian, example, Classification(10), 4, clock=lambda: float(next(ticks)))
     assert seconds == pytest.approx(1 / 4 + 10 / 256)
 
 

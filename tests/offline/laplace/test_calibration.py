@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from offline.data.held_out import HeldOut, check_enough, collect_held_out
-from offline.data.likelihood import Likelihood
+from offline.data.likelihood import Classification, Regression, Task
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.calibration import (
-    describe_held_out,
     fit_temperature,
     held_out_metrics,
-    log_likelihood,
     predict_held_out,
     reference_quantiles,
 )
@@ -30,7 +28,7 @@ from service.posterior_factor import CholeskyPosterior
 CPU = torch.device("cpu")
 
 
-def held_out(likelihood: Likelihood, outputs: int, count: int = 9) -> HeldOut:
+def held_out(likelihood: Task, outputs: int, count: int = 9) -> HeldOut:
     generator = torch.Generator().manual_seed(3)
     inputs = torch.randn(count, 3, generator=generator)
     if likelihood == "classification":
@@ -78,11 +76,11 @@ def test_chunks_are_paired_and_counted() -> None:
 
 def test_held_out_data_are_collected_with_their_targets_checked() -> None:
     pairs = [(torch.zeros(2, 3), torch.tensor([0, 1])), (torch.ones(1, 3), torch.tensor([1]))]
-    data = collect_held_out(iter(pairs), 2, "classification")
+    data = collect_held_out(iter(pairs), Classification(2))
     assert data.targets.tolist() == [0, 1, 1]
     assert data.inputs.shape == (3, 3)
     with pytest.raises(ValueError, match="expected at least 2"):
-        collect_held_out(iter(pairs), 1, "classification")
+        collect_held_out(iter(pairs), Classification(1))
 
 
 # --------------------------------------------------------------------------- enough examples
@@ -139,7 +137,8 @@ def test_held_out_metrics_equal_a_slow_loop(sigma: float | None) -> None:
     mean, variance = rng.normal(size=(8, 3)), rng.uniform(0.1, 2, (8, 3))
     targets = rng.integers(0, 3, 8) if sigma is None else rng.normal(size=(8, 3))
     temperature = 1.7 if sigma is None else 1.0
-    found = held_out_metrics(mean, variance, targets, sigma, temperature)
+    likelihood = Classification(3, temperature) if sigma is None else Regression(3, sigma)
+    found = held_out_metrics(mean, variance, targets, likelihood, likelihood)
     each = [slow_log_likelihood(mean[n], variance[n], targets[n], sigma, temperature) for n in range(8)]
     plain = [slow_log_likelihood(mean[n], 0 * variance[n], targets[n], sigma, temperature) for n in range(8)]
     expected = {
@@ -155,19 +154,19 @@ def test_held_out_metrics_equal_a_slow_loop(sigma: float | None) -> None:
         inside = np.abs(mean - targets) <= 1.959964 * np.sqrt(variance + sigma**2)
         expected["calibration_coverage_95"] = inside.mean()
     assert found == pytest.approx(expected)
-    np.testing.assert_allclose(log_likelihood(mean, variance, targets, sigma, temperature), each)
+    np.testing.assert_allclose(likelihood.log_likelihood(mean, variance, targets), each)
 
 
 def test_the_labels_counted_are_those_served() -> None:
     """The leading logit is so uncertain that another class is served: it was right, the plain network wrong."""
     mean, variance = np.array([[3.0, 2.0, 0.0]]), np.array([[100.0, 0.0, 0.0]])
-    found = held_out_metrics(mean, variance, np.array([1]), None, 1.0)
+    found = held_out_metrics(mean, variance, np.array([1]), Classification(3), Classification(3))
     assert (found["calibration_accuracy"], found["calibration_accuracy_map"]) == (1.0, 0.0)
 
 
 def test_the_plain_network_is_given_its_own_noise() -> None:
     mean, variance, targets = np.zeros((2, 1)), np.full((2, 1), 3.0), np.array([[2.0], [-2.0]])
-    found = held_out_metrics(mean, variance, targets, 1.0, 1.0, plain_noise=2.0)
+    found = held_out_metrics(mean, variance, targets, Regression(1, 1.0), Regression(1, 2.0))
     assert found["calibration_log_likelihood"] == pytest.approx(found["calibration_log_likelihood_map"])
 
 
@@ -208,7 +207,7 @@ def quantile(values: list[float], level: float) -> float:
 def test_reference_quantiles(sigma: float | None) -> None:
     rng = np.random.default_rng(1)
     mean, variance = rng.normal(size=(12, 3)), rng.uniform(0.1, 2, (12, 3))
-    prediction = describe_held_out(mean, variance, sigma, 1.0)
+    prediction = (Classification(3) if sigma is None else Regression(3, sigma)).describe(mean, variance)
     found = reference_quantiles(prediction)
     if sigma is None:
         p = np.exp(mean / np.sqrt(1 + math.pi / 8 * variance))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from offline.data.likelihood import Likelihood
+from offline.data.likelihood import Classification, Regression, Task, likelihood_of
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.ggn import accumulate_ggn, default_rows, diagonal_ggn
@@ -50,7 +50,7 @@ NETWORKS: dict[str, tuple[Callable[[int], nn.Module], tuple[int, ...]]] = {
     "mlp": (mlp, (3,)),
     "conv": (conv, (1, 3, 3)),
 }
-LIKELIHOODS: tuple[tuple[Likelihood, int], ...] = (
+LIKELIHOODS: tuple[tuple[Task, int], ...] = (
     ("classification", 2),
     ("classification", 4),
     ("regression", 1),
@@ -61,7 +61,7 @@ likelihoods = pytest.mark.parametrize(("likelihood", "outputs"), LIKELIHOODS)
 
 
 def make(
-    network: str, likelihood: Likelihood, outputs: int, count: int = EXAMPLES
+    network: str, likelihood: Task, outputs: int, count: int = EXAMPLES
 ) -> tuple[SubnetworkJacobian, Tensor, Tensor]:
     """A float64 Jacobian of all weights, inputs and targets."""
     torch.manual_seed(0)
@@ -74,7 +74,7 @@ def make(
     return make_jacobian(copy, layout, torch.arange(layout.total), inputs), inputs, targets
 
 
-def explicit_ggn(model: nn.Module, inputs: Tensor, likelihood: Likelihood) -> np.ndarray:
+def explicit_ggn(model: nn.Module, inputs: Tensor, likelihood: Task) -> np.ndarray:
     """sum_n J_n^T Lambda_n J_n, one example and one output at a time."""
     parameters = [p.requires_grad_(True) for p in model.parameters()]
     total = sum(p.numel() for p in parameters)
@@ -97,27 +97,27 @@ def close(found: Tensor, expected: np.ndarray) -> None:
 
 @likelihoods
 @everything
-def test_ggn_and_its_diagonal_equal_the_explicit_sum(network: str, likelihood: Likelihood, outputs: int) -> None:
+def test_ggn_and_its_diagonal_equal_the_explicit_sum(network: str, likelihood: Task, outputs: int) -> None:
     jacobian, inputs, targets = make(network, likelihood, outputs)
     expected = explicit_ggn(jacobian.model, inputs, likelihood)
-    curvature = accumulate_ggn(jacobian, [(inputs, targets)], outputs, likelihood)
+    curvature = accumulate_ggn(jacobian, [(inputs, targets)], likelihood_of(likelihood, outputs))
     close(curvature.ggn, expected)
     assert curvature.ggn.dtype == torch.float64
     assert torch.equal(curvature.ggn, curvature.ggn.T)
-    close(diagonal_ggn(jacobian, [(inputs, targets)], outputs, likelihood), np.diagonal(expected))
+    close(diagonal_ggn(jacobian, [(inputs, targets)], likelihood_of(likelihood, outputs)), np.diagonal(expected))
 
 
 @settings(derandomize=True, deadline=None, max_examples=25)
 @given(st.permutations(range(EXAMPLES)), st.integers(1, EXAMPLES + 5), st.sampled_from(LIKELIHOODS))
-def test_neither_batches_nor_order_matter(order: list[int], batch: int, kind: tuple[Likelihood, int]) -> None:
+def test_neither_batches_nor_order_matter(order: list[int], batch: int, kind: tuple[Task, int]) -> None:
     """Batches of one, and one batch larger than the data, included."""
     likelihood, outputs = kind
     jacobian, inputs, targets = make("mlp", likelihood, outputs)
     pairs = list(zip(inputs[order].split(batch), targets[order].split(batch), strict=True))
-    curvature = accumulate_ggn(jacobian, pairs, outputs, likelihood)
+    curvature = accumulate_ggn(jacobian, pairs, likelihood_of(likelihood, outputs))
     expected = explicit_ggn(jacobian.model, inputs, likelihood)
     close(curvature.ggn, expected)
-    close(diagonal_ggn(jacobian, pairs, outputs, likelihood), np.diagonal(expected))
+    close(diagonal_ggn(jacobian, pairs, likelihood_of(likelihood, outputs)), np.diagonal(expected))
     assert curvature.examples == EXAMPLES
 
 
@@ -126,8 +126,8 @@ def test_the_chunks_change_nothing(network: str) -> None:
     jacobian, inputs, targets = make(network, "classification", 3)
     expected = explicit_ggn(jacobian.model, inputs, "classification")
     for rows in (1, 4, 1000):
-        close(accumulate_ggn(jacobian, [(inputs, targets)], 3, "classification", rows=rows).ggn, expected)
-        close(diagonal_ggn(jacobian, [(inputs, targets)], 3, "classification", rows=rows), np.diagonal(expected))
+        close(accumulate_ggn(jacobian, [(inputs, targets)], Classification(3), rows=rows).ggn, expected)
+        close(diagonal_ggn(jacobian, [(inputs, targets)], Classification(3), rows=rows), np.diagonal(expected))
 
 
 @everything
@@ -136,16 +136,16 @@ def test_a_subnetwork_has_its_rows_and_columns(network: str) -> None:
     expected = explicit_ggn(jacobian.model, inputs, "classification")
     chosen = torch.arange(1, jacobian.size, 3)
     part = make_jacobian(jacobian.model, jacobian.layout, chosen, inputs)
-    close(accumulate_ggn(part, [(inputs, targets)], 3, "classification").ggn, expected[np.ix_(chosen, chosen)])
-    close(diagonal_ggn(part, [(inputs, targets)], 3, "classification"), np.diagonal(expected)[chosen])
+    close(accumulate_ggn(part, [(inputs, targets)], Classification(3)).ggn, expected[np.ix_(chosen, chosen)])
+    close(diagonal_ggn(part, [(inputs, targets)], Classification(3)), np.diagonal(expected)[chosen])
 
 
 def test_single_precision_is_accumulated_in_float64() -> None:
     """Two thousand examples: the sum's relative error stays that of one float32 derivative."""
     jacobian, inputs, targets = make("mlp", "classification", 3, 2000)
-    expected = accumulate_ggn(jacobian, [(inputs, targets)], 3, "classification").ggn
+    expected = accumulate_ggn(jacobian, [(inputs, targets)], Classification(3)).ggn
     single = make_jacobian(private_copy(jacobian.model, CPU), jacobian.layout, jacobian.indices, inputs.float())
-    found = accumulate_ggn(single, [(inputs.float(), targets)], 3, "classification").ggn
+    found = accumulate_ggn(single, [(inputs.float(), targets)], Classification(3)).ggn
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6 * float(expected.max()))
 
 
@@ -154,8 +154,8 @@ def test_the_ggn_of_a_linear_regression_has_no_factor_two() -> None:
     model = nn.Linear(1, 1, bias=False)
     x = torch.tensor([[1.0], [2.0], [3.0]])
     jacobian = make_jacobian(private_copy(model, CPU), WeightLayout.of(model), torch.tensor([0]), x)
-    assert accumulate_ggn(jacobian, [(x, x)], 1, "regression").ggn.tolist() == [[14.0]]
-    assert diagonal_ggn(jacobian, [(x, x)], 1, "regression").tolist() == [14.0]
+    assert accumulate_ggn(jacobian, [(x, x)], Regression(1)).ggn.tolist() == [[14.0]]
+    assert diagonal_ggn(jacobian, [(x, x)], Regression(1)).tolist() == [14.0]
 
 
 # --------------------------------------------------------------------------- what else is counted
@@ -165,31 +165,31 @@ def test_classification_counts_correct_examples() -> None:
     jacobian, inputs, _ = make("mlp", "classification", 3)
     best = jacobian.model(inputs).argmax(1)
     targets = torch.where(torch.arange(EXAMPLES) < 4, (best + 1) % 3, best)
-    curvature = accumulate_ggn(jacobian, zip(inputs.split(3), targets.split(3), strict=True), 3, "classification")
-    assert (curvature.correct, curvature.examples, curvature.outputs) == (EXAMPLES - 4, EXAMPLES, 3)
+    curvature = accumulate_ggn(jacobian, zip(inputs.split(3), targets.split(3), strict=True), Classification(3))
+    assert (curvature.correct, curvature.examples) == (EXAMPLES - 4, EXAMPLES)
     assert curvature.squared_error == 0
 
 
 def test_regression_sums_squared_errors_over_examples_and_outputs() -> None:
     jacobian, inputs, targets = make("mlp", "regression", 3)
-    curvature = accumulate_ggn(jacobian, zip(inputs.split(3), targets.split(3), strict=True), 3, "regression")
+    curvature = accumulate_ggn(jacobian, zip(inputs.split(3), targets.split(3), strict=True), Regression(3))
     mean = jacobian.model(inputs)
     expected = sum(float(targets[n, k] - mean[n, k]) ** 2 for n in range(EXAMPLES) for k in range(3))
     assert curvature.squared_error == pytest.approx(expected)
-    assert (curvature.correct, curvature.examples, curvature.outputs) == (0, EXAMPLES, 3)
+    assert (curvature.correct, curvature.examples) == (0, EXAMPLES)
 
 
 def test_flat_targets_of_one_output_are_not_broadcast() -> None:
     """(B,) against (B, 1) would broadcast to (B, B)."""
     jacobian, inputs, targets = make("mlp", "regression", 1)
-    flat, column = (accumulate_ggn(jacobian, [(inputs, t)], 1, "regression") for t in (targets[:, 0], targets))
+    flat, column = (accumulate_ggn(jacobian, [(inputs, t)], Regression(1)) for t in (targets[:, 0], targets))
     assert flat.squared_error == column.squared_error
 
 
 def test_targets_are_checked() -> None:
     jacobian, inputs, _ = make("mlp", "classification", 3)
     with pytest.raises(ValueError, match="from 7 to 7, expected 0 to 2"):
-        accumulate_ggn(jacobian, [(inputs, torch.full((EXAMPLES,), 7))], 3, "classification")
+        accumulate_ggn(jacobian, [(inputs, torch.full((EXAMPLES,), 7))], Classification(3))
 
 
 @pytest.mark.parametrize("function", [accumulate_ggn, diagonal_ggn])
@@ -198,7 +198,7 @@ def test_overflow_is_an_error(function: Callable[..., object]) -> None:
     jacobian, inputs, targets = make("mlp", "regression", 1)
     jacobian.model[2].weight.fill_(math.inf)  # type: ignore[index, union-attr, operator]
     with pytest.raises(ValueError, match="curvature is not finite"):
-        function(jacobian, [(inputs, targets)], 1, "regression")
+        function(jacobian, [(inputs, targets)], Regression(1))
 
 
 # --------------------------------------------------------------------------- symmetric updates

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from offline import FitConfig, fit_bundle
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import gaussian_log_likelihood
+from offline.data.likelihood import Regression, gaussian_log_likelihood
 from offline.evaluation.evaluate import evaluate
 from offline.fit import TUNING_SHARE
 from offline.jacobian.plan import make_jacobian
@@ -73,7 +73,7 @@ def test_the_likeliest_noise_equals_a_slow_search(outputs: int) -> None:
     layout = WeightLayout.of(model)
     indices = torch.arange(0, layout.total, 2)
     jacobian = make_jacobian(private_copy(model, CPU), layout, indices, ux)
-    ggn = accumulate_ggn(jacobian, [(x, y)], outputs, "regression").ggn
+    ggn = accumulate_ggn(jacobian, [(x, y)], Regression(outputs)).ggn
     first, used = 0.9, 0.7
     found = likeliest_noise(jacobian, Spectrum.of(ggn / first**2), used, HeldOut(ux, uy), first, silent)
 

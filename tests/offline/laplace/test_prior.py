@@ -11,7 +11,7 @@ from torch import Tensor
 
 import offline.laplace.prior
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import Likelihood
+from offline.data.likelihood import Classification, Likelihood, Regression, likelihood_of
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.ggn import accumulate_ggn
@@ -36,18 +36,17 @@ SIGMA = 0.4
 SOME = [case for case in CASES if case.name.startswith("mlp") or case.name == "cnn-classification-2"]
 
 
-def fitted(case: Case) -> tuple[SubnetworkJacobian, Spectrum, HeldOut, float | None]:
+def fitted(case: Case) -> tuple[SubnetworkJacobian, Spectrum, HeldOut, Likelihood]:
     """Half of the weights (at most 40), curvature of 12 training examples, 9 held-out examples."""
     model = case.model()
     layout = WeightLayout.of(model)
     indices = torch.arange(0, layout.total, max(2, layout.total // 40))
     inputs, targets = case.data(9, seed=1)
     jacobian = make_jacobian(private_copy(model, CPU), layout, indices, inputs)
-    likelihood: Likelihood = "classification" if case.likelihood == "classification" else "regression"
-    curvature = accumulate_ggn(jacobian, case.batches(12, 5), case.outputs, likelihood)
-    sigma = None if likelihood == "classification" else SIGMA
-    ggn = curvature.ggn if sigma is None else curvature.ggn / sigma**2
-    return jacobian, Spectrum.of(ggn), HeldOut(inputs, targets), sigma
+    likelihood = likelihood_of(case.likelihood, case.outputs, SIGMA)
+    curvature = accumulate_ggn(jacobian, case.batches(12, 5), likelihood)
+    ggn = curvature.ggn / likelihood.noise_variance
+    return jacobian, Spectrum.of(ggn), HeldOut(inputs, targets), likelihood
 
 
 def slow_log_likelihood(
@@ -69,15 +68,13 @@ def slow_log_likelihood(
 @pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)
 def test_the_sweep_equals_the_oracle(case: Case) -> None:
     """The oracle has no subnetwork: its Jacobian over all weights is cut down to the chosen ones."""
-    jacobian, spectrum, data, sigma = fitted(case)
+    jacobian, spectrum, data, likelihood = fitted(case)
     chosen = jacobian.indices.numpy()
     train_mean, train_jacobian = reference.full_jacobian(case.model(), case.data(12)[0])
     mean, full = reference.full_jacobian(case.model(), data.inputs)
-    temperature = 1.3 if sigma is None else 1.0
-    found = sweep_prior(
-        spectrum, torch.zeros(len(chosen)), 1.0, jacobian, data, case.outputs, sigma,
-        temperature=temperature, precisions=PRECISIONS,
-    )  # fmt: skip
+    sigma, temperature = likelihood.sigma_noise, 1.3 if likelihood.sigma_noise is None else 1.0
+    likelihood = likelihood_of(case.likelihood, case.outputs, SIGMA, temperature)
+    found = sweep_prior(spectrum, torch.zeros(len(chosen)), 1.0, jacobian, data, likelihood, precisions=PRECISIONS)
     assert found.log_likelihood is not None
     for g, prior in enumerate(PRECISIONS):
         precision = reference.posterior_precision(
@@ -100,25 +97,25 @@ def test_the_sweep_equals_the_oracle(case: Case) -> None:
 def test_the_sweep_does_not_depend_on_the_chunks(
     case: Case, bytes_each: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jacobian, spectrum, data, sigma = fitted(case)
-    whole = sweep_log_likelihood(jacobian, spectrum, data, case.outputs, PRIOR_GRID, sigma, silent)
+    jacobian, spectrum, data, likelihood = fitted(case)
+    whole = sweep_log_likelihood(jacobian, spectrum, data, PRIOR_GRID, likelihood, silent)
     monkeypatch.setattr("offline.laplace.calibration.MAX_ROWS", rows)
     monkeypatch.setattr(offline.laplace.prior, "BYTES_A_VALUE", bytes_each)
-    again = sweep_log_likelihood(jacobian, spectrum, data, case.outputs, PRIOR_GRID, sigma, silent)
+    again = sweep_log_likelihood(jacobian, spectrum, data, PRIOR_GRID, likelihood, silent)
     np.testing.assert_allclose(again, whole, rtol=1e-5)
 
 
 def test_no_variance_is_left_as_the_precision_grows() -> None:
-    jacobian, spectrum, data, sigma = fitted(CASES[1])
-    scores = sweep_log_likelihood(jacobian, spectrum, data, 10, np.array([1e12, np.inf]), sigma, silent)
+    jacobian, spectrum, data, likelihood = fitted(CASES[1])
+    scores = sweep_log_likelihood(jacobian, spectrum, data, np.array([1e12, np.inf]), likelihood, silent)
     assert scores[0] == pytest.approx(scores[1], rel=1e-8)
 
 
 def test_the_share_scales_what_stands_in_the_posterior() -> None:
-    jacobian, spectrum, data, sigma = fitted(CASES[0])
+    jacobian, spectrum, data, likelihood = fitted(CASES[0])
     weights = torch.randn(jacobian.size, generator=torch.Generator().manual_seed(0))
-    found = sweep_prior(spectrum, weights, 0.25, jacobian, data, 2, sigma, precisions=4 * PRECISIONS)
-    plain = sweep_prior(spectrum, weights, 1.0, jacobian, data, 2, sigma, precisions=PRECISIONS)
+    found = sweep_prior(spectrum, weights, 0.25, jacobian, data, likelihood, precisions=4 * PRECISIONS)
+    plain = sweep_prior(spectrum, weights, 1.0, jacobian, data, likelihood, precisions=PRECISIONS)
     np.testing.assert_array_equal(found.precisions, 4 * PRECISIONS)
     np.testing.assert_allclose(found.used, PRECISIONS)
     np.testing.assert_allclose(found.log_likelihood, plain.log_likelihood)
@@ -129,10 +126,10 @@ def test_the_share_scales_what_stands_in_the_posterior() -> None:
 
 
 def test_without_held_out_data_only_the_evidence_is_known() -> None:
-    jacobian, spectrum, data, sigma = fitted(CASES[0])
+    jacobian, spectrum, data, likelihood = fitted(CASES[0])
     nothing = HeldOut(data.inputs[:0], data.targets[:0])
     for tuning in (None, nothing):
-        sweep = sweep_prior(spectrum, torch.ones(jacobian.size), 1.0, jacobian, tuning, 2, sigma)
+        sweep = sweep_prior(spectrum, torch.ones(jacobian.size), 1.0, jacobian, tuning, likelihood)
         assert sweep.log_likelihood is sweep.plain_log_likelihood is None
         choice = choose_prior(sweep, "marglik")
         assert choice.cost is None
@@ -147,13 +144,13 @@ def test_outputs_that_overflow_are_an_error() -> None:
             mean, j = super().__call__(x)
             return mean, j * math.inf
 
-    jacobian, spectrum, data, sigma = fitted(CASES[0])
+    jacobian, spectrum, data, likelihood = fitted(CASES[0])
     broken = Overflowing(jacobian.model, jacobian.layout, jacobian.indices, jacobian.plan)
     with (
         np.errstate(invalid="ignore"),
         pytest.raises(ValueError, match=r"held-out log-likelihood is not finite.*overflow"),
     ):
-        sweep_log_likelihood(broken, spectrum, data, 2, PRECISIONS, sigma, silent)
+        sweep_log_likelihood(broken, spectrum, data, PRECISIONS, likelihood, silent)
 
 
 @pytest.mark.parametrize("sigma", [None, 0.3])
@@ -161,7 +158,9 @@ def test_every_variance_of_the_grid_is_used_with_its_example(sigma: float | None
     rng = np.random.default_rng(0)
     mean, variances = rng.normal(size=(5, 3)), rng.uniform(0.1, 9, (5, 3, 4))
     targets = rng.integers(0, 3, 5) if sigma is None else rng.normal(size=(5, 3))
-    found = grid_log_likelihood(mean, variances, targets, sigma, 1.7 if sigma is None else 1.0)
+    found = grid_log_likelihood(
+        mean, variances, targets, Classification(3, 1.7) if sigma is None else Regression(3, sigma)
+    )
     expected = [
         [slow_log_likelihood(mean[n], variances[n, :, g], targets[n], sigma, 1.7) for n in range(5)] for g in range(4)
     ]

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from offline.data.likelihood import Classification
 from offline.laplace.ggn import accumulate_ggn
 from offline.runtime.checkpoint import Checkpoint, CheckpointError, update_digest
 from offline.runtime.resume import job_fingerprint, tensors_digest
@@ -42,7 +43,7 @@ def test_a_killed_job_is_taken_up_where_it_was(tmp_path: Path) -> None:
     resumed = run(folder, -1)
     assert resumed.returncode == 0, resumed.stderr
     answer = json.loads(resumed.stdout)
-    expected = accumulate_ggn(make_job(), PAIRS, CASE.outputs, "classification")
+    expected = accumulate_ggn(make_job(), PAIRS, Classification(CASE.outputs))
     torch.testing.assert_close(torch.tensor(answer["ggn"], dtype=torch.float64), expected.ggn, rtol=1e-12, atol=1e-12)
     assert (answer["examples"], answer["correct"]) == (expected.examples, expected.correct)
     assert answer["calls"] == BATCHES - 4
@@ -65,7 +66,7 @@ def interrupt(folder: Path, batch: int = 4, every: int = 3, **options: Any) -> N
     """A curvature that stops before `batch`, saved after each batch."""
     checkpoint = checkpoint_in(folder, every_seconds=0, **options)
     with pytest.raises(Interrupted):
-        accumulate_ggn(make_job(every), until(batch), CASE.outputs, "classification", checkpoint=checkpoint)
+        accumulate_ggn(make_job(every), until(batch), Classification(CASE.outputs), checkpoint=checkpoint)
 
 
 def resume(folder: Path, pairs: Any = PAIRS, every: int = 3, **options: Any) -> tuple[Tensor, int]:
@@ -73,7 +74,7 @@ def resume(folder: Path, pairs: Any = PAIRS, every: int = 3, **options: Any) -> 
     jacobian = make_job(every)
     calls = count_calls(jacobian)
     checkpoint = checkpoint_in(folder, **options)
-    found = accumulate_ggn(jacobian, pairs, CASE.outputs, "classification", checkpoint=checkpoint)
+    found = accumulate_ggn(jacobian, pairs, Classification(CASE.outputs), checkpoint=checkpoint)
     return found.ggn, len(calls)
 
 
@@ -81,7 +82,7 @@ def resume(folder: Path, pairs: Any = PAIRS, every: int = 3, **options: Any) -> 
 def test_any_position_can_be_resumed(tmp_path: Path, batch: int) -> None:
     interrupt(tmp_path, batch)
     ggn, calls = resume(tmp_path)
-    expected = accumulate_ggn(make_job(), PAIRS, CASE.outputs, "classification").ggn
+    expected = accumulate_ggn(make_job(), PAIRS, Classification(CASE.outputs)).ggn
     torch.testing.assert_close(ggn, expected, rtol=1e-12, atol=1e-12)
     assert calls == BATCHES - batch
 

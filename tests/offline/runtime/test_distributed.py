@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from offline.data.likelihood import Classification
 from offline.laplace.ggn import accumulate_ggn, diagonal_ggn
 from offline.runtime.distributed import Shard, environment_shard, local_device, process_group
 from tests.support.job_process import CASE, make_job
@@ -29,8 +30,8 @@ def test_two_processes_add_up_to_one(tmp_path: Path) -> None:
     done = torchrun(tmp_path, "none")
     assert done.returncode == 0, done.stderr
     jacobian, pairs = make_job(), CASE.batches(22, 4)
-    expected = accumulate_ggn(jacobian, pairs, CASE.outputs, "classification")
-    diagonal = diagonal_ggn(jacobian, pairs, CASE.outputs, "classification")
+    expected = accumulate_ggn(jacobian, pairs, Classification(CASE.outputs))
+    diagonal = diagonal_ggn(jacobian, pairs, Classification(CASE.outputs))
     for rank in range(2):
         found = json.loads((tmp_path / f"{rank}.json").read_text())
         ggn = torch.tensor(found["ggn"], dtype=torch.float64)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import Likelihood
+from offline.data.likelihood import Task
 from offline.data.shifts import keeps_label, synthetic_shifts
+from offline.laplace.noise import residual_noise
 from offline.network.model_copy import private_copy
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.choose import (
@@ -92,7 +93,7 @@ def table_network() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 20), nn.Tanh(), nn.Linear(20, 12), nn.Tanh(), nn.Linear(12, 2))
 
 
-KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[int, int], tuple[Tensor, Tensor]], Likelihood, int]] = {
+KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[int, int], tuple[Tensor, Tensor]], Task, int]] = {
     "images": (image_network, image_data, "classification", 4),
     "table": (table_network, table_data, "regression", 2),
     "tokens": (Tokens, token_data, "classification", 2),
@@ -107,14 +108,17 @@ def context_of(kind: str, size: int = 40, **changes: Any) -> AutoContext:
         model = build()
         trained(model, *data(120, 0), likelihood)
     train = [tuple(part) for part in zip(*(t.split(50) for t in data(120, 0)), strict=True)]
+    tuning = HeldOut(*data(24, 1))
+    if likelihood == "regression" and "sigma_noise" not in changes:
+        changes["sigma_noise"] = residual_noise(model, tuning)
     options = {name: changes.pop(name) for name in signature(AutoOptions).parameters if name in changes}
     whole = selection_context(model, train, size, outputs, likelihood, uncertainty_budget=BUDGET, **changes)
     live, dead = eligible(whole, True)
     by_name = partial(select_candidate, whole)
-    return AutoContext(whole.job, HeldOut(*data(24, 1)), live, dead or 0, by_name, AutoOptions(**options))
+    return AutoContext(whole.job, tuning, live, dead or 0, by_name, AutoOptions(**options))
 
 
-def trained(model: nn.Module, inputs: Tensor, targets: Tensor, likelihood: Likelihood) -> None:
+def trained(model: nn.Module, inputs: Tensor, targets: Tensor, likelihood: Task) -> None:
     optimiser = torch.optim.Adam(model.parameters(), 0.01)
     loss = nn.CrossEntropyLoss() if likelihood == "classification" else nn.MSELoss()
     for _ in range(60):
@@ -141,7 +145,7 @@ def test_the_table_is_complete_and_one_is_chosen(case: tuple[str, AutoContext, S
     (chosen,) = [score for score in result.candidates if score.chosen]
     assert chosen.size == len(result.indices) <= context.job.size
     for score in result.candidates:
-        assert 1 <= score.forward_passes <= 1 + context.job.outputs
+        assert 1 <= score.forward_passes <= 1 + context.job.likelihood.outputs
         assert math.isfinite(score.log_likelihood)
         assert math.isfinite(score.shift_log_likelihood)
         assert 0 <= score.shift_auroc <= 1
@@ -205,12 +209,12 @@ def test_a_score_equals_the_oracle(kind: str) -> None:
     model = private_copy(context.job.network, CPU).requires_grad_(True)
     train_mean, train_full = reference.full_jacobian(model, train_x)
     sigma = None
-    if context.job.config.likelihood == "regression":
+    if context.job.likelihood.task == "regression":
         held_mean = reference.full_jacobian(model, context.tuning.inputs)[0]
         sigma = math.sqrt(float(np.mean((held_mean - context.tuning.targets.double().numpy()) ** 2)))
     prior = score.prior_precision * len(chosen) / context.job.layout.total
     precision = reference.posterior_precision(
-        train_mean, train_full[:, :, chosen], context.job.config.likelihood, prior, sigma
+        train_mean, train_full[:, :, chosen], context.job.likelihood.task, prior, sigma
     )
 
     def predicted(x: Tensor) -> tuple[float, list[float]]:
@@ -416,13 +420,11 @@ def test_fewer_examples_still_give_a_choice() -> None:
     assert sum(score.chosen for score in result.candidates) == 1
 
 
-def test_a_network_that_fits_exactly_needs_a_noise() -> None:
-    context = context_of("table")
+def test_a_network_that_fits_exactly_is_judged_with_the_noise_given() -> None:
+    context = context_of("table", sigma_noise=0.3)
     with torch.no_grad():
         exact = replace(context.tuning, targets=context.job.network(context.tuning.inputs))
-    with pytest.raises(ValueError, match="sigma_noise: the model fits the held-out data exactly"):
-        choose_automatically(replace(context, tuning=exact))
-    assert choose_automatically(replace(context, tuning=exact, job=replace(context.job, sigma_noise=0.3))).candidates
+    assert choose_automatically(replace(context, tuning=exact)).candidates
 
 
 # --------------------------------------------------------------------------- the decision
