@@ -28,7 +28,7 @@ from offline.laplace.ggn import accumulate_ggn, add_squares
 from offline.laplace.posterior import Spectrum, factor, posterior_precision
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from offline.runtime.distributed import Shard
+from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import curvature_estimate
@@ -131,7 +131,7 @@ def live_weights(context: SelectionContext, batches: int) -> Values:
 def context_of(workload: Workload, model: torch.nn.Module, batch: tuple[Tensor, Tensor]) -> SelectionContext:
     """What `auto` has when it looks for live weights."""
     config = FitConfig(subnetwork_size=workload.weights, prior_precision=PRIOR)
-    job = prepare(model, [batch], config, CPU, Shard(), silent)
+    job = prepare(model, [batch], config, CPU, DistributedContext(), silent)
     return SelectionContext(job, workload.weights, torch.arange(job.layout.total), MEMORY)
 
 

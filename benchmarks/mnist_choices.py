@@ -16,7 +16,7 @@ from offline.config import FitConfig
 from offline.data.held_out import HeldOut
 from offline.data.loaders import Passes
 from offline.job import Job, prepare
-from offline.runtime.distributed import Shard
+from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
 from offline.selection.auto.choose import choose_automatically
 from offline.selection.auto.context import AutoContext, AutoOptions
@@ -50,7 +50,7 @@ class Material:
         """A fit that scores 256 digits."""
         decay = WEIGHT_DECAY * min(SCORED, len(self.inputs))
         config = FitConfig(subnetwork_size=self.size, seed=self.seed, prior_precision=decay)
-        return prepare(self.model, self.pairs(SCORED), config, torch.device("cpu"), Shard(), silent)
+        return prepare(self.model, self.pairs(SCORED), config, torch.device("cpu"), DistributedContext(), silent)
 
     @cached_property
     def context(self) -> SelectionContext:

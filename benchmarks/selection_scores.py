@@ -21,7 +21,7 @@ from offline.job import prepare
 from offline.laplace.posterior import Spectrum
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from offline.runtime.distributed import Shard
+from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import is_live
@@ -104,7 +104,7 @@ class Fitted:
         config = FitConfig(
             likelihood="regression", subnetwork_size=1, seed=self.seed, prior_precision=self.prior_precision
         )
-        job = prepare(self.model, batches, config, torch.device("cpu"), Shard(), silent)
+        job = prepare(self.model, batches, config, torch.device("cpu"), DistributedContext(), silent)
         job = replace(job, likelihood=Regression(1, self.sigma_noise))
         return SelectionContext(job, 1, torch.arange(self.total), MEMORY)
 

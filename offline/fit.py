@@ -65,9 +65,9 @@ def fit_bundle(
     A job that was killed goes on where it was: what it had done stands in a folder beside `out`, named
     `.NAME.checkpoint`. Under torchrun every process calls this; the data are shared out and the first one writes.
 
-    Returns the bundle's path. Raises `ValueError` or `TypeError` for input that cannot be used,
-    `offline.runtime.checkpoint.CheckpointError`, `offline.export.graph.ExportError`,
-    `offline.export.verify.VerificationError`, `offline.runtime.distributed.PeerError`; nothing is written then.
+    Returns the bundle's path. Raises `ValueError` or `TypeError` for input that cannot be used, and the exceptions that
+    `offline` exports: `CheckpointError`, `ExportError`, `VerificationError`, `FactorizationError`, `NotFiniteError`,
+    `DistributedError`; nothing is written then.
     """
     config = config or FitConfig()
     destination = Path(out)
@@ -76,7 +76,7 @@ def fit_bundle(
     check_loader(train_loader, "train_loader")
     check_loader(calibration_loader, "calibration_loader")
     with _prepared(model, train_loader, config, progress) as job:
-        say = say if job.shard.is_main else quiet
+        say = say if job.distributed.is_main else quiet
         spec = check_input_spec(input_spec, job.example)
         names = check_class_names(class_names, job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination)
@@ -96,9 +96,11 @@ def fit_bundle(
         torch.manual_seed(config.seed)  # a loader that shuffles gives an interrupted pass its order again
         ranges, rows = RangeMeter(), memory.rows("curvature")
         pairs = ranges.watch(job.pass_over_training("Curvature"))
-        curvature = accumulate_ggn(jacobian, pairs, job.likelihood, rows=rows, checkpoint=checkpoint, shard=job.shard)
+        curvature = accumulate_ggn(
+            jacobian, pairs, job.likelihood, rows=rows, checkpoint=checkpoint, distributed=job.distributed
+        )
 
-        if job.shard.is_main:
+        if job.distributed.is_main:
             inference = infer(job, jacobian, curvature, tuning)
             for note in inference.notes:
                 say(note)
@@ -110,8 +112,8 @@ def fit_bundle(
             fitted = Fitted(subnetwork, jacobian, curvature, inference, calibrated, tuple(memory.record()), len(tuning))
             held_out = torch.cat([tuning.inputs, conformal.inputs])
             publish(job, fitted, destination, names, ranges.describe(spec, held_out))
-        job.shard.barrier()
-        if job.shard.is_main:
+        job.distributed.barrier()
+        if job.distributed.is_main:
             checkpoint.remove()
     return destination
 
@@ -140,9 +142,9 @@ def dry_run(
 def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track: Track) -> Iterator[Job]:
     """The job while its processes are joined; torch's random numbers follow the seed and come back as they were."""
     device = local_device(resolve_device(config.device))
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as shard:
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as distributed:
         torch.manual_seed(config.seed)
-        yield prepare(model, train_loader, config, device, shard, track)
+        yield prepare(model, train_loader, config, device, distributed, track)
 
 
 def _checkpoint(job: Job, destination: Path) -> Checkpoint:
@@ -150,10 +152,10 @@ def _checkpoint(job: Job, destination: Path) -> Checkpoint:
     config = job.config.model_dump_json(exclude={"checkpoint_seconds", "memory_budget", "name", "version"})
     checkpoint = Checkpoint(
         destination.absolute().parent / f".{destination.name}.checkpoint",
-        job_fingerprint(job.network, config, job.shard.world_size)
+        job_fingerprint(job.network, config, job.distributed.world_size)
         | {"sha256 of the first examples": tensors_digest({"inputs": job.example})},
         every_seconds=job.config.checkpoint_seconds,
-        rank=job.shard.rank,
+        rank=job.distributed.rank,
     )
     checkpoint.check()
     return checkpoint
@@ -186,7 +188,7 @@ def _with_noise(job: Job, tuning: HeldOut) -> Job:
 def _estimate(job: Job, tuning: HeldOut, conformal: HeldOut) -> Iterator[str]:
     """What the job will take, as lines for people; refuses at once what does not fit or cannot be exported."""
     expected = plan_stand_in(job, tuning.bytes + conformal.bytes)
-    if job.shard.is_main:
+    if job.distributed.is_main:
         yield from expected.describe()[:2]
         yield _trial(job, conformal.inputs, expected, len(tuning) + len(conformal))
 

@@ -14,7 +14,7 @@ from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import check_private, copied_model, usable
 from offline.network.weights import WeightLayout
 from offline.runtime.available_memory import default_budget
-from offline.runtime.distributed import Shard
+from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import Track, length_of
 
 FEW = 16
@@ -31,7 +31,7 @@ class Job:
     network: nn.Module
     layout: WeightLayout
     device: torch.device
-    shard: Shard
+    distributed: DistributedContext
     train: Batches
     passes: Passes
     example: Tensor
@@ -76,7 +76,12 @@ def resolve_device(name: str) -> torch.device:
 
 
 def prepare(
-    model: nn.Module, train: Batches, config: FitConfig, device: torch.device, shard: Shard, track: Track
+    model: nn.Module,
+    train: Batches,
+    config: FitConfig,
+    device: torch.device,
+    distributed: DistributedContext,
+    track: Track,
 ) -> Job:
     """Check model and first batch; `ValueError` for NaN in the weights, outputs of a wrong shape, S > D."""
     model = usable(model)
@@ -97,7 +102,7 @@ def prepare(
         network=network,
         layout=layout,
         device=device,
-        shard=shard,
+        distributed=distributed,
         train=train,
         passes=Passes("train_loader"),
         example=inputs[:2].clone(),

@@ -27,7 +27,7 @@ def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds:
     each = seconds_per_example(_spread(job, job.size), job.example, job.likelihood, rows)
     return {
         "selection": _selection(job, rows, total, held_out // 2),
-        "curvature": None if total is None else each * total / job.shard.world_size,
+        "curvature": None if total is None else each * total / job.distributed.world_size,
         "held-out data": 1.5 * held_out * each,  # the half that tunes twice, the other once
         "export and verification": 1.5 * trial_seconds,
     }

@@ -42,14 +42,14 @@ class StructuredParameter:
 class JacobianPlan:
     """Which chosen parameters are formed from probes, and which take the generic route.
 
-    `expanded`: names of the bare parameters among the structured ones. `together`: whether the outputs may be
+    `expanded`: names of the bare parameters among the structured ones. `batched_outputs`: whether the outputs may be
     differentiated several at once (`probe_gradients`).
     """
 
     structured: tuple[StructuredParameter, ...]
     generic: tuple[Chosen, ...]
     expanded: tuple[str, ...] = ()
-    together: bool = False
+    batched_outputs: bool = False
 
     @property
     def paths(self) -> list[str]:
@@ -154,7 +154,7 @@ def probe(model: nn.Module, plan: JacobianPlan, x: Tensor) -> tuple[Tensor, list
     outputs in its probe, (B, K, *layer output).
     """
     mean, calls = probed_forward(model, plan, x)
-    at_once = outputs_at_once(*mean.shape) if plan.together else 1
+    at_once = outputs_at_once(*mean.shape) if plan.batched_outputs else 1
     return mean.detach(), calls, probe_gradients(mean, calls, at_once)
 
 

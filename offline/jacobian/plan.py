@@ -45,11 +45,11 @@ def make_jacobian(model: nn.Module, layout: WeightLayout, indices: Tensor, examp
     owners = parameter_owners(model)
     names = trusted_names(model, chosen, owners, examples[:CHECK_EXAMPLES])
     plan = plan_for(model, chosen, owners, names)
-    plan = replace(plan, together=allows_outputs_together(model, plan, examples[:CHECK_EXAMPLES]))
+    plan = replace(plan, batched_outputs=allows_batched_outputs(model, plan, examples[:CHECK_EXAMPLES]))
     return SubnetworkJacobian(model, layout, indices, plan)
 
 
-def allows_outputs_together(model: nn.Module, plan: JacobianPlan, x: Tensor) -> bool:
+def allows_batched_outputs(model: nn.Module, plan: JacobianPlan, x: Tensor) -> bool:
     """Whether several outputs can be differentiated in one pass: tried, since not every operation has a rule for it."""
     mean, calls = probed_forward(model, plan, x)
     if mean.shape[1] == 1 or not calls:

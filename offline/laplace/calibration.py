@@ -34,7 +34,7 @@ def rows_for(jacobian: SubnetworkJacobian, outputs: int) -> int:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The examples that set the threshold, as they are served: mean, variance (n, K), and what they say together.
+    """The examples that set the threshold, as they are served: mean, variance (n, K), prediction; and the rule.
 
     likelihood: with the observation noise and the temperature in use.
     """

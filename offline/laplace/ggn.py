@@ -16,12 +16,12 @@ from offline.data.loaders import in_chunks, rows_within
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.laplace.gram import Gram
 from offline.runtime.checkpoint import Checkpoint
-from offline.runtime.distributed import Shard
+from offline.runtime.distributed import DistributedContext
 from offline.runtime.resume import ResumablePass, tensors_digest
 
 MEMORY_BYTES = 512 * 2**20
 MAX_ROWS = 512
-SINGLE = Shard()
+SINGLE = DistributedContext()
 Pairs = Iterable[tuple[Tensor, Tensor]]
 
 
@@ -55,9 +55,9 @@ class Sums:
         else:
             self.correct += int((mean.argmax(1) == targets).sum())
 
-    def over(self, shard: Shard) -> "Sums":
+    def over(self, distributed: DistributedContext) -> "Sums":
         """The sums over all processes."""
-        examples, squared_error, correct = shard.total(self.examples, self.squared_error, self.correct)
+        examples, squared_error, correct = distributed.total(self.examples, self.squared_error, self.correct)
         return Sums(int(examples), squared_error, int(correct))
 
 
@@ -68,18 +68,19 @@ def accumulate_ggn(
     *,
     rows: int | None = None,
     checkpoint: Checkpoint | None = None,
-    shard: Shard = SINGLE,
+    distributed: DistributedContext = SINGLE,
 ) -> Curvature:
     """Sum over one pass of the data, at most `rows` examples at once (`offline.estimate.memory`; default: 512 MiB).
 
-    checkpoint: saved in turn after a batch, and taken up again where it holds this very job. shard: this process's
-    share of the batches; every process returns the whole sum.
+    checkpoint: saved between batches when it is due, and resumed where it holds this job. distributed: the processes
+    that share the batches; every one returns the whole sum.
 
-    Raises `ValueError` for targets that do not fit and a curvature that is not finite, `CheckpointError`, `PeerError`.
+    Raises `ValueError` for targets that do not fit or a curvature that is not finite, `CheckpointError`, and
+    `DistributedError`.
     """
     rows = rows or default_rows(likelihood.outputs, jacobian.size)
     gram = Gram(jacobian.size, rows * likelihood.outputs, jacobian.indices.device)
-    batches, sums, record = shard.take(pairs), Sums(), None
+    batches, sums, record = distributed.shard_batches(pairs), Sums(), None
     if checkpoint is not None:
         record = ResumablePass(checkpoint, "curvature", _identity(jacobian, likelihood))
         sums = Sums(**record.resume(batches, gram.matrix))
@@ -88,8 +89,8 @@ def accumulate_ggn(
         if record is not None:
             record.passed(inputs, targets)
             record.save_if_due(lambda: (gram.sum_so_far(), asdict(sums)))
-    shard.add_up(gram.sum_so_far())
-    sums = sums.over(shard)
+    distributed.all_reduce(gram.sum_so_far())
+    sums = sums.over(distributed)
     ggn = gram.finish().cpu()
     check_finite(ggn)
     return Curvature(ggn, sums.examples, sums.squared_error, sums.correct)
@@ -129,16 +130,16 @@ def diagonal_ggn(
     likelihood: Likelihood,
     *,
     rows: int | None = None,
-    shard: Shard = SINGLE,
+    distributed: DistributedContext = SINGLE,
 ) -> Tensor:
     """diag(sum_n J_n^T Lambda_n J_n) over the indices of `jacobian`, (S,) float64, one parameter at a time."""
     diagonal = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
     widest = max((len(positions) for _, positions in jacobian.layout.locate(jacobian.indices)), default=1)
     rows = rows or default_rows(likelihood.outputs, widest)
-    for batch_inputs, batch_targets in shard.take(pairs):
+    for batch_inputs, batch_targets in distributed.shard_batches(pairs):
         for inputs, _ in in_chunks(batch_inputs, batch_targets, rows):
             add_curvature(jacobian, inputs, likelihood, diagonal)
-    shard.add_up(diagonal)
+    distributed.all_reduce(diagonal)
     check_finite(diagonal)
     return diagonal.cpu()
 

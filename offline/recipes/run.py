@@ -9,7 +9,7 @@ from offline.evaluation.evaluate import evaluate
 from offline.fit import dry_run, fit_bundle, quiet
 from offline.recipes.load import Recipe, RecipeError, load_recipe
 from offline.recipes.progress_bars import Bars
-from offline.runtime.distributed import environment_shard
+from offline.runtime.distributed import environment_context
 from offline.runtime.progress import silent
 from service.predictor import Predictor
 
@@ -22,7 +22,7 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
     recipe = load_recipe(recipe_path)
     config = _config(recipe, given)
     model, train, held_out = recipe.model(), recipe.data("train_data"), recipe.data("calibration_data")
-    main = environment_shard().is_main
+    main = environment_context().is_main
     with recipe.running(), Bars() if main else contextlib.nullcontext() as bars:
         fit_bundle(
             model,

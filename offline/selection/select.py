@@ -21,12 +21,12 @@ def select_subnetwork(job: Job, tuning: HeldOut, checkpoint: Checkpoint) -> Subn
     identity = {"sha256 of the calibration data": tensors_digest({"inputs": tuning.inputs, "targets": tuning.targets})}
     saved = checkpoint.load(STAGE, identity)
     chosen = Subnetwork.from_json(*saved) if saved is not None else None
-    if chosen is None and job.shard.is_main:
+    if chosen is None and job.distributed.is_main:
         context = selection_context(job, job.size, job.config.within, tuning)
         chosen = select(job.config.selection, context, job.config.selection_options)
         chosen = chosen if chosen.within is not None else replace(chosen, within=job.config.within)
-    indices = job.shard.broadcast(None if chosen is None else chosen.indices)
-    values = job.shard.broadcast_json(None if chosen is None else chosen.to_json())
+    indices = job.distributed.broadcast(None if chosen is None else chosen.indices)
+    values = job.distributed.broadcast_json(None if chosen is None else chosen.to_json())
     if saved is None and checkpoint.due():  # what took no time is chosen again
         checkpoint.save(STAGE, indices, values, identity)
     return Subnetwork.from_json(indices, values)

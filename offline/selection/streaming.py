@@ -81,7 +81,7 @@ def restricted(whole: SubnetworkJacobian, parts: Sequence[Tensor]) -> Iterator[S
     for part in parts:
         indices = part.to(whole.indices.device)
         chosen = tuple(Chosen(parameter, inside) for parameter, inside in whole.layout.locate(indices))
-        plan = replace(plan_for(whole.model, chosen, owners, names), together=whole.plan.together)
+        plan = replace(plan_for(whole.model, chosen, owners, names), batched_outputs=whole.plan.batched_outputs)
         yield SubnetworkJacobian(whole.model, whole.layout, indices, plan)
 
 

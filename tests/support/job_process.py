@@ -114,23 +114,28 @@ def curvature(folder: str, kill_at: int) -> dict[str, Any]:
 
 
 def distributed(folder: str, fail: str) -> dict[str, Any]:
-    with process_group(CPU) as shard:
+    with process_group(CPU) as distributed:
         jacobian = make_job()
-        if fail == ("main" if shard.is_main else "other"):
+        if fail == ("main" if distributed.is_main else "other"):
             raise SystemExit("this process fails")
-        indices = shard.broadcast(jacobian.indices if shard.is_main else None)
-        details = shard.broadcast_json({"dead": None, "name": "zwölf"} if shard.is_main else None)
+        indices = distributed.broadcast(jacobian.indices if distributed.is_main else None)
+        details = distributed.broadcast_json({"dead": None, "name": "zwölf"} if distributed.is_main else None)
         pairs: list[tuple[Tensor, Tensor]] = CASE.batches(22, 4)
         checkpoint = Checkpoint(
-            Path(folder) / "checkpoint", job_fingerprint(jacobian.model, "{}", 2), every_seconds=0, rank=shard.rank
+            Path(folder) / "checkpoint",
+            job_fingerprint(jacobian.model, "{}", 2),
+            every_seconds=0,
+            rank=distributed.rank,
         )
-        found = accumulate_ggn(jacobian, pairs, Classification(CASE.outputs), shard=shard, checkpoint=checkpoint)
-        diagonal = diagonal_ggn(jacobian, pairs, Classification(CASE.outputs), shard=shard)
-        saved = sorted(path.name for path in checkpoint.folder.iterdir()) if shard.is_main else []
-        shard.barrier()
+        found = accumulate_ggn(
+            jacobian, pairs, Classification(CASE.outputs), distributed=distributed, checkpoint=checkpoint
+        )
+        diagonal = diagonal_ggn(jacobian, pairs, Classification(CASE.outputs), distributed=distributed)
+        saved = sorted(path.name for path in checkpoint.folder.iterdir()) if distributed.is_main else []
+        distributed.barrier()
     numbers = {"ggn": found.ggn.tolist(), "diagonal": diagonal.tolist(), "indices": indices.tolist()}
     counted = {"examples": found.examples, "correct": found.correct, "details": details, "saved": saved}
-    Path(folder, f"{shard.rank}.json").write_text(json.dumps(numbers | counted))
+    Path(folder, f"{distributed.rank}.json").write_text(json.dumps(numbers | counted))
     return {}
 
 

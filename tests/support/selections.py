@@ -18,7 +18,7 @@ from offline.job import Job
 from offline.laplace.noise import residual_noise
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from offline.runtime.distributed import Shard
+from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
 from offline.selection.context import SelectionContext
 from offline.selection.registry import STRATEGIES
@@ -63,7 +63,7 @@ def make_job(
         network=network,
         layout=layout,
         device=CPU,
-        shard=Shard(),
+        distributed=DistributedContext(),
         train=batches,
         passes=Passes("train_loader"),
         example=next(iter(batches))[0][:2],

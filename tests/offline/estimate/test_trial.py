@@ -15,7 +15,7 @@ from offline.export.graph import ExportError
 from offline.export.verify import VerificationError
 from offline.fit import dry_run
 from offline.job import prepare
-from offline.runtime.distributed import Shard
+from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
 from probity.cli import app
 
@@ -166,13 +166,13 @@ calibration_data = train_data
     ids=["all", "kinds", "within", "last-layer", "parameters"],
 )
 def test_what_may_be_chosen_is_tried_two_weights_a_parameter(changes: dict[str, Any], parameters: set[str]) -> None:
-    job = prepare(Network(), DATA, config(**changes), CPU, Shard(), silent)
+    job = prepare(Network(), DATA, config(**changes), CPU, DistributedContext(), silent)
     found = {parameter.name: len(positions) for parameter, positions in job.layout.locate(weights_to_try(job))}
     assert found == dict.fromkeys(parameters, 2)
 
 
 def test_only_what_may_be_chosen_has_to_be_exportable() -> None:
-    job = prepare(OddBackward(), DATA, config(within=("head",)), CPU, Shard(), silent)
+    job = prepare(OddBackward(), DATA, config(within=("head",)), CPU, DistributedContext(), silent)
     state = torch.get_rng_state()
     check_whole_way(job, DATA[0][0])
     assert torch.equal(torch.get_rng_state(), state)

@@ -173,7 +173,7 @@ def test_outputs_go_backwards_together_up_to_a_number_of_rows(batch: int, output
 @pytest.mark.parametrize("name", ["groups-few", "residual", "tied", "called-twice"])
 def test_outputs_together_give_what_one_by_one_gives(name: str, at_once: int) -> None:
     jacobian, _, inputs, _ = jacobian_of(name)
-    assert jacobian.plan.together
+    assert jacobian.plan.batched_outputs
     mean, calls = probed_forward(jacobian.model, jacobian.plan, inputs)
     for found, expected in zip(probe_gradients(mean, calls, at_once), probe_gradients(mean, calls, 1), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)

@@ -18,7 +18,7 @@ from offline.laplace.gram import UPDATE_ROWS, Gram, mirror
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.blocks import BLOCK
-from offline.runtime.distributed import Shard
+from offline.runtime.distributed import DistributedContext
 
 CPU = torch.device("cpu")
 EXAMPLES = 11
@@ -245,5 +245,9 @@ def test_rows_by_default(outputs: int, width: int, rows: int) -> None:
 @pytest.mark.parametrize("world_size", [1, 2, 3, 20])
 def test_the_shards_take_every_batch_once(world_size: int) -> None:
     """More processes than batches, too: a process without any has nothing to add."""
-    taken = [batch for rank in range(world_size) for batch in Shard(rank, world_size).take(iter(range(11)))]
+    taken = [
+        batch
+        for rank in range(world_size)
+        for batch in DistributedContext(rank, world_size).shard_batches(iter(range(11)))
+    ]
     assert sorted(taken) == list(range(11))

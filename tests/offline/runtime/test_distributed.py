@@ -12,7 +12,7 @@ import torch
 
 from offline.data.likelihood import Classification
 from offline.laplace.ggn import accumulate_ggn, diagonal_ggn
-from offline.runtime.distributed import Shard, environment_shard, local_device, process_group
+from offline.runtime.distributed import DistributedContext, environment_context, local_device, process_group
 from tests.support.job_process import CASE, make_job
 
 ROOT = Path(__file__).parents[3]
@@ -72,24 +72,24 @@ def test_the_other_process_does_not_wait_for_ever(tmp_path: Path) -> None:
         for process in processes:
             process.kill()
     assert [process.returncode for process in processes] == [1, 1]
-    assert "PeerError: another process of the job failed or left" in told[0]
+    assert "DistributedError: another process of the job failed or left" in told[0]
     assert "this process fails" in told[1]
 
 
 def test_without_a_launcher_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
-    with process_group(CPU) as shard:
-        assert shard == Shard(0, 1)
-        assert shard.is_main
+    with process_group(CPU) as distributed:
+        assert distributed == DistributedContext(0, 1)
+        assert distributed.is_main
         tensor = torch.ones(3)
-        shard.add_up(tensor)
-        shard.barrier()
+        distributed.all_reduce(tensor)
+        distributed.barrier()
         assert tensor.tolist() == [1, 1, 1]
-        assert shard.total(2, 0.5) == [2, 0.5]
-        assert shard.broadcast(tensor) is tensor
-        assert shard.broadcast_json({"a": [1]}) == {"a": [1]}
-        assert list(shard.take("abc")) == ["a", "b", "c"]
+        assert distributed.total(2, 0.5) == [2, 0.5]
+        assert distributed.broadcast(tensor) is tensor
+        assert distributed.broadcast_json({"a": [1]}) == {"a": [1]}
+        assert list(distributed.shard_batches("abc")) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(("rank", "world"), [("2", "2"), ("-1", "2"), ("0", ""), ("", "2"), ("a", "2")])
@@ -97,14 +97,14 @@ def test_an_environment_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", world)
     with pytest.raises(ValueError, match=f"found RANK='{rank}' and WORLD_SIZE='{world}', expected whole numbers"):
-        environment_shard()
+        environment_context()
 
 
 def test_the_environment_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}.items():
         monkeypatch.setitem(os.environ, name, value)
-    assert environment_shard() == Shard(3, 4)
-    assert not environment_shard().is_main
+    assert environment_context() == DistributedContext(3, 4)
+    assert not environment_context().is_main
     assert local_device(torch.device("cuda")) == torch.device("cuda", 1)
     assert local_device(torch.device("cuda", 0)) == torch.device("cuda", 0)
     assert local_device(CPU) == CPU
