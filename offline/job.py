@@ -58,8 +58,8 @@ class Job:
 def _refuse_probabilities(network: nn.Module, inputs: Tensor) -> None:
     """`ValueError` for a network that ends in a softmax: its probabilities would be taken for logits."""
     with torch.no_grad():
-        found = network(inputs).double()
-    if bool((found >= 0).all()) and torch.allclose(found.sum(1), torch.ones_like(found[:, 0]), atol=1e-4):
+        outputs = network(inputs).double()
+    if bool((outputs >= 0).all()) and torch.allclose(outputs.sum(1), torch.ones_like(outputs[:, 0]), atol=1e-4):
         raise ValueError(
             "model: found outputs that are probabilities (every row sums to 1), expected logits; leave out the last "
             "softmax"

@@ -62,15 +62,15 @@ class Passes:
 
         Raises `ValueError` at the first batch too many, or at the end of a pass with too few.
         """
-        found = 0
+        examples = 0
         for inputs, targets in pairs:
-            found += len(inputs)
-            if self.examples is not None and found > self.examples:
-                raise self._another_number(f"{found} examples or more")
+            examples += len(inputs)
+            if self.examples is not None and examples > self.examples:
+                raise self._another_number(f"{examples} examples or more")
             yield inputs, targets
-        if self.examples is not None and found < self.examples:
-            raise self._another_number(f"{found} examples")
-        self.examples = found
+        if self.examples is not None and examples < self.examples:
+            raise self._another_number(f"{examples} examples")
+        self.examples = examples
 
     def _another_number(self, found: str) -> ValueError:
         return ValueError(

@@ -65,10 +65,10 @@ def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
         if error.stage == "forward":  # whatever is chosen, it is part of the graph
             raise
         raise ExportError(f"{error}. {_what_can_be_chosen(job)}") from error
-    found = _answers(job, graph, inputs)
+    exported = _answers(job, graph, inputs)
     chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(indices.to(job.device)))
     single = _plain_answers(job, chosen, inputs)
-    if _differs(found, single) and _differs(found, _precise_answers(job, chosen, inputs)):
+    if _differs(exported, single) and _differs(exported, _precise_answers(job, chosen, inputs)):
         raise VerificationError(
             "verification: on a trial batch the exported network's answers differ from torch's by more than "
             f"{LOOSEST:.0e} (relative); nothing was published. A model that mixes the examples of a batch, or draws "

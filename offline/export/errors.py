@@ -58,17 +58,17 @@ def one_line(error: BaseException) -> str:
 
 def operator_of(error: BaseException) -> str | None:
     """The operator that an error names, such as "aten.sinc"."""
-    found = OPERATOR.search(str(error))
-    return found.group().replace("op='", "").replace("::", ".") if found else None
+    match = OPERATOR.search(str(error))
+    return match.group().replace("op='", "").replace("::", ".") if match else None
 
 
 def export_error(error: BaseException, layer: FailingLayer, touched: str) -> ExportError:
     """From the first cause and the layer at fault; touched: the parameters whose weights were chosen."""
     cause, operator = one_line(error), operator_of(error)
     remedy = remedy_for(cause, layer, operator)
-    found = f"operator {operator} has no equivalent in ONNX" if operator and UNSUPPORTED.search(cause) else cause
+    reason = f"operator {operator} has no equivalent in ONNX" if operator and UNSUPPORTED.search(cause) else cause
     return ExportError(
-        f"the model could not be exported to ONNX: {layer}: {found} (remedy: {remedy}; "
+        f"the model could not be exported to ONNX: {layer}: {reason} (remedy: {remedy}; "
         f"weights were chosen in: {touched})",
         layer=layer.path,
         kind=layer.kind,

@@ -94,8 +94,8 @@ def _explained(error: BaseException, jacobian: SubnetworkJacobian, rows: Tensor)
     cause = first_cause(error)
 
     def same(other: BaseException) -> bool:
-        found = first_cause(other)
-        return operator_of(found) == operator_of(cause) and type(found) is type(cause)
+        other_cause = first_cause(other)
+        return operator_of(other_cause) == operator_of(cause) and type(other_cause) is type(cause)
 
     with _quiet(), _plain_kernels():
         layer = failing_layer(jacobian.model, rows, _attempt, same)

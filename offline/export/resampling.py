@@ -135,9 +135,9 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
     windows = x.flatten(-len(bins))[..., places]
     best = torch.argmax(windows, -1, keepdim=True)
     indices = places.expand(windows.shape).gather(-1, best).squeeze(-1)
-    found = windows.gather(-1, best).squeeze(-1)
+    maxima = windows.gather(-1, best).squeeze(-1)
     shape = [*x.shape[: -len(bins)], *bins]
-    return found.reshape(shape), indices.reshape(shape)
+    return maxima.reshape(shape), indices.reshape(shape)
 
 
 def _window_places(x: Tensor, sizes: list[int], bins: list[int]) -> Tensor:

@@ -101,11 +101,11 @@ def repeated(x: Tensor, layout: tuple[int, int] | None, times: int) -> Tensor:
 
 
 def _dependents(graph: fx.Graph, source: fx.Node) -> set[fx.Node]:
-    found = {source}
+    dependents = {source}
     for node in graph.nodes:
-        if node.op != "output" and any(before in found for before in node.all_input_nodes):
-            found.add(node)
-    return found
+        if node.op != "output" and any(before in dependents for before in node.all_input_nodes):
+            dependents.add(node)
+    return dependents
 
 
 def _is_size(node: fx.Node) -> bool:
@@ -117,12 +117,12 @@ def _sized(graph: fx.Graph) -> set[fx.Node]:
 
     Numbers of the examples, as in logits[torch.arange(batch), last], must count those rows.
     """
-    found: set[fx.Node] = set()
+    sized: set[fx.Node] = set()
     for node in graph.nodes:
-        known = all(before in found or _is_size(before) or before.op == "get_attr" for before in node.all_input_nodes)
+        known = all(before in sized or _is_size(before) or before.op == "get_attr" for before in node.all_input_nodes)
         if node.op == "call_function" and known and not _is_size(node):
-            found.add(node)
-    return found
+            sized.add(node)
+    return sized
 
 
 def _saved(graph: fx.Graph, copied: set[fx.Node], wanted: list[fx.Node]) -> list[fx.Node]:
@@ -135,10 +135,10 @@ def _saved(graph: fx.Graph, copied: set[fx.Node], wanted: list[fx.Node]) -> list
 def _layout(value: Tensor, batch: torch.SymInt) -> tuple[int, int] | None:
     """Which axis counts examples: one of size B, or a multiple of it with each example's entries side by side."""
     sizes = [(axis, _multiple(size, batch)) for axis, size in enumerate(value.shape)]
-    found = [(axis, each) for axis, each in sizes if each is not None]
-    if len(found) > 1:
+    layouts = [(axis, each) for axis, each in sizes if each is not None]
+    if len(layouts) > 1:
         raise SplitError(f"a saved tensor of shape {tuple(value.shape)} counts the batch twice")
-    return found[0] if found else None
+    return layouts[0] if layouts else None
 
 
 def _multiple(size: torch.SymInt | int, batch: torch.SymInt) -> int | None:

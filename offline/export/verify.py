@@ -61,8 +61,8 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
     alone = [np.concatenate(parts) for parts in zip(*single, strict=True)]
     for answers in (joint, alone):
         _check_finite(answers, truth)
-    found = [truth.errors(*joint), truth.errors(*alone)]
-    errors = {name: max(one[name] for one in found) for name in found[0]}
+    attempts = [truth.errors(*joint), truth.errors(*alone)]
+    errors = {name: max(one[name] for one in attempts) for name in attempts[0]}
     allowed = dict.fromkeys(errors, tolerance)
     if not all(error <= tolerance for error in errors.values()):
         allowed = {name: _allowed(tolerance, error) for name, error in rounding().items()} or allowed

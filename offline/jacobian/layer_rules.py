@@ -79,11 +79,11 @@ class EmbeddingEntries:
     def __call__(self, layer: nn.Module, x: Tensor, gradient: Tensor) -> Tensor:
         assert isinstance(layer, nn.Embedding)
         tokens = self.index.used_rows.unsqueeze(1)
-        found = x.flatten(1).unsqueeze(1) == tokens
+        matches = x.flatten(1).unsqueeze(1) == tokens
         if layer.padding_idx is not None:
-            found = found & (tokens != layer.padding_idx)
+            matches = matches & (tokens != layer.padding_idx)
         g = gradient.flatten(2, -2).transpose(2, 3) if gradient.dim() > 3 else gradient.unsqueeze(3)
-        return self.index.products(found.to(gradient.dtype), g)
+        return self.index.products(matches.to(gradient.dtype), g)
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,10 @@ def allows_batched_outputs(model: nn.Module, plan: JacobianPlan, x: Tensor) -> b
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # torch says so where it goes through the outputs one by one
-            found = probe_gradients(mixed, calls, CHECK_OUTPUTS)
+            batched = probe_gradients(mixed, calls, CHECK_OUTPUTS)
     except (RuntimeError, ValueError, NotImplementedError, UserWarning):
         return False
-    return all(_nearly(a, b) for a, b in zip(found, expected, strict=True))
+    return all(_nearly(a, b) for a, b in zip(batched, expected, strict=True))
 
 
 def _nearly(found: Tensor, expected: Tensor) -> bool:
@@ -143,8 +143,8 @@ def _agreeing(exact: nn.Module, plan: JacobianPlan, chosen: tuple[Chosen, ...], 
         gradients = probe_gradients(mean @ mixing, calls, 1)
     except (RuntimeError, TypeError, AttributeError, ValueError):  # a place that gives or takes something unusual
         return None
-    found = {item.parameter.name: _try_block(exact, item, calls, gradients) for item in plan.structured}
-    return {name for name in names if _agree(found[name], expected[name])}
+    blocks = {item.parameter.name: _try_block(exact, item, calls, gradients) for item in plan.structured}
+    return {name for name in names if _agree(blocks[name], expected[name])}
 
 
 def output_mixing(mean: Tensor) -> Tensor:

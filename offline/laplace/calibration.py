@@ -27,7 +27,7 @@ MAX_ROWS = 32  # activations and gradients of a batch take memory too, and more 
 TEMPERATURE_GRID: Array = np.logspace(-1, 1, 201)
 
 
-def rows_for(jacobian: SubnetworkJacobian, outputs: int) -> int:
+def held_out_rows(jacobian: SubnetworkJacobian, outputs: int) -> int:
     """Examples at once, for the Jacobian and its product in float64."""
     return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * outputs * jacobian.size))
 
@@ -57,7 +57,7 @@ def calibrate(
     rows: int,
 ) -> Calibrated:
     """Fit the temperature where it is asked for, then set the reject threshold; `rows` examples at once at most."""
-    rows = min(rows, rows_for(jacobian, likelihood.outputs))
+    rows = min(rows, held_out_rows(jacobian, likelihood.outputs))
     if isinstance(likelihood, Classification) and job.config.temperature == "fit":
         mean, variance = predict_held_out(jacobian, posterior, tuning, rows, job.track)
         likelihood = replace(likelihood, temperature=fit_temperature(mean, variance, to_numpy(tuning.targets)))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from offline.data.held_out import HeldOut
 from offline.data.likelihood import gaussian_log_likelihood
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.calibration import rows_for
+from offline.laplace.calibration import held_out_rows
 from offline.laplace.posterior import Spectrum
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
@@ -50,7 +50,7 @@ def likeliest_noise(
     """
     noises = first * STEPS
     total = np.zeros(len(noises))
-    for inputs, targets in data.chunks(rows_for(jacobian, data.targets.shape[1]), track, "Observation noise"):
+    for inputs, targets in data.chunks(held_out_rows(jacobian, data.targets.shape[1]), track, "Observation noise"):
         mean, j = jacobian(inputs)
         total += _log_likelihoods(to_numpy(mean.double()), j, to_numpy(targets), spectrum, used, noises)
     return float(noises[int(np.argmax(total))])

@@ -16,7 +16,7 @@ from offline.data.held_out import HeldOut
 from offline.data.likelihood import Likelihood
 from offline.data.loaders import rows_within
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.calibration import MEMORY_BYTES, rows_for
+from offline.laplace.calibration import MEMORY_BYTES, held_out_rows
 from offline.laplace.posterior import PRIOR_GRID, STEPS_A_DECADE, Spectrum
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track, silent
@@ -112,17 +112,17 @@ class PriorChoice:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know, in words."""
-        found = []
+        messages = []
         if self.edge == "largest" or (self.edge == "smallest" and self.budget is None and not self.ends_flat):
-            found.append(
+            messages.append(
                 f"the prior precision {self.precision:g} is the {self.edge} of the range searched by {self.method!r}"
             )
         if self.budget is not None and self.cost is not None and self.cost > self.budget:
-            found.append(
+            messages.append(
                 f"no prior precision in the range searched keeps to the uncertainty budget of {self.budget:g} nats: "
                 f"the one taken costs {self.cost:.3g} on held-out data"
             )
-        return tuple(found)
+        return tuple(messages)
 
 
 def prior_share(size: int, total: int, scaling: Literal["subnetwork", "none"]) -> float:
@@ -169,7 +169,7 @@ def sweep_log_likelihood(
 ) -> Array:
     """Mean predictive log-likelihood (G,) of each lambda_S, in one pass over the data; infinity: the plain network."""
     total, outputs = np.zeros(len(precisions)), likelihood.outputs
-    rows = min(rows_for(jacobian, outputs), rows_within(MEMORY_BYTES, BYTES_A_VALUE * outputs * len(precisions)))
+    rows = min(held_out_rows(jacobian, outputs), rows_within(MEMORY_BYTES, BYTES_A_VALUE * outputs * len(precisions)))
     for inputs, targets in data.chunks(rows, track, "Prior precision"):
         mean, j = jacobian(inputs)
         variances = spectrum.variances(j, precisions)

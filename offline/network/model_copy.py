@@ -20,9 +20,9 @@ def usable(model: object) -> nn.Module:
         raise TypeError(f"model: found {_kind(model)}, expected a torch.nn.Module that is trained")
     if isinstance(model, torch.jit.ScriptModule):
         raise ValueError("model: found a TorchScript module, expected the plain torch.nn.Module that it was made of")
-    found = getattr(model, "_orig_mod", model)
-    assert isinstance(found, nn.Module)
-    return found
+    plain = getattr(model, "_orig_mod", model)
+    assert isinstance(plain, nn.Module)
+    return plain
 
 
 def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
@@ -55,9 +55,9 @@ def check_private(model: nn.Module, network: nn.Module, inputs: Tensor) -> int:
             mean = check_output(network(few), len(few))
             again = network(inputs[:FEW].clone())
     except (RuntimeError, IndexError, TypeError) as error:
-        found = f"shape {tuple(inputs.shape)} and {inputs.dtype}"
+        given = f"shape {tuple(inputs.shape)} and {inputs.dtype}"
         raise ValueError(
-            f"model: cannot process the inputs of train_loader, found {found}: {_line(error)}; the model is used in "
+            f"model: cannot process the inputs of train_loader, found {given}: {_line(error)}; the model is used in "
             "float32, as it will be served"
         ) from error
     if not torch.equal(few, inputs[:FEW]):
@@ -149,7 +149,7 @@ def private_copy(model: nn.Module, device: torch.device, dtype: torch.dtype = to
 
 def check_output(output: object, batch: int) -> Tensor:
     """The model's output as a (B, K) tensor, or a `ValueError` that says what it was."""
-    found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    given = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     if not isinstance(output, Tensor) or output.dim() != 2 or output.shape[0] != batch or not output.shape[1]:
-        raise ValueError(f"model output: found {found}, expected a tensor of shape ({batch}, outputs)")
+        raise ValueError(f"model output: found {given}, expected a tensor of shape ({batch}, outputs)")
     return output

@@ -86,22 +86,22 @@ def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:
 
 def _warnings(job: Job, fitted: Fitted) -> list[str]:
     """What the user should know about this fit; kept in the manifest."""
-    found = []
+    warnings = []
     dataset = getattr(job.train, "dataset", None)
     expected, examples = length_of(dataset) if dataset is not None else None, fitted.curvature.examples
     if expected is not None and expected != examples:
-        found.append(
+        warnings.append(
             f"train_loader gave {examples} examples, its dataset has {expected} (drop_last, or a sampler that repeats "
             "or leaves out): the curvature sums over the examples given"
         )
-    found.extend(coverage_warning(_metrics(job, fitted), len(fitted.calibrated.data)))
+    warnings.extend(coverage_warning(_metrics(job, fitted), len(fitted.calibrated.data)))
     threshold, outputs = fitted.calibrated.rule.threshold, job.likelihood.outputs
     if isinstance(job.likelihood, Classification) and threshold >= 0.99 * math.log(outputs):
-        found.append(
+        warnings.append(
             f"the reject threshold {threshold:.4g} is next to the largest entropy there is, log {outputs}: "
             "hardly anything can be rejected; the predictions are too uncertain, raise prior_precision"
         )
-    return found
+    return warnings
 
 
 def _imprecise(truth: Truth) -> list[str]:

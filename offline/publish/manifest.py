@@ -69,9 +69,9 @@ def coverage_warning(metrics: Mapping[str, float], examples: int) -> tuple[str, 
     low, high = coverage_band(examples, 0.95)
     if low <= covered <= high:
         return ()
-    found = "narrow" if covered < low else "wide"
+    verdict = "narrow" if covered < low else "wide"
     return (
-        f"the 95 % intervals are too {found}: they hold {100 * covered:.1f} % of the targets of {examples} held-out "
+        f"the 95 % intervals are too {verdict}: they hold {100 * covered:.1f} % of the targets of {examples} held-out "
         f"examples, expected {100 * low:.1f} to {100 * high:.1f} %; sigma_noise is one number for every input: if the "
         "calibration data are like what will be served, give more of them, or set sigma_noise",
     )

@@ -32,9 +32,9 @@ def reliability_picture(plain: Reliability, full: Reliability) -> Picture:
 
     def paint(axes: Axes, counts: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1.2, label="perfect")
-        for found, name, colour, style in ((plain, "plain network", VERMILLION, "s--"), (full, "Probity", BLUE, "o-")):
-            axes.plot(found.confidence, found.accuracy, style, color=colour, label=f"{name}, ECE {found.ece:.3f}")
-            counts.plot(found.confidence, found.count, style, color=colour, markersize=4, linewidth=1)
+        for curve, name, colour, style in ((plain, "plain network", VERMILLION, "s--"), (full, "Probity", BLUE, "o-")):
+            axes.plot(curve.confidence, curve.accuracy, style, color=colour, label=f"{name}, ECE {curve.ece:.3f}")
+            counts.plot(curve.confidence, curve.count, style, color=colour, markersize=4, linewidth=1)
         axes.set(ylabel="Accuracy", ylim=(-0.03, 1.03))
         name_lines(axes)
         count_axis(counts, max(plain.count.max(), full.count.max()))

@@ -15,12 +15,12 @@ def prior_picture(prior: Prior, tried: Tried) -> Picture | None:
         ("Log-likelihood\n(nats an example)", tried.log_likelihood, _reference_lines(prior, tried)),
         ("Log evidence\n(nats)", tried.log_evidence, {}),
     ]
-    found = [(label, np.array(values), lines) for label, values, lines in curves if values is not None]
-    if not found:
+    drawn = [(label, np.array(values), lines) for label, values, lines in curves if values is not None]
+    if not drawn:
         return None
 
     def paint(*panels: Axes) -> None:
-        for axes, (label, values, lines) in zip(panels, found, strict=True):
+        for axes, (label, values, lines) in zip(panels, drawn, strict=True):
             axes.plot(tried.precisions, values, color=BLUE, label="values tried")
             for (name, style), y in lines.items():
                 mark_y(axes, y, name, style)
@@ -29,10 +29,10 @@ def prior_picture(prior: Prior, tried: Tried) -> Picture | None:
         name_lines(panels[0])
         panels[-1].set_xlabel("Prior precision λ (per squared weight)")
 
-    names = " and ".join(label.split("\n")[0].lower() for label, _, _ in found)
+    names = " and ".join(label.split("\n")[0].lower() for label, _, _ in drawn)
     return Picture(
         "Values tried",
-        render(paint, [0.85] * len(found) if len(found) > 1 else [1.0]),
+        render(paint, [0.85] * len(drawn) if len(drawn) > 1 else [1.0]),
         f"Curve of the {names} against the prior precision from {min(tried.precisions):.3g} to "
         f"{max(tried.precisions):.3g}; the chosen value is {prior.precision:.4g}.",
         "Left is more uncertainty, right less: higher is better, the vertical line is the value chosen, and values far "

@@ -114,7 +114,7 @@ def report_html(data: ReportData) -> bytes:
         checks=checks(manifest),
         selection=selection_rows(manifest),
         parameters=parameter_rows(manifest),
-        candidates=[(found, candidate_cells(found)) for found in manifest.selection.candidates or ()],
+        candidates=[(candidate, candidate_cells(candidate)) for candidate in manifest.selection.candidates or ()],
         prior=prior_rows(manifest),
         prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
         calibration=calibration,

@@ -31,27 +31,27 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
     """Headline numbers; what was not measured is left out. `calibration_error`: ECE of plain network and Probity."""
     rule, metrics = manifest.calibration, manifest.metrics
     examples = f"{rule.examples:,} held-out examples"
-    found = [
+    shown = [
         Card("Rejects above", number(rule.threshold), SCORES[rule.score]),
         Card("False-reject rate", percent(rule.false_reject_rate), f"at most, for inputs like the {examples}"),
     ]
     if (full := metrics.get("calibration_log_likelihood")) is not None:
         plain = metrics.get("calibration_log_likelihood_map")
         note = "nats an example" if plain is None else f"nats an example; plain network {number(plain)}"
-        found.append(Card("Log-likelihood", number(full), note))
+        shown.append(Card("Log-likelihood", number(full), note))
     if (accuracy := metrics.get("calibration_accuracy")) is not None:
         plain_accuracy = metrics.get("calibration_accuracy_map")
         beside = "" if plain_accuracy is None else f"; plain network {percent(plain_accuracy)}"
-        found.append(Card("Accuracy as served", percent(accuracy), f"on {examples}{beside}"))
+        shown.append(Card("Accuracy as served", percent(accuracy), f"on {examples}{beside}"))
     if (rmse := metrics.get("calibration_rmse")) is not None:
-        found.append(Card("RMSE", number(rmse), f"target's units, on {examples}"))
+        shown.append(Card("RMSE", number(rmse), f"target's units, on {examples}"))
     if calibration_error is not None:
-        found.append(
+        shown.append(
             Card("Calibration error (ECE)", f"{calibration_error[1]:.3f}", f"plain network {calibration_error[0]:.3f}")
         )
     if coverage is not None:
-        found.append(Card("95 % interval", percent(coverage), "of held-out targets inside"))
-    return found
+        shown.append(Card("95 % interval", percent(coverage), "of held-out targets inside"))
+    return shown
 
 
 def checks(manifest: Manifest) -> list[Check]:
@@ -60,15 +60,15 @@ def checks(manifest: Manifest) -> list[Check]:
 
 
 def _verified(manifest: Manifest) -> Iterator[Check]:
-    found = manifest.verification
-    if found is None:
+    verification = manifest.verification
+    if verification is None:
         yield Check(False, "The serving code was not compared with the network: the bundle holds no verification.")
         return
-    worst = max(found.mean_error, found.jacobian_error, found.variance_error)
+    worst = max(verification.mean_error, verification.jacobian_error, verification.variance_error)
     yield Check(
-        worst <= found.tolerance,
-        f"The serving code agrees with the network in float64 on {found.examples} examples: largest relative error "
-        f"{number(float(f'{worst:.1e}'))}, tolerance {number(found.tolerance)}.",
+        worst <= verification.tolerance,
+        f"The serving code agrees with the network in float64 on {verification.examples} examples: largest relative "
+        f"error {number(float(f'{worst:.1e}'))}, tolerance {number(verification.tolerance)}.",
     )
 
 
@@ -96,15 +96,17 @@ def _covered(manifest: Manifest) -> Iterator[Check]:
 
 
 def _factored(manifest: Manifest) -> Iterator[Check]:
-    found = manifest.posterior
-    if found.kind == "cholesky":
-        exact = "The posterior was factored as it is." if found.jitter == 0 else ""
+    posterior = manifest.posterior
+    if posterior.kind == "cholesky":
+        exact = "The posterior was factored as it is." if posterior.jitter == 0 else ""
         yield Check(
-            found.jitter == 0, exact or f"{number(found.jitter)} had to be added to the diagonal of the posterior."
+            posterior.jitter == 0,
+            exact or f"{number(posterior.jitter)} had to be added to the diagonal of the posterior.",
         )
-    elif found.error is not None and found.tolerance is not None:
-        text = f"The low-rank posterior is off by at most {percent(found.error)}, tolerance {percent(found.tolerance)}."
-        yield Check(found.error <= found.tolerance, text)
+    elif posterior.error is not None and posterior.tolerance is not None:
+        error, tolerance = percent(posterior.error), percent(posterior.tolerance)
+        text = f"The low-rank posterior is off by at most {error}, tolerance {tolerance}."
+        yield Check(posterior.error <= posterior.tolerance, text)
 
 
 def _warned(manifest: Manifest) -> Check:

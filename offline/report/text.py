@@ -60,16 +60,16 @@ def percent(share: float) -> str:
 
 def selection_rows(manifest: Manifest) -> dict[str, str]:
     """How the weights were chosen."""
-    found = manifest.selection
-    rows = {"Strategy": found.strategy}
-    if found.options:
-        rows["Options"] = json.dumps(found.options, sort_keys=True, ensure_ascii=False, default=str)
-    rows["Open to choice"] = ("every weight" if found.kinds == "all" else "no biases, no normalisation layers") + (
-        "" if found.within is None else " in " + ", ".join(found.within)
+    selection = manifest.selection
+    rows = {"Strategy": selection.strategy}
+    if selection.options:
+        rows["Options"] = json.dumps(selection.options, sort_keys=True, ensure_ascii=False, default=str)
+    rows["Open to choice"] = ("every weight" if selection.kinds == "all" else "no biases, no normalisation layers") + (
+        "" if selection.within is None else " in " + ", ".join(selection.within)
     )
-    if found.dead_weights is not None:
-        rows["Dead weights left out"] = f"{found.dead_weights:,} without curvature: no training example feels them"
-    return rows | {"Seed": str(found.seed)}
+    if selection.dead_weights is not None:
+        rows["Dead weights left out"] = f"{selection.dead_weights:,} without curvature: no training example feels them"
+    return rows | {"Seed": str(selection.seed)}
 
 
 def parameter_rows(manifest: Manifest) -> list[ParameterRow]:
@@ -93,30 +93,30 @@ def _parameter_row(parameter: ParameterSlice, size: int, largest: int) -> Parame
     return ParameterRow(parameter.name, shape, f"{chosen:,}", *shares, round(100 * chosen / largest, 1))
 
 
-def candidate_cells(found: Candidate) -> list[str]:
+def candidate_cells(candidate: Candidate) -> list[str]:
     """Size, prior precision, log-likelihood, the same under shift, AUROC under shift, forward passes."""
-    exact = (found.log_likelihood, found.shift_log_likelihood)
+    exact = (candidate.log_likelihood, candidate.shift_log_likelihood)
     return [
-        f"{found.size:,}",
-        number(found.prior_precision),
+        f"{candidate.size:,}",
+        number(candidate.prior_precision),
         *(f"{value:.3f}".replace("-", MINUS) for value in exact),
-        f"{found.shift_auroc:.3f}",
-        f"{found.forward_passes:.1f}",
+        f"{candidate.shift_auroc:.3f}",
+        f"{candidate.forward_passes:.1f}",
     ]
 
 
 def prior_rows(manifest: Manifest) -> dict[str, str]:
     """The prior precision and where it came from."""
-    found = manifest.prior
-    scaled = "λ S / D" if found.scaling == "subnetwork" else "not scaled"
+    prior = manifest.prior
+    scaled = "λ S / D" if prior.scaling == "subnetwork" else "not scaled"
     rows = {
-        "Prior precision λ": number(found.precision),
-        "Chosen as": METHODS[found.method],
-        "In the posterior, λ_S": f"{number(found.used)} ({scaled})",
+        "Prior precision λ": number(prior.precision),
+        "Chosen as": METHODS[prior.method],
+        "In the posterior, λ_S": f"{number(prior.used)} ({scaled})",
     }
-    if found.budget is not None:
-        rows["Uncertainty budget"] = f"{number(found.budget)} nats an example"
-        if found.tried is not None and found.precision <= min(found.tried.precisions):
+    if prior.budget is not None:
+        rows["Uncertainty budget"] = f"{number(prior.budget)} nats an example"
+        if prior.tried is not None and prior.precision <= min(prior.tried.precisions):
             rows["Search"] = (
                 "ended at its smallest value within the budget: a larger subnetwork leaves more uncertainty"
             )
@@ -125,14 +125,14 @@ def prior_rows(manifest: Manifest) -> dict[str, str]:
 
 def posterior_rows(manifest: Manifest) -> dict[str, str]:
     """The posterior, the noise and the temperature."""
-    found = manifest.posterior
-    rows = {"Kind": f"{found.kind}, over {found.size:,} weights"}
-    if found.kind == "cholesky":
-        rows["Jitter on the diagonal"] = number(found.jitter) if found.jitter else "none"
-    if found.rank is not None:
-        rows["Rank"] = f"{found.rank:,}"
-    if found.error is not None and found.tolerance is not None:
-        rows["Error of the variance"] = f"{percent(found.error)} at most, tolerance {percent(found.tolerance)}"
+    posterior = manifest.posterior
+    rows = {"Kind": f"{posterior.kind}, over {posterior.size:,} weights"}
+    if posterior.kind == "cholesky":
+        rows["Jitter on the diagonal"] = number(posterior.jitter) if posterior.jitter else "none"
+    if posterior.rank is not None:
+        rows["Rank"] = f"{posterior.rank:,}"
+    if posterior.error is not None and posterior.tolerance is not None:
+        rows["Error of the variance"] = f"{percent(posterior.error)} at most, tolerance {percent(posterior.tolerance)}"
     if manifest.sigma_noise is not None:
         rows["Observation noise"] = f"{number(manifest.sigma_noise)} (standard deviation, target's units)"
         if (examples := manifest.metrics.get("noise_examples")) is not None:
@@ -144,8 +144,12 @@ def posterior_rows(manifest: Manifest) -> dict[str, str]:
 
 def verification_rows(manifest: Manifest) -> dict[str, str]:
     """Relative errors of the serving code, empty where nothing was verified."""
-    found = manifest.verification
-    if found is None:
+    verification = manifest.verification
+    if verification is None:
         return {}
-    errors = {"Mean": found.mean_error, "Jacobian": found.jacobian_error, "Variance": found.variance_error}
+    errors = {
+        "Mean": verification.mean_error,
+        "Jacobian": verification.jacobian_error,
+        "Variance": verification.variance_error,
+    }
     return {f"{name}, relative error": number(float(f"{error:.1e}")) for name, error in errors.items()}

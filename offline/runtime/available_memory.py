@@ -57,10 +57,10 @@ def _rooms_above(top: Path, path: str, limit: str, used: str, cache: str) -> Ite
     for folder in (group, *group.parents):
         if not folder.is_relative_to(top):
             return
-        found = _read(folder / limit).strip()
-        if found.isdigit():
+        text = _read(folder / limit).strip()
+        if text.isdigit():
             taken = int(_read(folder / used).strip() or 0) - _reclaimable(folder, cache)
-            yield int(found) - max(0, taken)
+            yield int(text) - max(0, taken)
 
 
 def _reclaimable(folder: Path, cache: str) -> int:

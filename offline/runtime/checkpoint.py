@@ -108,8 +108,8 @@ class Checkpoint:
                 raise ValueError("its sha256 does not match")
             return tensor, record["state"]
 
-        found: tuple[Tensor, dict[str, Any]] = self._opened(stage, read)
-        return found
+        loaded: tuple[Tensor, dict[str, Any]] = self._opened(stage, read)
+        return loaded
 
     def remove(self) -> None:
         """Delete the checkpoint after success: its own files, and the folder if nothing else is in it."""

@@ -48,15 +48,15 @@ def module_parameters(network: nn.Module, layout: WeightLayout, paths: Sequence[
     check_names(paths, option, "paths of modules")
     modules = [path for path, _ in network.named_modules()]
     owners = parameter_owners(network)
-    found: set[str] = set()
+    kept: set[str] = set()
     for path in paths:
         if path not in modules:
             raise unknown_name(path, option, "a module", [m for m in modules if m])
         inside = {p.name for p in layout.parameters if any(_below(place, path) for place, _ in owners[p.name])}
         if not inside:
             raise ValueError(f"{option}: found the module {path!r}, which holds no trainable weight; give another one")
-        found |= inside
-    return [p.name for p in layout.parameters if p.name in found]
+        kept |= inside
+    return [p.name for p in layout.parameters if p.name in kept]
 
 
 def positions_of(parameters: Sequence[Parameter]) -> Tensor:

@@ -1,5 +1,6 @@
 """What every strategy is given, and the choice of the largest scores."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,10 @@ class SelectionContext:
         """lambda of the full posterior: 1 where it is searched for, which needs the weights first."""
         given = self.job.config.prior_precision
         return given if isinstance(given, float) else 1.0
+
+    def batches(self, description: str) -> Iterable[tuple[Tensor, Tensor]]:
+        """One pass over the training data, with progress."""
+        return self.job.track(self.job.pass_over_training(), description)
 
 
 def largest(scores: Array, size: int) -> Tensor:

@@ -34,7 +34,7 @@ def check_fits(context: SelectionContext, count: int) -> None:
 def full_curvature(context: SelectionContext, positions: Tensor) -> Tensor:
     """H = sum_n J_n^T Lambda_n J_n over all training data at `positions`, (C, C) float64, with 1 / sigma^2."""
     jacobian = context.job.jacobian(positions)
-    pairs = context.job.track(context.job.pass_over_training(), "Full curvature")
+    pairs = context.batches("Full curvature")
     rows = curvature_rows(
         context, jacobian, context.memory_bytes // 2, 8 * context.job.likelihood.outputs * jacobian.size
     )

@@ -19,7 +19,7 @@ from offline.laplace.ggn import check_finite
 from offline.network.model_copy import check_output
 from offline.network.weights import Parameter
 from offline.selection.context import SelectionContext
-from offline.selection.streaming import rows_for
+from offline.selection.streaming import measured_rows
 
 Located = tuple[tuple[Parameter, Tensor], ...]
 # A weight whose curvature is below this share of the largest carries none that float32 derivatives can show.
@@ -51,8 +51,14 @@ def curvature_estimate(context: SelectionContext) -> Tensor:
     located = tuple(context.job.layout.locate(context.candidates))
     sums = torch.zeros(len(context.candidates), dtype=torch.float64)
     generator, rows = torch.Generator().manual_seed(context.job.config.seed), 0
-    for inputs, _ in context.job.track(context.job.pass_over_training(), "Live weights"):
-        rows = rows or rows_for(context.memory_bytes, lambda one: _gradients(context, located, one, generator), inputs)
+
+    def gradients(x: Tensor) -> tuple[Tensor, ...]:
+        return _gradients(context, located, x, generator)
+
+    for inputs, _ in context.batches("Live weights"):
+        rows = rows or measured_rows(
+            context.memory_bytes, lambda one: _gradients(context, located, one, generator), inputs
+        )
         for chunk in torch.split(inputs, rows):
             _add_squares(_gradients(context, located, chunk, generator), located, sums)
     check_finite(sums)

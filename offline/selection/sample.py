@@ -52,7 +52,7 @@ class Sample:
 
     def _chosen(self, description: str) -> Iterator[Tensor]:
         start = 0
-        for inputs, _ in self.context.job.track(self.context.job.pass_over_training(), description):
+        for inputs, _ in self.context.batches(description):
             if self.kept is None:
                 yield inputs
                 continue

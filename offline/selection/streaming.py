@@ -40,7 +40,7 @@ def _mean_squares(context: SelectionContext, jacobian: SubnetworkJacobian, input
         add_squares((block for _, block in jacobian.blocks(x)[1]), into)
 
     for x in inputs:
-        rows = rows or rows_for(context.memory_bytes, lambda one: add(one, torch.zeros_like(sums)), x)
+        rows = rows or measured_rows(context.memory_bytes, lambda one: add(one, torch.zeros_like(sums)), x)
         examples += len(x)
         for chunk in torch.split(x, rows):
             add(chunk, sums)
@@ -55,7 +55,7 @@ def curvature_diagonal(context: SelectionContext, positions: Tensor) -> Tensor:
 
 
 def _curvature_diagonal(context: SelectionContext, jacobian: SubnetworkJacobian) -> Tensor:
-    pairs = context.job.track(context.job.pass_over_training(), "Curvature diagonal")
+    pairs = context.batches("Curvature diagonal")
     rows = curvature_rows(context, jacobian, context.memory_bytes)
     return diagonal_ggn(jacobian, pairs, context.job.likelihood, rows=rows)
 
@@ -89,10 +89,10 @@ def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian, memo
     """Examples at once whose contributions to the curvature, one parameter at a time, stay within `memory` bytes."""
     first = next(iter(context.job.pass_over_training()))[0]
     sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
-    return rows_for(memory, lambda one: add_curvature(jacobian, one, context.job.likelihood, sums), first, extra)
+    return measured_rows(memory, lambda one: add_curvature(jacobian, one, context.job.likelihood, sums), first, extra)
 
 
-def rows_for(memory: int, work: Callable[[Tensor], object], x: Tensor, extra: int = 0) -> int:
+def measured_rows(memory: int, work: Callable[[Tensor], object], x: Tensor, extra: int = 0) -> int:
     """How many examples fit in `memory` bytes at once, by what `work` takes for one of `x`, and `extra` bytes each."""
     one = peak_bytes(lambda: work(x[:1]))
     return min(MAX_ROWS, rows_within(memory, int(MARGIN * one) + extra))

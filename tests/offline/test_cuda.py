@@ -32,7 +32,7 @@ from offline.laplace.gram import Gram
 from offline.laplace.posterior import Spectrum, posterior_precision
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from offline.selection.strategies.leverage import _squares
+from offline.selection.strategies.leverage import leverage_squares
 from offline.selection.strategies.sampled_leverage import SampleCurvature
 from service import Predictor
 from tests.support.networks import build
@@ -129,7 +129,7 @@ def test_scores_of_leverage_stay_on_the_device() -> None:
         curvature = SampleCurvature(root, square, square, 1.0)
         assert curvature.scores(j.double().flatten(0, 1)).device.type == DEVICE
         scale_tril = torch.empty(made.size, made.size, dtype=torch.float64, device=DEVICE)
-        assert _squares(j, scale_tril).device.type == DEVICE
+        assert leverage_squares(j, scale_tril).device.type == DEVICE
 
 
 @pytest.mark.parametrize("kind", SHIFTS)

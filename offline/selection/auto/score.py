@@ -15,7 +15,7 @@ from offline.data.held_out import HeldOut
 from offline.data.loaders import in_chunks, rows_within
 from offline.data.shifts import keeps_label, synthetic_shifts
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.calibration import MEMORY_BYTES, rows_for
+from offline.laplace.calibration import MEMORY_BYTES, held_out_rows
 from offline.laplace.posterior import Spectrum
 from offline.laplace.prior import (
     BYTES_A_VALUE,
@@ -71,8 +71,10 @@ def judge(context: AutoContext, proposals: tuple[Proposal, ...]) -> tuple[Candid
             prior_precision=priors[c].precision,
             cost=_cost(priors[c]),
             log_likelihood=float(usual[c].log_likelihood.mean()),
-            shift_log_likelihood=_shift_log_likelihood({name: found[c] for name, found in shifted.items()}),
-            shift_auroc=float(np.mean([_auroc(usual[c].score, found[c].score) for found in shifted.values()])),
+            shift_log_likelihood=_shift_log_likelihood({name: judgements[c] for name, judgements in shifted.items()}),
+            shift_auroc=float(
+                np.mean([_auroc(usual[c].score, judgements[c].score) for judgements in shifted.values()])
+            ),
         )
         for c, proposal in enumerate(proposals)
     )
@@ -95,7 +97,7 @@ def _part_of(context: AutoContext) -> HeldOut:
 def _spectra(context: AutoContext, union: Union) -> list[Spectrum]:
     """Eigenpairs of each candidate's curvature on part of the training data, scaled to all N."""
     data, total = sample(context)
-    rows = rows_for(union.jacobian, context.job.likelihood.outputs)
+    rows = held_out_rows(union.jacobian, context.job.likelihood.outputs)
     device = union.jacobian.indices.device
     sums = [torch.zeros(len(c), len(c), dtype=torch.float64, device=device) for c in union.columns]
     for inputs, _ in in_chunks(data.inputs, data.targets, rows):
@@ -137,7 +139,7 @@ def _priors(context: AutoContext, union: Union, spectra: list[Spectrum], held_ou
     total = np.zeros((len(used), len(precisions) + 1))
     rows = rows_within(MEMORY_BYTES, BYTES_A_VALUE * context.job.likelihood.outputs * total.shape[1])
     for inputs, targets in held_out.chunks(
-        min(rows, rows_for(union.jacobian, context.job.likelihood.outputs)),
+        min(rows, held_out_rows(union.jacobian, context.job.likelihood.outputs)),
         context.job.track,
         "Candidates: prior precision",
     ):
@@ -167,7 +169,7 @@ def _predictions(
     means: list[Array] = []
     variances: list[list[Array]] = [[] for _ in priors]
     for inputs, _ in data.chunks(
-        rows_for(union.jacobian, context.job.likelihood.outputs), context.job.track, "Candidates: shifts"
+        held_out_rows(union.jacobian, context.job.likelihood.outputs), context.job.track, "Candidates: shifts"
     ):
         mean, joined = union.jacobian(inputs)
         means.append(to_numpy(mean.double()))

@@ -30,7 +30,7 @@ from offline.selection.context import SelectionContext, check_size
 from offline.selection.covariance import full_curvature, largest_that_fits
 from offline.selection.live_weights import eligible
 from offline.selection.sample import Sample, check_count
-from offline.selection.streaming import rows_for
+from offline.selection.streaming import measured_rows
 from offline.selection.subnetwork import Subnetwork
 
 POOL = 4096
@@ -130,6 +130,6 @@ def outputs_to_match(
     made = list(synthetic_shifts(usual, context.job.config.seed, names).values())
     shifted = torch.stack([made[n % len(made)][n] for n in range(len(usual))])
     jacobian, inputs = context.job.jacobian(positions), torch.cat([usual, shifted])
-    rows = rows_for(context.memory_bytes // 4, jacobian, inputs)
+    rows = measured_rows(context.memory_bytes // 4, jacobian, inputs)
     joined = torch.cat([jacobian(part)[1].flatten(0, 1).double().cpu() for part in torch.split(inputs, rows)])
     return joined[torch.isfinite(joined).all(1)]  # those of training examples are: the curvature was

@@ -8,7 +8,7 @@ from offline.selection.covariance import full_curvature, largest_that_fits, post
 from offline.selection.live_weights import eligible
 from offline.selection.sample import SCORE_EXAMPLES, Sample, check_count
 from offline.selection.strategies.sampled_leverage import default_examples, draw, sampled_leverage
-from offline.selection.streaming import rows_for
+from offline.selection.streaming import measured_rows
 from offline.selection.subnetwork import Subnetwork
 
 
@@ -40,15 +40,19 @@ def exact_leverage(context: SelectionContext, positions: Tensor, sample: Sample)
     device = jacobian.indices.device
     scale_tril = posterior_factor(context, full_curvature(context, positions)).to(device)
     sums, examples, rows = torch.zeros(len(positions), dtype=torch.float64, device=device), 0, 0
+
+    def squares(x: Tensor) -> Tensor:
+        return leverage_squares(jacobian(x)[1], scale_tril)
+
     for inputs in sample.inputs("Leverage"):
-        rows = rows or rows_for(context.memory_bytes // 2, lambda one: _squares(jacobian(one)[1], scale_tril), inputs)
+        rows = rows or measured_rows(context.memory_bytes // 2, squares, inputs)
         examples += len(inputs)
         for chunk in torch.split(inputs, rows):
-            sums += _squares(jacobian(chunk)[1], scale_tril)
+            sums += squares(chunk)
     return (sums / examples / scale_tril.square().sum(1)).cpu()
 
 
-def _squares(jacobian: Tensor, scale_tril: Tensor) -> Tensor:
+def leverage_squares(jacobian: Tensor, scale_tril: Tensor) -> Tensor:
     """sum_b sum_k (C J_bk^T)^2, (C,), of jacobian (B, K, C)."""
     j = jacobian.flatten(0, 1).double()
     return ((j @ scale_tril) @ scale_tril.T).square_().sum(0)

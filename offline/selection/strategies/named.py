@@ -27,8 +27,8 @@ def modules(context: SelectionContext, names: Sequence[str] = (), live_only: boo
 
     Raises `ValueError` for an unknown path, no candidate in these modules, or an S that is too small.
     """
-    found = module_parameters(context.job.network, context.job.layout, names, NAMES)
-    return _whole(context, set(found), f"the modules {', '.join(names)}", live_only)
+    inside = module_parameters(context.job.network, context.job.layout, names, NAMES)
+    return _whole(context, set(inside), f"the modules {', '.join(names)}", live_only)
 
 
 def parameters(context: SelectionContext, names: Sequence[str] = (), live_only: bool = False) -> Subnetwork:

@@ -24,7 +24,7 @@ from offline.laplace.posterior import factor, posterior_precision
 from offline.selection.context import SelectionContext
 from offline.selection.covariance import largest_that_fits
 from offline.selection.sample import Sample, count_examples
-from offline.selection.streaming import restricted, rows_for
+from offline.selection.streaming import measured_rows, restricted
 
 # At 512 rows (51 examples of 10 classes, or 512 of one output) the weights chosen have 95 % of the leverage that the
 # exact ones have, on a digits CNN with D = 1,446 and S = D / 10; the cost of the products grows with its square.
@@ -122,5 +122,5 @@ def _jacobians(context: SelectionContext, whole: SubnetworkJacobian, inputs: Ten
 
 def _dense(jacobian: SubnetworkJacobian, inputs: Tensor, memory: int) -> Tensor:
     """J (M K, n), in chunks of examples that take no more than `memory` bytes."""
-    rows = rows_for(memory, jacobian, inputs)
+    rows = measured_rows(memory, jacobian, inputs)
     return torch.cat([jacobian(part)[1].flatten(0, 1) for part in torch.split(inputs, rows)])
