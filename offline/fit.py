@@ -18,9 +18,10 @@ from offline.estimate.duration import describe_duration, predict_duration
 from offline.estimate.job_memory import plan_job, plan_stand_in
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.trial import check_whole_way
+from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job, prepare, resolve_device
 from offline.laplace.calibration import calibrate
-from offline.laplace.ggn import accumulate_ggn
+from offline.laplace.ggn import Curvature, accumulate_ggn
 from offline.laplace.inference import infer
 from offline.laplace.noise import residual_noise
 from offline.publish.bundle import Fitted, publish
@@ -93,12 +94,7 @@ def fit_bundle(
         because = f": {subnetwork.explanation}" if subnetwork.explanation else ""
         say(f"{len(subnetwork.indices):,} weights chosen{because}")
 
-        torch.manual_seed(config.seed)  # a loader that shuffles gives an interrupted pass its order again
-        ranges, rows = RangeMeter(), memory.rows("curvature")
-        pairs = ranges.watch(job.pass_over_training("Curvature"))
-        curvature = accumulate_ggn(
-            jacobian, pairs, job.likelihood, rows=rows, checkpoint=checkpoint, distributed=job.distributed
-        )
+        curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint)
 
         if job.distributed.is_main:
             inference = infer(job, jacobian, curvature, tuning)
@@ -183,6 +179,19 @@ def _with_noise(job: Job, tuning: HeldOut) -> Job:
     given = job.config.sigma_noise
     noise = given if isinstance(given, float) else residual_noise(job.network, tuning)
     return replace(job, likelihood=replace(job.likelihood, sigma_noise=noise))
+
+
+def _accumulate(
+    job: Job, jacobian: SubnetworkJacobian, rows: int, checkpoint: Checkpoint
+) -> tuple[Curvature, RangeMeter]:
+    """One pass over the training data: the curvature, and the range of the inputs."""
+    torch.manual_seed(job.config.seed)  # a loader that shuffles gives an interrupted pass its order again
+    ranges = RangeMeter()
+    pairs = ranges.watch(job.pass_over_training("Curvature"))
+    curvature = accumulate_ggn(
+        jacobian, pairs, job.likelihood, rows=rows, checkpoint=checkpoint, distributed=job.distributed
+    )
+    return curvature, ranges
 
 
 def _estimate(job: Job, tuning: HeldOut, conformal: HeldOut) -> Iterator[str]:
