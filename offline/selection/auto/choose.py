@@ -18,7 +18,7 @@ from dataclasses import replace
 from offline.data.shifts import accepted_shifts, available_shifts
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.context import AutoContext
-from offline.selection.auto.score import judge
+from offline.selection.auto.score import score_candidates
 from offline.selection.subnetwork import CandidateScore, Subnetwork
 
 MARGIN = 0.02  # nats; of the order of the error that some hundred examples leave in the merit
@@ -43,7 +43,7 @@ def choose_automatically(context: AutoContext) -> Subnetwork:
     if context.options.shifts is not None or len(accepted) < len(available_shifts(context.tuning.inputs)):
         context = replace(context, options=replace(context.options, shifts=accepted))
     proposals = propose(context)
-    scores = judge(context, proposals)
+    scores = score_candidates(context, proposals)
     place = decide(scores, context.job.config.uncertainty_budget)
     return replace(
         proposals[place].subnetwork,
