@@ -1,4 +1,4 @@
-"""FitConfig: every choice of a fit, checked when it is made."""
+"""FitConfig: every option of a fit, validated on construction."""
 
 from typing import Annotated, Any, Literal, get_args
 

@@ -60,11 +60,11 @@ def fit_bundle(
     of training, are kept in memory, and tune prior precision, observation noise, temperature and reject threshold. out:
     a new folder; an existing bundle is replaced atomically, anything else there is refused. class_names: K names;
     input_spec: how the service makes inputs (images, feature names); by default, plain arrays of the loader's shape.
-    progress: wraps the long loops (see `offline.runtime.progress`). say: takes lines for people, the predicted memory
-    among them, before the work starts.
+    progress: wraps the long loops (see `offline.runtime.progress`). say: called with lines of text, such as the
+    predicted memory before the work starts.
 
-    A job that was killed goes on where it was: what it had done stands in a folder beside `out`, named
-    `.NAME.checkpoint`. Under torchrun every process calls this; the data are shared out and the first one writes.
+    A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`. Under torchrun
+    every process calls this; each takes its share of the data, and the first one writes.
 
     Returns the bundle's path. Raises `ValueError` or `TypeError` for input that cannot be used, and the exceptions that
     `offline` exports: `CheckpointError`, `ExportError`, `VerificationError`, `FactorizationError`, `NotFiniteError`,
@@ -121,10 +121,10 @@ def dry_run(
     *,
     calibration_loader: Batches | None = None,
 ) -> list[str]:
-    """What a fit would take, as lines for people: D, S, K, memory, and the time of every stage.
+    """What a fit would take, in readable lines: D, S, K, memory, and the time of every stage.
 
-    Nothing is fitted and nothing written. The calibration data, where given, are checked and counted. One small batch
-    goes the whole way to onnxruntime, so that a model that cannot be exported is known: raises `ExportError` then.
+    Nothing is fitted or written. Calibration data, where given, are checked and counted. One small batch goes all the
+    way to onnxruntime; raises `ExportError` for a model that cannot be exported.
     """
     config = config or FitConfig()
     check_loader(train_loader, "train_loader")
@@ -136,7 +136,7 @@ def dry_run(
 
 @contextmanager
 def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track: Track) -> Iterator[Job]:
-    """The job while its processes are joined; torch's random numbers follow the seed and come back as they were."""
+    """The job, inside its process group; torch's random state follows the seed and is restored afterwards."""
     device = local_device(resolve_device(config.device))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as distributed:
         torch.manual_seed(config.seed)
@@ -144,7 +144,7 @@ def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track:
 
 
 def _checkpoint(job: Job, destination: Path) -> Checkpoint:
-    """Beside the destination, and only for this very job."""
+    """The checkpoint next to the destination; `CheckpointError` for another job's."""
     config = job.config.model_dump_json(exclude={"checkpoint_seconds", "memory_budget", "name", "version"})
     checkpoint = Checkpoint(
         destination.absolute().parent / f".{destination.name}.checkpoint",
@@ -158,7 +158,7 @@ def _checkpoint(job: Job, destination: Path) -> Checkpoint:
 
 
 def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
-    """The part that tunes and the part that sets the threshold; all of it goes to the latter when nothing is tuned."""
+    """The half that tunes and the half that sets the threshold, which gets everything where nothing is tuned."""
     config = job.config
     pairs = checked_batches(job.track(loader, "Calibration data", length_of(loader)), "calibration_loader", job.device)
     data = collect_held_out(pairs, job.likelihood)
@@ -173,7 +173,7 @@ def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
 
 
 def _with_noise(job: Job, tuning: HeldOut) -> Job:
-    """With the observation noise of a regression before anything is known of the weights."""
+    """The job with the first estimate of a regression's observation noise."""
     if not isinstance(job.likelihood, Regression):
         return job
     given = job.config.sigma_noise
@@ -195,7 +195,7 @@ def _accumulate(
 
 
 def _estimate(job: Job, tuning: HeldOut, conformal: HeldOut) -> Iterator[str]:
-    """What the job will take, as lines for people; refuses at once what does not fit or cannot be exported."""
+    """What the job will take, in readable lines; fails early where it does not fit or cannot be exported."""
     expected = plan_stand_in(job, tuning.bytes + conformal.bytes)
     if job.distributed.is_main:
         yield from expected.describe()[:2]
@@ -203,7 +203,7 @@ def _estimate(job: Job, tuning: HeldOut, conformal: HeldOut) -> Iterator[str]:
 
 
 def _trial(job: Job, inputs: Tensor, expected: MemoryPlan, held_out: int) -> str:
-    """Take a few inputs the whole way; the time that the job will take, as a line for people."""
+    """Run a few inputs through the whole job; a readable line with the time that it will take."""
     start = time.perf_counter()
     check_whole_way(job, inputs)
     seconds = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""What every stage of one fit shares, made from what the user gave."""
+"""The job: what all stages of a fit share, checked and prepared from the user's input."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Job:
         return self.layout.flatten(dict(self.network.named_parameters()))
 
     def jacobian(self, indices: Tensor) -> SubnetworkJacobian:
-        """That of ascending positions."""
+        """The Jacobian of the weights at ascending positions."""
         return make_jacobian(self.network, self.layout, indices.to(self.device), self.example)
 
     def pass_over_training(self, description: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:

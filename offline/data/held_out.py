@@ -1,4 +1,4 @@
-"""Examples that were kept from training: half of them tune, the rest set the reject threshold."""
+"""Held-out examples: half of them tune, the others set the reject threshold."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class HeldOut:
 
     @property
     def bytes(self) -> int:
-        """Memory that it takes."""
+        """Size in memory."""
         return sum(t.numel() * t.element_size() for t in (self.inputs, self.targets))
 
     def split(self, share: float, seed: int) -> tuple["HeldOut", "HeldOut"]:

@@ -1,4 +1,4 @@
-"""The range of the values that a network was fitted on, noted while the data pass by."""
+"""The range of the input values that a network was fitted on, recorded during a pass."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -21,13 +21,13 @@ class RangeMeter:
         self._high: Tensor | None = None
 
     def watch(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Hand on the pairs, their inputs (B, *shape) noted."""
+        """Yield the pairs and record their inputs (B, *shape)."""
         for inputs, targets in pairs:
             self.note(inputs)
             yield inputs, targets
 
     def note(self, inputs: Tensor) -> None:
-        """Take these inputs (B, *shape), B >= 1, into the range; tokens have none."""
+        """Extend the range by these inputs (B, *shape), B >= 1; tokens have none."""
         if not inputs.is_floating_point():
             return
         places = inputs.shape[1] if inputs.dim() > 1 else 1

@@ -1,4 +1,4 @@
-"""The user's batches, checked: finite inputs of one shape, on the device, in chunks that fit in memory."""
+"""The user's batches, validated: finite inputs of one shape, on the device, in chunks that fit in memory."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,7 +10,7 @@ Batches = Iterable[Any]
 
 
 def check_loader(loader: Any, name: str) -> None:
-    """Refuse what cannot be read several times: the job passes over the data more than once."""
+    """`TypeError` for a loader that cannot be read several times: the job makes more than one pass."""
     if not isinstance(loader, Iterable):
         raise TypeError(f"{name}: found {type(loader).__name__}, expected an iterable of (inputs, targets)")
     if isinstance(loader, Iterator):
@@ -47,9 +47,9 @@ def checked_batches(loader: Batches, name: str, device: torch.device) -> Iterato
 
 
 class Passes:
-    """Counts the examples of each pass over one loader; the job shares one for each loader.
+    """Counter of the examples in each pass over one loader.
 
-    The sums of the stages belong together only if every pass gives the same data.
+    The stages' sums are consistent only if every pass gives the same data.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,7 +58,7 @@ class Passes:
         """Examples in a whole pass; None until one has ended."""
 
     def count(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Hand on the pairs of one pass; a pass that is left early does not count.
+        """Yield the pairs of one pass; a pass that ends early is not counted.
 
         Raises `ValueError` at the first batch too many, or at the end of a pass with too few.
         """

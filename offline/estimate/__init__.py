@@ -1,1 +1,1 @@
-"""What a job will take, before its work starts."""
+"""Memory and time of a job, estimated before its work starts."""

@@ -1,4 +1,4 @@
-"""How long a fit will take, stage by stage, from rates measured on a few examples before it starts."""
+"""The time that a fit will take, stage by stage, from rates measured on a few examples."""
 
 from collections.abc import Mapping
 
@@ -34,7 +34,7 @@ def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds:
 
 
 def describe_duration(stages: Mapping[str, float | None]) -> str:
-    """A line for people."""
+    """A readable line."""
     known = {name: seconds for name, seconds in stages.items() if seconds is not None}
     parts = ", ".join(f"{name} {readable_seconds(seconds)}" for name, seconds in known.items() if seconds >= 0.5)
     unknown = [name for name in stages if name not in known]
@@ -43,7 +43,7 @@ def describe_duration(stages: Mapping[str, float | None]) -> str:
 
 
 def examples_of(job: Job) -> int | None:
-    """N, where the loader or its dataset tells."""
+    """N, where the loader or its dataset knows it."""
     dataset = getattr(job.train, "dataset", None)
     return job.passes.examples or (length_of(dataset) if dataset is not None else None)
 

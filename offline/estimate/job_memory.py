@@ -1,4 +1,4 @@
-"""Memory of a job, known before it starts."""
+"""The memory plan of a job, before it starts."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from offline.selection.registry import STRATEGIES
 
 
 def plan_stand_in(job: Job, held_bytes: int) -> MemoryPlan:
-    """Before the weights are chosen: S weights spread over all layers stand for them."""
+    """Before the selection, with S weights spread over all layers in place of the chosen ones."""
     return _plan(job, job.size, None, held_bytes)
 
 
@@ -41,7 +41,7 @@ def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> Memor
 
 
 def _matrix_steps(job: Job, size: int) -> dict[str, MatrixStep]:
-    """What is done with H_S after the pass over the data."""
+    """The matrix operations on H_S after the pass over the data."""
     steps: dict[str, MatrixStep] = {}
     if needs_spectrum(job.config, size):
         steps["eigenvalues"] = torch.linalg.eigh

@@ -1,4 +1,4 @@
-"""How much memory the job will take, known before it starts: measured on one and two examples, never exceeded.
+"""The memory that a job will take, measured on one and two examples before it starts, and never exceeded.
 
 A stage takes fixed + rows * bytes_per_row, and takes as many examples (rows) at once as its budget allows. The S x S
 matrices are known; what an example takes is measured by running the very code of the stage
@@ -59,12 +59,12 @@ class MemoryPlan:
         return max(self.peak_of(stage.name) for stage in self.stages)
 
     def describe(self) -> list[str]:
-        """Lines for people, to be shown before the work starts."""
+        """Readable lines, shown before the work starts."""
         first, second, *stages = self.record()
         return [first, f"{second}; budget {readable(self.budget_bytes)}", *stages]
 
     def record(self) -> list[str]:
-        """The same without the budget: what happens to be free on a machine is no part of a bundle."""
+        """The same without the budget: a bundle must not depend on the memory that happened to be free."""
         lines = [
             f"D = {self.weights:,} weights, S = {self.size:,} chosen, K = {self.outputs:,} outputs",
             f"memory: {readable(self.peak_bytes)} predicted at most, {readable(self.resident_bytes)} of it throughout",
@@ -127,7 +127,7 @@ def plan_memory(
 
 
 def readable(count: int) -> str:
-    """Bytes for people."""
+    """A readable number of bytes."""
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / MIB:.1f} MiB"
 
 

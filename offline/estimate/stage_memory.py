@@ -1,4 +1,4 @@
-"""What each stage of the job takes, measured by running its very code on one and two examples."""
+"""The memory of each stage, measured by running its code on one and two examples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""How long an example takes, from one small chunk."""
+"""The time per example, measured on one small chunk."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""One small batch the whole way, before the work of hours: Jacobian, export, onnxruntime, and the check against torch.
+"""One small batch through the whole job before hours of work: Jacobian, export, onnxruntime, check against torch.
 
 Which weights will be chosen is not known yet, so a few of every parameter that may be chosen stand for them: each
 layer's rule and each backward pass is exported once.
@@ -32,7 +32,7 @@ Answers = tuple[Array, Array]
 
 
 def check_whole_way(job: Job, inputs: Tensor) -> None:
-    """Try the whole way on the first of `inputs` (n, *input_shape).
+    """Run the first of `inputs` (n, *input_shape) through Jacobian, export, onnxruntime and verification.
 
     Raises `ValueError` for names in the configuration that the network does not have, `ExportError` with the remedy for
     a model that cannot be exported, `VerificationError` where onnxruntime's answers differ from torch's.

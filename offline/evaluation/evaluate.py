@@ -1,4 +1,4 @@
-"""How good are a bundle's predictions? Measured with the serving code on labelled test data, and on foreign data."""
+"""Evaluate a bundle with the serving code on labelled test data, and on out-of-distribution data."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Why a model cannot be exported, and what its owner can do about it."""
+"""Why a model cannot be exported, and the remedy."""
 
 import re
 
@@ -80,7 +80,7 @@ def export_error(error: BaseException, layer: FailingLayer, touched: str) -> Exp
 
 
 def remedy_for(cause: str, layer: FailingLayer, operator: str | None) -> str:
-    """What fits the cause: choosing other weights mends only what the backward pass cannot cross."""
+    """The remedy for a cause: choosing other weights helps only where the backward pass fails."""
     name = repr(layer.path) if layer.path else "the model's forward"
     if layer.kind in REPLACED_BY:
         return f"replace {name}: {REPLACED_BY[layer.kind]}"

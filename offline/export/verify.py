@@ -1,4 +1,4 @@
-"""The serving code, run on the new bundle, against plain torch in float64. What is too far off is not published."""
+"""Verify a new bundle: the serving code against plain torch in float64; a bundle that is too far off is refused."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Plan a subnetwork Jacobian: which parameters may be formed from probes, and the proof that it is right.
+"""Plan a subnetwork Jacobian: find the parameters that probes can form, and check the result.
 
 Whether a weight is used by its layer alone is not a matter of type: it may be tied to an embedding, reparametrised,
 fed time-major, or read by other code. So the structured rules are tried on a few inputs against plain differentiation
@@ -68,7 +68,7 @@ def allows_batched_outputs(model: nn.Module, plan: JacobianPlan, x: Tensor) -> b
 
 
 def _nearly(found: Tensor, expected: Tensor) -> bool:
-    """Up to what rounding in float32 explains."""
+    """Equal up to float32 rounding."""
     if found.shape != expected.shape:
         return False
     return torch.allclose(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
@@ -159,7 +159,7 @@ def output_mixing(mean: Tensor) -> Tensor:
 def _try_block(
     model: nn.Module, item: StructuredParameter, calls: list[ProbeCall], gradients: list[Tensor]
 ) -> Tensor | None:
-    """The block, or None where its rule does not fit what the layer was given."""
+    """The block, or None where its rule does not fit the layer's input."""
     try:
         return structured_block(model, item, calls, gradients)
     except (RuntimeError, ValueError, IndexError):

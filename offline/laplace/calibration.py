@@ -56,7 +56,7 @@ def calibrate(
     conformal: HeldOut,
     rows: int,
 ) -> Calibrated:
-    """Fit the temperature where it is asked for, then set the reject threshold; `rows` examples at once at most."""
+    """Fit the temperature if configured, then set the reject threshold; at most `rows` examples at once."""
     rows = min(rows, held_out_rows(jacobian, likelihood.outputs))
     if isinstance(likelihood, Classification) and job.config.temperature == "fit":
         mean, variance = predict_held_out(jacobian, posterior, tuning, rows, job.track)
@@ -86,7 +86,7 @@ def fit_temperature(mean: Array, variance: Array, targets: Array) -> float:
 
 
 def reference_quantiles(prediction: Prediction) -> dict[str, Array]:
-    """Quantiles of what the service measures, on the conformal half: the reference a dashboard shows drift against."""
+    """Quantiles of the service's measures on the conformal half: the reference for drift on a dashboard."""
     quantities = {"ood_score": prediction.score, "functional_variance": prediction.variance.max(axis=1)}
     if prediction.probabilities is not None and prediction.total is not None:
         quantities["top_probability"] = prediction.probabilities.max(axis=1)

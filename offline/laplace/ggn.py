@@ -41,7 +41,7 @@ class Curvature:
 
 @dataclass
 class Sums:
-    """What is counted beside H."""
+    """Counts that accompany H."""
 
     examples: int = 0
     squared_error: float = 0.0
@@ -163,7 +163,7 @@ def default_rows(outputs: int, width: int) -> int:
 
 
 def _identity(jacobian: SubnetworkJacobian, likelihood: Likelihood) -> dict[str, str]:
-    """What a saved sum depends on beside the job's fingerprint."""
+    """What a saved sum depends on besides the job's fingerprint."""
     indices = tensors_digest({"subnetwork_indices": jacobian.indices})
     return {"sha256 of subnetwork_indices": indices, "outputs": str(likelihood.outputs), "likelihood": likelihood.task}
 

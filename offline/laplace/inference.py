@@ -27,10 +27,10 @@ PICTURED_SIZE = 4096
 
 @dataclass(frozen=True)
 class Inference:
-    """The posterior in float64 (`factor`), what the manifest says of it, and what the user should know.
+    """The posterior in float64 (`factor`), its entries in the manifest, and warnings for the user.
 
     likelihood: with the observation noise that suits the posterior. eigenvalues (S,): of the curvature, None where no
-    decomposition was made. notes: what the search found out, and nothing to worry about.
+    decomposition was made. notes: remarks on the search that need no action.
     """
 
     factor: PosteriorFactor
@@ -81,7 +81,7 @@ def _spectrum(job: Job, ggn: Tensor) -> Spectrum | None:
 def _prior(
     job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum | None, tuning: HeldOut
 ) -> tuple[Prior, tuple[str, ...], tuple[str, ...]]:
-    """lambda and lambda_S = lambda * S / D (or lambda, without scaling), warnings, and what the search found out."""
+    """lambda and lambda_S = lambda * S / D (or lambda, without scaling), warnings and notes of the search."""
     config = job.config
     share = prior_share(jacobian.size, job.layout.total, config.prior_scaling)
     if isinstance(config.prior_precision, float):

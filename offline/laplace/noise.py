@@ -28,7 +28,7 @@ STEPS: Array = np.geomspace(0.1, 1.5, 271)
 
 
 def residual_noise(network: nn.Module, data: HeldOut) -> float:
-    """Root mean square residual over examples and outputs; `ValueError` where it is zero, so no estimate."""
+    """Root mean square residual over examples and outputs; `ValueError` where it is zero."""
     total = 0.0
     with torch.no_grad():
         pieces = zip(torch.split(data.inputs, RESIDUAL_ROWS), torch.split(data.targets, RESIDUAL_ROWS), strict=True)

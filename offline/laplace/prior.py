@@ -44,11 +44,11 @@ class PriorSweep:
 
     @property
     def ends_flat(self) -> bool:
-        """Whether the held-out log-likelihood stays as it is over the lowest decade."""
+        """Whether the held-out log-likelihood is constant over the lowest decade."""
         return self.log_likelihood is not None and is_flat(self.log_likelihood)
 
     def as_far_as_it_matters(self) -> "PriorSweep":
-        """Without what lies below `PRIOR_GRID` after the held-out log-likelihood has stopped to change."""
+        """The sweep without the values below `PRIOR_GRID` at which the held-out log-likelihood no longer changes."""
         scores, start = self.log_likelihood, int(np.searchsorted(self.precisions, PRIOR_GRID[0] * (1 - 1e-9)))
         if scores is None:
             return self
@@ -97,7 +97,7 @@ class PriorChoice:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the search found out where its range ended before the budget did; nothing is wrong then."""
+        """Notes on a search whose range ended before the budget was spent, which is no problem."""
         if self.edge != "smallest" or self.budget is None or self.cost is None or self.cost > self.budget:
             return ()
         spent = f"it costs {max(self.cost, 0):.2g} of the {self.budget:g} nats allowed"
@@ -111,7 +111,7 @@ class PriorChoice:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know, in words."""
+        """Warnings for the user."""
         messages = []
         if self.edge == "largest" or (self.edge == "smallest" and self.budget is None and not self.ends_flat):
             messages.append(

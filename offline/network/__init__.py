@@ -1,1 +1,1 @@
-"""The user's network: a copy of it, its weights, its layers."""
+"""The user's network: its copy, weights and layers."""

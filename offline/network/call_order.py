@@ -1,4 +1,4 @@
-"""In which order a network calls its modules, and how much work lies above each: what a backward pass has to cross."""
+"""The order in which a network calls its modules, and the work above each that a backward pass crosses."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where a network's outputs or derivatives stop being finite: which inputs, which parameter, between which layers."""
+"""Locate outputs or derivatives that are not finite: the inputs and the layer in which they begin."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from offline.network.layer_outputs import layer_outputs
 class NotFiniteError(ValueError):
     """The network has outputs or derivatives that are NaN or infinite.
 
-    layer, kind: path and class of the layer in which they begin, None where it cannot be told.
+    layer, kind: path and class of the layer in which they begin, None where it is not known.
     """
 
     def __init__(self, message: str, layer: str | None = None, kind: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What each layer of a network gives in one forward pass."""
+"""The output of every layer in one forward pass."""
 
 from torch import Tensor, nn
 
@@ -8,7 +8,7 @@ Output = tuple[str, nn.Module, Tensor]
 def layer_outputs(model: nn.Module, x: Tensor) -> list[Output]:
     """Path, layer and floating-point output (its first tensor) of every call, in the order in which calls end.
 
-    A layer stands before those that hold it; what gives no floating-point tensor is left out.
+    A layer comes before the modules that contain it; calls without a floating-point output are left out.
     """
     calls: list[Output] = []
     paths = {module: path for path, module in model.named_modules()}

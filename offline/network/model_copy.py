@@ -1,4 +1,4 @@
-"""The private copy of the user's model: made in float32, and shown to compute what the model itself computes."""
+"""The job's own copy of the model: in float32, and checked to compute what the model computes."""
 
 import copy
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from offline.network.layer_outputs import layer_outputs
 
 FEW = 2
-# Relative to the largest output: what float32 may change, and what a model of half precision may differ by anyhow.
+# Allowed differences relative to the largest output: between float64 and float32, and from half precision.
 FROM_FLOAT64, FROM_HALF = 1e-3, 5e-2
 
 
 def usable(model: object) -> nn.Module:
-    """The module itself, without what torch.compile put around it; `TypeError` or `ValueError` for what is none."""
+    """The module without torch.compile's wrapper; `TypeError` or `ValueError` for anything else."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: found {_kind(model)}, expected a torch.nn.Module that is trained")
     if isinstance(model, torch.jit.ScriptModule):
@@ -26,7 +26,7 @@ def usable(model: object) -> nn.Module:
 
 
 def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
-    """A copy in float32, in eval mode, frozen; `ValueError` for what cannot be copied so."""
+    """A frozen float32 copy in eval mode; `ValueError` for a model that cannot be copied."""
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_complex():
             raise ValueError(f"model: found the complex tensor {name!r}, expected real ones; store its two parts")
@@ -45,9 +45,9 @@ def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def check_private(model: nn.Module, network: nn.Module, inputs: Tensor) -> int:
-    """K, from forward passes of a few examples; `ValueError` where `network` does not do what it should.
+    """K, from forward passes of a few examples; `ValueError` for a `network` that cannot be used.
 
-    It must take the inputs, leave them as they are, give the same outputs twice, and those of `model`.
+    It must accept the inputs, not change them, give the same outputs twice, and agree with `model`.
     """
     few = inputs[:FEW].clone()
     try:
@@ -73,7 +73,7 @@ def check_private(model: nn.Module, network: nn.Module, inputs: Tensor) -> int:
 
 
 def _random_layer(network: nn.Module, inputs: Tensor) -> str:
-    """The first call to end that gives something else the second time."""
+    """The first layer whose output differs the second time."""
     with torch.no_grad():
         first, second = (layer_outputs(network, inputs.clone()) for _ in range(2))
     for (path, layer, one), (_, _, other) in zip(first, second, strict=False):
@@ -148,7 +148,7 @@ def private_copy(model: nn.Module, device: torch.device, dtype: torch.dtype = to
 
 
 def check_output(output: object, batch: int) -> Tensor:
-    """The model's output as a (B, K) tensor, or a `ValueError` that says what it was."""
+    """The model's output as a (B, K) tensor; `ValueError` for anything else."""
     given = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     if not isinstance(output, Tensor) or output.dim() != 2 or output.shape[0] != batch or not output.shape[1]:
         raise ValueError(f"model output: found {given}, expected a tensor of shape ({batch}, outputs)")

@@ -1,4 +1,4 @@
-"""Where each trainable weight stands: names, shapes and positions in the flattened weights."""
+"""The layout of the trainable weights: names, shapes and positions in the flattened vector."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""From a fit to a bundle on disk."""
+"""Publishing: from a fit to a bundle on disk."""

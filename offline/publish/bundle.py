@@ -1,4 +1,4 @@
-"""Put a fit into a bundle: export, seal, verify with the serving code, report."""
+"""Publish a fit as a bundle: export, seal, verify with the serving code, report."""
 
 import math
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:
 
 
 def _warnings(job: Job, fitted: Fitted) -> list[str]:
-    """What the user should know about this fit; kept in the manifest."""
+    """Warnings for the user, kept in the manifest."""
     warnings = []
     dataset = getattr(job.train, "dataset", None)
     expected, examples = length_of(dataset) if dataset is not None else None, fitted.curvature.examples
@@ -124,9 +124,9 @@ def _truth(job: Job, fitted: Fitted) -> Truth:
 
 
 def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
-    """How far rounding carries the network: plain torch in float32, and with every weight off by a few float32 steps.
+    """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32 steps.
 
-    Which units of a large network lie so near to a kink that a derivative jumps differs from one to the other.
+    In a large network some units lie so near a kink that rounding makes their derivative jump.
     """
     inputs = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES]
     single = truth.errors(*_plainly(job.network, job, fitted, inputs))
@@ -143,7 +143,7 @@ def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
 
 
 def _plainly(network: nn.Module, job: Job, fitted: Fitted, inputs: Tensor) -> tuple[Array, Array, Array]:
-    """Mean, Jacobian and variance by nothing but torch's own differentiation, in the network's precision."""
+    """Mean, Jacobian and variance by torch's own differentiation alone, in the network's precision."""
     chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(fitted.jacobian.indices))
     with torch.no_grad():
         outputs = network(inputs)

@@ -1,4 +1,4 @@
-"""What a fit writes down: the manifest, from plain values."""
+"""The manifest of a fit."""
 
 import importlib.metadata
 import platform

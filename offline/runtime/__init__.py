@@ -1,1 +1,1 @@
-"""What carries a job: checkpoints, processes, progress, memory."""
+"""The runtime of a job: checkpoints, processes, progress, memory."""

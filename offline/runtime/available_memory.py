@@ -1,4 +1,4 @@
-"""How much memory the job may take when the user does not say: a share of what is free."""
+"""The default memory budget: a share of the free memory."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ ROOT = Path("/")
 def default_budget(device: torch.device) -> int:
     """60 % of the memory that is free now, in bytes: the GPU's, or the machine's within its control groups' limits.
 
-    The rest is left to what the plan does not see: the caller's data, other programs, the allocator's fragments.
+    The rest is for what the plan does not see: the caller's data, other programs, the allocator's fragments.
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory()
     return int(AVAILABLE_SHARE * free)
@@ -31,7 +31,7 @@ def available_memory(root: Path = ROOT) -> int:
 
 
 def _machine(root: Path) -> int:
-    """MemAvailable; where /proc does not tell, half of the physical memory."""
+    """MemAvailable; without /proc, half of the physical memory."""
     for line in _read(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -79,7 +79,7 @@ def _read(path: Path) -> str:
 
 
 def selection_bytes(network: nn.Module, device: torch.device, budget_bytes: int, covariance: bool) -> int:
-    """What a selection may take beside the model: a chunk's worth, or all there is where it forms a covariance."""
+    """Memory for a selection beside the model: one chunk's, or all that is left where it forms a covariance."""
     room = budget_bytes - OVERHEAD_BYTES[device.type] - model_bytes(network)
     return max(1, room if covariance else min(room, CHUNK_BYTES[device.type]))
 

@@ -1,4 +1,4 @@
-"""What a long job has done so far, on disk: taken up again after a crash, never trusted blindly.
+"""Progress of a long job on disk, to resume after a crash; checked before it is used.
 
 A checkpoint is a folder with one safetensors file for each stage and process, `<stage>-<rank>.safetensors`: one tensor,
 and in its metadata a JSON text (fingerprint of the job, state of the stage) and the sha256 of both. A file is written
@@ -28,11 +28,11 @@ KNOWN_FILE = re.compile(r"[a-z]+-\d+\.(safetensors|tmp)")
 
 
 class CheckpointError(ValueError):
-    """A checkpoint was refused: damaged, another job's, or its data cannot be read again in the same order."""
+    """A checkpoint cannot be used: it is damaged, another job's, or its data come in another order now."""
 
 
 class Checkpoint:
-    """The checkpoint of one job in `folder`; `fingerprint` is what must be equal for its work to count.
+    """The checkpoint of one job in `folder`; its work counts only where `fingerprint` is equal.
 
     every_seconds, clock: how often a pass over the data is saved (`due`). rank: of this process.
     """
@@ -68,7 +68,7 @@ class Checkpoint:
         return self._clock() - self._saved_at >= self._every
 
     def save(self, stage: str, tensor: Tensor, state: Mapping[str, Any], identity: Mapping[str, str]) -> bool:
-        """Replace what is saved of a stage: a contiguous tensor, a state that JSON can hold, what else must match.
+        """Replace the saved state of a stage: a contiguous tensor, JSON values, and what else must match on resuming.
 
         Where it cannot be written (a full disk), the job goes on: a `RuntimeWarning` says so, the last checkpoint
         stays as it was, and the next save is tried in its turn. Returns whether it was saved.
@@ -166,7 +166,7 @@ def _difference(name: str, found: str, expected: str) -> str:
 
 
 def _read_tensor(stored: Any, into: Tensor | None) -> Tensor:
-    """The stored tensor, a block of rows at a time: no second copy beside `into`."""
+    """The stored tensor, read a block of rows at a time so that `into` needs no second copy."""
     shape = list(stored.get_shape())
     if into is None:
         whole: Tensor = stored[:]

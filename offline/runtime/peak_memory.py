@@ -1,4 +1,4 @@
-"""What work takes, measured rather than modelled: the bytes of all tensors alive at once."""
+"""Measured peak memory: the bytes of all tensors alive at once."""
 
 import weakref
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ FLOAT64 = 8
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Context manager: counts the storage of every tensor that an operation makes, until it is freed.
+    """Context manager that counts the storage of every new tensor until it is freed.
 
     `live` and `peak` in bytes, on any device. Tensors that existed before are not counted. While a convolution runs,
     as much again as its tensors take is added: the libraries behind it reorder them into layouts of their own.
@@ -46,7 +46,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _note(self, storage: torch.UntypedStorage, size: int) -> None:
-        """Count a storage that was not met before as `size` bytes, until it is freed."""
+        """Count a new storage as `size` bytes until it is freed."""
         key = storage._cdata
         if key in self._seen:
             return

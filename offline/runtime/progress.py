@@ -1,4 +1,4 @@
-"""How long work shows its progress: a callable that wraps an iterable. The library is silent by default."""
+"""Progress of long work: a callable that wraps an iterable. The library is silent by default."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 class Track(Protocol):
-    """Yields what it is given and reports how far it is. `total` None: not known."""
+    """Yield the items and report progress. `total` None: not known."""
 
     def __call__(self, items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]: ...
 
@@ -32,7 +32,7 @@ def one_step(track: Track, description: str, work: Callable[[], T]) -> T:
 
 
 def readable_seconds(seconds: float) -> str:
-    """A duration for people."""
+    """A readable duration."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

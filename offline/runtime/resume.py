@@ -1,4 +1,4 @@
-"""A pass over the data that can be taken up again, and what tells one job from another."""
+"""A pass over the data that can be resumed, and the fingerprint of a job."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ START = hashlib.sha256().hexdigest()
 
 
 class ResumablePass:
-    """The position in one pass over the data: batches done, and the rolling sha256 of their inputs and targets.
+    """The position in a pass over the data: batches done, and the rolling sha256 of their inputs and targets.
 
     digest_n = sha256(digest_{n-1}, inputs_n, targets_n): on resuming, the batches done are read and hashed again, and
     must give the digest that was saved; none of them is computed again.
@@ -48,7 +48,7 @@ class ResumablePass:
         self.digest, self.batches = digest.hexdigest(), self.batches + 1
 
     def save_if_due(self, contents: Callable[[], tuple[Tensor, Mapping[str, Any]]]) -> None:
-        """Save (sum, sums) where it is time; `contents` is asked only then."""
+        """Save (sum, sums) when it is due; `contents` is called only then."""
         if self._checkpoint.due():
             tensor, sums = contents()
             state = {"batches": self.batches, "digest": self.digest, "sums": dict(sums)}

@@ -1,4 +1,4 @@
-"""Which weights may be chosen: those of named modules, with or without biases and normalisation."""
+"""The weights that may be chosen: those of named modules, with or without biases and normalisation."""
 
 import difflib
 from collections.abc import Sequence

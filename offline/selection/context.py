@@ -1,4 +1,4 @@
-"""What every strategy is given, and the choice of the largest scores."""
+"""The input of every strategy, and the choice of the largest scores."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from offline.selection.subnetwork import Subnetwork
 
 @dataclass(frozen=True)
 class SelectionContext:
-    """What a strategy may use of the job; the network must come back as it was.
+    """What a strategy may use of the job; it must leave the network unchanged.
 
     size: S. candidates (C,) int64 ascending: the positions that may be chosen at all. memory_bytes: what a strategy may
     take beside vectors of D numbers. tuning: the held-out data on which `auto` compares candidates.

@@ -1,4 +1,4 @@
-"""The full posterior over the candidates, where it fits: H (C, C) and the factor of (H + lambda I)^-1."""
+"""The full posterior over the candidates where it fits in memory: H (C, C) and the factor of (H + lambda I)^-1."""
 
 from math import isqrt
 

@@ -1,4 +1,4 @@
-"""Weights that live: those with curvature on the training data.
+"""Live weights: those with curvature on the training data.
 
 A weight without any (behind a ReLU that never fires) has the prior's variance, the largest there is, and changes no
 prediction (Daxberger et al. 2021, appendix: "dead ReLUs").
@@ -8,7 +8,7 @@ each example, one ordinary backward pass over a batch gives g = sum_n J_n^T C_n 
 
     E[g_d^2] = sum_n (J_n^T Lambda_n J_n)_dd,
 
-which is nothing exactly where the curvature is.
+which is zero exactly where the curvature is.
 """
 
 import torch
@@ -27,12 +27,12 @@ DEAD_SHARE = 1e-12
 
 
 def is_live(curvature: Tensor) -> Tensor:
-    """Which entries of a curvature (C,) >= 0 are not nothing, (C,) bool."""
+    """Which entries of a curvature (C,) >= 0 are above rounding, (C,) bool."""
     return curvature > DEAD_SHARE * curvature.max()
 
 
 def live_candidates(context: SelectionContext) -> tuple[Tensor, int]:
-    """The candidates that live, and how many do not; costs about three forward passes over the training data."""
+    """The live candidates, and the number of dead ones; costs about three forward passes over the training data."""
     _, positions, dead = split_live(context, curvature_estimate(context))
     return positions, dead
 
@@ -68,7 +68,7 @@ def curvature_estimate(context: SelectionContext) -> Tensor:
 def _gradients(
     context: SelectionContext, located: Located, inputs: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """g = sum_n J_n^T C_n z_n, one tensor a parameter; none where the outputs do not depend on any."""
+    """g = sum_n J_n^T C_n z_n, one tensor per parameter; none where the outputs depend on no parameter."""
     owned = dict(context.job.network.named_parameters())
     chosen = {parameter.name: owned[parameter.name].detach().requires_grad_() for parameter, _ in located}
     mean = check_output(functional_call(context.job.network, chosen, (inputs,)), len(inputs))
@@ -101,6 +101,6 @@ def check_live_only(live_only: object, always: str | None = None) -> None:
 
 
 def split_live(context: SelectionContext, curvature: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Of the candidates with this curvature (C,): which live (C,) bool, their positions, and how many do not."""
+    """From the candidates' curvature (C,): which are live (C,) bool, their positions, and the number of dead ones."""
     live = is_live(curvature)
     return live, context.candidates[live], int(torch.count_nonzero(~live))

@@ -1,4 +1,4 @@
-"""Which training examples a score looks at: all, or a random sample by the seed, the same in every pass."""
+"""The training examples that a score uses: all, or a random sample by the seed, the same in every pass."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from offline.runtime.arrays import Array
 from offline.selection.context import SelectionContext
 
 SCORE_EXAMPLES = 512
-# Inputs are handed on in groups of this many, whatever the loader's batches: a sample would leave but few of each.
+# Inputs are regrouped to this many: a small sample would leave only a few of each of the loader's batches.
 GROUP = 128
 
 

@@ -1,1 +1,1 @@
-"""`auto`: compare candidates in small and keep the best."""
+"""`auto`: compare candidates on a small scale and keep the best."""

@@ -1,4 +1,4 @@
-"""Which subnetworks `auto` compares: a few strategies, and random live weights of the network and of its cheap end."""
+"""The candidates of `auto`: a few strategies, and random live weights of the network and of its last modules."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""`auto`: try several subnetworks in small, judge them by what uncertainty is for, and keep the best or a cheaper one.
+"""`auto`: compare several subnetworks on a small scale, and keep the best or a cheaper one that is nearly as good.
 
 No strategy wins everywhere, and a large variance alone is no merit: an uncertainty is good when it leaves ordinary
 data alone, makes wrong predictions of shifted data less sure, and tells the two apart. So every candidate may cost the

@@ -1,4 +1,4 @@
-"""What `auto` is given, and what it proposes."""
+"""The inputs of `auto`, and its proposals."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def _are_names(value: object) -> bool:
 
 @dataclass(frozen=True)
 class AutoContext:
-    """What `choose_automatically` may use of the job; the network comes back as it was.
+    """What `choose_automatically` may use of the job; the network stays unchanged.
 
     tuning: the held-out data that tune; those that set the threshold must not be among them. live (C,) int64 ascending:
     the positions that may be chosen and have curvature on the training data; dead_weights: how many may be chosen and

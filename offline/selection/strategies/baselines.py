@@ -1,4 +1,4 @@
-"""Strategies that look at neither data nor derivatives."""
+"""Strategies without data or derivatives."""
 
 import numpy as np
 import torch
