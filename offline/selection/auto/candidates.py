@@ -7,6 +7,7 @@ from torch import Tensor
 from offline.network.call_order import CallOrder
 from offline.network.weights import parameter_owners
 from offline.selection.auto.context import AutoContext, Proposal
+from offline.selection.candidates import positions_of
 from offline.selection.subnetwork import Subnetwork
 
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules
@@ -38,9 +39,7 @@ def _cheap_end(context: AutoContext, order: CallOrder) -> list[Proposal]:
     proposals = []
     for depth in (depth for depth in DEPTHS if depth < len(groups)):
         names = {name for name, group in group_of.items() if group >= groups[depth - 1]}
-        positions = torch.cat(
-            [torch.arange(p.offset, p.offset + p.size) for p in context.job.layout.parameters if p.name in names]
-        )
+        positions = positions_of([p for p in context.job.layout.parameters if p.name in names])
         inside = context.live.cpu()[torch.isin(context.live.cpu(), positions)]
         modules = _modules(context, set(_names(context, inside)))
         first = min(modules, key=lambda path: _begins(order, path))

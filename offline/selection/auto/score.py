@@ -31,14 +31,14 @@ from offline.selection.subnetwork import CandidateScore
 
 
 @dataclass(frozen=True)
-class Union:
+class JointJacobian:
     """The Jacobian over every candidate's judged weights, and where each candidate's columns stand in it."""
 
     jacobian: SubnetworkJacobian
     columns: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, context: AutoContext, parts: list[Tensor]) -> "Union":
+    def of(cls, context: AutoContext, parts: list[Tensor]) -> "JointJacobian":
         indices = torch.unique(torch.cat(parts))
         jacobian = context.job.jacobian(indices)
         device = jacobian.indices.device
@@ -61,7 +61,7 @@ def score_candidates(context: AutoContext, proposals: tuple[Proposal, ...]) -> t
     """Fit each proposal on part of the training data, choose its lambda within the budget, and score it."""
     options, seed = context.options, context.job.config.seed
     parts = [proposal.judged(options.judged_weights, seed) for proposal in proposals]
-    union = Union.of(context, parts)
+    union = JointJacobian.of(context, parts)
     held_out = context.tuning.split(min(1.0, options.judged_examples / len(context.tuning)), seed)[0]
     spectra = _spectra(context, union)
     priors = _priors(context, union, spectra, held_out)
@@ -86,7 +86,7 @@ def score_candidates(context: AutoContext, proposals: tuple[Proposal, ...]) -> t
     )
 
 
-def _spectra(context: AutoContext, union: Union) -> list[Spectrum]:
+def _spectra(context: AutoContext, union: JointJacobian) -> list[Spectrum]:
     """Eigenpairs of each candidate's curvature on part of the training data, scaled to all N."""
     data, total = sample(context)
     likelihood, device = context.job.likelihood, union.jacobian.indices.device
@@ -120,7 +120,9 @@ def sample(context: AutoContext) -> tuple[HeldOut, int]:
     return kept, total
 
 
-def _priors(context: AutoContext, union: Union, spectra: list[Spectrum], held_out: HeldOut) -> list[PriorChoice]:
+def _priors(
+    context: AutoContext, union: JointJacobian, spectra: list[Spectrum], held_out: HeldOut
+) -> list[PriorChoice]:
     """The smallest lambda of each candidate that keeps to the uncertainty budget."""
     job, config, outputs = context.job, context.job.config, context.job.likelihood.outputs
     shares = [prior_share(len(columns), job.layout.total, config.prior_scaling) for columns in union.columns]
@@ -145,7 +147,7 @@ def _priors(context: AutoContext, union: Union, spectra: list[Spectrum], held_ou
 
 
 def _qualities(
-    context: AutoContext, union: Union, spectra: list[Spectrum], priors: list[PriorChoice], data: HeldOut
+    context: AutoContext, union: JointJacobian, spectra: list[Spectrum], priors: list[PriorChoice], data: HeldOut
 ) -> list[Quality]:
     """How each candidate predicts the data."""
     likelihood, means = context.job.likelihood, []
