@@ -217,7 +217,7 @@ def one_network(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
         "dead_candidates": len(material.context.candidates) - len(material.living.candidates),
         "accuracy": float((tests["0"][0].argmax(1) == digits.classes).mean()),
         "auto": {
-            label: {"explanation": result.explanation, "table": [asdict(score) for score in result.candidates or ()]}
+            label: {"explanation": result.explanation, "table": [asdict(score) for score in result.candidates]}
             for label, result in automatic.items()
         },
         "strategies": rows,

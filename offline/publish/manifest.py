@@ -124,7 +124,6 @@ def make_manifest(
 
 def _selection(job: Job, selection: Subnetwork) -> Selection:
     chosen = {parameter.name: len(positions) for parameter, positions in job.layout.locate(selection.indices)}
-    table = selection.candidates
     return Selection(
         strategy=selection.strategy,
         options=selection.options,
@@ -134,7 +133,7 @@ def _selection(job: Job, selection: Subnetwork) -> Selection:
             ParameterSlice(p.name, p.shape, p.offset, chosen.get(p.name, 0)) for p in job.layout.parameters
         ),
         explanation=selection.explanation,
-        candidates=None if table is None else tuple(_candidate(score) for score in table),
+        candidates=tuple(map(_candidate, selection.candidates)) or None,
         kinds=job.config.kinds,
         within=selection.within,
     )

@@ -34,7 +34,8 @@ class Subnetwork:
 
     dead_weights: candidates without curvature that were left out, None: not counted. explanation: one sentence, where
     the options alone do not tell. strategy, options: filled in by `offline.selection.registry.select`. within: the
-    modules that the choice is restricted to, None: all. candidates: what `auto` compared, exactly one chosen.
+    modules that the choice is restricted to, None: all. candidates: what `auto` compared, exactly one of
+    them chosen.
     """
 
     indices: Tensor
@@ -43,12 +44,12 @@ class Subnetwork:
     strategy: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     within: tuple[str, ...] | None = None
-    candidates: tuple[CandidateScore, ...] | None = None
+    candidates: tuple[CandidateScore, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the indices, as plain values."""
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "indices"}
-        compared = None if self.candidates is None else [asdict(score) for score in self.candidates]
+        compared = [asdict(score) for score in self.candidates] or None
         return values | {"candidates": compared, "within": None if self.within is None else list(self.within)}
 
     @classmethod
@@ -57,6 +58,6 @@ class Subnetwork:
         within, compared = values["within"], values["candidates"]
         restored = {
             "within": None if within is None else tuple(within),
-            "candidates": None if compared is None else tuple(CandidateScore(**score) for score in compared),
+            "candidates": tuple(CandidateScore(**score) for score in compared or ()),
         }
         return cls(indices, **values | restored)
