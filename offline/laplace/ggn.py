@@ -80,15 +80,15 @@ def accumulate_ggn(
     """
     rows = rows or default_rows(likelihood.outputs, jacobian.size)
     gram = Gram(jacobian.size, rows * likelihood.outputs, jacobian.indices.device)
-    batches, sums, record = distributed.shard_batches(pairs), Sums(), None
+    batches, sums, resumable = distributed.shard_batches(pairs), Sums(), None
     if checkpoint is not None:
-        record = ResumablePass(checkpoint, "curvature", _identity(jacobian, likelihood))
-        sums = Sums(**record.resume(batches, gram.matrix))
+        resumable = ResumablePass(checkpoint, "curvature", _identity(jacobian, likelihood))
+        sums = Sums(**resumable.resume(batches, gram.matrix))
     for inputs, targets in batches:
         _add_batch(gram, sums, jacobian, in_chunks(inputs, targets, rows), likelihood)
-        if record is not None:
-            record.passed(inputs, targets)
-            record.save_if_due(lambda: (gram.sum_so_far(), asdict(sums)))
+        if resumable is not None:
+            resumable.passed(inputs, targets)
+            resumable.save_if_due(lambda: (gram.sum_so_far(), asdict(sums)))
     distributed.all_reduce(gram.sum_so_far())
     sums = sums.over(distributed)
     ggn = gram.finish().cpu()

@@ -2,6 +2,9 @@
 
 The paper keeps the S weights of largest marginal variance (Daxberger et al. 2021, section 4): under an independence
 assumption they minimise the 2-Wasserstein distance to the full posterior. Ties go to the smaller index.
+
+To add a strategy: write its function in `offline.selection.strategies`, give it an entry in `STRATEGIES`, and add its
+name to `offline.config.Strategy`, which must not import torch; a test holds the two equal.
 """
 
 import inspect
@@ -37,7 +40,8 @@ def select(strategy: str, context: SelectionContext, options: Options) -> Subnet
     """Run a strategy by name on the candidates; `ValueError` for an unknown name or an option it does not have."""
     entry = STRATEGIES.get(strategy)
     if entry is None:
-        raise ValueError(f"selection: found {strategy!r}, expected one of {', '.join(STRATEGIES)}")
+        named = ", ".join(name for name in STRATEGIES if name != "auto")
+        raise ValueError(f"selection: found {strategy!r}, expected one of {named}")
     known = [name for name in inspect.signature(entry.options or entry.choose).parameters if name != "context"]
     unknown = sorted(set(options) - set(known))
     if unknown:
