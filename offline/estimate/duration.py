@@ -52,10 +52,9 @@ def _selection(job: Job, rows: int, total: int | None, tuning: int) -> float | N
     """By the strategy's passes with its default options."""
     strategy = job.config.selection
     examples = STRATEGIES[strategy].examples
-    if examples == 0:
-        return 0.0
-    if examples is None or (examples == ALL_EXAMPLES and total is None):
-        return None
+    examples = total if examples == ALL_EXAMPLES else examples
+    if not examples:
+        return examples
     limit = NOVELTY_EXAMPLES if total is None else total
     seconds = min(examples, limit * (2 + MOST_SHIFTS)) * _derivation(job, min(job.layout.total, ALL_WEIGHTS), rows)
     if strategy == "auto":

@@ -57,11 +57,10 @@ def select(strategy: str, context: SelectionContext, options: Options) -> Subnet
 def auto(context: SelectionContext, **options: Any) -> Subnetwork:
     """Compare several subnetworks and keep the best, or a cheaper one nearly as good (`offline.selection.auto`)."""
     assert context.tuning is not None
+    checked = AutoOptions(**options)
     live, dead = live_candidates(context)
     by_name = partial(select_candidate, context)
-    return choose_automatically(
-        AutoContext(context.job, context.tuning, live.cpu(), dead, by_name, AutoOptions(**options))
-    )
+    return choose_automatically(AutoContext(context.job, context.tuning, live.cpu(), dead, by_name, checked))
 
 
 def select_candidate(context: SelectionContext, strategy: str, size: int, shifts: tuple[str, ...] | None) -> Subnetwork:
