@@ -18,7 +18,7 @@ from benchmarks.serving import contract, load, peers, soak
 from benchmarks.serving import pictures as serving_pictures
 from benchmarks.settings import Benchmark, Settings, Values, write_json
 from offline.recipes.progress_bars import Bars
-from service.cpu import available_cpus
+from service.environment.cpu import available_cpus
 
 RESULTS = Path(__file__).parent / "results"
 BENCHMARKS = (

@@ -11,7 +11,7 @@ from benchmarks.settings import Settings, Values
 from benchmarks.zoo import FULL, specimen
 from offline.config import FitConfig
 from offline.fit import fit_bundle
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 
 WEIGHTS, QUICK_WEIGHTS = 500, 20
 TRAINED, HELD_OUT = 16, 40

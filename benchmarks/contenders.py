@@ -22,7 +22,7 @@ from offline.laplace.posterior import factor, posterior_precision
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.available_memory import default_budget
-from service.predictive import functional_variance, link_approx
+from service.maths.predictive import functional_variance, link_approx
 
 Array = npt.NDArray[Any]
 CPU = torch.device("cpu")
@@ -93,7 +93,7 @@ class Fit(Ours):
 
 
 class Predict(Ours):
-    """Probabilities from the eager Jacobian: what `service.predictor` computes, with torch in place of onnxruntime."""
+    """Probabilities from the eager Jacobian: as `service.Predictor`, with torch in place of onnxruntime."""
 
     preparation_counts = False
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from service.cpu import available_cpus
+from service.environment.cpu import available_cpus
 
 LIBRARIES = ("torch", "numpy", "onnxruntime", "onnx", "onnxscript", "laplace-torch", "transformers", "scipy")
 ROOT = Path(__file__).parent.parent

@@ -16,14 +16,14 @@ import numpy as np
 from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
 from benchmarks.settings import Settings, Values
 from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, InputSpec, read_manifest
-from service.decoding import FieldError, NotJson, from_json, from_npy
+from service.codec.arrays import InputError, InputLimits
+from service.codec.decoding import FieldError, NotJson, from_json, from_npy
+from service.codec.json_limits import JsonBounds
 from service.format.files import BundleError
 from service.format.seal import manifest_from_bytes
 from service.format.tensors import calibration_from_bytes, posterior_from_bytes
-from service.inputs import InputError, InputLimits
-from service.json_flood import JsonBounds
+from service.inference.onnx_subgraph import WireError, part_of
 from service.oip import array_of, parse_request
-from service.onnx_part import WireError, part_of
 
 GOLDEN = Path("tests/golden/v1_1/bundle")
 REFUSALS = (BundleError, InputError, NotJson, FieldError, WireError)

@@ -19,7 +19,7 @@ from offline.jacobian.jacobian import Chosen
 from offline.jacobian.plan import make_jacobian, plain_jacobian
 from offline.network.model_copy import check_private, private_copy
 from offline.network.weights import WeightLayout
-from service.onnx_runtime import onnxruntime
+from service.inference.onnx_runtime import onnxruntime
 
 Array = npt.NDArray[Any]
 Truth = Callable[[nn.Module, Tensor], tuple[Array, Array]]

@@ -32,7 +32,7 @@ from offline.laplace.posterior import PRIOR_GRID, Spectrum
 from offline.laplace.prior import PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood, prior_share
 from offline.network.call_order import CallOrder
 from offline.selection.subnetwork import Subnetwork
-from service.predictive import entropy, link_approx
+from service.maths.predictive import entropy, link_approx
 
 Array = npt.NDArray[Any]
 BUDGET = 0.05

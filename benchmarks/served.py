@@ -1,4 +1,4 @@
-"""Who is raced without torch: the exported graph in onnxruntime, with the arithmetic of `service.predictive`."""
+"""Who is raced without torch: the exported graph in onnxruntime, with the arithmetic of `service.maths.predictive`."""
 
 from pathlib import Path
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.onnx_runtime import onnxruntime
-from service.predictive import functional_variance, link_approx
+from service.inference.onnx_runtime import onnxruntime
+from service.maths.predictive import functional_variance, link_approx
 
 Array = npt.NDArray[Any]
 FITTED = 2
 
 
 def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """A session with the options that `service.predictor` gives its own."""
+    """A session with the options that `service.inference.predictor` gives its own."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.inter_op_num_threads = 1
@@ -59,7 +59,7 @@ class Forward(Graph):
 
 
 class Predict(Graph):
-    """Probabilities as `service.predictor` computes them."""
+    """Probabilities as `service.inference.predictor` computes them."""
 
     def prepare(self) -> None:
         self.scale_tril = np.load(self.folder / "scale_tril.npy")

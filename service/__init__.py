@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from service.bundle import BundleError, ImagePreprocessing, InputSpec, Manifest, read_bundle, write_bundle
-    from service.predictor import NonFinitePrediction, Prediction, Predictor
+    from service.inference.predictor import NonFinitePrediction, Prediction, Predictor
 
 __all__ = [
     "BundleError",
@@ -30,4 +30,5 @@ OF_THE_PREDICTOR = ("NonFinitePrediction", "Prediction", "Predictor")
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{'predictor' if name in OF_THE_PREDICTOR else 'bundle'}"), name)
+    module = "service.inference.predictor" if name in OF_THE_PREDICTOR else "service.bundle"
+    return getattr(importlib.import_module(module), name)

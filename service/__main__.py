@@ -14,7 +14,6 @@ from typing import Annotated, NoReturn
 import typer
 from pydantic import ValidationError
 
-from service.api_keys import KeyFileError, KeyRing
 from service.bundle import BundleError
 from service.models.loading import load_named
 from service.process.ending import Ending
@@ -22,6 +21,7 @@ from service.process.server import build_server, log_config
 from service.process.supervisor import METRICS_FOLDER, supervise
 from service.process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
 from service.process.worker import STARTUP_FAILURE
+from service.security.api_keys import KeyFileError, KeyRing
 from service.settings import PREFIX, Settings, UnknownSettingError, load_settings
 
 

@@ -12,20 +12,20 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from service.api_keys import KeyRing
 from service.batching import Workers
 from service.format.text import printable
-from service.metrics import Metrics
+from service.inference.predictor import Predictor
+from service.inference.session import NetworkFailed
 from service.models.cpu_share import worker_count
 from service.models.loading import load_predictor
 from service.models.repository import Repository
 from service.models.served import ServedModel
 from service.models.store import ModelStore
 from service.models.trials import Trials
-from service.predictor import Predictor
+from service.monitoring.metrics import Metrics
 from service.routes import docs, operations, predict, v2, v2_repository
 from service.runtime import Runtime
-from service.session import NetworkFailed
+from service.security.api_keys import KeyRing
 from service.settings import Settings
 from service.web.middleware import ApiKeys, RequestMetrics, SafeHeaders, safe
 from service.web.problems import render

@@ -62,7 +62,7 @@ from service.format.tensors import (
     posterior_to_bytes,
     unpack_lower_triangle,
 )
-from service.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 __all__ = [
     "CALIBRATION",

@@ -12,12 +12,12 @@ from typing import TypeVar
 from fastapi import Request
 
 from service.batching import ClientDeadlineExceeded, DeadlineExceeded, Workers
-from service.decoders.pool import DecoderPool
-from service.inputs import InputLimits
-from service.metrics import Metrics
+from service.codec.arrays import InputLimits
+from service.codec.decoders.pool import DecoderPool
 from service.models.cpu_share import all_threads
 from service.models.repository import Repository
 from service.models.store import ModelStore
+from service.monitoring.metrics import Metrics
 from service.settings import Settings
 from service.web.admission import ByteBudget
 from service.web.problems import ProblemError

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from service.kubernetes import is_link_url, is_service_link
+from service.environment.kubernetes import is_link_url, is_service_link
 
 PREFIX = "PROBITY_"
 # Names with the prefix that belong to the benchmarks, to docker-compose.yml and to the client, not to the service.

@@ -10,7 +10,7 @@ import pytest
 from service import Predictor, read_bundle
 from service.bundle import MANIFEST
 from service.format.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION
-from service.predictor import Prediction
+from service.inference.predictor import Prediction
 from tests.support.bundles import rewrite
 from tests.support.tamper import load_json
 

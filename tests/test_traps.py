@@ -13,7 +13,7 @@ from offline.jacobian.plan import make_jacobian
 from offline.laplace.ggn import accumulate_ggn
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from service.predictive import link_approx, softmax
+from service.maths.predictive import link_approx, softmax
 from tests.support.cases import CASES, Case
 
 TESTS = Path(__file__).parent

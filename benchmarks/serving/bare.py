@@ -10,7 +10,7 @@ import threadpoolctl
 from benchmarks.served import open_session
 from benchmarks.serving.digits import Array, rows
 from service.bundle import MODEL
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 
 LARGEST = 64
 

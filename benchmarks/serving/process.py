@@ -15,7 +15,7 @@ from benchmarks.environment import ROOT
 from benchmarks.harness import MeasurementError
 from benchmarks.serving.digits import Request
 from benchmarks.serving.tree import session
-from service.cpu import available_cpus
+from service.environment.cpu import available_cpus
 
 START_SECONDS, STOP_SECONDS = 90.0, 60.0
 LOG_TAIL = 1500

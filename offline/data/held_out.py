@@ -10,7 +10,7 @@ from torch import Tensor
 from offline.data.likelihood import Likelihood
 from offline.runtime.arrays import Array
 from offline.runtime.progress import Track
-from service.rejection import minimum_calibration_examples
+from service.maths.rejection import minimum_calibration_examples
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from service.bundle import InputRange, InputSpec
-from service.input_range import RangeCheck
+from service.inference.input_range import RangeCheck
 
 MAX_PLACES = 256  # features or channels with a range each; more would fill the model card
 DIGITS = 6

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from offline.runtime.arrays import Array
-from service.predictive import link_approx, predictive_std
-from service.predictor import Prediction, describe
+from service.inference.predictor import Prediction, describe
+from service.maths.predictive import link_approx, predictive_std
 
 Task = Literal["classification", "regression"]
 

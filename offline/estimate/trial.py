@@ -23,7 +23,7 @@ from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import one_step
 from offline.selection.registry import STRATEGIES, select
 from offline.selection.select import selection_context
-from service.onnx_runtime import onnxruntime
+from service.inference.onnx_runtime import onnxruntime
 
 EXAMPLES = 2
 OF_EACH_PARAMETER = 2  # weights

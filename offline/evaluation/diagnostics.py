@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from offline.runtime.arrays import Array
-from service.predictive import gaussian_interval
+from service.maths.predictive import gaussian_interval
 
 ECE_BINS = 15
 

@@ -9,8 +9,8 @@ from offline.data.likelihood import class_log_likelihood, gaussian_log_likelihoo
 from offline.data.loaders import Batches, checked_batches
 from offline.evaluation.diagnostics import expected_calibration_error
 from offline.runtime.arrays import Array
-from service.predictive import entropy, gaussian_interval
-from service.predictor import Prediction, Predictor, check_finite
+from service.inference.predictor import Prediction, Predictor, check_finite
+from service.maths.predictive import entropy, gaussian_interval
 
 
 def evaluate(predictor: Predictor, test: Batches, foreign: Batches | None = None) -> dict[str, float]:

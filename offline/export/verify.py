@@ -8,7 +8,7 @@ import numpy as np
 
 from offline.runtime.arrays import Array
 from service.bundle import Verification
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 
 TOLERANCE = 1e-4
 # Relative to the largest entry of the batch: below this share a variance is compared absolutely, since an output

@@ -17,10 +17,10 @@ from offline.job import Job
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
 from service.bundle import REFERENCE_LEVELS
-from service.posterior_factor import PosteriorFactor
-from service.predictive import link_approx, softmax
-from service.predictor import Prediction
-from service.rejection import RejectionRule
+from service.inference.predictor import Prediction
+from service.maths.posterior_factor import PosteriorFactor
+from service.maths.predictive import link_approx, softmax
+from service.maths.rejection import RejectionRule
 
 MEMORY_BYTES = 256 * 2**20
 MAX_ROWS = 32  # activations and gradients of a batch take memory too, and more rows at once gain no speed

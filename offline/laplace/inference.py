@@ -18,7 +18,7 @@ from offline.laplace.posterior import Spectrum, factor, posterior_precision
 from offline.laplace.prior import choose_prior, fixed_prior, prior_share, searched_prior, sweep_prior
 from offline.runtime.progress import one_step
 from service.bundle import Posterior, Prior
-from service.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 LOW_RANK_EXAMPLES, LOW_RANK_BYTES = 256, 256 * 2**20
 # Where nothing else asks for it, a decomposition only for the report's picture is not worth S^3 work.

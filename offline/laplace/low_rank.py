@@ -9,7 +9,7 @@ Every direction beyond k keeps its prior variance 1 / p in place of 1 / (e_i + p
     J Sigma_k J^T - J Sigma J^T = sum_{i > k} (J q_i)^2 e_i / (p (e_i + p)) >= 0,
 
 a sum over what is left out: exact in the eigenbasis, without cancellation, zero at k = S, and growing as k falls. How
-it is served: `service.predictive.low_rank_variance`.
+it is served: `service.maths.predictive.low_rank_variance`.
 """
 
 import math

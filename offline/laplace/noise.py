@@ -20,7 +20,7 @@ from offline.laplace.calibration import held_out_rows
 from offline.laplace.posterior import Spectrum
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
-from service.predictive import predictive_std
+from service.maths.predictive import predictive_std
 
 RESIDUAL_ROWS = 256
 # Around the first estimate, 1 % apart: the weights take a part of it, seldom nearly all.

@@ -22,7 +22,7 @@ from service.bundle import (
     Prior,
     Selection,
 )
-from service.rejection import RejectionRule
+from service.maths.rejection import RejectionRule
 
 LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 

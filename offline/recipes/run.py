@@ -11,7 +11,7 @@ from offline.recipes.load import Recipe, RecipeError, load_recipe
 from offline.recipes.progress_bars import Bars
 from offline.runtime.distributed import environment_context
 from offline.runtime.progress import silent
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 
 
 def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:

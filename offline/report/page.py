@@ -34,7 +34,7 @@ from offline.report.text import (
 )
 from offline.runtime.arrays import Array
 from service.bundle import Manifest
-from service.predictor import Prediction, describe
+from service.inference.predictor import Prediction, describe
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""signature.json: who vouches for a bundle. Here is its form; checking it needs cryptography, see `service.signing`."""
+"""The form of signature.json. Checking a signature needs cryptography: see `service.security.signing`."""
 
 import base64
 import json

@@ -15,7 +15,7 @@ import safetensors.numpy
 
 from service.format.files import BundleError
 from service.format.manifest import Manifest
-from service.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Entries of U^T U - I: float32 vectors stay below 1e-5, and a variance off by more than this share is not to be served.

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from service.cpu import available_cpus
-from service.matrix_threads import matrix_threads
+from service.environment.cpu import available_cpus
+from service.inference.matrix_threads import matrix_threads
 from service.settings import Settings
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from service.bundle import Bundle, BundleError, Verify, read_bundle
+from service.inference.predictor import Predictor
 from service.models.cpu_share import all_threads, batches_at_once
 from service.models.trials import Trials
-from service.predictor import Predictor
+from service.security.signing import TrustedKeys
 from service.settings import Settings
-from service.signing import TrustedKeys
 
 # An example that takes one thread longer than this is worth the threads of all: its client waits for it. Below, threads
 # that each compute a batch of their own do more in the same time than threads that share one.

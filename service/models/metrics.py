@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from prometheus_client import Counter, Histogram
 
-from service.answers import class_names
 from service.batching import Batch
 from service.bundle import REFERENCE_LEVELS
-from service.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
+from service.codec.answers import class_names
+from service.inference.predictor import PlainPrediction, Prediction, Predictor
 from service.models.buckets import around, around_complement, p_values
-from service.predictor import PlainPrediction, Prediction, Predictor
+from service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 
 SOON_SECONDS = 0.05
 FEW = 8  # so many values are observed one by one as quickly as together
@@ -100,7 +100,7 @@ class ModelMetrics:
     def remove(self) -> None:
         """Nothing of its name and version is served any more: its series go, or a service that was given a new version
         every day would show those of all days. With several processes they are in files, and a scrape leaves them out:
-        see `service.exposition`."""
+        see `service.monitoring.exposition`."""
         if several_processes():
             return
         metrics, model = self._metrics, self._model

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from service.bundle import BundleError, is_bundle_at
 from service.format.text import printable
-from service.metrics import Metrics
+from service.inference.predictor import Predictor
 from service.models.cpu_share import fit_matrix_products
 from service.models.entry import Entry, Listed
 from service.models.folders import Stamp, bundles_in, stamp_of
 from service.models.served import ServedModel
 from service.models.store import ModelNotFound, ModelStore
-from service.predictor import Predictor
+from service.monitoring.metrics import Metrics
 
 # A folder that is being replaced may be gone for an instant: only one missing this often in a row was removed.
 MISSING_SCANS = 2

@@ -9,10 +9,10 @@ from typing import Any
 import numpy.typing as npt
 
 from service.batching import Answered, Batch, Clock, DynamicBatcher, Fallback, Limits, Workers
-from service.metrics import Metrics
+from service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
 from service.models.cpu_share import batches_at_once, share_of
 from service.models.metrics import ModelMetrics
-from service.predictor import PlainPrediction, Prediction, Predictor, check_finite
+from service.monitoring.metrics import Metrics
 from service.settings import Settings
 
 Array = npt.NDArray[Any]

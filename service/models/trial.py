@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from service.bundle import BundleError, InputSpec, Verify, read_bundle
-from service.predictor import Predictor
-from service.session import NetworkError, NetworkFailed
+from service.inference.predictor import Predictor
+from service.inference.session import NetworkError, NetworkFailed
 
 EXAMPLES = 3
 # An orphan ends by itself: so long after the time by which its parent would have killed it.
@@ -60,7 +60,7 @@ def attempt(task: Task) -> str:
 def _verify(trusted_keys: str | None) -> Verify | None:
     if trusted_keys is None:
         return None
-    from service.signing import TrustedKeys  # cryptography takes its time, and few need it
+    from service.security.signing import TrustedKeys  # cryptography takes its time, and few need it
 
     return TrustedKeys.from_file(Path(trusted_keys))
 

@@ -12,7 +12,7 @@ from typing import Self
 
 import service
 from service.bundle import BundleError
-from service.memory import available_bytes
+from service.environment.memory import available_bytes
 from service.models.cpu_share import batches_at_once
 from service.models.trial import Task
 from service.settings import PREFIX, Settings

@@ -4,8 +4,8 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
-from service.decoding import NotJson
-from service.json_flood import JsonBounds, refuse_flood
+from service.codec.decoding import NotJson
+from service.codec.json_limits import JsonBounds, refuse_flood
 from service.oip.errors import RequestError
 
 T = TypeVar("T", str, int, bool, list[Any], dict[str, Any])

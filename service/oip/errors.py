@@ -1,6 +1,6 @@
-"""What can be wrong with a request, beyond `service.decoding.NotJson` and `service.inputs.InputError`."""
+"""What can be wrong with a request, beyond `service.codec.decoding.NotJson` and `service.codec.arrays.InputError`."""
 
-from service.inputs import InputError
+from service.codec.arrays import InputError
 
 
 class RequestError(InputError):

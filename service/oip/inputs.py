@@ -1,13 +1,14 @@
 """An input tensor -> one array (B, *input_shape) as the network takes it, or the image files in it."""
 
 from service.bundle import InputSpec
-from service.inputs import InputLimits, array_from_array, check_images
+from service.codec.arrays import InputLimits, array_from_array
+from service.codec.encoded_images import ImageFiles, ImageTexts
+from service.codec.images import check_images
 from service.oip.datatypes import BYTES, Array
 from service.oip.document import shown
 from service.oip.errors import RequestError
 from service.oip.request import INPUT
 from service.oip.tensor import Tensor
-from service.pictures import ImageFiles, ImageTexts
 
 IMAGE_SHAPES = "the shape (batch,) or (batch, 1): an encoded image file in each element"
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from service.bundle import Manifest
+from service.inference.predictor import PlainPrediction, Prediction
 from service.oip.datatypes import BOOL, Array
 from service.oip.document import shown
 from service.oip.errors import OutputUnavailable, RequestError
 from service.oip.request import InferRequest, Wanted
-from service.predictor import PlainPrediction, Prediction
 
 AnyPrediction = Prediction | PlainPrediction
 FP32 = "FP32"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.json_flood import JsonBounds
+from service.codec.json_limits import JsonBounds
 from service.oip.document import Document, read_json, shown
 from service.oip.errors import RequestError
 from service.oip.tensor import Tensor, read_tensor

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from service.inputs import InputTooLarge
+from service.codec.arrays import InputTooLarge
 from service.oip import datatypes
 from service.oip.document import Document, shown
 from service.oip.elements import split_elements

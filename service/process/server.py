@@ -16,13 +16,13 @@ import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
 from service.app import create_app
-from service.metrics import several_processes
+from service.inference.session import share_memory
 from service.models.loading import load_named
+from service.monitoring.metrics import several_processes
 from service.process.ending import Ending, end_now
 from service.process.listening import OutOfHandles, accept_waiting, refuse_new_connections
 from service.process.metrics_files import reserve_room_for_metrics
 from service.runtime import Runtime
-from service.session import share_memory
 from service.settings import Settings
 from service.web.door import Door
 from service.web.protocol import limited_protocol

@@ -15,10 +15,10 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from service.api_keys import KeyFileError
 from service.bundle import BundleError
 from service.process.ending import Ending
 from service.process.server import build_server
+from service.security.api_keys import KeyFileError
 from service.settings import Settings
 
 STARTUP_FAILURE = 3

@@ -10,8 +10,9 @@ from fastapi import Request
 
 from service.batching import DeadlineExceeded
 from service.bundle import InputSpec
-from service.inputs import Array, InputTooLarge, check_images
-from service.pictures import CHEAP_PIXELS, Pictures
+from service.codec.arrays import Array, InputTooLarge
+from service.codec.encoded_images import CHEAP_PIXELS, Pictures
+from service.codec.images import check_images
 from service.routes.waiting import Connected
 from service.runtime import Runtime
 

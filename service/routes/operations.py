@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from service.exposition import exposition
 from service.format.manifest import to_json
 from service.models.served import ServedModel
+from service.monitoring.exposition import exposition
 from service.runtime import Runtime, get_runtime
 from service.schemas import Health, ModelList, ModelVersion, Problem
 from service.web.problems import MEDIA_TYPE, ProblemError

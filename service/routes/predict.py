@@ -6,13 +6,13 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic_core import to_json
 
-from service.answers import predictions_json, warnings_of
 from service.batching import Answered
 from service.bundle import InputSpec
-from service.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
+from service.codec.answers import predictions_json, warnings_of
+from service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
+from service.codec.encoded_images import Form, ImageFiles, ImageTexts
+from service.inference.predictor import NonFinitePrediction
 from service.models.served import AnyPrediction, ServedModel
-from service.pictures import Form, ImageFiles, ImageTexts
-from service.predictor import NonFinitePrediction
 from service.routes.decoded import decoded, decoded_pictures
 from service.routes.direct import direct_router, lease_of, path_parameters
 from service.routes.waiting import Connected

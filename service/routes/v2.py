@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.exposition import readable
 from service.models.served import ServedModel
+from service.monitoring.exposition import readable
 from service.oip.metadata import configuration, metadata, statistics
 from service.oip.schemas_models import (
     ModelConfig,

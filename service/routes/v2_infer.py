@@ -6,10 +6,11 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from service.answers import warnings_of
 from service.batching import Answered
-from service.decoding import JSON
-from service.json_flood import bounds_for
+from service.codec.answers import warnings_of
+from service.codec.decoding import JSON
+from service.codec.encoded_images import ImageFiles, ImageTexts
+from service.codec.json_limits import bounds_for
 from service.models.served import AnyPrediction, ServedModel
 from service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
 from service.oip.compression import coding, compressed
@@ -20,7 +21,6 @@ from service.oip.response import Head
 from service.oip.schemas import InferRequest as DocumentedRequest
 from service.oip.schemas import InferResponse
 from service.oip.schemas_models import inlined
-from service.pictures import ImageFiles, ImageTexts
 from service.routes.decoded import decoded, decoded_pictures
 from service.routes.direct import lease_of
 from service.routes.v2_documented import ERRORS

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.json_flood import JsonBounds
+from service.codec.json_limits import JsonBounds
 from service.oip import RequestError
 from service.oip.document import Document, read_json
 from service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, inlined

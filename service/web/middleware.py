@@ -8,8 +8,8 @@ from fastapi import Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api_keys import KeyRing
-from service.metrics import Metrics
+from service.monitoring.metrics import Metrics
+from service.security.api_keys import KeyRing
 from service.web.problems import make_problem, render
 from service.web.refusals import CLIENT_GONE
 

@@ -9,14 +9,14 @@ from starlette.requests import ClientDisconnect
 
 from service.batching import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull
 from service.bundle import BundleError
-from service.decoders.pool import DecoderUnavailable
-from service.decoding import FieldError, NotJson
-from service.forms import FormError, FormFieldError
-from service.inputs import InputError, InputTooLarge
+from service.codec.arrays import InputError, InputTooLarge
+from service.codec.decoders.pool import DecoderUnavailable
+from service.codec.decoding import FieldError, NotJson
+from service.codec.forms import FormError, FormFieldError
+from service.inference.predictor import NonFinitePrediction
+from service.inference.session import NetworkError, NetworkFailed
 from service.models.store import ModelNotFound
-from service.predictor import NonFinitePrediction
 from service.schemas import Problem
-from service.session import NetworkError, NetworkFailed
 from service.web.problems import ProblemError, make_problem
 
 # No answer was begun: the client went away first (the number is nginx's).

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from service.bundle import MODEL, InputRange, read_bundle
-from service.predictor import Prediction, Predictor
+from service.inference.predictor import Prediction, Predictor
 from service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, rewrite, write_linear
 from tests.support.client import serving

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.predictor import Prediction, Predictor
+from service.inference.predictor import Prediction, Predictor
 from tests.support.digits import GOLDEN, Array, digits, inverted, turned
 from tests.support.live_prometheus import scraping
 from tests.support.server import Server, running

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.bundle import Bundle, read_bundle
-from service.posterior_factor import CholeskyPosterior
+from service.maths.posterior_factor import CholeskyPosterior
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """

@@ -11,7 +11,7 @@ from offline.laplace.ggn import accumulate_ggn
 from offline.laplace.posterior import factor, posterior_precision
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from service.predictive import functional_variance, link_approx
+from service.maths.predictive import functional_variance, link_approx
 from tests import reference
 from tests.support.cases import CASES, Case
 

@@ -15,7 +15,7 @@ from offline.laplace.ggn import accumulate_ggn
 from offline.laplace.posterior import factor, posterior_precision
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from service.predictive import functional_variance
+from service.maths.predictive import functional_variance
 from tests.support.cases import CASES, Case
 
 laplace = pytest.importorskip("laplace", reason="the peer, laplace-torch, is not installed (make test installs it)")

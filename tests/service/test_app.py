@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from service.app import create_app
 from service.bundle import SEAL
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 from service.routes.predict import REFUSALS
 from service.runtime import Runtime
 from service.schemas import (

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from service.bundle import ImagePreprocessing, InputSpec
-from service.decoding import NPY
-from service.predictor import Predictor
+from service.codec.decoding import NPY
+from service.inference.predictor import Predictor
 from service.settings import Settings
 from tests.support.bundles import Synthetic, write_linear
 from tests.support.client import PROBLEM_TYPE, Client, encoded, problem, serving

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from service.bundle import read_bundle
-from service.cpu import available_cpus
-from service.predictor import Predictor
+from service.environment.cpu import available_cpus
+from service.inference.predictor import Predictor
 from service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, base64_text, encoded, problem, serving

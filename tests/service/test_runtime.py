@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.bundle import read_bundle
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 from service.routes import decoded as decoded_route
 from service.routes import predict as predict_route
 from service.settings import Settings

@@ -12,8 +12,8 @@ import httpx
 import numpy as np
 import pytest
 
+from service.inference.predictor import Predictor
 from service.oip.schemas_models import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics, ServerMetadata
-from service.predictor import Predictor
 from service.routes import decoded, v2_infer
 from service.settings import Settings
 from tests.support.bundles import Synthetic

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.bundle import Bundle, read_bundle
-from service.predictor import Prediction, Predictor
+from service.inference.predictor import Prediction, Predictor
 from service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from PIL import Image
 
 from service.app import create_app
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 from service.schemas import Problem
 from service.settings import Settings
 

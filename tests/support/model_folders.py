@@ -9,11 +9,11 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from service.batching import Workers
-from service.metrics import Metrics
+from service.inference.predictor import Predictor
 from service.models.repository import Repository
 from service.models.served import ServedModel
 from service.models.store import ModelStore
-from service.predictor import Predictor
+from service.monitoring.metrics import Metrics
 from service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 

@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 from service.bundle import Bundle
-from service.predictor import Prediction, Predictor
+from service.inference.predictor import Prediction, Predictor
 
 TIMEOUT = 30
 

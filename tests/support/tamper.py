@@ -15,7 +15,7 @@ import pytest
 import safetensors.numpy
 
 from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, SEAL, BundleError, seal
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 
 FILES = (MANIFEST, MODEL, POSTERIOR, CALIBRATION)
 Tensors = dict[str, npt.NDArray[Any]]

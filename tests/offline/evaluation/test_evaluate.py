@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from offline.evaluation.diagnostics import ECE_BINS, expected_calibration_error
 from offline.evaluation.evaluate import evaluate
 from service.bundle import Calibration, InputSpec, Manifest, ParameterSlice, Posterior, Prior, Selection, write_bundle
-from service.posterior_factor import CholeskyPosterior
-from service.predictor import Predictor
-from service.rejection import RejectionRule
+from service.inference.predictor import Predictor
+from service.maths.posterior_factor import CholeskyPosterior
+from service.maths.rejection import RejectionRule
 
 SIZE = 2
 SCALE_TRIL = np.array([[0.5, 0.0], [0.2, 0.3]])

@@ -13,7 +13,7 @@ from offline.export.graph import ExportError, export_onnx, fold
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from service.onnx_runtime import onnxruntime
+from service.inference.onnx_runtime import onnxruntime
 from tests import reference
 from tests.support.networks import NETWORKS, build
 

@@ -20,7 +20,7 @@ from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from service import Predictor, read_bundle
-from service.onnx_runtime import onnxruntime
+from service.inference.onnx_runtime import onnxruntime
 from tests import reference
 
 # torch warns of its own accord about kernels that vmap handles slowly, and the exporter about its own deprecations.

@@ -23,7 +23,7 @@ from offline.laplace.posterior import factor
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.progress import silent
-from service.posterior_factor import CholeskyPosterior
+from service.maths.posterior_factor import CholeskyPosterior
 
 CPU = torch.device("cpu")
 

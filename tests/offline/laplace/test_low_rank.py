@@ -12,7 +12,7 @@ from torch import Tensor
 
 import offline.laplace.low_rank
 from offline.laplace.low_rank import LowRank, low_rank, low_rank_errors
-from service.posterior_factor import LowRankPosterior
+from service.maths.posterior_factor import LowRankPosterior
 
 Array = npt.NDArray[Any]
 

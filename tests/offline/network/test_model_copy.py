@@ -13,7 +13,7 @@ from offline.config import FitConfig
 from offline.fit import fit_bundle
 from offline.network.model_copy import in_float64, runs_in_float64
 from service.bundle import read_manifest
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 from tests import reference
 
 CONFIG = FitConfig(subnetwork_size=12, selection="random", prior_precision=1.0)

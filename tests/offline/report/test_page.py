@@ -10,8 +10,8 @@ import pytest
 from offline.evaluation.diagnostics import effective_dimension, expected_calibration_error
 from offline.report.page import report_html
 from service.bundle import Posterior
-from service.predictive import link_approx, softmax
-from service.predictor import describe
+from service.inference.predictor import describe
+from service.maths.predictive import link_approx, softmax
 from tests.support.report_pages import SIGMA, THRESHOLD, Page, S, bare, make_data, titles
 
 PAPER = "https://arxiv.org/abs/2010.14689"

@@ -10,7 +10,6 @@ import httpx
 import numpy as np
 import pytest
 
-from service.api_keys import new_key
 from service.client import (
     BadRequestError,
     ClassificationPrediction,
@@ -19,7 +18,8 @@ from service.client import (
     RegressionPrediction,
     UnauthorizedError,
 )
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
+from service.security.api_keys import new_key
 from service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client as App

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.api_keys import new_key
 from service.client import (
     AsyncClient,
     BadRequestError,
@@ -22,6 +21,7 @@ from service.client import (
     TimedOutError,
     UnauthorizedError,
 )
+from service.security.api_keys import new_key
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.fake_service import ask
 from tests.support.requests import GOOD, image_file

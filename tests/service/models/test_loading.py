@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from service.bundle import BundleError
+from service.inference.predictor import Predictor
 from service.models import cpu_share, loading
 from service.models.cpu_share import all_threads, batches_at_once, share_of, worker_count
 from service.models.loading import load_named
 from service.models.loading import load_predictor as load_tried
 from service.models.trials import Trials
-from service.predictor import Predictor
 from service.settings import Settings
 from tests.support.bundles import Synthetic
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, BundleError
+from service.inference.predictor import Predictor
 from service.models.entry import Entry
-from service.predictor import Predictor
 from tests.support.model_folders import INPUTS, TIMEOUT, World, bundle, run
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.bundle import ImagePreprocessing, InputSpec
-from service.decoding import NotJson
-from service.inputs import InputError, InputLimits
-from service.json_flood import JsonBounds
+from service.codec.arrays import InputError, InputLimits
+from service.codec.decoding import NotJson
+from service.codec.json_limits import JsonBounds
 from service.oip import array_of, parse_request
 from service.oip.datatypes import NAMES
 from service.oip.elements import join_elements

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from service.bundle import ImagePreprocessing, InputSpec
-from service.decoding import NotJson
-from service.inputs import InputError, InputLimits, InputTooLarge
-from service.json_flood import JsonBounds
+from service.codec.arrays import InputError, InputLimits, InputTooLarge
+from service.codec.decoding import NotJson
+from service.codec.json_limits import JsonBounds
 from service.oip import InferRequest, RequestError, array_of, parse_request
 from service.oip.elements import join_elements
 from service.oip.request import header_length

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from service.inference.predictor import PlainPrediction, Prediction, Predictor
 from service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
 from service.oip.compression import coding
 from service.oip.outputs import check_outputs, chosen, outputs_of
 from service.oip.request import Wanted
 from service.oip.response import Head
 from service.oip.tensor import Tensor
-from service.predictor import PlainPrediction, Prediction, Predictor
 from tests.support.bundles import Synthetic
 
 Array = npt.NDArray[Any]

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from service.__main__ import serve
 from service.app import create_app
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 from service.process.server import Server
 from service.schemas import PredictResponse
 from service.settings import Settings

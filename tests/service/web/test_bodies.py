@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.predictor import Predictor
+from service.inference.predictor import Predictor
 from service.settings import Settings
 from service.web import bodies
 from tests.support.bundles import Synthetic

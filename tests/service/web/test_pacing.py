@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.api_keys import new_key
+from service.security.api_keys import new_key
 from service.settings import Settings
 from service.web.pacing import SLICES_PER_TURN, Pacer, is_dense
 from tests.support.bundles import Synthetic

@@ -1,0 +1,87 @@
+"""The life of a decoder process: one task after the other, until its parent closes the line or dies."""
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from service.codec.arrays import InputError, InputTooLarge
+from service.codec.decoders.channel import SIZE, pack, sizes_from_bytes, unpack
+from service.codec.forms import FormError, FormFieldError
+
+READY = b"+"
+WORST_VICTIM = "1000"  # where memory runs out, Linux ends this process before the service
+
+
+def main(descriptor: int, data_bytes: int) -> None:
+    """Serve the line `descriptor` with at most `data_bytes` of memory."""
+    _leave_signals_to_the_parent()
+    logging.disable()  # what is wrong with an image is told to the client
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    _limit_memory(data_bytes)
+    with socket.socket(fileno=descriptor) as line:
+        line.sendall(READY)
+        while (task := _receive(line)) is not None:
+            for part in pack(_answer(*task)):
+                line.sendall(part)
+
+
+def _answer(pictures: Any, spec: Any, limits: Any) -> Any:
+    """The array, or the error that says what is wrong with the pictures."""
+    try:
+        return pictures.array(spec, limits)
+    except (InputError, FormError, FormFieldError) as error:
+        return error
+    except MemoryError:
+        return InputTooLarge(pictures.field, "images that take more memory than there is for them", "fewer or smaller")
+
+
+def _receive(line: socket.socket) -> Any:
+    """The next task; None at the end."""
+    count = _read(line, SIZE.size)
+    if count is None:
+        return None
+    sizes = _read(line, SIZE.size * sizes_from_bytes(count)[0])
+    assert sizes is not None
+    parts = [_read(line, size) for size in sizes_from_bytes(sizes)]
+    return unpack([part for part in parts if part is not None])
+
+
+def _read(line: socket.socket, size: int) -> bytearray | None:
+    data = bytearray(size)
+    view, got = memoryview(data), 0
+    while got < size:
+        more = line.recv_into(view[got:])
+        if not more:
+            return None
+        got += more
+    return data
+
+
+def _leave_signals_to_the_parent() -> None:
+    """Those that reach every process of a terminal or a container: the parent still needs what is being decoded."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _limit_memory(data_bytes: int) -> None:
+    if sys.platform != "linux":
+        return
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(WORST_VICTIM)
+
+
+def _end_with_the_parent() -> None:
+    """The parent holds the other end of the standard input, and never writes to it."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)

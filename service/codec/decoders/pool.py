@@ -1,0 +1,159 @@
+"""The decoder processes as the service sees them: started when needed, killed when nobody waits for their work."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from service.codec.arrays import Array, InputError, InputLimits
+from service.codec.decoders.channel import SIZE, pack, sizes_from_bytes, unpack
+from service.codec.encoded_images import Pictures
+from service.format.manifest_input import InputSpec
+
+# As `multiprocessing` starts processes, but without importing the service's own main module into them.
+BOOT = """import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from service.codec.decoders.child import main
+main(int(sys.argv[2]), int(sys.argv[3]))"""
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+log = logging.getLogger("probity")
+
+
+class DecoderUnavailable(Exception):
+    """No process could be started that decodes, or the system killed it at work."""
+
+
+class DecoderPool:
+    """At most `size` processes of `data_bytes` of memory each. Make and use it in a running event loop."""
+
+    def __init__(self, size: int, data_bytes: int) -> None:
+        self._places, self._data_bytes = asyncio.Semaphore(size), data_bytes
+        self._idle: list[_Decoder] = []
+        self._ending: set[asyncio.Future[int]] = set()
+
+    async def array(self, pictures: Pictures, spec: InputSpec, limits: InputLimits) -> Array:
+        """The images, (B, C, H, W) float32.
+
+        Raises what `pictures.array` raises, and `DecoderUnavailable`. Cancelling the call kills the process that is at
+        work; its place is free once it is gone.
+        """
+        await self._places.acquire()
+        decoder: _Decoder | None = None
+        try:
+            decoder = self._waiting() or _Decoder(self._data_bytes)
+            answer = await decoder.ask((pictures, spec, limits))
+        except ConnectionError:
+            assert decoder is not None
+            raise await self._died(decoder, pictures) from None
+        except BaseException:
+            self._end(decoder)
+            raise
+        self._idle.append(decoder)
+        self._places.release()
+        if isinstance(answer, Exception):
+            raise answer
+        array: Array = answer
+        return array
+
+    async def close(self) -> None:
+        """End all processes; nobody may wait for one any more."""
+        while self._idle:
+            await self._places.acquire()
+            self._end(self._idle.pop())
+        await asyncio.gather(*self._ending)
+
+    def _waiting(self) -> "_Decoder | None":
+        while self._idle:
+            decoder = self._idle.pop()
+            if decoder.process.poll() is None:
+                return decoder
+            decoder.close()
+        return None
+
+    def _end(self, decoder: "_Decoder | None") -> "asyncio.Future[int] | None":
+        if decoder is None:
+            self._places.release()
+            return None
+        decoder.process.kill()
+        decoder.close()
+        ended = asyncio.get_running_loop().run_in_executor(None, decoder.process.wait)
+        self._ending.add(ended)
+        ended.add_done_callback(self._ended)
+        return ended
+
+    def _ended(self, future: "asyncio.Future[int]") -> None:
+        self._ending.discard(future)
+        self._places.release()
+
+    async def _died(self, decoder: "_Decoder", pictures: Pictures) -> Exception:
+        """What to say of a process that closed its line."""
+        ready = decoder.ready
+        ended = self._end(decoder)
+        assert ended is not None
+        status = await asyncio.shield(ended)
+        log.error("A decoder process ended with status %d", status)
+        if not ready:
+            return DecoderUnavailable(f"a decoder process ended with status {status} before it was ready")
+        if status == -signal.SIGKILL:  # by Linux, where memory runs out: its own limits do not end it so
+            return DecoderUnavailable("a decoder process was killed at work")
+        found = f"images on which the decoder ended ({_status_text(status)})"
+        return InputError(pictures.field, found, "files that can be decoded")
+
+
+class _Decoder:
+    """One process, and this end of the line to it."""
+
+    def __init__(self, data_bytes: int) -> None:
+        self.ready = False
+        self.line, far_end = socket.socketpair()
+        try:
+            with far_end:
+                arguments = [json.dumps(sys.path), str(far_end.fileno()), str(data_bytes)]
+                self.process = subprocess.Popen(  # noqa: S603  this interpreter, and nothing from outside
+                    [sys.executable, "-c", BOOT, *arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[far_end.fileno()],
+                    process_group=0,
+                    env={**os.environ, **ONE_THREAD},
+                )
+        except OSError as error:
+            self.line.close()
+            raise DecoderUnavailable(f"{error}") from error
+        self.line.setblocking(False)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.line.close()
+
+    async def ask(self, task: Any) -> Any:
+        """The process's answer; `ConnectionError` where it ends before."""
+        loop = asyncio.get_running_loop()
+        if not self.ready:
+            await self._read(1)
+            self.ready = True
+        for part in pack(task):
+            await loop.sock_sendall(self.line, part)
+        (count,) = sizes_from_bytes(await self._read(SIZE.size))
+        sizes = sizes_from_bytes(await self._read(SIZE.size * count))
+        return unpack([await self._read(size) for size in sizes])
+
+    async def _read(self, size: int) -> bytearray:
+        loop, data = asyncio.get_running_loop(), bytearray(size)
+        view, got = memoryview(data), 0
+        while got < size:
+            more = await loop.sock_recv_into(self.line, view[got:])
+            if not more:
+                raise ConnectionResetError("the process closed its line")
+            got += more
+        return data
+
+
+def _status_text(status: int) -> str:
+    return signal.Signals(-status).name if status < 0 else f"status {status}"

@@ -1,0 +1,117 @@
+"""A request's body -> one array (B, *input_shape), or a clear error. One function for each media type."""
+
+import io
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from service.bundle import InputSpec
+from service.codec.arrays import InputError, InputLimits, array_from_array, array_from_json, check_rows
+from service.codec.encoded_images import ImageTexts
+from service.codec.images import check_images
+from service.codec.json_limits import bounds_for, refuse_flood
+from service.schemas import PredictRequest
+
+Array = npt.NDArray[Any]
+JSON, NPY = "application/json", "application/x-npy"
+IMAGES = frozenset({"image/png", "image/jpeg", "image/webp"})
+MAX_NPY_HEADER = 10_000
+
+
+class NotJson(ValueError):
+    """The body is not JSON at all."""
+
+
+class FieldError(ValueError):
+    """A field is missing, unknown, or of the wrong type."""
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {message}")
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """`array` (B, *input_shape), and the name by which the request's fields call its rows."""
+
+    array: Array
+    field: str
+
+
+def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded | ImageTexts:
+    """`{"inputs": [...]}`, or `{"images": [...]}`, not decoded yet; raises `NotJson`, `FieldError` or `InputError`."""
+    rows = limits.rows(spec)
+    refuse_flood(body, bounds_for(spec, rows))
+    request = _parse(body)
+    if request.images is not None:
+        check_images("images", len(request.images), spec, rows)
+        return ImageTexts(request.images, "images")
+    assert request.inputs is not None
+    return Decoded(array_from_json(request.inputs, spec, rows), "inputs")
+
+
+def from_npy(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
+    """NumPy's .npy format without pickles; raises `InputError`.
+
+    The header is compared with the length of the body before an array is made of it.
+    """
+    stream, most = io.BytesIO(body), limits.rows(spec)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a header in the manner of Python 2 is as good, and the log is not for it
+            shape, fortran, dtype = read(stream, max_header_size=MAX_NPY_HEADER)
+    except Exception as error:  # NumPy parses the header with Python's own parser, which raises many kinds
+        reason = " ".join(str(error).split())[:150]
+        raise InputError("body", f"bytes that are no .npy file ({reason})", "what numpy.save writes") from None
+    if dtype.kind not in "iuf" or dtype.itemsize > 8:
+        raise InputError("body", f"an array of {dtype!s:.50}", "whole or floating-point numbers of at most 64 bits")
+    data = memoryview(body)[stream.tell() :]
+    rows = _check_npy_shape(shape, spec)
+    expected = dtype.itemsize * math.prod(shape)
+    if len(data) != expected:
+        wanted = f"{_shown(expected)} for shape {_shown(shape)} of {dtype}"
+        raise InputError("body", f"{len(data)} bytes of data", wanted)
+    check_rows("body", rows, most)
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return Decoded(array_from_array(array, spec, most, "body"), "body")
+
+
+def _check_npy_shape(shape: tuple[Any, ...], spec: InputSpec) -> int:
+    """How many examples; refuses what the model does not take before NumPy sees it.
+
+    NumPy raises errors of its own for some shapes without elements, and for those of more than 64 dimensions.
+    """
+    one = len(shape) == len(spec.shape)
+    rows: int
+    rows, example = (1, shape) if one else (shape[0] if shape else 0, shape[1:])
+    if any(type(size) is not int for size in shape) or example != spec.shape or rows < 1:
+        expected = f"({', '.join(map(str, ('batch', *spec.shape)))}{'' if spec.shape else ','})"
+        found = f"shape {_shown(shape)}"
+        raise InputError("body", found, f"shape {expected} of at least one example, or one without the batch")
+    return rows
+
+
+def _shown(value: Any) -> str:
+    """Python refuses to write very long whole numbers."""
+    try:
+        return f"{value!s:.100}"
+    except ValueError:
+        return "huge numbers"
+
+
+def _parse(body: bytes) -> PredictRequest:
+    try:
+        return PredictRequest.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        if first["type"] == "json_invalid":
+            raise NotJson(f"The body is not JSON: {first['msg']:.200}") from None
+        field = ".".join(map(str, first["loc"]))[:100] or "body"
+        raise FieldError(field, f"{first['msg']:.200}") from None

@@ -1,0 +1,153 @@
+"""Image files that a client sent -> one array (B, C, H, W) as the input spec says, or an error that names the file."""
+
+import base64
+import binascii
+import contextlib
+import io
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from service.codec.arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
+from service.codec.image_cost import JPEG, scans_of
+from service.format.manifest_input import ImagePreprocessing, InputSpec
+
+IMAGE_FORMATS = ("PNG", "JPEG", "WEBP")
+IMAGE_NAMES = "PNG, JPEG or WebP"
+# A row of pixels takes some memory whatever its width: a column of 16 million pixels would take 700 MiB. JPEG and WebP
+# end below this number.
+MOST_ROWS = 2**16
+# Beyond what any encoder makes; thousands of scans would take minutes.
+MOST_SCANS = 100
+
+
+def array_from_images(images: Sequence[str], spec: InputSpec, limits: InputLimits, field: str = "images") -> Array:
+    """Base64 image files -> (B, C, H, W) float32, decoded and scaled as the input spec says."""
+    check_images(field, len(images), spec, limits.rows(spec))
+    files = (decode_base64(text, f"{field}[{i}]") for i, text in enumerate(images))
+    return _stack_images(files, len(images), spec, limits, field)
+
+
+def array_from_files(files: Sequence[bytes], spec: InputSpec, limits: InputLimits, field: str = "files") -> Array:
+    """Image files -> (B, C, H, W) float32, decoded and scaled as the input spec says."""
+    check_images(field, len(files), spec, limits.rows(spec))
+    return _stack_images(files, len(files), spec, limits, field)
+
+
+def check_images(field: str, count: int, spec: InputSpec, max_rows: int) -> None:
+    """Refuse images where the model takes arrays, none, and too many."""
+    if spec.image is None:
+        raise InputError(field, "images", "'inputs': this model takes arrays, its bundle has no image input spec")
+    if not count:
+        raise InputError(field, "an empty list", "at least one image")
+    check_rows(field, count, max_rows)
+
+
+def _stack_images(files: Iterable[bytes], count: int, spec: InputSpec, limits: InputLimits, field: str) -> Array:
+    stack = np.empty((count, *spec.shape), np.float32)
+    left = limits.max_total_pixels
+    for i, data in enumerate(files):
+        place = f"{field}[{i}]"
+        with _opened(data, limits.max_pixels, place) as image:
+            pixels = image.width * image.height
+            if pixels > left:
+                expected = f"at most {limits.max_total_pixels} in all images of a request"
+                raise InputTooLarge(place, f"{pixels} pixels beside those before it", expected)
+            left -= pixels
+            stack[i] = _array_of(image, spec, place)
+    return stack
+
+
+def decode_base64(text: str, field: str) -> bytes:
+    """The file in a base64 text, or in a `data:` URL; raises `InputError`."""
+    if text.startswith("data:"):
+        _, _, text = text.partition(",")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InputError(field, "text that is not base64", f"a base64-encoded {IMAGE_NAMES} file") from error
+
+
+def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) -> Array:
+    """One encoded image -> (C, H, W) float32: `(pixel * scale - mean) / std`.
+
+    The size is read from the header and checked before a pixel is decoded. EXIF rotation is applied; an alpha
+    channel is laid over black.
+    """
+    with _opened(data, max_pixels, field) as image:
+        return _array_of(image, spec, field)
+
+
+@contextlib.contextmanager
+def _opened(data: bytes, max_pixels: int, field: str) -> Iterator[Image.Image]:
+    with _image_errors(field), Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
+        _check_size(image, max_pixels, field)
+        if data.startswith(JPEG) and (scans := scans_of(data)) > MOST_SCANS:
+            raise InputTooLarge(field, f"a JPEG of {scans} scans", f"at most {MOST_SCANS}")
+        yield image
+
+
+def _check_size(image: Image.Image, max_pixels: int, field: str) -> None:
+    found = f"{image.width} x {image.height} pixels"
+    if image.width * image.height > max_pixels:
+        raise InputTooLarge(field, found, f"at most {max_pixels} pixels")
+    if image.height > MOST_ROWS:
+        raise InputTooLarge(field, found, f"at most {MOST_ROWS} rows")
+
+
+def _array_of(image: Image.Image, spec: InputSpec, field: str) -> Array:
+    assert spec.image is not None
+    _, height, width = spec.shape
+    ImageOps.exif_transpose(image, in_place=True)
+    picture = _convert(image, spec.image)
+    if picture.size != (width, height):
+        if not spec.image.resize:
+            raise InputError(
+                field, f"{picture.width} x {picture.height} pixels", f"{width} x {height} pixels (no resizing)"
+            )
+        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+    return _normalise(np.asarray(picture, np.float32), spec.image)
+
+
+@contextlib.contextmanager
+def _image_errors(field: str) -> Iterator[None]:
+    """Whatever goes wrong inside Pillow is the file's fault: its decoders raise nearly every kind of exception."""
+    expected = f"a readable {IMAGE_NAMES} file"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except InputError:
+        raise
+    except UnidentifiedImageError as error:
+        raise InputError(field, "bytes that are not an image", expected) from error
+    except Image.DecompressionBombError as error:
+        raise InputTooLarge(field, "too many pixels", expected) from error
+    except MemoryError:
+        raise InputTooLarge(field, "an image that takes more memory than one may", "fewer pixels") from None
+    except Exception as error:
+        reason = " ".join(str(error).split())[:150]
+        raise InputError(field, f"an image that cannot be decoded ({reason})", expected) from error
+
+
+def _convert(image: Image.Image, preprocessing: ImagePreprocessing) -> Image.Image:
+    """To the input's colour space. 16-bit grey is scaled to 8 bits: Pillow alone would clip it."""
+    if image.mode.startswith("I"):
+        grey = np.array(image, np.float32)
+        grey /= 257  # no whole number comes to a half, so that float32 rounds as float64 does
+        image = Image.fromarray(np.clip(np.rint(grey, out=grey), 0, 255, out=grey).astype(np.uint8))
+    if "A" in image.getbands() or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", layer.size, (0, 0, 0, 255)), layer)
+    return image if image.mode == preprocessing.mode else image.convert(preprocessing.mode)
+
+
+def _normalise(pixels: Array, preprocessing: ImagePreprocessing) -> Array:
+    channels_first = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    mean = np.asarray(preprocessing.mean, np.float32).reshape(-1, 1, 1)
+    std = np.asarray(preprocessing.std, np.float32).reshape(-1, 1, 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled: Array = (channels_first * np.float32(preprocessing.scale) - mean) / std
+    return np.ascontiguousarray(scaled, np.float32)

@@ -1,0 +1,1 @@
+"""What the container gives this process: CPUs, memory, and variables that Kubernetes sets."""

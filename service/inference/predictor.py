@@ -1,0 +1,289 @@
+"""Predictor: the ONNX session and the posterior factor of one bundle -> Prediction."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from service.bundle import MANIFEST, Bundle, BundleError, Manifest, read_bundle
+from service.inference.input_range import RangeCheck
+from service.inference.matrix_threads import matrix_threads
+from service.inference.session import open_plain, open_session, run
+from service.maths.predictive import entropy_parts, link_approx, predictive_std, softmax
+from service.maths.rejection import RejectionRule, classification_score, regression_score
+
+Array = npt.NDArray[Any]
+P = TypeVar("P", "Prediction", "PlainPrediction")
+DEFAULT_JACOBIAN_BYTES = 256 * 2**20
+MAX_CHUNK_ROWS = 64  # the graph's activations take memory too: more rows at once gain no speed
+
+
+class NonFinitePrediction(ValueError):
+    """The network's output is not finite for the example at `index`."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        super().__init__(f"the network's output for example {index} is not finite")
+
+    def __reduce__(self) -> tuple[type["NonFinitePrediction"], tuple[int]]:
+        return NonFinitePrediction, (self.index,)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A batch of B predictions with K outputs.
+
+    mean (B, K) float32: network outputs (logits before any temperature, or regression means); variance (B, K)
+    float32: diagonal of J Sigma J^T; score, p_value (B,) and rejected (B,) bool: the out-of-distribution
+    decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
+    epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2). out_of_range (B,) bool, where
+    the bundle says what inputs to expect: whether the example holds values far outside.
+    """
+
+    mean: Array
+    variance: Array
+    score: Array
+    p_value: Array
+    rejected: Array
+    probabilities: Array | None = None
+    map_probabilities: Array | None = None
+    total: Array | None = None
+    aleatoric: Array | None = None
+    epistemic: Array | None = None
+    std: Array | None = None
+    out_of_range: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def rows(self, start: int, stop: int) -> "Prediction":
+        """Examples `start` to `stop`."""
+        return _by_field(Prediction, [self], lambda values: values[0][start:stop])
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[Prediction]") -> "Prediction":
+        """The examples of all parts, in order."""
+        return _by_field(Prediction, parts, np.concatenate)
+
+    @property
+    def finite(self) -> Array:
+        """(B,) bool: whether the network's output is finite, and with it everything else about the example."""
+        usable: Array = np.isfinite(self.mean) & np.isfinite(self.variance)
+        return np.asarray(usable.all(axis=1))
+
+
+@dataclass(frozen=True)
+class PlainPrediction:
+    """What the network alone says, without any uncertainty: mean (B, K) float32, and for a classification its
+    probabilities map_probabilities (B, K); out_of_range (B,) bool as in `Prediction`."""
+
+    mean: Array
+    map_probabilities: Array | None = None
+    out_of_range: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def rows(self, start: int, stop: int) -> "PlainPrediction":
+        """Examples `start` to `stop`."""
+        return _by_field(PlainPrediction, [self], lambda values: values[0][start:stop])
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[PlainPrediction]") -> "PlainPrediction":
+        """The examples of all parts, in order."""
+        return _by_field(PlainPrediction, parts, np.concatenate)
+
+    @property
+    def finite(self) -> Array:
+        """(B,) bool: whether the network's output is finite."""
+        return np.asarray(np.isfinite(self.mean).all(axis=1))
+
+
+def _by_field(kind: type[P], parts: Sequence[P], change: Callable[[list[Array]], Array]) -> P:
+    """A new prediction: `change` applied to each field that is there."""
+    names = [field.name for field in dataclasses.fields(kind) if getattr(parts[0], field.name) is not None]
+    return kind(**{name: change([getattr(part, name) for part in parts]) for name in names})
+
+
+class Predictor:
+    """Answers for one bundle. Thread-safe: nothing changes after construction.
+
+    Pickled, it is the bundle's place and digest: whoever unpickles it reads the bundle again, which must be the same.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        threads: int | None = None,
+        jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
+        plain_too: bool = False,
+    ) -> None:
+        """`threads`: those of onnxruntime, and the most that NumPy's matrix products use meanwhile (None: the default
+        of each); `jacobian_bytes` bounds one chunk's Jacobian in memory.
+
+        `plain_too` opens the network a second time without its Jacobian, which `predict_plain` needs.
+        """
+        self.path = bundle.path
+        self.manifest: Manifest = bundle.manifest
+        self.digest, self.manifest_sha256 = bundle.digest, bundle.manifest_sha256
+        self.reference = bundle.reference
+        self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
+        self.rule = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
+        _check_threshold(self.rule, bundle)
+        row_bytes = 4 * self.manifest.outputs * (self.manifest.subnetwork_size + bundle.posterior.working_size)
+        self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
+        self.threads, self._jacobian_bytes = threads, jacobian_bytes
+        self._posterior = bundle.posterior
+        self._session = open_session(bundle, threads)
+        self._plain_session = open_plain(bundle, threads) if plain_too else None
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str,
+        *,
+        threads: int | None = None,
+        jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
+        plain_too: bool = False,
+    ) -> "Predictor":
+        """Read, check and open the bundle at `path`; raises `BundleError`."""
+        return cls(read_bundle(path), threads=threads, jacobian_bytes=jacobian_bytes, plain_too=plain_too)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = {"threads": self.threads, "jacobian_bytes": self._jacobian_bytes, "plain_too": self.has_plain}
+        return _reopen, (str(self.path.resolve()), self.digest, options)
+
+    def predict(self, inputs: Array) -> Prediction:
+        """inputs (B, *input_shape), B >= 1 -> Prediction; raises `ValueError` for a wrong shape.
+
+        An example for which the network's output is not finite is rejected, whatever the threshold: its score is
+        infinite, and the rest of it stands there as the network gave it. `Prediction.finite` tells which those are, and
+        `check_finite` raises where there is one.
+        """
+        return self.predict_rows(inputs)
+
+    def predict_rows(self, inputs: Array) -> Prediction:
+        """As `predict`."""
+        inputs = self._check_inputs(inputs)
+        chunks = [
+            self._mean_and_variance(inputs[start : start + self.chunk_rows])
+            for start in range(0, len(inputs), self.chunk_rows)
+        ]
+        mean, variance = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
+        with np.errstate(invalid="ignore", over="ignore"):
+            prediction = decide(mean, variance, self.manifest, self.rule)
+        return dataclasses.replace(prediction, out_of_range=self._outside(inputs))
+
+    def predict_plain(self, inputs: Array) -> PlainPrediction:
+        """The network alone: one forward pass an example, no Jacobian. As with `predict_rows`, rows may be infinite.
+
+        Needs `plain_too`; raises `RuntimeError` without.
+        """
+        if self._plain_session is None:
+            raise RuntimeError("found a predictor without the plain network, expected one made with plain_too=True")
+        inputs = self._check_inputs(inputs)
+        (mean,) = run(self._plain_session, ["mean"], inputs)
+        prediction = PlainPrediction(mean, out_of_range=self._outside(inputs))
+        if self.manifest.sigma_noise is not None:
+            return prediction
+        with np.errstate(invalid="ignore", over="ignore"):
+            probabilities = softmax(np.asarray(mean, np.float64) / self.manifest.temperature)
+        return dataclasses.replace(prediction, map_probabilities=probabilities)
+
+    @property
+    def has_plain(self) -> bool:
+        """Whether `predict_plain` can answer."""
+        return self._plain_session is not None
+
+    def takes_longer_than(self, seconds: float, attempts: int = 3) -> bool:
+        """Whether the graph needs more than `seconds` for one example, at the best of a few attempts."""
+        inputs = np.zeros((1, *self.manifest.input.shape), self.manifest.input.dtype)
+        for _ in range(attempts):
+            start = time.perf_counter()
+            self.mean_and_jacobian(inputs)
+            if time.perf_counter() - start <= seconds:
+                return False
+        return True
+
+    def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
+        """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`."""
+        mean, jacobian = run(self._session, ["mean", "jacobian"], inputs)
+        return mean, jacobian
+
+    def _outside(self, inputs: Array) -> Array | None:
+        return None if self.range_check is None else self.range_check.outside(inputs)
+
+    def _mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
+        mean, jacobian = self.mean_and_jacobian(inputs)
+        with np.errstate(over="ignore", invalid="ignore"), matrix_threads().at_most(self.threads):
+            return mean, self._posterior.variance(jacobian)
+
+    def _check_inputs(self, inputs: Array) -> Array:
+        spec = self.manifest.input
+        inputs = np.ascontiguousarray(inputs, np.dtype(spec.dtype))
+        if inputs.shape[1:] != spec.shape or not len(inputs):
+            raise ValueError(f"inputs: found shape {inputs.shape}, expected (batch of at least 1, *{spec.shape})")
+        return inputs
+
+
+def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:
+    """The predictor that was pickled; raises `BundleError` where there is another bundle now."""
+    bundle = read_bundle(path)
+    if bundle.digest != digest:
+        problem = f"found a bundle of digest {bundle.digest}, expected the one that was pickled, {digest}"
+        raise BundleError(bundle.path, problem, "load it again with Predictor.load")
+    return Predictor(bundle, **options)
+
+
+def check_finite(prediction: Prediction | PlainPrediction) -> None:
+    """Raises `NonFinitePrediction` for the first example whose output is not finite."""
+    finite = prediction.finite
+    if not finite.all():
+        raise NonFinitePrediction(int(np.argmin(finite)))
+
+
+def decide(mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule) -> Prediction:
+    """From outputs and their variances to probabilities, score and decision; mean, variance (B, K)."""
+    prediction = describe(mean, variance, manifest.sigma_noise, manifest.temperature)
+    score = np.where(prediction.finite, prediction.score, np.inf)
+    rejected = rule.rejected(score) | ~prediction.finite
+    return dataclasses.replace(prediction, score=score, p_value=rule.p_value(score), rejected=rejected)
+
+
+def describe(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
+    """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
+
+    `sigma_noise` None means classification.
+    """
+    undecided = {"p_value": np.ones(len(mean)), "rejected": np.zeros(len(mean), bool)}
+    if sigma_noise is not None:
+        std = predictive_std(variance, sigma_noise)
+        return Prediction(mean=mean, variance=variance, std=std, score=regression_score(variance), **undecided)
+    probabilities = link_approx(mean, variance, temperature)
+    map_probabilities = softmax(np.asarray(mean, np.float64) / temperature)
+    total, aleatoric, epistemic = entropy_parts(probabilities, map_probabilities)
+    return Prediction(
+        mean=mean,
+        variance=variance,
+        probabilities=probabilities,
+        map_probabilities=map_probabilities,
+        total=total,
+        aleatoric=aleatoric,
+        epistemic=epistemic,
+        score=classification_score(probabilities),
+        **undecided,
+    )
+
+
+def _check_threshold(rule: RejectionRule, bundle: Bundle) -> None:
+    stated, found = bundle.manifest.calibration.threshold, rule.threshold
+    if not math.isclose(stated, found, rel_tol=1e-9, abs_tol=1e-12):
+        problem = f"calibration.threshold: found {stated}, the calibration scores give {found}"
+        raise BundleError(bundle.path / MANIFEST, problem)

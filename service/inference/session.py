@@ -1,0 +1,148 @@
+"""A bundle's graph -> onnxruntime sessions that were seen to do what its manifest says."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.bundle import MODEL, Bundle, BundleError, Manifest
+from service.inference.onnx_external import ExternalDataError, refuse_external_data
+from service.inference.onnx_runtime import InvalidArgument, onnxruntime
+from service.inference.onnx_subgraph import part_of
+from service.inference.onnx_wire import WireError
+
+Array = npt.NDArray[np.float32]
+ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
+
+
+class NetworkError(ValueError):
+    """The network itself refuses the inputs, such as a token beyond its vocabulary."""
+
+
+class NetworkFailed(RuntimeError):
+    """The graph in `file` cannot be computed, or answers in other shapes than it declares: the bundle is at fault."""
+
+    def __init__(self, file: Path, problem: str) -> None:
+        self.file, self.problem = file, problem
+        super().__init__(f"{file}: {problem}")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The open graph of `file`; `shapes`: of each output for one example."""
+
+    file: Path
+    session: onnxruntime.InferenceSession
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+def share_memory() -> None:
+    """From now on, all sessions of this process take the memory for their intermediate values from one arena.
+
+    Each would keep an arena of its own else, as large as its largest batches ever needed: twice that while one bundle
+    takes another's place, and heaps full of holes once it has.
+    """
+    place = onnxruntime.OrtMemoryInfo(
+        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+    )
+    onnxruntime.create_and_register_allocator(place, None)
+
+
+def run(network: Network, outputs: list[str], inputs: npt.NDArray[Any]) -> list[Array]:
+    """The outputs of these names, inputs (B, *input_shape); raises `NetworkError` and `NetworkFailed`."""
+    try:
+        found: list[Array] = network.session.run(outputs, {"inputs": inputs})
+    except InvalidArgument as error:
+        raise NetworkError("the network cannot process these inputs; are all values in its range?") from error
+    except Exception as error:  # onnxruntime raises a family of unrelated exceptions
+        raise NetworkFailed(network.file, f"onnxruntime cannot run it: {error!s:.300}") from error
+    for name, output in zip(outputs, found, strict=True):
+        if output.shape != (expected := (len(inputs), *network.shapes[name])):
+            raise NetworkFailed(network.file, f"found the shape {output.shape} of {name!r}, expected {expected}")
+    return found
+
+
+def open_session(bundle: Bundle, threads: int | None) -> Network:
+    """inputs -> mean, jacobian; `threads`: onnxruntime's (None: its default). Raises `BundleError` where the graph is
+    not what the manifest says."""
+    file, manifest = bundle.path / MODEL, bundle.manifest
+    _check_self_contained(bundle.model, file)
+    session = _session(bundle.model, threads, file)
+    _check_signature(session, manifest, file)
+    k, s = manifest.outputs, manifest.subnetwork_size
+    network = Network(file, session, {"mean": (k,), "jacobian": (k, s)})
+    _check_run(network, manifest, file)
+    return network
+
+
+def open_plain(bundle: Bundle, threads: int | None) -> Network:
+    """The graph that was checked already, without what only the Jacobian needs."""
+    file = bundle.path / MODEL
+    try:
+        session = _session(part_of(bundle.model, ["mean"]), threads, file)
+    except WireError as error:
+        raise BundleError(file, f"cannot be taken apart: {error}") from error
+    return Network(file, session, {"mean": (bundle.manifest.outputs,)})
+
+
+def _check_self_contained(model: bytes, file: Path) -> None:
+    try:
+        refuse_external_data(model)
+    except ExternalDataError as error:
+        raise BundleError(file, str(error), "export the network with its weights in the model file") from error
+    except WireError as error:
+        raise BundleError(file, f"onnxruntime cannot open it: no ONNX model: {error}") from error
+
+
+def _session(model: bytes, threads: int | None, file: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what goes wrong is raised, and said once
+    # Weights outside the model file are refused before; if one were overlooked, it would not be found here.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # not a format of onnxruntime's own
+    # Where there is a shared arena (see `share_memory`); weights stay outside, they leave with their session.
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
+    options.inter_op_num_threads = 1
+    # Spinning threads would take the cores from the matrix product that follows, and from neighbours.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a family of unrelated exceptions for a bad graph
+        raise BundleError(file, f"onnxruntime cannot open it: {error!s:.300}") from error
+
+
+def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, file: Path) -> None:
+    k, s = manifest.outputs, manifest.subnetwork_size
+    expected = {
+        "inputs": (ONNX_TYPES[manifest.input.dtype], manifest.input.shape),
+        "mean": ("tensor(float)", (k,)),
+        "jacobian": ("tensor(float)", (k, s)),
+    }
+    nodes = (*session.get_inputs(), *session.get_outputs())
+    for node in nodes:
+        if node.shape and isinstance(node.shape[0], int):
+            problem = f"found the fixed batch size {node.shape[0]} in {node.name!r}, expected a dynamic one"
+            raise BundleError(file, problem)
+    found = {node.name: (node.type, tuple(node.shape[1:])) for node in nodes}
+    if found != expected:
+        raise BundleError(file, f"found the graph signature {found}, expected {expected}")
+
+
+def _check_run(network: Network, manifest: Manifest, file: Path) -> None:
+    """Run the graph once on two examples: what it declares is what it does, and later requests find it warm."""
+    try:
+        run(network, ["mean", "jacobian"], np.zeros((2, *manifest.input.shape), manifest.input.dtype))
+    except MemoryError as error:
+        problem = f"found an input of shape {manifest.input.shape}, of which two examples do not fit into the memory"
+        raise BundleError(file, problem) from error
+    except NetworkError as error:
+        raise BundleError(file, f"onnxruntime cannot run it: {error.__cause__!s:.300}") from error
+    except NetworkFailed as error:
+        raise BundleError(file, f"two examples of zeros: {error.problem}") from error

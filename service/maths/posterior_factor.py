@@ -1,0 +1,70 @@
+"""The two ways a posterior over the chosen weights is kept, each of which gives the variance of the outputs.
+
+Pure NumPy. The formulas stand in `service.maths.predictive`, how they are stored in `service.format.tensors`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from service.maths.predictive import functional_variance, low_rank_variance
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class CholeskyPosterior:
+    """The whole covariance, Sigma = scale_tril @ scale_tril.T: lower triangular (S, S) with a positive diagonal."""
+
+    scale_tril: Array
+
+    @property
+    def size(self) -> int:
+        """S."""
+        return len(self.scale_tril)
+
+    @property
+    def working_size(self) -> int:
+        """Numbers that `variance` needs in memory for one row of the Jacobian, besides the row."""
+        return self.size
+
+    def variance(self, jacobian: Array) -> Array:
+        """Diagonal of J Sigma J^T; jacobian (B, K, S) -> (B, K)."""
+        return functional_variance(jacobian, self.scale_tril)
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankPosterior:
+    """The k directions in which the data say most, and the prior for the rest.
+
+    Sigma = sum_i u_i u_i^T / (e_i + p) + (I - U U^T) / p: eigenvalues e (k,) of the curvature, descending and not
+    negative; eigenvectors U (S, k), orthonormal columns; prior_precision p = lambda_S > 0. (k + 1) S numbers in place
+    of S (S + 1) / 2.
+    """
+
+    eigenvalues: Array
+    eigenvectors: Array
+    prior_precision: float
+
+    @property
+    def size(self) -> int:
+        """S."""
+        return len(self.eigenvectors)
+
+    @property
+    def rank(self) -> int:
+        """k."""
+        return len(self.eigenvalues)
+
+    @property
+    def working_size(self) -> int:
+        """Numbers that `variance` needs in memory for one row of the Jacobian, besides the row."""
+        return self.size + self.rank
+
+    def variance(self, jacobian: Array) -> Array:
+        """Diagonal of J Sigma J^T; jacobian (B, K, S) -> (B, K)."""
+        return low_rank_variance(jacobian, self.eigenvalues, self.eigenvectors, self.prior_precision)
+
+
+PosteriorFactor = CholeskyPosterior | LowRankPosterior

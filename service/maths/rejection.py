@@ -1,0 +1,94 @@
+"""Say no: out-of-distribution scores, conformal p-values and the decision. Pure NumPy.
+
+A score is larger the less an input resembles the calibration data. Its conformal p-value,
+(1 + #{calibration score >= score}) / (n + 1), is valid for any score when the calibration data are
+exchangeable with new in-distribution data (Vovk et al., 2005): rejecting at p <= alpha falsely rejects at
+most a share alpha of them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.maths.predictive import entropy
+
+Array = npt.NDArray[Any]
+
+
+def classification_score(probabilities: Array) -> Array:
+    """Predictive entropy of the probit-adjusted probabilities, (B, K) -> (B,), nats."""
+    return entropy(probabilities)
+
+
+def regression_score(variance: Array) -> Array:
+    """Epistemic standard deviation, root mean square over the outputs, (B, K) -> (B,), the target's units."""
+    score: Array = np.sqrt(np.asarray(variance, np.float64).mean(axis=-1))
+    return score
+
+
+def minimum_calibration_examples(false_reject_rate: float) -> int:
+    """The smallest n with which a conformal test at this rate can reject at all: 1 / (n + 1) <= rate."""
+    return max(1, math.ceil(1 / false_reject_rate - 1e-9) - 1)
+
+
+@dataclass(frozen=True)
+class RejectionRule:
+    """The calibrated rule. `scores` (n,) ascending; `false_reject_rate` alpha in (0, 1)."""
+
+    scores: Array
+    false_reject_rate: float
+
+    @property
+    def threshold(self) -> float:
+        """The largest score still accepted: with k = floor(alpha (n + 1)), the k-th largest calibration score.
+
+        p <= alpha  <=>  #{calibration >= score} <= k - 1  <=>  score > threshold. Infinite when k = 0: too few
+        scores to reject anything at this rate.
+        """
+        n, k = len(self.scores), self._rank
+        return float(self.scores[n - k]) if k > 0 else math.inf
+
+    @property
+    def _rank(self) -> int:
+        """k, as `threshold` has it."""
+        n, alpha = len(self.scores), self.false_reject_rate
+        k = min(n, math.floor(alpha * (n + 1)))
+        while k < n and (k + 1) / (n + 1) <= alpha:  # the division decides, as it does for the p-value
+            k += 1
+        while k > 0 and k / (n + 1) > alpha:
+            k -= 1
+        return k
+
+    def rate_bound(self, confidence: float = 0.999) -> float:
+        """What the rule's real false-reject rate stays below with this confidence, given n calibration scores.
+
+        The threshold is an order statistic: over calibration sets, the share of new in-distribution scores above it is
+        Beta(k, n + 1 - k) distributed (Vovk, 2012). Its quantile x solves P(Binomial(n, x) < k) = 1 - confidence.
+        """
+        n, k = len(self.scores), self._rank
+        if k == 0:
+            return 0.0
+        first = max(0, k - math.ceil(40 * math.sqrt(n)))  # 80 standard deviations away, terms are nothing
+        i = np.arange(first, k, dtype=np.float64)
+        log_first = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
+        log_choose = log_first + np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
+        low, high = 0.0, 1.0
+        for _ in range(50):
+            x = (low + high) / 2
+            below = np.exp(log_choose + i * math.log(x) + (n - i) * math.log1p(-x)).sum()
+            low, high = (x, high) if below > 1 - confidence else (low, x)
+        return high
+
+    def p_value(self, score: Array) -> Array:
+        """(1 + #{calibration score >= score}) / (n + 1), (B,) -> (B,)."""
+        at_least = len(self.scores) - np.searchsorted(self.scores, score, side="left")
+        p: Array = (1 + at_least) / (len(self.scores) + 1)
+        return p
+
+    def rejected(self, score: Array) -> Array:
+        """score > threshold, (B,) -> (B,) bool; the same decision as p_value <= false_reject_rate."""
+        decision: Array = np.asarray(score) > self.threshold
+        return decision

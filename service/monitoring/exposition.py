@@ -1,0 +1,67 @@
+"""The metrics as a scrape reads them: of this process, or of all worker processes without what none serves any more."""
+
+import os
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from service.monitoring.metrics import FINISHING, SERVING, Metrics, several_processes
+
+INFO = "probity_model_info"
+Model = tuple[str, str]
+
+
+def readable(metrics: Metrics) -> CollectorRegistry:
+    """The registry to read from."""
+    if not several_processes():
+        return metrics.registry
+    registry = CollectorRegistry()
+    registry.register(ServedModels(os.environ["PROMETHEUS_MULTIPROC_DIR"], {one._name for one in metrics.descriptions}))
+    return registry
+
+
+def exposition(metrics: Metrics) -> bytes:
+    """Prometheus text."""
+    return generate_latest(readable(metrics))
+
+
+class ServedModels(Collector):
+    """The files of all worker processes, without models that none of them serves.
+
+    Nothing can be taken out of those files. So each process writes there which models it serves
+    (`probity_model_info`), and a scrape leaves out the rest: what describes a model (`descriptions`) once no process
+    serves it, what was counted of it once no process answers its requests.
+    """
+
+    def __init__(self, folder: str, descriptions: Iterable[str]) -> None:
+        self._files = MultiProcessCollector(None, folder)  # type: ignore[no-untyped-call]
+        self._descriptions = {*descriptions, "probity_reference"}
+
+    def collect(self) -> Iterable[Metric]:
+        """Every metric that has samples left."""
+        found: list[Metric] = list(self._files.collect())  # type: ignore[no-untyped-call]
+        states = _states(found)
+        for metric in found:
+            least = SERVING if metric.name in self._descriptions else FINISHING
+            metric.samples = [sample for sample in metric.samples if _is_shown(sample, states, least)]
+        return found
+
+
+def _states(found: Iterable[Metric]) -> dict[Model, float]:
+    """Each model's state in the process where it is served best."""
+    states: dict[Model, float] = {}
+    for sample in (sample for metric in found if metric.name == INFO for sample in metric.samples):
+        model = sample.labels["name"], sample.labels["version"]
+        states[model] = max(sample.value, states.get(model, sample.value))
+    return states
+
+
+def _is_shown(sample: Sample, states: dict[Model, float], least: float) -> bool:
+    if sample.name == INFO:
+        return sample.value >= SERVING
+    if "version" not in sample.labels:
+        return True
+    return states.get((sample.labels["model"], sample.labels["version"]), least - 1) >= least

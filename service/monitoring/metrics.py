@@ -1,0 +1,222 @@
+"""What the service tells Prometheus. The registry is an argument; nothing is registered globally.
+
+Every metric can be summed over worker processes (`PROMETHEUS_MULTIPROC_DIR`): gauges that are counts add up, those that
+describe a model agree. `service.monitoring.exposition` writes them down.
+"""
+
+import functools
+import os
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+MODEL = ("model", "version")
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# Every code of a refusal. Their series stand at zero from the start: a rate over a series that begins with its first
+# error does not see that error.
+ERROR_REASONS = (
+    "batcher_failed",
+    "body_timeout",
+    "body_too_large",
+    "bundle",
+    "compute_hangs",
+    "content_encoding",
+    "deadline",
+    "deadline_client",
+    "decoder",
+    "degraded",
+    "draining",
+    "field",
+    "gone",
+    "head_timeout",
+    "head_too_large",
+    "http",
+    "input",
+    "input_too_large",
+    "internal",
+    "json",
+    "media_type",
+    "method_not_allowed",
+    "model_not_found",
+    "models_missing",
+    "multipart",
+    "network",
+    "network_failed",
+    "non_finite_output",
+    "not_found",
+    "not_ready",
+    "origin",
+    "queue_full",
+    "repository_api",
+    "tiny_chunks",
+    "unauthorized",
+)
+# Every status of an answer to a prediction.
+PREDICT_STATUSES = (200, 400, 401, 404, 405, 408, 413, 415, 422, 429, 499, 500, 503, 504)
+# Raw values of `model_info`, of which only those that serve are shown.
+SERVING, FINISHING, REMOVED = 1, 0, -1
+
+
+class ModelHistogram(Histogram):
+    """A histogram of which each model brings its own buckets."""
+
+    def labels_with(self, buckets: Sequence[float], *labels: str) -> Histogram:
+        """The histogram of these labels, from now on with these buckets; as it is where it has them already."""
+        children = cast(dict[Sequence[str], Histogram], self._metrics)
+        with self._lock:
+            before = children.get(labels)
+            if before is None or before._upper_bounds[:-1] != [*buckets]:
+                names, text = self._labelnames, self._documentation
+                child = Histogram(self._name, text, names, buckets=buckets, _labelvalues=labels, registry=None)
+                if before is not None and several_processes():
+                    _continue(child, before)
+                children[labels] = child
+            return children[labels]
+
+
+def _continue(child: Histogram, before: Histogram) -> None:
+    """In a file, two values of one name would overwrite each other: those that both have are the same objects."""
+    known = dict(zip(before._upper_bounds, before._buckets, strict=True))
+    child._sum = before._sum
+    child._buckets = [
+        known.get(bound, bucket) for bound, bucket in zip(child._upper_bounds, child._buckets, strict=True)
+    ]
+
+
+class Metrics:
+    """One set of metrics in one registry; labels are bounded (routes are templates, models are those loaded)."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self.serving: dict[tuple[str, str], str] = {}
+        """Name and version -> digest of the bundle whose description the gauges hold."""
+        self._http()
+        self._models()
+        self._predictions()
+
+    def _http(self) -> None:
+        self.requests = self._counter("http_requests", "HTTP requests answered.", "method", "route", "status")
+        self.request_seconds = self._histogram(
+            "http_request_duration_seconds",
+            "From the first byte of a request to the last byte of its answer.",
+            SECONDS,
+            "route",
+        )
+        self.in_flight = Gauge(
+            "probity_http_requests_in_flight",
+            "Requests being answered now.",
+            registry=self.registry,
+            multiprocess_mode="livesum",
+        )
+        self.errors = self._counter("errors", "Requests refused or failed, by reason.", "reason")
+        # Looking a series up takes longer than adding to it; there are few, as the labels are bounded.
+        self._requests_of = functools.cache(self.requests.labels)
+        self._seconds_of = functools.cache(self.request_seconds.labels)
+
+    def _models(self) -> None:
+        self.info = self._gauge("model_info", "1 for a loaded model.", "name", "version", "digest")
+        self.false_reject_rate = self._gauge(
+            "false_reject_rate", "Share of in-distribution inputs rejected by design.", *MODEL
+        )
+        self.false_reject_rate_bound = self._gauge(
+            "false_reject_rate_bound",
+            "What that share stays below with a confidence of 99.9 %, given the size of the calibration set.",
+            *MODEL,
+        )
+        self.calibration_examples = self._gauge(
+            "calibration_examples", "Held-out examples that set the reject threshold.", *MODEL
+        )
+        self.threshold = self._gauge("reject_threshold", "Largest score accepted.", *MODEL)
+        self.reference = self._gauge(
+            "reference", "Quantiles on the calibration data, to show drift against.", *MODEL, "quantity", "level"
+        )
+        self.loads = self._counter("model_loads", "Bundles loaded, or refused.", "model", "outcome")
+        self.stale = self._gauge(
+            "model_stale", "1 where a newer bundle was refused and an older one serves, or none.", "model"
+        )
+
+    def _predictions(self) -> None:
+        self.predictions = self._counter(
+            "predictions",
+            "Examples answered, by predicted class; degraded: by the plain network alone, which never rejects.",
+            *MODEL,
+            "label",
+            "degraded",
+        )
+        self.rejections = self._counter("rejections", "Examples flagged as out of distribution.", *MODEL, "reason")
+        self.out_of_range = self._counter(
+            "inputs_out_of_range", "Examples with values far outside the range that the network was fitted on.", *MODEL
+        )
+        self.queue_rows = Gauge(
+            "probity_queue_rows",
+            "Examples that wait now.",
+            MODEL,
+            registry=self.registry,
+            multiprocess_mode="livesum",
+        )
+        self.oldest_batch = self._gauge(
+            "oldest_batch_seconds", "For how long the oldest running batch has been computed; 0 without one."
+        )
+        self.compute_seconds = self._histogram("compute_seconds", "Computing one batch.", SECONDS, *MODEL)
+        self.queue_seconds = self._histogram("queue_seconds", "Waiting for a free worker.", SECONDS, *MODEL)
+        self.batch_rows = self._histogram("batch_rows", "Examples in one batch.", ROWS, *MODEL)
+        self.top_probability = self._of_model("top_probability", "Probability of the predicted class.")
+        self.normalised_entropy = self._of_model("normalised_entropy", "Predictive entropy / log K.")
+        self.variance = self._of_model("functional_variance", "Largest output variance of an example.")
+        self.score = self._of_model("ood_score", "Out-of-distribution score.")
+        self.p_value = self._of_model("ood_p_value", "Conformal p-value of the score.")
+
+    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        return Counter(f"probity_{name}", help_text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, help_text: str, *labels: str) -> Gauge:
+        return Gauge(f"probity_{name}", help_text, labels, registry=self.registry, multiprocess_mode="livemax")
+
+    def _histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"probity_{name}", help_text, labels, buckets=buckets, registry=self.registry)
+
+    def _of_model(self, name: str, help_text: str) -> ModelHistogram:
+        return ModelHistogram(f"probity_{name}", help_text, MODEL, registry=self.registry)
+
+    @property
+    def descriptions(self) -> tuple[Gauge, ...]:
+        """Gauges that say what a model is like, by its name and version: they go as soon as it does not serve."""
+        return self.false_reject_rate, self.false_reject_rate_bound, self.calibration_examples, self.threshold
+
+    @property
+    def measurements(self) -> tuple[Counter | Gauge | Histogram, ...]:
+        """What is measured by a model's name and version and nothing else."""
+        times = (self.queue_rows, self.compute_seconds, self.queue_seconds, self.batch_rows)
+        outputs = (self.top_probability, self.normalised_entropy, self.variance, self.score, self.p_value)
+        return (*times, *outputs, self.out_of_range)
+
+    def expect(self, predict_routes: Iterable[str]) -> None:
+        """Series of requests for predictions, and of every error, start at zero: before the first, not with it."""
+        for reason in ERROR_REASONS:
+            self.errors.labels(reason)
+        for route in predict_routes:
+            self._seconds_of(route)
+            for status in PREDICT_STATUSES:
+                self._requests_of("POST", route, str(status))
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One request came to its end; `route` is a template, never a path."""
+        self._requests_of(method if method in METHODS else "other", route, str(status)).inc()
+        self._seconds_of(route).observe(seconds)
+
+    def load_failed(self, name: str) -> None:
+        """A bundle was refused; what served before, if anything, still does."""
+        self.loads.labels(name, "failure").inc()
+        self.stale.labels(name).set(1)
+
+    def load_mended(self, name: str) -> None:
+        """What serves is what is there again."""
+        self.stale.labels(name).set(0)
+
+
+def several_processes() -> bool:
+    """Whether worker processes share their metrics through files."""
+    return bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))

@@ -1,0 +1,232 @@
+"""What /metrics says after known requests, and that no client can add series to it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+import service
+from service.bundle import REFERENCE_LEVELS
+from service.inference.predictor import Prediction, Predictor
+from service.models import metrics as model_metrics
+from service.monitoring.metrics import ERROR_REASONS, Metrics
+from service.web.refusals import HTTP_CODES
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, serving
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture
+def fresh(classification: Synthetic) -> Iterator[Client]:
+    with serving(Predictor.load(classification.path)) as started:
+        yield started
+
+
+def scrape(client: Client) -> Samples:
+    response = client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    families = text_string_to_metric_families(response.text)
+    samples = [sample for family in families for sample in family.samples]
+    found = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+    assert len(found) == len(samples)
+    return found
+
+
+def value(samples: Samples, name: str, /, **labels: str) -> float:
+    """One sample; 0 where there is none, as in a Prometheus query over an absent counter."""
+    return samples.get((name, frozenset(labels.items())), 0.0)
+
+
+def draw(synthetic: Synthetic, rows: int) -> npt.NDArray[np.float32]:
+    return np.random.default_rng(7).normal(size=(rows, *synthetic.manifest.input.shape)).astype(np.float32)
+
+
+def test_requests_and_errors_are_counted(fresh: Client) -> None:
+    for body in ({"inputs": [0.0] * 4}, {"inputs": [[0.0] * 4] * 3}, {"inputs": [1]}, b"{", {"other": 1}):
+        fresh.predict(body)
+    fresh.predict({"inputs": [1e38] * 4})
+    fresh.request("POST", "/predict", content=b"", headers={"content-type": "text/plain"})
+    fresh.get("/predict")
+    fresh.get("/health/live")
+    fresh.get("/nothing")
+    samples = scrape(fresh)
+
+    def requests(method: str, route: str, status: str) -> float:
+        return value(samples, "probity_http_requests_total", method=method, route=route, status=status)
+
+    assert requests("POST", "/predict", "200") == 2
+    assert requests("POST", "/predict", "400") == 1
+    assert requests("POST", "/predict", "415") == 1
+    assert requests("POST", "/predict", "422") == 3
+    assert requests("GET", "/predict", "405") == 1
+    assert requests("GET", "/health/live", "200") == 1
+    assert requests("GET", "unmatched", "404") == 1
+    assert value(samples, "probity_http_request_duration_seconds_count", route="/predict") == 8
+    assert value(samples, "probity_http_requests_in_flight") == 1  # the scrape itself
+    for reason in ("input", "json", "field", "non_finite_output", "media_type", "not_found", "method_not_allowed"):
+        assert value(samples, "probity_errors_total", reason=reason) == 1, reason
+    assert value(scrape(fresh), "probity_http_requests_total", method="GET", route="/metrics", status="200") == 1
+
+
+def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthetic) -> None:
+    samples = scrape(fresh)
+    digest = fresh.get("/model").json()["digest"]
+    model = classification.manifest.name
+    assert value(samples, "probity_model_info", name=model, version="1", digest=digest) == 1
+    assert value(samples, "probity_false_reject_rate", model=model, version="1") == classification.alpha
+    assert value(samples, "probity_reject_threshold", model=model, version="1") == pytest.approx(
+        classification.manifest.calibration.threshold
+    )
+    series = {key for key in samples if key[0] == "probity_predictions_total"}
+    assert {dict(labels)["label"] for _, labels in series} == set(classification.manifest.class_names or ())
+    assert [(dict(labels)["degraded"], samples[name, labels]) for name, labels in series] == [("false", 0)] * 3
+    assert ("probity_rejections_total", frozenset({("model", model), ("version", "1"), ("reason", "score")})) in samples
+    levels = [
+        value(samples, "probity_reference", model=model, version="1", quantity="variance", level=str(q))
+        for q in REFERENCE_LEVELS
+    ]
+    assert levels == pytest.approx(np.linspace(0.1, 0.9, 5))
+
+
+HISTOGRAMS = ("top_probability", "normalised_entropy", "functional_variance", "ood_score", "ood_p_value")
+
+
+def test_predictions_are_counted_example_by_example(fresh: Client, classification: Synthetic) -> None:
+    inputs = draw(classification, 25)
+    for rows in (inputs[:20], inputs[20:]):
+        assert fresh.predict({"inputs": rows.tolist()}).status_code == 200
+    samples, model = scrape(fresh), classification.manifest.name
+    prediction = Predictor.load(classification.path).predict(inputs)
+    assert prediction.probabilities is not None
+    labels = prediction.probabilities.argmax(axis=1)
+    for k, name in enumerate(classification.manifest.class_names or ()):
+        found = value(samples, "probity_predictions_total", model=model, version="1", label=name, degraded="false")
+        assert found == np.count_nonzero(labels == k)
+    rejections = value(samples, "probity_rejections_total", model=model, version="1", reason="score")
+    assert rejections == np.count_nonzero(prediction.rejected) > 0
+    for name in HISTOGRAMS:
+        assert value(samples, f"probity_{name}_count", model=model, version="1") == 25
+    for name in ("compute_seconds", "queue_seconds", "batch_rows"):
+        assert value(samples, f"probity_{name}_count", model=model, version="1") == 2
+    check_sums(samples, model, prediction)
+
+
+def check_sums(samples: Samples, model: str, prediction: Prediction) -> None:
+    assert prediction.probabilities is not None
+    assert prediction.total is not None
+    expected = {
+        "batch_rows": 25,
+        "ood_score": prediction.score.sum(),
+        "ood_p_value": prediction.p_value.sum(),
+        "functional_variance": prediction.variance.max(axis=1).sum(),
+        "top_probability": prediction.probabilities.max(axis=1).sum(),
+        "normalised_entropy": prediction.total.sum() / np.log(3),
+    }
+    for name, total in expected.items():
+        assert value(samples, f"probity_{name}_sum", model=model, version="1") == pytest.approx(total, rel=1e-4), name
+    for (name, labels), count in samples.items():
+        if name == "probity_ood_score_bucket" and ("model", model) in labels:
+            assert count == np.count_nonzero(prediction.score <= float(dict(labels)["le"]))
+
+
+def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
+    with serving(Predictor.load(regression.path)) as client:
+        assert client.predict({"inputs": draw(regression, 7).tolist()}).status_code == 200
+        samples, model = scrape(client), regression.manifest.name
+    assert (
+        value(samples, "probity_predictions_total", model=model, version="1", label="regression", degraded="false") == 7
+    )
+    assert value(samples, "probity_ood_score_count", model=model, version="1") == 7
+    assert value(samples, "probity_top_probability_count", model=model, version="1") == 0
+
+
+def test_a_refused_request_leaves_the_model_s_series_alone(fresh: Client, classification: Synthetic) -> None:
+    before = scrape(fresh)
+    fresh.predict({"inputs": [1, 2]})
+    fresh.predict({"inputs": [[0.0] * 4, [1e38] * 4]})
+    after = scrape(fresh)
+    model, work = ("model", classification.manifest.name), ("probity_compute_seconds", "probity_batch_rows")
+
+    def answered(samples: Samples) -> Samples:
+        return {key: samples[key] for key in samples if model in key[1] and not key[0].startswith(work)}
+
+    assert answered(before) == answered(after)
+
+
+def test_no_client_can_add_series(fresh: Client) -> None:
+    def hit(i: int) -> None:
+        fresh.get(f"/path-{i}")
+        fresh.get(f"/predict?query={i}")
+        fresh.request(f"BREW{i}", "/predict")
+        fresh.request(f"BREW{i}", f"/other-{i}/")
+        fresh.request("POST", "/predict", content=b"", headers={"content-type": f"application/x-{i}"})
+        fresh.predict({f"field-{i}": 1})
+
+    hit(0)
+    scrape(fresh)
+    before = set(scrape(fresh))
+    for i in range(1, 15):
+        hit(i)
+    assert set(scrape(fresh)) == before
+
+
+def test_a_registry_of_one_s_own(classification: Synthetic) -> None:
+    registry = CollectorRegistry()
+    with serving(Predictor.load(classification.path), registry=registry) as client:
+        client.predict({"inputs": [0.0] * 4})
+    labels: dict[str, Any] = {"method": "POST", "route": "/predict", "status": "200"}
+    assert registry.get_sample_value("probity_http_requests_total", labels) == 1
+
+
+def test_many_values_are_observed_as_one_by_one() -> None:
+    bounds = (0.1, 0.25, 0.5, 1.0, 3.0)
+    together, alone = (Metrics(CollectorRegistry()).score.labels_with(bounds, "m", "1") for _ in range(2))
+    values = np.concatenate([np.array(bounds), np.random.default_rng(0).exponential(3, 500), [0.0, 1e9]])
+    model_metrics._observe(together, values)
+    for value in values.tolist():
+        alone.observe(value)
+    expected, found = ([(one.name, one.value) for one in h._samples()] for h in (alone, together))
+    assert [name for name, _ in found] == [name for name, _ in expected]
+    np.testing.assert_allclose([one for _, one in found], [one for _, one in expected], rtol=1e-12)
+
+
+def test_every_error_and_every_answer_to_a_prediction_starts_at_zero(fresh: Client) -> None:
+    """A rate does not see the first error of a series that begins with it."""
+    samples = scrape(fresh)
+    for reason in ERROR_REASONS:
+        assert samples["probity_errors_total", frozenset({("reason", reason)})] == 0
+    for route in ("/predict", "/models/{name}/predict", "/v2/models/{name}/versions/{version}/infer"):
+        for status in ("200", "429", "500", "503", "504"):
+            labels = {("method", "POST"), ("route", route), ("status", status)}
+            assert samples["probity_http_requests_total", frozenset(labels)] == 0
+
+
+def test_every_reason_in_the_source_is_known() -> None:
+    """So that a new one starts at zero, too."""
+    root = Path(service.__file__).parent
+    calls = [
+        node
+        for file in root.rglob("*.py")
+        if root / "client" not in file.parents
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("make_problem", "ProblemError")
+    ]
+    codes = {call.args[1].value for call in calls if isinstance(call.args[1], ast.Constant)}
+    assert {"queue_full", "internal", "unauthorized"} < codes
+    assert codes | {"gone", "input", "input_too_large", "http", *HTTP_CODES.values()} <= {*ERROR_REASONS}
+
+
+def test_what_the_calibration_set_says_is_there(fresh: Client, classification: Synthetic) -> None:
+    samples, model = scrape(fresh), {"model": classification.manifest.name, "version": "1"}
+    assert value(samples, "probity_calibration_examples", **model) == len(classification.scores)
+    bound = value(samples, "probity_false_reject_rate_bound", **model)
+    assert bound == pytest.approx(Predictor.load(classification.path).rule.rate_bound())
+    assert classification.alpha < bound < 1
