@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from service.format.manifest_json import ManifestError, added_in, check_fields
+from service.format.rules import ManifestError, Part, added_in, check_fields
 
 # Numbers of preprocessing stay far from where float32 overflows.
 LARGEST, SMALLEST = 1e30, 1e-30
@@ -13,7 +13,7 @@ MAX_DIMENSIONS, MAX_ENTRIES = 31, 2**28
 
 
 @dataclass(frozen=True)
-class ImagePreprocessing:
+class ImagePreprocessing(Part):
     """How a decoded image becomes one input: `(pixel * scale - mean) / std`, channels first.
 
     `mode` is Pillow's name of the colour space (one or three channels); `resize` allows images of another
@@ -28,7 +28,7 @@ class ImagePreprocessing:
 
 
 @dataclass(frozen=True)
-class InputRange:
+class InputRange(Part):
     """The smallest and the largest values that the fit met: of all entries, or of each place on the input's first axis
     (a feature, or a channel)."""
 
@@ -47,7 +47,7 @@ class InputRange:
 
 
 @dataclass(frozen=True)
-class InputSpec:
+class InputSpec(Part):
     """What the network takes: the shape of ONE example (no batch dimension) and how to obtain it.
 
     `feature_names` labels the entries of a flat input for people; `image` is present where the service may

@@ -1,17 +1,23 @@
-"""The parts of a manifest but its input: frozen dataclasses that check themselves. Pure standard library.
+"""The parts of a manifest but its input. `service.format.manifest` puts them together.
 
-`service.format.manifest` puts them together; `service/BUNDLE.md` is the normative text.
+A bound in a field's annotation is checked when a manifest is read or written, one in `__post_init__` always.
+`service/BUNDLE.md` is the normative text.
 """
 
-import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from service.format.manifest_json import ManifestError, added_in, check_fields
+from pydantic import Field
+
+from service.format.rules import ManifestError, Part, added_in, check_fields
+
+AtLeastOne = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
-class ParameterSlice:
+class ParameterSlice(Part):
     """One trainable tensor: where its entries stand in the flattened weights, and how many were chosen."""
 
     name: str
@@ -21,7 +27,7 @@ class ParameterSlice:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Part):
     """One subnetwork that the strategy `auto` tried, and how it did.
 
     `size` weights, `forward_passes` what one prediction costs, `prior_precision` lambda within the budget;
@@ -29,29 +35,17 @@ class Candidate:
     """
 
     name: str
-    size: int
-    forward_passes: float
-    prior_precision: float
+    size: AtLeastOne
+    forward_passes: Positive
+    prior_precision: Positive
     log_likelihood: float
     shift_log_likelihood: float
-    shift_auroc: float
+    shift_auroc: Share
     chosen: bool
-
-    def __post_init__(self) -> None:
-        check_fields(
-            "selection.candidates",
-            self,
-            ("size", self.size >= 1, "at least 1"),
-            ("forward_passes", 0 < self.forward_passes < math.inf, "a positive number"),
-            ("prior_precision", 0 < self.prior_precision < math.inf, "a positive number"),
-            ("log_likelihood", math.isfinite(self.log_likelihood), "a finite number"),
-            ("shift_log_likelihood", math.isfinite(self.shift_log_likelihood), "a finite number"),
-            ("shift_auroc", 0 <= self.shift_auroc <= 1, "a number from 0 to 1"),
-        )
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Part):
     """How the subnetwork was chosen. `dead_weights` counts weights without curvature that were left out.
 
     `explanation`: one sentence on why, and `candidates`: what was compared, both where the strategy compares any.
@@ -69,62 +63,58 @@ class Selection:
     within: tuple[str, ...] | None = field(default=None, metadata=added_in(1))
 
     def __post_init__(self) -> None:
-        if self.candidates is not None and (found := sum(c.chosen for c in self.candidates)) != 1:
-            raise ManifestError(f"selection.candidates: found {found} that are chosen, expected exactly 1")
+        if self.candidates is not None and (chosen := sum(c.chosen for c in self.candidates)) != 1:
+            raise ManifestError(f"selection.candidates: found {chosen} that are chosen, expected exactly 1")
 
 
 @dataclass(frozen=True)
-class Tried:
+class Tried(Part):
     """A search for the prior precision: lambda and what each value was worth, (G,) all.
 
     `log_likelihood` (mean, nats, on held-out data) and `log_evidence` where they were computed;
     `plain_log_likelihood` is that of the network without weight uncertainty.
     """
 
-    precisions: tuple[float, ...]
+    precisions: Annotated[tuple[Positive, ...], Field(min_length=1)]
     log_likelihood: tuple[float, ...] | None
     log_evidence: tuple[float, ...] | None
     plain_log_likelihood: float | None
 
     def __post_init__(self) -> None:
-        count, plain = len(self.precisions), self.plain_log_likelihood
+        count = len(self.precisions)
         check_fields(
             "prior.tried",
             self,
-            ("precisions", count > 0 and all(0 < p < math.inf for p in self.precisions), "positive numbers"),
-            ("log_likelihood", _fits(self.log_likelihood, count), f"null or {count} finite numbers"),
-            ("log_evidence", _fits(self.log_evidence, count), f"null or {count} finite numbers"),
-            ("plain_log_likelihood", plain is None or math.isfinite(plain), "null or a finite number"),
+            *(
+                (name, values is None or len(values) == count, f"null or {count} finite numbers")
+                for name, values in (("log_likelihood", self.log_likelihood), ("log_evidence", self.log_evidence))
+            ),
         )
 
 
-def _fits(values: tuple[float, ...] | None, count: int) -> bool:
-    return values is None or (len(values) == count and all(map(math.isfinite, values)))
-
-
 @dataclass(frozen=True)
-class Prior:
+class Prior(Part):
     """Prior precision: `precision` is lambda, `used` is lambda_S that stands in the posterior precision.
 
     `budget`: what the uncertainty may cost on held-out data, in nats, where that decided; `tried`: the search.
     """
 
     method: Literal["fixed", "gridsearch", "marglik", "budget"]
-    precision: float
+    precision: Positive
     scaling: Literal["subnetwork", "none"]
-    used: float
+    used: Positive
     budget: float | None = field(default=None, metadata=added_in(1))
     tried: Tried | None = field(default=None, metadata=added_in(1))
 
     def __post_init__(self) -> None:
         budget, decides = self.budget, self.method == "budget"
+        sound = (budget is not None and budget >= 0) if decides else budget is None
         expected = "0 or a positive number" if decides else "null"
-        sound = (budget is not None and 0 <= budget < math.inf) if decides else budget is None
         check_fields("prior", self, ("budget", sound, f"{expected} for method {self.method!r}"))
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Part):
     """How the posterior is written down.
 
     "cholesky": the factor; `jitter` is what had to be added to the diagonal before it could be factored (0: nothing).
@@ -149,7 +139,7 @@ class Posterior:
         else:
             rules = [
                 ("rank", 1 <= rank <= self.size, f"a number from 1 to {self.size}"),
-                ("tolerance", 0 <= tolerance < math.inf, "0 or a positive number"),
+                ("tolerance", tolerance >= 0, "0 or a positive number"),
                 ("error", 0 <= error <= tolerance, f"a number from 0 to the tolerance, {tolerance}"),
                 ("jitter", self.jitter == 0, "0, since nothing is factored"),
             ]
@@ -157,17 +147,17 @@ class Posterior:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Part):
     """The rejection rule. `threshold` is the largest score still accepted."""
 
     score: Literal["predictive_entropy", "epistemic_std"]
-    examples: int
-    false_reject_rate: float
+    examples: AtLeastOne
+    false_reject_rate: Annotated[float, Field(gt=0, lt=1)]
     threshold: float
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(Part):
     """Largest relative errors of the serving code against torch in float64, on `examples` inputs."""
 
     examples: int
@@ -178,7 +168,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class FileEntry:
+class FileEntry(Part):
     """Size and SHA-256 (hexadecimal) of one file of the bundle."""
 
     sha256: str

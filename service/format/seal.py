@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from service.format.files import BundleError
-from service.format.manifest import Manifest, ManifestError, manifest_from_json, to_json
+from service.format.manifest import Manifest, ManifestError
+from service.format.manifest_json import manifest_from_json, to_json
 
 SEAL = "sha256"
 MAX_MANIFEST_BYTES = 16 * 2**20
@@ -20,8 +21,9 @@ def seal(document: Mapping[str, Any]) -> str:
 
 
 def manifest_to_bytes(manifest: Manifest) -> bytes:
-    """The content of manifest.json, sealed."""
+    """The content of manifest.json, sealed; `ManifestError` for what a reader would refuse."""
     document = to_json(manifest)
+    manifest_from_json(document)
     text = json.dumps({**document, SEAL: seal(document)}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     return text.encode()
 

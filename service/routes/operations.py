@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from service.format.manifest import to_json
+from service.format.manifest_json import to_json
 from service.models.served import ServedModel
 from service.monitoring.exposition import exposition
 from service.runtime import Runtime, get_runtime

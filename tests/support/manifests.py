@@ -19,7 +19,7 @@ from service.bundle import (
     Tried,
     Verification,
 )
-from service.format.manifest import to_json
+from service.format.manifest_json import to_json
 
 Array = npt.NDArray[Any]
 OPSET = 20

@@ -227,7 +227,7 @@ def test_tensors_that_the_manifest_contradicts_are_refused(
 @pytest.mark.parametrize("used", [0.0, -1.0, 1e-31, 1e31])
 def test_a_prior_precision_that_float32_cannot_divide_by_is_refused(folder: Path, used: float) -> None:
     save_json(folder, replaced(load_json(folder), ("prior", "used"), used))
-    refusal(folder, MANIFEST, "prior: found")
+    refusal(folder, MANIFEST, "prior.used: found")
 
 
 def test_a_cholesky_bundle_cannot_pass_for_one_of_low_rank(classification: Synthetic, tmp_path: Path) -> None:

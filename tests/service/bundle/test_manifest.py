@@ -16,9 +16,8 @@ from service.format.manifest import (
     InputRange,
     InputSpec,
     ManifestError,
-    manifest_from_json,
-    to_json,
 )
+from service.format.manifest_json import manifest_from_json, to_json
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.manifests import document
 from tests.support.tamper import Place, places, replaced

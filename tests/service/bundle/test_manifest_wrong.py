@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.format.manifest import ManifestError, manifest_from_json
+from service.format.manifest import ManifestError
+from service.format.manifest_json import manifest_from_json
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.manifests import document
 from tests.support.tamper import Place, replaced
@@ -18,7 +19,7 @@ WRONG: list[tuple[Place, Any, str]] = [
     (("task",), "ranking", "task: found 'ranking'"),
     (("task",), "regression", "link"),
     (("outputs",), 1, "outputs: found 1"),
-    (("outputs",), "3", "outputs: found '3', expected int"),
+    (("outputs",), "3", "outputs: found '3', expected a valid integer"),
     (("outputs",), True, "outputs: found True"),
     (("outputs",), 3.0, "outputs: found 3.0"),
     (("outputs",), 2**15 + 1, "outputs: found 32769, expected at most 32768"),
@@ -27,7 +28,7 @@ WRONG: list[tuple[Place, Any, str]] = [
     (("class_names",), "abc", "class_names"),
     (("input", "shape"), [0], "input.shape"),
     (("input", "shape"), [-4], "input.shape"),
-    (("input", "shape"), 4, "input.shape"),
+    (("input", "shape"), 4, "input.shape: found 4, expected a list"),
     (("input", "shape"), [1] * 32, "input.shape: found 32 dimensions, expected at most 31"),
     (("input", "shape"), [2**20, 2**20], "input.shape: found (1048576, 1048576), expected at most"),
     (("input", "shape"), [2**62] * 4, "input.shape"),
@@ -35,26 +36,30 @@ WRONG: list[tuple[Place, Any, str]] = [
     (("input", "feature_names"), ["a"], "input.feature_names: found 1 names"),
     (("subnetwork_size",), 0, "subnetwork_size: found 0"),
     (("subnetwork_size",), 1000, "subnetwork_size: found 1000"),
-    (("posterior", "size"), 5, "posterior"),
+    (("posterior", "size"), 5, "posterior.size: found 5, expected subnetwork_size, 6"),
     (("posterior", "kind"), "diagonal", "posterior.kind"),
-    (("prior", "used"), 0.0, "prior"),
-    (("prior", "precision"), -1.0, "prior"),
+    (("prior", "used"), 0.0, "prior.used: found 0.0, expected a number greater than 0"),
+    (("prior", "precision"), -1.0, "prior.precision: found -1.0"),
     (("temperature",), 0.0, "temperature: found 0.0"),
     (("sigma_noise",), 1.0, "sigma_noise: found 1.0"),
     (("link",), "gaussian", "link: found 'gaussian'"),
     (("calibration", "false_reject_rate"), 0.0, "false_reject_rate"),
     (("calibration", "false_reject_rate"), 1.0, "false_reject_rate"),
-    (("calibration", "examples"), -1, "calibration"),
-    (("calibration", "score"), "epistemic_std", "calibration"),
-    (("metrics",), {"accuracy": "high"}, "metrics.accuracy: found 'high', expected float"),
-    (("warnings",), [1], "warnings[0]: found 1, expected str"),
+    (("calibration", "examples"), -1, "calibration.examples: found -1"),
+    (
+        ("calibration", "score"),
+        "epistemic_std",
+        "calibration.score: found 'epistemic_std'",
+    ),
+    (("metrics",), {"accuracy": "high"}, "metrics.accuracy: found 'high', expected a valid number"),
+    (("warnings",), [1], "warnings[0]: found 1, expected a valid string"),
     (("files", "model.onnx"), {"sha256": "", "bytes": "1"}, "files.model.onnx.bytes"),
     (("format",), "zip", "format"),
     (("prior", "method"), "guess", "prior.method: found 'guess'"),
     (("prior", "method"), "fixed", "prior.budget: found 0.05, expected null for method 'fixed'"),
     (("prior", "budget"), None, "prior.budget: found None, expected 0 or a positive number for method 'budget'"),
     (("prior", "budget"), -0.1, "prior.budget: found -0.1"),
-    (("prior", "budget"), "0.05", "prior.budget: found '0.05', expected float"),
+    (("prior", "budget"), "0.05", "prior.budget: found '0.05', expected a valid number"),
     (("prior", "tried", "precisions"), [], "prior.tried.precisions: found ()"),
     (("prior", "tried", "precisions", 0), 0.0, "prior.tried.precisions"),
     (("prior", "tried", "precisions"), [1.0, 2.0], "prior.tried.log_likelihood"),
@@ -62,28 +67,33 @@ WRONG: list[tuple[Place, Any, str]] = [
     (("prior", "tried", "log_evidence"), [], "prior.tried.log_evidence: found (), expected null or 3 finite numbers"),
     (("prior", "tried", "log_evidence", 1), None, "prior.tried.log_evidence[1]"),
     (("prior", "tried", "plain_log_likelihood"), float("-inf"), "prior.tried.plain_log_likelihood"),
-    (("selection", "kinds"), "biases", "selection.kinds: found 'biases', expected one of 'all', 'weights'"),
+    (("selection", "kinds"), "biases", "selection.kinds: found 'biases', expected 'all' or 'weights'"),
     (("selection", "within"), "weight", "selection.within"),
-    (("selection", "explanation"), 1, "selection.explanation: found 1, expected str"),
+    (("selection", "explanation"), 1, "selection.explanation: found 1, expected a valid string"),
     (("selection", "candidates"), [], "selection.candidates: found 0 that are chosen, expected exactly 1"),
     (("selection", "candidates", 1, "chosen"), True, "selection.candidates: found 2"),
-    (("selection", "candidates", 0, "chosen"), 1, "selection.candidates[0].chosen: found 1, expected bool"),
-    (("selection", "candidates", 0, "size"), 0, "selection.candidates.size: found 0"),
-    (("selection", "candidates", 0, "forward_passes"), 0.0, "selection.candidates.forward_passes: found 0.0"),
-    (("selection", "candidates", 0, "prior_precision"), -1.0, "selection.candidates.prior_precision"),
-    (("selection", "candidates", 0, "shift_auroc"), 1.01, "selection.candidates.shift_auroc: found 1.01"),
+    (("selection", "candidates", 0, "chosen"), 1, "selection.candidates[0].chosen: found 1, expected a valid boolean"),
+    (
+        ("selection", "candidates", 0, "size"),
+        0,
+        "selection.candidates[0].size: found 0, expected a number greater",
+    ),
+    (("selection", "candidates", 0, "forward_passes"), 0.0, "selection.candidates[0].forward_passes: found 0.0"),
+    (("selection", "candidates", 0, "prior_precision"), -1.0, "selection.candidates[0].prior_precision"),
+    (("selection", "candidates", 0, "shift_auroc"), 1.01, "selection.candidates[0].shift_auroc: found 1.01"),
     (("posterior", "rank"), 3, "posterior.rank: found 3, expected null for kind 'cholesky'"),
     (("posterior", "error"), 0.0, "posterior.error: found 0.0, expected null for kind 'cholesky'"),
     (("posterior", "kind"), "low-rank", "posterior.rank: found None, expected a number for kind 'low-rank'"),
 ]
 
+LOW_RANK_PRIOR = "expected a number from 1e-30 to 1e+30 for a posterior of kind 'low-rank'"
 WRONG_LOW_RANK: list[tuple[Place, Any, str]] = [
     (("posterior", "kind"), "cholesky", "posterior.rank: found 3, expected null"),
     (("posterior", "rank"), None, "posterior.rank: found None, expected a number"),
     (("posterior", "rank"), 0, "posterior.rank: found 0, expected a number from 1 to 6"),
     (("posterior", "rank"), 7, "posterior.rank: found 7, expected a number from 1 to 6"),
     (("posterior", "rank"), -(2**62), "posterior.rank"),
-    (("posterior", "rank"), 3.0, "posterior.rank: found 3.0, expected int"),
+    (("posterior", "rank"), 3.0, "posterior.rank: found 3.0, expected a valid integer"),
     (("posterior", "tolerance"), None, "posterior.tolerance: found None, expected a number"),
     (("posterior", "tolerance"), -0.05, "posterior.tolerance: found -0.05"),
     (
@@ -94,8 +104,16 @@ WRONG_LOW_RANK: list[tuple[Place, Any, str]] = [
     (("posterior", "error"), None, "posterior.error: found None, expected a number"),
     (("posterior", "error"), -0.01, "posterior.error: found -0.01"),
     (("posterior", "jitter"), 1e-9, "posterior.jitter: found 1e-09, expected 0"),
-    (("prior", "used"), 1e-31, "used from 1e-30 to 1e+30 for a posterior of kind 'low-rank'"),
-    (("prior", "used"), 1e31, "used from 1e-30 to 1e+30 for a posterior of kind 'low-rank'"),
+    (
+        ("prior", "used"),
+        1e-31,
+        LOW_RANK_PRIOR,
+    ),
+    (
+        ("prior", "used"),
+        1e31,
+        LOW_RANK_PRIOR,
+    ),
 ]
 
 

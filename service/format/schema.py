@@ -1,0 +1,30 @@
+"""`python -m service.format.schema`: write the JSON Schema of manifest.json to `service/bundle.schema.json`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from service.format.manifest import FORMAT_VERSION
+from service.format.manifest_json import manifest_adapter
+from service.format.seal import SEAL
+
+SCHEMA_FILE = Path(__file__).parents[1] / "bundle.schema.json"
+
+
+def manifest_schema() -> dict[str, Any]:
+    """Of a manifest of this version, seal included. Rules between fields stand in BUNDLE.md alone."""
+    schema = manifest_adapter().json_schema(mode="serialization")
+    schema["properties"][SEAL] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+    schema["required"].append(SEAL)
+    schema["properties"]["format_version"]["const"] = FORMAT_VERSION
+    draft, title = "https://json-schema.org/draft/2020-12/schema", f"Probity bundle, manifest.json {FORMAT_VERSION}"
+    return {"$schema": draft, **schema, "title": title}
+
+
+def schema_text() -> str:
+    """What `SCHEMA_FILE` holds."""
+    return json.dumps(manifest_schema(), indent=2, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(schema_text())
