@@ -33,15 +33,12 @@ from service.format.files import (
     with_folder,
     write_file,
 )
-from service.format.manifest import (
-    FORMAT_VERSION,
+from service.format.manifest import FORMAT_VERSION, Manifest
+from service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
+from service.format.manifest_parts import (
     Calibration,
     Candidate,
     FileEntry,
-    ImagePreprocessing,
-    InputRange,
-    InputSpec,
-    Manifest,
     ParameterSlice,
     Posterior,
     Prior,

@@ -5,40 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.format.manifest_input import LARGEST, SMALLEST, ImagePreprocessing, InputRange, InputSpec
-from service.format.manifest_parts import (
-    Calibration,
-    Candidate,
-    FileEntry,
-    ParameterSlice,
-    Posterior,
-    Prior,
-    Selection,
-    Tried,
-    Verification,
-)
-from service.format.rules import ManifestError, Part, check_fields
-
-__all__ = [
-    "FORMAT_MAJOR",
-    "FORMAT_MINOR",
-    "FORMAT_VERSION",
-    "Calibration",
-    "Candidate",
-    "FileEntry",
-    "ImagePreprocessing",
-    "InputRange",
-    "InputSpec",
-    "Manifest",
-    "ManifestError",
-    "ParameterSlice",
-    "Posterior",
-    "Prior",
-    "Selection",
-    "Task",
-    "Tried",
-    "Verification",
-]
+from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
+from service.format.manifest_parts import Calibration, FileEntry, Posterior, Prior, Selection, Verification
+from service.format.rules import Part, check_fields
 
 FORMAT_MAJOR = 1
 FORMAT_MINOR = 2
