@@ -18,11 +18,11 @@ from benchmarks.settings import Settings, Values
 from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, InputSpec, read_manifest
 from service.codec.arrays import InputError, InputLimits
 from service.codec.decoding import FieldError, NotJson, from_json, from_npy
-from service.codec.json_limits import JsonBounds
+from service.codec.json_limits import JsonLimits
 from service.format.files import BundleError
 from service.format.seal import manifest_from_bytes
 from service.format.tensors import calibration_from_bytes, posterior_from_bytes
-from service.inference.onnx_subgraph import WireError, part_of
+from service.inference.onnx_subgraph import WireError, extract_subgraph
 from service.oip import array_of, parse_request
 
 GOLDEN = Path("tests/golden/v1_1/bundle")
@@ -30,7 +30,7 @@ REFUSALS = (BundleError, InputError, NotJson, FieldError, WireError)
 CASES, QUICK_CASES = 1_000_000, 7_000
 SHARES = {"v2 JSON": 0.2, "v2 binary": 0.35, "JSON": 0.1, "npy": 0.1, "manifest": 0.1, "posterior": 0.05}
 SHARES |= {"calibration": 0.05, "graph": 0.05}
-SPEC, LIMITS, BOUNDS = InputSpec(shape=(2,)), InputLimits(max_rows=4, max_pixels=100), JsonBounds(1000, 1000, 1000)
+SPEC, LIMITS, BOUNDS = InputSpec(shape=(2,)), InputLimits(max_rows=4, max_pixels=100), JsonLimits(1000, 1000, 1000)
 EXTREMES = (b"-1", b"0", b"1e999", b"99999999999999999999", b"null", b"true", b"[]", b"{}", b'""', b"NaN", b"[[[[")
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
 Reader = Callable[[bytes], Any]
@@ -139,7 +139,7 @@ def _readers() -> dict[str, tuple[Reader, list[bytes]]]:
             lambda data: calibration_from_bytes(GOLDEN / CALIBRATION, data, manifest),
             [files[CALIBRATION]],
         ),
-        "graph": (lambda data: part_of(data, ["mean"]), [files[MODEL]]),
+        "graph": (lambda data: extract_subgraph(data, ["mean"]), [files[MODEL]]),
     }
 
 

@@ -1,7 +1,7 @@
-"""THE CONTRACT between the offline job and the service: write and read a bundle.
+"""Write and read a bundle: the contract between the offline job and the service.
 
-The reader and the writer stand side by side so that they cannot drift: those of the whole here, those of the single
-files in `service.format.seal` and `service.format.tensors`. A bundle is untrusted input: every file is checked against
+Reader and writer stand side by side so that they cannot drift: those of the whole bundle here, those of single files in
+`service.format.seal` and `service.format.tensors`. A bundle is untrusted input: every file is checked against
 the manifest before it is parsed, it is parsed from the very bytes that were checked, and nothing is ever unpickled.
 `service/BUNDLE.md` is the normative text.
 """
@@ -116,8 +116,8 @@ class Bundle:
 
     `posterior` gives the variance of the outputs; `subnetwork_indices` (S,) int64 ascending positions in the flattened
     trainable weights; `calibration_scores` (n,) float64 ascending; `reference` maps a quantity to its values at
-    `REFERENCE_LEVELS` on the calibration data; `digest` is the manifest's seal, and so that of everything;
-    `manifest_bytes` is manifest.json as it was on disk, over which `signature`, if there is one, was made.
+    `REFERENCE_LEVELS` on the calibration data; `digest` is the manifest's seal, and through the hashes in it the
+    whole bundle's; `manifest_bytes` is manifest.json as it is on disk, which `signature`, if there is one, covers.
     """
 
     path: Path
@@ -133,7 +133,7 @@ class Bundle:
 
     @property
     def manifest_sha256(self) -> str:
-        """Of manifest.json as it was on disk, in hexadecimal; other spacing is another one, unlike `digest`."""
+        """SHA-256 of manifest.json as it is on disk, hexadecimal. Unlike `digest`, it changes with white space."""
         return hashlib.sha256(self.manifest_bytes).hexdigest()
 
 
@@ -150,7 +150,7 @@ def seal_bundle(
     reference: Mapping[str, Array],
     report: bytes | None = None,
 ) -> Manifest:
-    """Write every file of a bundle into an existing folder, the manifest last; return it with the hashes in.
+    """Write every file of a bundle into an existing folder, the manifest last. Returns it with the files' hashes.
 
     `ValueError` where the posterior is not the one that the manifest describes.
     """
@@ -169,10 +169,10 @@ def _write(folder: Path, name: str, data: bytes) -> FileEntry:
 
 
 def reseal_manifest(folder: Path, manifest: Manifest, report: bytes | None = None) -> Manifest:
-    """Write the manifest anew, for instance with the verification filled in, and with it `report` as report.html.
+    """Write the manifest again, for instance with the verification filled in, and `report` as report.html.
 
-    Whatever version of the format the manifest was read from, it is written in this one. A signature over the one
-    before goes first: there is never a manifest beside a signature of another.
+    It is written in the current version of the format. The old signature is removed first: a manifest never stands
+    beside the signature of another.
     """
     (folder / SIGNATURE).unlink(missing_ok=True)
     listed = {} if report is None else {REPORT: _write(folder, REPORT, report)}
@@ -204,15 +204,14 @@ def write_bundle(
 def read_bundle(path: Path | str, verify: Verify | None = None) -> Bundle:
     """Read and check a bundle; raise `BundleError` naming the file, what was found and the remedy.
 
-    `verify` decides whether the signature suffices, before anything that it covers is parsed. All files are opened
-    through one handle on the folder, so that a bundle that is replaced meanwhile is read whole, the old one or the new
-    one.
+    `verify` checks the signature before anything that it covers is parsed. All files are opened through one handle on
+    the folder: a bundle that is replaced meanwhile is read whole, either the old or the new one.
     """
     return with_folder(Path(path), lambda folder: _read_whole(folder, verify))
 
 
 def read_manifest(path: Path | str) -> tuple[Manifest, str]:
-    """The manifest of a bundle and the bundle's digest, its seal."""
+    """The manifest of a bundle, and the bundle's digest."""
     return with_folder(Path(path), _read_manifest)
 
 
@@ -239,7 +238,7 @@ def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
     manifest, digest = manifest_from_bytes(folder.path / MANIFEST, manifest_bytes)
     _check_file_names(folder, manifest)
     contents = {name: _read_checked(folder, name, entry) for name, entry in manifest.files.items()}
-    # The bytes of the posterior are let go before its matrix is made: both are large.
+    # `pop` frees the posterior's bytes before its matrix is made: both are large.
     posterior, indices = posterior_from_bytes(folder.path / POSTERIOR, contents.pop(POSTERIOR), manifest)
     scores, reference = calibration_from_bytes(folder.path / CALIBRATION, contents.pop(CALIBRATION), manifest)
     return Bundle(
@@ -274,7 +273,7 @@ def _check_file_names(folder: Folder, manifest: Manifest) -> None:
     for name in sorted(REQUIRED_FILES - named):
         raise BundleError(file, f"files: {name!r} is not listed")
     for name in sorted(folder.names() - named - UNLISTED_FILES):
-        remedy = "remove it, or copy the bundle anew"
+        remedy = "remove it, or copy the bundle again"
         raise BundleError(folder.path / name, "extra file, not listed in the manifest", remedy)
 
 

@@ -17,7 +17,7 @@ app = typer.Typer(name="keys", no_args_is_help=True, pretty_exceptions_enable=Fa
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """What a user can mend is one line."""
+    """Show an error that the user can correct as one line."""
     try:
         yield
     except (KeyFileError, SigningKeyError, BundleError) as error:

@@ -1,4 +1,4 @@
-"""The shapes of the native API's requests and answers, as OpenAPI documents them."""
+"""The native API's requests and answers: pydantic models, for parsing and for OpenAPI."""
 
 from typing import Annotated, Any, Literal
 
@@ -89,7 +89,7 @@ class RegressionPrediction(BaseModel):
 
 
 class Timing(BaseModel):
-    """Where the time went: decoding the body, waiting for a worker, and computing the batches with these examples."""
+    """Seconds spent on decoding the body, waiting for a worker, and computing the batches with these examples."""
 
     decode_seconds: float
     queue_seconds: float

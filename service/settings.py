@@ -1,4 +1,4 @@
-"""Every setting of the service: one class, one prefix `PROBITY_`, each field documented."""
+"""Every setting of the service: one class, one prefix `PROBITY_`, and a description of each field."""
 
 import ipaddress
 import logging
@@ -20,20 +20,17 @@ Positive = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]
 
-
-MAY_BE_EMPTY = frozenset({"models", "default_model"})  # as good as not set
+MAY_BE_EMPTY = frozenset({"models", "default_model"})  # an empty value counts as not set
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+")
-
-
 log = logging.getLogger("probity")
 
 
 class UnknownSettingError(ValueError):
-    """The environment holds a variable with the prefix that no setting answers to."""
+    """The environment holds a variable with the prefix that is no setting."""
 
 
 class _Environment(EnvSettingsSource):
-    """The environment, without what Kubernetes puts into `PROBITY_PORT` where a Service is named `probity`."""
+    """The environment, without the URL that Kubernetes sets as `PROBITY_PORT` for a Service named `probity`."""
 
     def __call__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__call__().items() if name != "port" or not is_link_url(value)}
@@ -187,13 +184,13 @@ class Settings(BaseSettings):
         *_: Any,
         **__: Any,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What is given in code, then the environment; nothing else."""
+        """Values given in code, then the environment; nothing else."""
         return init_settings, _Environment(settings_cls)
 
     @field_validator("api_keys_file", "trusted_keys", mode="before")
     @classmethod
     def refuse_no_protection(cls, value: Any) -> Any:
-        """An empty value is a variable that was not filled in: it must not open the service to everybody."""
+        """Refuse an empty value, a variable that was not filled in: it must not open the service to everybody."""
         if isinstance(value, str) and not value.strip():
             raise ValueError("expected the path of a file; leave the variable out to serve without this protection")
         return value
@@ -201,7 +198,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def split_lists(cls, values: Any) -> Any:
-        """A list in the environment is text: paths as in PATH, origins with commas."""
+        """Split lists in the environment: bundles as in PATH, the others at commas."""
         separators = {"bundle": os.pathsep, "cors_origins": ",", "trusted_proxies": ","}
         if not isinstance(values, dict):
             return values
@@ -213,7 +210,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def check_together(self) -> Self:
-        """What could never have an effect is a mistake."""
+        """Refuse values that contradict each other or could never have an effect."""
         late = self.degrade_after_seconds
         if late is not None and late >= self.request_timeout_seconds:
             expected = f"less than request_timeout_seconds ({self.request_timeout_seconds:g})"

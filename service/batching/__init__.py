@@ -1,8 +1,8 @@
-"""Dynamic batching: requests in, one result each out, computed together. Standard library and NumPy only.
+"""Dynamic batching: requests in, one result each out, computed in shared batches. Standard library and NumPy only.
 
     submit(rows) -> RowQueue: which rows go next -> merge -> compute in a worker thread -> split -> each one's result
 
-`queue` decides, `pieces` merges and splits, `batcher` runs. None knows of networks or of HTTP.
+`queue` schedules, `pieces` merges and splits, `batcher` runs. None knows about networks or HTTP.
 """
 
 from service.batching.batcher import Answered, Batch, DynamicBatcher, Fallback

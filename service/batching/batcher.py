@@ -1,4 +1,4 @@
-"""The dynamic batcher: forms a batch whenever a worker is idle, and gives each request its own result."""
+"""The dynamic batcher: form a batch whenever a worker is idle, and give each request its own result."""
 
 import asyncio
 import functools
@@ -12,19 +12,19 @@ import numpy.typing as npt
 
 from service.batching.clock import Clock, Timer
 from service.batching.errors import BatcherFailed, Closed, DeadlineExceeded
-from service.batching.pieces import Rows, compute_together, join
-from service.batching.queue import Item, Limits, Piece, RowQueue, Take
+from service.batching.pieces import Rows, compute_merged, join
+from service.batching.queue import Item, Limits, NextBatch, Piece, RowQueue
 from service.batching.workers import Workers
 
 Array = npt.NDArray[Any]
 R = TypeVar("R", bound=Rows)
-RATE_MEMORY = 0.8  # weight of what was known, in the moving average of rows a second
+RATE_MEMORY = 0.8  # weight of the past in the moving average of rows a second
 log = logging.getLogger("probity")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What the observer is told of a computed batch."""
+    """A computed batch, as the observer sees it."""
 
     rows: int
     requests: int
@@ -34,8 +34,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Answered(Generic[R]):
-    """A request's result. queue_seconds: from admission until its first rows were taken; compute_seconds:
-    while batches that it was part of were computed."""
+    """A request's result. queue_seconds: from admission until its first rows were taken; compute_seconds: how long
+    the batches with its rows were computed."""
 
     result: R
     queue_seconds: float
@@ -63,7 +63,7 @@ class _Request(Item, Generic[R]):
     timer: Timer | None = None
 
     def computed(self, start: float, end: float) -> None:
-        """A batch with a part of it was computed then; what passes while several are counts once."""
+        """Note a batch with rows of this request; time in which several such batches ran counts once."""
         self.first_taken = min(self.first_taken, start)
         self.compute_seconds += max(0.0, end - max(start, self.computed_until))
         self.computed_until = max(end, self.computed_until)
@@ -72,8 +72,8 @@ class _Request(Item, Generic[R]):
 class DynamicBatcher(Generic[R]):
     """Batches for one model: `compute` takes (B, ...) to a result of B rows.
 
-    Make and use it in a running event loop. `share`: how many of the workers one batch keeps busy. `clock` None: that
-    loop's. `observe` is told of every batch.
+    Make and use it in a running event loop. `share`: how many of the workers one batch keeps busy. `clock` None: the
+    event loop's. `observe` is called with every batch.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class DynamicBatcher(Generic[R]):
 
     @property
     def alive(self) -> bool:
-        """Whether requests are still computed; False for ever after a bug."""
+        """Whether requests are still computed; False for good once the loop has died of a bug."""
         return self._failure is None
 
     @property
@@ -112,8 +112,10 @@ class DynamicBatcher(Generic[R]):
         return self._queue.rows
 
     def check_room(self, arriving: int = 0) -> None:
-        """Raises `QueueFull` where a request of the usual size could not wait, before any effort is made for it;
-        `arriving`: requests that were let in and are not in the queue yet."""
+        """Raises `QueueFull` where a request of average size would not fit, before its body is read or decoded.
+
+        `arriving`: requests that were admitted but are not queued yet.
+        """
         self._queue.check_usual_room(self._retry_after(), arriving)
 
     async def submit(self, inputs: Array, deadline: float = math.inf) -> Answered[R]:
@@ -138,7 +140,7 @@ class DynamicBatcher(Generic[R]):
         self._closed = True
         while self._open and self._failure is None:
             await asyncio.wait([request.future for request in self._open])
-            await asyncio.sleep(0)  # those who waited for them go on
+            await asyncio.sleep(0)  # let the callers that awaited them run
         self._loop.cancel()
         await asyncio.gather(self._loop, *self._running, return_exceptions=True)
 
@@ -157,12 +159,12 @@ class DynamicBatcher(Generic[R]):
         return request
 
     def _retry_after(self) -> float:
-        """How long what waits now will take, as fast as the last batches went, and as many of them at once."""
+        """Seconds to compute what waits now, at the rate of the last batches and with as many batches at once."""
         rate = self._rows_per_second * max(1, self._workers.count // self._share)
         return max(1.0, self._queue.rows / rate) if rate else 1.0
 
     def _expire(self, request: _Request[R]) -> None:
-        """Its time is over. A computation cannot be stopped, and may never end: nobody waits for it."""
+        """Fail the request at its deadline. A computation cannot be stopped and may never end: do not wait."""
         self._queue.discard(request)
         doing = "was computed" if request.taken else "waited"
         _fail(request, DeadlineExceeded(f"the deadline passed while the request {doing}"))
@@ -189,35 +191,35 @@ class DynamicBatcher(Generic[R]):
                     timer.cancel()
 
     def _dispatch(self) -> bool:
-        """Start the next batch on the worker that was acquired; False where nothing waits any more."""
+        """Start the next batch on the acquired worker; False where no request waits any more."""
         now = self._clock.time()
-        take = self._queue.take(now)
-        for item in take.expired:
+        batch = self._queue.take(now)
+        for item in batch.expired:
             assert isinstance(item, _Request)
             _fail(item, DeadlineExceeded("the deadline passed while the request waited"))
-        if not take.pieces:
+        if not batch.pieces:
             return False
-        task = asyncio.get_running_loop().create_task(self._run(take, now))
+        task = asyncio.get_running_loop().create_task(self._run(batch, now))
         self._running.add(task)
         task.add_done_callback(self._supervise)
         return True
 
-    async def _run(self, take: Take, now: float) -> None:
-        pieces = [(piece, _request(piece)) for piece in take.pieces]
+    async def _run(self, batch: NextBatch, now: float) -> None:
+        pieces = [(piece, _request(piece)) for piece in batch.pieces]
         inputs = [request.inputs[piece.start : piece.stop] for piece, request in pieces]
-        compute = self._fallback.compute if take.late and self._fallback else self._compute
+        compute = self._fallback.compute if batch.late and self._fallback else self._compute
         try:
-            results = await self._workers.run(functools.partial(compute_together, compute, inputs))
+            results = await self._workers.run(functools.partial(compute_merged, compute, inputs))
         finally:
             self._workers.release(self._share)
         seconds = self._clock.time() - now
         for (piece, request), result in zip(pieces, results, strict=True):
             request.computed(now, now + seconds)
             self._deliver(piece, request, result)
-        self._note(Batch(sum(map(len, inputs)), len(pieces), seconds, take.late))
+        self._note(Batch(sum(map(len, inputs)), len(pieces), seconds, batch.late))
 
     def _deliver(self, piece: Piece, request: _Request[R], result: R | Exception) -> None:
-        if request.future.done():  # its client has gone, or another piece of it has failed
+        if request.future.done():  # the client has left, or another piece has failed
             return
         if isinstance(result, Exception):
             self._queue.discard(request)
@@ -236,7 +238,7 @@ class DynamicBatcher(Generic[R]):
         self._observe(batch)
 
     def _supervise(self, task: "asyncio.Task[None]") -> None:
-        """A task of the batcher has ended: if by an exception, that is a bug, and nobody waits in vain."""
+        """A task of the batcher has ended. An exception is a bug: fail every waiting request instead of hanging."""
         self._running.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return

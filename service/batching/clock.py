@@ -8,7 +8,7 @@ class Timer(Protocol):
     """A call that is due later."""
 
     def cancel(self) -> None:
-        """Forget it; does nothing once it was made."""
+        """Cancel the call; does nothing once it was made."""
 
 
 class Clock(Protocol):

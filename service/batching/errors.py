@@ -2,7 +2,7 @@
 
 
 class Unserved(Exception):
-    """The request itself was fine; it was not computed."""
+    """A sound request was not computed."""
 
 
 class QueueFull(Unserved):
@@ -14,16 +14,16 @@ class QueueFull(Unserved):
 
 
 class DeadlineExceeded(Unserved):
-    """The request's time was over before it was computed."""
+    """The request's deadline passed before it was computed."""
 
 
 class ClientDeadlineExceeded(DeadlineExceeded):
-    """As `DeadlineExceeded`, and the time was the client's own choice, shorter than what the operator allows."""
+    """As `DeadlineExceeded`, with a deadline that the client chose, shorter than the operator's."""
 
 
 class Closed(Unserved):
-    """The model was unloaded, or the service shuts down."""
+    """The model was unloaded, or the service is shutting down."""
 
 
 class BatcherFailed(Unserved):
-    """The loop that forms batches has died: a bug. Nothing is computed any more."""
+    """The loop that forms batches has died of a bug. Nothing is computed any more."""

@@ -11,7 +11,7 @@ R = TypeVar("R", bound="Rows")
 
 
 class Rows(Protocol):
-    """A result with one entry a row, which can be cut and put together."""
+    """A result with one entry a row, which can be sliced and concatenated."""
 
     def __len__(self) -> int: ...
 
@@ -23,11 +23,11 @@ class Rows(Protocol):
         """The entries of all parts in order; at least one part, all of the same kind."""
 
 
-def compute_together(compute: Callable[[Array], R], inputs: Sequence[Array]) -> list[R | Exception]:
+def compute_merged(compute: Callable[[Array], R], inputs: Sequence[Array]) -> list[R | Exception]:
     """One result for each of `inputs`, computed as one batch.
 
-    Where that fails, each is computed once by itself, so that one bad part fails alone: its exception stands in its
-    place.
+    Where that fails, each part is computed once alone, so that one bad part does not fail the others: its exception
+    takes the place of its result.
     """
     try:
         return list(split(compute(merge(inputs)), [len(part) for part in inputs]))

@@ -1,4 +1,4 @@
-"""Which rows go into the next batch. Pure scheduling: no threads, no event loop, and the time is an argument."""
+"""Choose the rows of the next batch. Pure scheduling: no threads, no event loop, and time is an argument."""
 
 import math
 from collections import deque
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from service.batching.errors import DeadlineExceeded, QueueFull
 
-FEW_ROWS = 8  # divided among batches at once, fewer than that would take each of them nearly as long as one of all
-SPARE_PART = 1 / 32  # of the room in a queue: too little for another request of the usual size
+FEW_ROWS = 8  # splitting fewer rows among parallel batches saves no time: each takes nearly as long as one batch
+SPARE_PART = 1 / 32  # of the queue's room, kept free at most by the check for a request of average size
 
 
 @dataclass(frozen=True)
 class Limits:
     """batch_rows: most rows computed together; queue_rows: most rows that may wait; delay_seconds: how long the first
-    row waits for company while a worker is idle (0: not at all); at_once: how many batches are computed side by side.
+    row waits for others while a worker is idle (0: not at all); at_once: how many batches are computed side by side.
     """
 
     batch_rows: int
@@ -58,8 +58,8 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Take:
-    """What `RowQueue.take` hands out: the pieces of one batch, and the requests whose time is over."""
+class NextBatch:
+    """The next batch: its pieces, and the requests whose deadlines have passed."""
 
     pieces: list[Piece] = field(default_factory=list)
     expired: list[Item] = field(default_factory=list)
@@ -73,41 +73,43 @@ class Take:
 class RowQueue:
     """Requests in the order of their arrival, counted in rows.
 
-    A request with more rows than a batch has is split, and after each batch it goes behind those that wait: it takes
-    turns with them, and does not keep them all waiting until it is through.
+    A request with more rows than a batch is split, and goes to the end of the queue after each batch: it takes turns
+    with the others instead of making them wait until it is done.
 
-    Where several batches are computed at once, each takes whole requests until it has its part of what waits, and one
-    that waits alone is divided among them: else one worker would be long busy with what the next one could have shared.
+    Where several batches are computed at once, each takes whole requests up to its share of the waiting rows, and a
+    request that waits alone is divided among them: otherwise one worker would be busy while the next one idles.
 
-    With `late_seconds`, a request that has waited as long before its first row is handed out is late. Late requests
-    share batches with each other only, as they are computed in another way.
+    With `late_seconds`, a request that waited that long before its first rows were taken is late. Late requests share
+    batches with each other only, because they are computed in another way.
     """
 
     def __init__(self, limits: Limits, late_seconds: float = math.inf) -> None:
         self.limits, self.late_seconds = limits, late_seconds
         self.rows = 0
         self._items: deque[Item] = deque()
-        self._gathered = -math.inf  # what came until then has had its company, and was left for the next batch
+        self._gathered = -math.inf  # requests admitted until then have waited for others already
 
     def __len__(self) -> int:
         return len(self._items)
 
     def check_room(self, rows: int, retry_after_seconds: float = 1.0) -> None:
-        """Raises `QueueFull` where so many rows more would be more than may wait."""
+        """Raises `QueueFull` where `rows` more would exceed the limit."""
         if self._items and self.rows + rows > self.limits.queue_rows:
             raise QueueFull(self.rows, self.limits.queue_rows, retry_after_seconds)
 
     def check_usual_room(self, retry_after_seconds: float = 1.0, arriving: int = 0) -> None:
-        """As `check_room`, before a request's rows are known: for as many as those that wait have on average, and one
-        for each of `arriving` others that come before it. But small requests are not kept out to make room for large
-        ones: what stays free so is a small part of the room."""
+        """As `check_room`, before a request's rows are known: for the average of those that wait, and one row for each
+        of `arriving` requests before it.
+
+        At most `SPARE_PART` of the queue stays free by this, so that large requests do not keep small ones out.
+        """
         usual = min(self.rows / max(1, len(self._items)), self.limits.queue_rows * SPARE_PART)
         self.check_room(arriving + max(1, int(usual)), retry_after_seconds)
 
     def admit(self, item: Item, now: float, retry_after_seconds: float = 1.0) -> None:
-        """Queue it; raises `DeadlineExceeded`, or `QueueFull` where its rows would be more than may wait.
+        """Queue the request; raises `DeadlineExceeded`, or `QueueFull` where its rows would exceed the limit.
 
-        An empty queue takes a request of any size: it would never fit otherwise.
+        An empty queue takes a request of any size, because a larger one would never fit.
         """
         if item.deadline <= now:
             raise DeadlineExceeded("the deadline had passed when the request arrived")
@@ -117,7 +119,7 @@ class RowQueue:
         self.rows += item.waiting
 
     def discard(self, item: Item) -> bool:
-        """Take a request out, whose client has gone or whose time is over; False where it waits no longer."""
+        """Remove a request whose client has left or whose deadline has passed; False where it is not queued."""
         try:
             self._items.remove(item)
         except ValueError:
@@ -126,14 +128,14 @@ class RowQueue:
         return True
 
     def drain(self) -> Iterator[Item]:
-        """Take everything out."""
+        """Remove every request."""
         while self._items:
             item = self._items.popleft()
             self.rows -= item.waiting
             yield item
 
     def ready_at(self) -> float:
-        """When the next batch should go: at once (-inf) with a full one, never (inf) without any."""
+        """When to start the next batch: at once (-inf) with a full one, never (inf) with an empty queue."""
         if not self._items:
             return math.inf
         first = self._items[0]
@@ -141,11 +143,11 @@ class RowQueue:
             return -math.inf
         return first.admitted + self.limits.delay_seconds
 
-    def take(self, now: float) -> Take:
-        """The rows of the next batch, at most `batch_rows`; requests past their deadline are handed out as expired."""
-        taken, part = Take(), self._part()
+    def take(self, now: float) -> NextBatch:
+        """Take the next batch, of at most `batch_rows` rows; requests past their deadline come back as expired."""
+        taken, part = NextBatch(), self._part()
         room = min(part, self.limits.batch_rows) if len(self._items) == 1 else self.limits.batch_rows
-        spare = max(0, room - part)  # only the rest of a request that is in the batch already may use it
+        spare = max(0, room - part)  # only for the rest of a request that is in the batch already
         while self._items and room > spare:
             item = self._items[0]
             if item.deadline <= now:
@@ -169,13 +171,15 @@ class RowQueue:
         return taken
 
     def _part(self) -> int:
-        """The rows of one batch, where what waits is divided among as many batches as are computed at once: all that
-        waits, or of a request that waits alone all that it had."""
+        """One batch's share of the waiting rows, where `at_once` batches are computed side by side.
+
+        Of a request that waits alone, the share is of all its rows, also those taken before.
+        """
         rows = self._items[0].rows if len(self._items) == 1 else self.rows
         return max(FEW_ROWS, math.ceil(rows / self.limits.at_once))
 
-    def _take_turns(self, taken: Take) -> None:
-        """The rest of an oversized request that had a part in this batch lets the others pass."""
+    def _take_turns(self, taken: NextBatch) -> None:
+        """Move the rest of an oversized request behind the others after each batch."""
         last = taken.pieces[-1].item if taken.pieces else None
         if last is not None and last.waiting and last.rows > self.limits.batch_rows:
             self._items.rotate(-1)

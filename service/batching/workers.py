@@ -1,4 +1,4 @@
-"""The threads that compute, shared by all models, and who may use them next."""
+"""The threads that compute, shared by all models in order of arrival."""
 
 import asyncio
 import contextlib
@@ -16,18 +16,17 @@ Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, Settle]
 
 
 class Workers:
-    """`count` processors. A batcher asks for as many as its network computes with before it forms a batch, so that a
+    """`count` compute threads. A batcher acquires as many as its network uses before it forms a batch, so that the
     batch grows while they are busy.
 
-    First come, first served: no model starves another, also not one that asks for more of them at once.
-
-    `clock` gives monotonic seconds, to tell for how long something has been computed.
+    First come, first served: no model starves another, not even one that needs more threads at once. `clock` gives
+    monotonic seconds.
     """
 
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.count = self._free = count
         self._clock = clock
-        self._started: dict[asyncio.Future[Any], float] = {}  # when, the oldest first
+        self._started: dict[asyncio.Future[Any], float] = {}  # start times, the oldest first
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         for number in range(count):
@@ -35,7 +34,7 @@ class Workers:
 
     @property
     def oldest_seconds(self) -> float:
-        """For how long the oldest computation that still runs has been running; 0 where nothing is computed."""
+        """Age of the oldest running computation in seconds; 0 without one."""
         return self._clock() - next(iter(self._started.values())) if self._started else 0.0
 
     async def acquire(self, share: int = 1) -> None:
@@ -49,20 +48,20 @@ class Workers:
             if place in self._waiting:
                 self._waiting.remove(place)
                 self._grant()
-            elif not place[1].cancelled():  # they were granted, and nobody is here to take them
+            elif not place[1].cancelled():  # granted already, but the caller is gone
                 self.release(share)
             raise
 
     def release(self, share: int = 1) -> None:
-        """Give them back."""
+        """Give `share` threads back."""
         self._free += min(share, self.count)
         self._grant()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call `function` in a thread; for who has acquired a share.
+        """Call `function` in a thread; acquire a share first.
 
-        As `run_in_executor` does, without the second future that is chained to the first: what is computed here is
-        often no longer than what that takes.
+        Like `run_in_executor`, but without its second, chained future: many computations here are as short as that
+        takes.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -71,13 +70,13 @@ class Workers:
         return await future
 
     def shutdown(self) -> None:
-        """End the threads; what still runs in them is not waited for."""
+        """End the threads without waiting for what still runs in them."""
         for _ in range(self.count):
             self._jobs.put(None)
 
     def _settle(self, future: "asyncio.Future[Any]", value: Any, error: BaseException | None) -> None:
         del self._started[future]
-        if future.done():  # nobody waits for it any more
+        if future.done():  # the caller is gone
             return
         if error is None:
             future.set_result(value)

@@ -4,8 +4,8 @@
 >>> with Client("http://127.0.0.1:8000") as client:
 ...     answer = client.predict([[0.5, -1.0, 2.0, 0.25]])
 
-`AsyncClient` has the same methods, to be awaited. Every failure is a `ProbityError`; its subclasses are named for what
-a caller does about them.
+`AsyncClient` has the same methods as coroutines. Every failure is a `ProbityError`; there is a subclass for each way to
+react.
 """
 
 from service.client.aio import AsyncClient

@@ -1,4 +1,4 @@
-"""The client that is awaited."""
+"""The asynchronous client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -28,7 +28,7 @@ from service.schemas import ModelVersion, PredictResponse
 class AsyncClient:
     """`Client` for asyncio: the same arguments, methods and errors. Use it with `async with`, or `aclose` it.
 
-    It belongs to the event loop in which it was first used.
+    Use it in one event loop only.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""From an HTTP answer to what it says, or to the error that it is."""
+"""HTTP answers -> errors."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer. The headers' names are looked up without regard to case."""
+    """A whole answer. The look-up of headers ignores case."""
 
     status: int
     headers: Mapping[str, str]
@@ -23,14 +23,14 @@ class Answer:
 
 
 def error_of(answer: Answer, now: float) -> ProbityError:
-    """The error that this answer is; `now` is the time in seconds since 1970, for dates in it."""
+    """The error for this answer; `now` in seconds since 1970, for dates in its headers."""
     if answer.status < 400:
         return UnexpectedAnswerError(
             answer.status, f"expected 200 or a refusal; the body begins {excerpt(answer.body)}"
         )
     try:
         problem = Problem.model_validate_json(answer.body)
-    except ValueError:  # not the service's own: a proxy's page, for example
+    except ValueError:  # not the service's own answer: a proxy's page, for example
         title = _phrase(answer.status)
         detail = f"{title}; the answer begins {excerpt(answer.body)}" if answer.body else f"{title}, without a body"
         problem = Problem(title=title, status=answer.status, code="http", detail=detail)
@@ -38,7 +38,7 @@ def error_of(answer: Answer, now: float) -> ProbityError:
 
 
 def excerpt(body: bytes) -> str:
-    """The beginning of a body, to be shown."""
+    """The beginning of a body, for an error message."""
     return repr(body[:EXCERPT].decode(errors="replace"))
 
 
@@ -50,9 +50,9 @@ def _phrase(status: int) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """The seconds that `Retry-After` asks to wait, given as such or as a date; None without a readable one.
+    """The seconds that `Retry-After` asks to wait, from a number or a date; None without a readable one.
 
-    A date is compared with the answer's own `Date`, so that clocks that differ do no harm, or else with `now`.
+    A date is compared with the answer's own `Date` where there is one, so that the clocks may differ, or with `now`.
     """
     text = headers.get("retry-after", "").strip()
     if SECONDS.fullmatch(text):

@@ -1,4 +1,4 @@
-"""What is asked, and what the answers mean: one function for each method of the clients. Nothing is sent here."""
+"""Requests and the readers of their answers, one function for each method of the clients. Nothing is sent here."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request, and how the bodies of its answers are read, by their status; other statuses are refusals."""
+    """A request, and the reader of its answer's body for each expected status; other statuses are refusals."""
 
     method: str
     path: str
@@ -29,19 +29,19 @@ class Call(Generic[T]):
     media_type: str | None = None
 
     def headers(self, seconds: float) -> dict[str, str]:
-        """For a try that has so many seconds."""
+        """The headers of an attempt that may take `seconds`."""
         kind = {"Content-Type": self.media_type} if self.media_type else {}
         return {TIMEOUT_HEADER: f"{seconds:.6g}", **kind}
 
     def result(self, answer: Answer, now: float) -> T:
-        """What the answer says; raises the `ProbityError` that it is."""
+        """The parsed answer, or raises its `ProbityError`."""
         reader = self.readers.get(answer.status)
         if reader is None:
             raise error_of(answer, now)
         try:
             return reader(answer.body)
         except ValueError as error:
-            reason = f"it does not fit the schema; it begins {excerpt(answer.body)}"
+            reason = f"it does not match the schema; it begins {excerpt(answer.body)}"
             raise UnexpectedAnswerError(answer.status, reason) from error
 
 
@@ -51,7 +51,7 @@ def predict_call(inputs: Inputs, model: str | None, version: str | None) -> Call
 
 
 def images_call(files: File | Iterable[File], model: str | None, version: str | None) -> Call[PredictResponse]:
-    """Predictions for image files, which are read here."""
+    """Predictions for image files; reads them."""
     return _predict(model, version, encode_files(files))
 
 
@@ -88,10 +88,10 @@ def metrics_call() -> Call[str]:
 
 
 def _model_path(model: str | None, version: str | None) -> str:
-    """Empty for the default model; `ValueError` for names that would lead elsewhere."""
+    """The model's path, empty for the default model; `ValueError` for names that would lead elsewhere."""
     if model is None:
         if version is not None:
-            raise ValueError("version: found one without a model, expected both, or the model alone")
+            raise ValueError("version: found one without a model, expected both, or a model alone")
         return ""
     path = f"/models/{_segment('model', model)}"
     return path if version is None else f"{path}/versions/{_segment('version', version)}"

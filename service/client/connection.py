@@ -1,4 +1,4 @@
-"""What the two clients share beside the calls: where, with which key, for how long; failures as errors."""
+"""What both clients share: the URL, the API key, the time limits, and httpx's failures as errors of their own."""
 
 import contextlib
 import math
@@ -17,7 +17,7 @@ KEY_VARIABLE = "PROBITY_API_KEY"
 
 
 class Connection:
-    """The checked arguments of a client; `ValueError` for those that cannot work."""
+    """The arguments of a client; raises `ValueError` for bad ones."""
 
     def __init__(self, base_url: str, api_key: str | None, timeout: float, retries: int, clocks: Clocks | None) -> None:
         self.url, self.clocks = _url(base_url), clocks or Clocks()
@@ -25,31 +25,31 @@ class Connection:
         self._timeout, self._retries = _seconds(timeout), retries
         if retries < 0:
             raise ValueError(f"retries: found {retries}, expected 0 or more")
-        if self._headers and self.url.userinfo:  # httpx would send that in the key's place
+        if self._headers and self.url.userinfo:  # httpx would send it instead of the key
             raise ValueError("base_url: found a user name in it beside an API key, expected one of the two")
 
     def options(self) -> dict[str, Any]:
-        """For httpx's own clients."""
+        """Arguments for httpx's own clients."""
         return {"base_url": self.url, "headers": self._headers}
 
     def tries(self, timeout: float | None) -> Tries:
-        """The budget of one call; without a timeout the client's own."""
+        """The budget of one call; `timeout` None: the client's."""
         return Tries(self._timeout if timeout is None else _seconds(timeout), self._retries, self.clocks)
 
     def request(self, http: httpx.Client | httpx.AsyncClient, call: Call[T], tries: Tries) -> httpx.Request:
-        """The request of one try, which knows how much time is left."""
+        """The request of one attempt, with the time that is left."""
         seconds = tries.remaining
         return http.build_request(
             call.method, call.path, content=call.content, headers=call.headers(seconds), timeout=seconds
         )
 
     def result(self, call: Call[T], response: httpx.Response, body: bytes) -> T:
-        """What the answer says; raises the `ProbityError` that it is."""
+        """The parsed answer, or raises its `ProbityError`."""
         return call.result(Answer(response.status_code, response.headers, body), self.clocks.wall())
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[None]:
-        """What httpx raises, as the client's errors."""
+        """Turn httpx's exceptions into the client's."""
         where = f"{self.url.scheme}://{self.url.netloc.decode('ascii')}"
         try:
             yield

@@ -1,4 +1,4 @@
-"""Arrays, lists and image files -> a body and its media type. NumPy is used where the caller did."""
+"""Arrays, lists and image files -> a body and its media type. NumPy is used only where the caller imported it."""
 
 import io
 import json
@@ -15,7 +15,7 @@ FIELD = "files"
 
 
 class Array(Protocol):
-    """Anything that can write itself as lists, such as the arrays of NumPy, torch and JAX."""
+    """Anything with `tolist`, such as the arrays of NumPy, torch and JAX."""
 
     def tolist(self) -> Any: ...
 
@@ -25,11 +25,11 @@ File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[b
 
 
 def encode_inputs(inputs: Inputs) -> tuple[bytes, str]:
-    """The body and its media type; `TypeError` or `ValueError` for what is no array and no list of numbers.
+    """The body and its media type; `TypeError` or `ValueError` for anything but an array or lists of numbers.
 
-    Numbers that are not finite are sent as they are: the service says which they were.
+    Numbers that are not finite are sent: the service names them in its error.
     """
-    # Whoever has an array has imported NumPy; without one there is no need of it.
+    # A caller with a NumPy array has imported NumPy.
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(inputs, numpy.ndarray):
         stream = io.BytesIO()
@@ -48,7 +48,7 @@ def _listed(value: Any) -> Any:
 def encode_files(files: File | Iterable[File]) -> tuple[bytes, str]:
     """A form with the files, and its media type; the files' own names are not sent.
 
-    Raises `ValueError` without files, `TypeError` for what is no file, and `OSError` where one cannot be read.
+    Raises `ValueError` without files, `TypeError` for anything but files, and `OSError` where one cannot be read.
     """
     parts = [(FIELD, (f"image-{i}", _bytes_of(file), "application/octet-stream")) for i, file in enumerate(_all(files))]
     if not parts:
@@ -58,7 +58,7 @@ def encode_files(files: File | Iterable[File]) -> tuple[bytes, str]:
 
 
 def _all(files: Any) -> Iterable[Any]:
-    """One file stands for a list of it: iterating over a path or an open file would give other things."""
+    """A single file as a list: iterating over a path or an open file would give characters or lines."""
     one = isinstance(files, str | os.PathLike | bytes | bytearray | memoryview) or hasattr(files, "read")
     return [files] if one else files
 

@@ -1,19 +1,19 @@
-"""What can go wrong, by what a caller does about it."""
+"""The client's errors, one class for each way to react."""
 
 from service.schemas import Problem
 
 
 class ProbityError(Exception):
-    """Every failure of a call. `retry_after` are the seconds after which the service asked to be asked again."""
+    """Any failure of a call. `retry_after`: the seconds after which the service asked for the next attempt."""
 
     retry_after: float | None = None
 
 
 class RefusedError(ProbityError):
-    """The service answered, and refused. `problem` has all that it said; the attributes are the same, one by one.
+    """The service refused the request. `problem` is its whole answer; the attributes are its fields.
 
-    `status` is HTTP's; `code` names the kind of refusal ("http": something between here and the service refused);
-    `detail` is for people. Where a value was wrong, `field`, `found` and `expected` say which, and how.
+    `status` is the HTTP status; `code` names the kind of refusal ("http": a proxy on the way refused); `detail` is for
+    people. Where a value was wrong, `field`, `found` and `expected` say which, and how.
     """
 
     def __init__(self, problem: Problem, retry_after: float | None = None) -> None:
@@ -27,11 +27,11 @@ class RefusedError(ProbityError):
 
 
 class BadRequestError(RefusedError):
-    """The request is wrong: correct it. Any 4xx that has no class of its own."""
+    """The request is wrong: correct it. Any 4xx without a class of its own."""
 
 
 class UnauthorizedError(RefusedError):
-    """No API key, or one that is not known there: use another (401, 403)."""
+    """No API key, or one that the service does not know: use another (401, 403)."""
 
 
 class NotFoundError(RefusedError):
@@ -47,23 +47,23 @@ class UnavailableError(RefusedError):
 
 
 class ServerError(RefusedError):
-    """The service failed, and its operator should know: any other 5xx."""
+    """The service failed: tell its operator (any other 5xx)."""
 
 
 class DeadlineError(RefusedError):
-    """The time was over while the request waited in the service: ask for less, or give it more time (504)."""
+    """The deadline passed in the service: ask for less, or allow more time (504)."""
 
 
 class ConnectionFailedError(ProbityError):
-    """No whole answer came: the service cannot be reached, or the connection broke. `__cause__` is the reason."""
+    """No complete answer came: the service cannot be reached, or the connection broke. `__cause__` is the reason."""
 
 
 class TimedOutError(ConnectionFailedError):
-    """No whole answer came within the timeout: give it more time, or ask another replica."""
+    """No complete answer came within the timeout: allow more time, or ask another replica."""
 
 
 class UnexpectedAnswerError(ProbityError):
-    """An answer came that is not what the API says: the base URL is another service's, or the versions do not fit."""
+    """The answer does not follow the API: the base URL is another service's, or the versions do not match."""
 
     def __init__(self, status: int | None, reason: str) -> None:
         super().__init__(status, reason)

@@ -1,4 +1,4 @@
-"""When to ask again, and how long to wait before: a budget of time and of tries."""
+"""Decide when to retry: a budget of time and of attempts for each call."""
 
 import random
 import time
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from service.client.errors import ConnectionFailedError, ProbityError, TooBusyError, UnavailableError
 
-# Predictions change nothing in the service, so that asking twice does no harm.
+# Predictions change nothing in the service, so a request may be sent twice.
 RETRIED = (TooBusyError, UnavailableError, ConnectionFailedError)
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 LEAST = 0.001
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """What the client reads of the world: seconds that only go forward, seconds since 1970, and chance in [0, 1)."""
+    """The client's clocks and chance: monotonic seconds, seconds since 1970, random numbers in [0, 1)."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -23,7 +23,7 @@ class Clocks:
 
 
 class Tries:
-    """One call's time, and how often it may still be tried again."""
+    """The time and the retries that are left to one call."""
 
     def __init__(self, seconds: float, retries: int, clocks: Clocks) -> None:
         self._clocks, self._retries, self._done = clocks, retries, 0
@@ -36,25 +36,25 @@ class Tries:
 
     @property
     def remaining(self) -> float:
-        """Seconds that are left, always more than 0."""
+        """Seconds left, always above 0."""
         return max(self._end - self._clocks.monotonic(), LEAST)
 
     def pause_after(self, error: ProbityError) -> float | None:
-        """Seconds to wait before the next try; None: there is none, and the error stands.
+        """Seconds to wait before the next attempt; None: no retry, raise the error.
 
-        What `Retry-After` asks for, or a random share of a pause that doubles from try to try. A pause that would not
-        end in time is not begun.
+        The wait is that of `Retry-After`, or a random share of a pause that doubles from attempt to attempt. None
+        where it would not end in time.
         """
         if not isinstance(error, RETRIED) or self._done >= self._retries:
             return None
         pause = error.retry_after
         if pause is None:
-            pause = self._clocks.chance() * min(FIRST_PAUSE * 2.0 ** min(self._done, 60), LONGEST_PAUSE)
+            pause = self._clocks.chance() * min(FIRST_PAUSE * 2.0 ** min(self._done, 60), MAX_PAUSE)
         self._done += 1
         return pause if pause < self._end - self._clocks.monotonic() else None
 
     def in_time(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The chunks, as long as there is time; then `TimeoutError`."""
+        """The chunks while time is left, then `TimeoutError`."""
         for chunk in chunks:
             if self.over:
                 raise TimeoutError("the answer did not arrive in time")

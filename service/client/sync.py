@@ -1,4 +1,4 @@
-"""The client that waits."""
+"""The synchronous client."""
 
 import contextlib
 import time
@@ -32,10 +32,10 @@ class Client:
     * `base_url`: where the service is, such as `http://127.0.0.1:8000`; a path is kept.
     * `api_key`: sent as `Authorization: Bearer`; without one, that of the environment variable `PROBITY_API_KEY`;
       an empty one: none.
-    * `timeout`: seconds that a call may take, tries and pauses together, unless the call names its own. A server that
-      sends the head of its answer drop by drop may keep a call for longer; `AsyncClient` bounds that too.
-    * `retries`: how often a request is sent again, at most, after 429, 503, and connections that failed. The pause is
-      what `Retry-After` asks for, or else random, and doubles; one that would not end in time is not begun.
+    * `timeout`: seconds for a call, with all attempts and pauses, unless the call names its own. A server that sends
+      the head of its answer byte by byte may hold a call longer; `AsyncClient` bounds that too.
+    * `retries`: how often at most a request is sent again, after 429, 503 and failed connections. The pause is that of
+      `Retry-After`, or a random one that doubles; no retry follows where it would not end in time.
     * `transport`: httpx's, in place of the network.
     * `clocks`, `sleep`: for tests.
 

@@ -34,7 +34,7 @@ def predictions_json(
 
 
 def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, inputs: Array, field: str) -> list[str]:
-    """What the client should know of its inputs (B, *input_shape), which its request calls `field`."""
+    """Warnings about the inputs (B, *input_shape), which the request calls `field`."""
     outside = prediction.out_of_range
     if outside is None or predictor.range_check is None or not outside.any():
         return []
@@ -42,7 +42,7 @@ def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, 
 
 
 def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
-    """What the network alone says; everything that needs the posterior is null, so that nobody takes it for known."""
+    """The plain network's answer; everything that needs the posterior is null."""
     means, q = prediction.mean.tolist(), prediction.map_probabilities
     if q is None:
         unknown = dict.fromkeys(("epistemic_std", "std", "interval", "ood"))

@@ -12,7 +12,7 @@ from service.format.manifest_input import InputSpec
 
 Array = npt.NDArray[Any]
 MAX_DEPTH = 32  # NumPy itself ends at 64
-LONGEST_BITS = 10_000  # Python refuses to write longer integers in decimal
+MAX_INT_BITS = 10_000  # Python refuses to write longer integers in decimal
 
 
 class InputError(ValueError):
@@ -48,13 +48,13 @@ class InputLimits:
 def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:
     """Nested JSON lists, shape (B, *input_shape) or one example (*input_shape), as the network takes them.
 
-    Every entry's type is looked at before NumPy sees it: NumPy would take true for 1 and make room for the longest
-    of mixed texts at every place.
+    Every entry's type is checked before NumPy sees it: NumPy would read true as 1, and would allocate the length of
+    the longest string for every entry.
     """
     if not values:
         raise InputError("inputs", "an empty list", "at least one example")
     if isinstance(values[0], list):
-        check_rows("inputs", len(values), max(max_rows, *spec.shape[:1], 1))  # before each row is looked at
+        check_rows("inputs", len(values), max(max_rows, *spec.shape[:1], 1))  # before each row is checked
     integers = spec.dtype == "int64"
     _check_entries(values, "inputs", {int} if integers else {int, float}, MAX_DEPTH)
     try:
@@ -86,7 +86,7 @@ def array_from_array(array: Array, spec: InputSpec, max_rows: int, field: str = 
 
 
 def _check_entries(values: Sequence[Any], place: str, allowed: set[type], depth: int) -> None:
-    """Refuse anything but numbers in lists up to `depth` deep, naming the first place."""
+    """Refuse anything but numbers in lists up to `depth` deep; the error names the first place."""
     kinds = set(map(type, values))
     if kinds <= allowed:
         return
@@ -104,7 +104,7 @@ def _check_entries(values: Sequence[Any], place: str, allowed: set[type], depth:
 
 
 def _too_large(values: Sequence[Any], integers: bool) -> InputError:
-    """Where the number stands that no float64 (or int64) can hold."""
+    """The error for the first number that no float64 (or int64) can hold."""
     limit = 2**63 if integers else 2**1023
     stack: list[tuple[str, Any]] = [("inputs", values)]
     while stack:
@@ -112,7 +112,7 @@ def _too_large(values: Sequence[Any], integers: bool) -> InputError:
         if isinstance(item, list):
             stack.extend((f"{place}[{i}]", child) for i, child in reversed(list(enumerate(item))))
         elif isinstance(item, int) and not -limit <= item < limit:
-            found = f"{item!r:.60}" if item.bit_length() < LONGEST_BITS else "a huge whole number"
+            found = f"{item!r:.60}" if item.bit_length() < MAX_INT_BITS else "a huge whole number"
             return InputError(place, found, "a number that fits 64 bits")
     return InputError("inputs", "a number that is too large", "numbers that fit 64 bits")
 
@@ -124,7 +124,7 @@ def check_rows(field: str, rows: int, max_rows: int) -> None:
 
 
 def check_finite(batch: Array, field: str = "inputs") -> None:
-    """Refuse NaN and infinity (also numbers that overflow float32), naming the first place."""
+    """Refuse NaN, infinity and numbers that overflow float32; the error names the first place."""
     finite = np.isfinite(batch)
     if not finite.all():
         index = tuple(int(i) for i in np.argwhere(~finite)[0])

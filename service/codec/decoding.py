@@ -1,4 +1,4 @@
-"""A request's body -> one array (B, *input_shape), or a clear error. One function for each media type."""
+"""A request's body -> one array (B, *input_shape), or an error. One function for each media type."""
 
 import io
 import math
@@ -14,7 +14,7 @@ from service.bundle import InputSpec
 from service.codec.arrays import InputError, InputLimits, array_from_array, array_from_json, check_rows
 from service.codec.encoded_images import ImageTexts
 from service.codec.images import check_images
-from service.codec.json_limits import bounds_for, refuse_flood
+from service.codec.json_limits import check_json_size, json_limits_for
 from service.schemas import PredictRequest
 
 Array = npt.NDArray[Any]
@@ -24,7 +24,7 @@ MAX_NPY_HEADER = 10_000
 
 
 class NotJson(ValueError):
-    """The body is not JSON at all."""
+    """The body is not JSON."""
 
 
 class FieldError(ValueError):
@@ -37,7 +37,7 @@ class FieldError(ValueError):
 
 @dataclass(frozen=True)
 class Decoded:
-    """`array` (B, *input_shape), and the name by which the request's fields call its rows."""
+    """`array` (B, *input_shape), and the request's name for it, for errors and warnings."""
 
     array: Array
     field: str
@@ -46,7 +46,7 @@ class Decoded:
 def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded | ImageTexts:
     """`{"inputs": [...]}`, or `{"images": [...]}`, not decoded yet; raises `NotJson`, `FieldError` or `InputError`."""
     rows = limits.rows(spec)
-    refuse_flood(body, bounds_for(spec, rows))
+    check_json_size(body, json_limits_for(spec, rows))
     request = _parse(body)
     if request.images is not None:
         check_images("images", len(request.images), spec, rows)
@@ -65,11 +65,11 @@ def from_npy(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
         version = np.lib.format.read_magic(stream)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a header in the manner of Python 2 is as good, and the log is not for it
+            warnings.simplefilter("ignore")  # a header written by Python 2 is fine
             shape, fortran, dtype = read(stream, max_header_size=MAX_NPY_HEADER)
     except Exception as error:  # NumPy parses the header with Python's own parser, which raises many kinds
         reason = " ".join(str(error).split())[:150]
-        raise InputError("body", f"bytes that are no .npy file ({reason})", "what numpy.save writes") from None
+        raise InputError("body", f"bytes that are not an .npy file ({reason})", "what numpy.save writes") from None
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
         raise InputError("body", f"an array of {dtype!s:.50}", "whole or floating-point numbers of at most 64 bits")
     data = memoryview(body)[stream.tell() :]
@@ -84,7 +84,7 @@ def from_npy(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded:
 
 
 def _check_npy_shape(shape: tuple[Any, ...], spec: InputSpec) -> int:
-    """How many examples; refuses what the model does not take before NumPy sees it.
+    """The number of examples; raises `InputError` for other shapes than the model's, before NumPy sees them.
 
     NumPy raises errors of its own for some shapes without elements, and for those of more than 64 dimensions.
     """
@@ -99,7 +99,7 @@ def _check_npy_shape(shape: tuple[Any, ...], spec: InputSpec) -> int:
 
 
 def _shown(value: Any) -> str:
-    """Python refuses to write very long whole numbers."""
+    """The value as text, also where Python refuses to write a very long integer."""
     try:
         return f"{value!s:.100}"
     except ValueError:

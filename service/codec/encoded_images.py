@@ -1,4 +1,4 @@
-"""Images of a request that are not decoded yet: what a decoder process is given, if it is not cheap."""
+"""Encoded images of a request: decoded at once where that is cheap, otherwise by a decoder process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from service.codec.image_cost import is_cheap
 from service.codec.images import array_from_files, array_from_images, decode_base64
 from service.format.manifest_input import InputSpec
 
-# Smaller than a change of processes is worth.
+# Up to this size, decoding takes less time than a change of processes.
 CHEAP_BYTES, CHEAP_PIXELS = 4 * 2**10, 64 * 64
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Encoded image files; `field` is how errors call them."""
+    """Encoded image files; `field` is their name in errors."""
 
     files: Sequence[bytes]
     field: str
@@ -36,7 +36,7 @@ class ImageFiles:
 
 @dataclass(frozen=True)
 class ImageTexts:
-    """Base64 texts of image files; `field` is how errors call them."""
+    """Base64 texts of image files; `field` is their name in errors."""
 
     texts: Sequence[str]
     field: str
@@ -79,4 +79,4 @@ class Form:
         return array_from_files(files_of(self.content_type, self.body, limits.rows(spec)), spec, limits, self.field)
 
 
-Pictures = ImageFiles | ImageTexts | Form
+EncodedImages = ImageFiles | ImageTexts | Form

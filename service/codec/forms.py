@@ -1,4 +1,4 @@
-"""multipart/form-data -> the files in it. Whatever a client writes there, no character set but UTF-8 is looked up."""
+"""multipart/form-data -> its files. Only UTF-8 is decoded: no charset that a client names is looked up."""
 
 import logging
 import re
@@ -11,18 +11,18 @@ from service.codec.arrays import InputTooLarge
 
 FIELD = "files"
 EXPECTED = f"one or more files in fields named '{FIELD}'"
-MOST_HEADERS, MOST_HEADER_BYTES = 16, 4096  # of one part
-LONGEST_BOUNDARY = 70  # RFC 2046
+MAX_HEADERS, MAX_HEADER_BYTES = 16, 4096  # of one part
+MAX_BOUNDARY_LENGTH = 70  # RFC 2046
 # A parameter of a header: a token, or a text in quotation marks.
 PARAMETER = re.compile(r';[ \t]*([^\s;="]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))[ \t]*')
 
 
 class FormError(ValueError):
-    """The body is no form."""
+    """The body is not a form."""
 
 
 class FormFieldError(ValueError):
-    """A field of the form is not one that the service has: `field`, and what was expected."""
+    """The form has a field that the service does not know, or no file."""
 
     def __init__(self, field: str, found: str) -> None:
         self.field, self.found, self.expected = field, found, EXPECTED
@@ -35,12 +35,12 @@ class FormFieldError(ValueError):
 def files_of(content_type: str, body: bytes, max_files: int) -> list[bytes]:
     """The files of the form, in order.
 
-    Raises `FormError` for what is no form, `FormFieldError` for other fields and for none, and `InputTooLarge` for more
-    than `max_files` files.
+    Raises `FormError` for a malformed form, `FormFieldError` for other fields and for none, and `InputTooLarge` for
+    more than `max_files` files.
     """
     boundary = _parameters(content_type).get("boundary", "")
-    if not 0 < len(boundary) <= LONGEST_BOUNDARY or not boundary.isascii():
-        raise FormError(f"the content type has no boundary of 1 to {LONGEST_BOUNDARY} characters")
+    if not 0 < len(boundary) <= MAX_BOUNDARY_LENGTH or not boundary.isascii():
+        raise FormError(f"the content type has no boundary of 1 to {MAX_BOUNDARY_LENGTH} characters")
     if not body:
         raise FormFieldError(FIELD, "an empty form")
     form = _Form(max_files)
@@ -52,10 +52,10 @@ def files_of(content_type: str, body: bytes, max_files: int) -> list[bytes]:
         parser = MultipartParser(
             boundary,
             callbacks,  # type: ignore[arg-type]
-            max_header_count=MOST_HEADERS,
-            max_header_size=MOST_HEADER_BYTES,
+            max_header_count=MAX_HEADERS,
+            max_header_size=MAX_HEADER_BYTES,
         )
-        parser.logger = logging.Logger("form", logging.CRITICAL + 1)  # a client's mistakes are no matter of the log
+        parser.logger = logging.Logger("form", logging.CRITICAL + 1)  # a client's mistakes do not belong in the log
         parser.write(body)
         parser.finalize()
     except FormParserError as error:
@@ -73,7 +73,7 @@ class _Part:
 
 
 class _Form:
-    """What the parser finds."""
+    """The parser's callbacks, and the parts that they collect."""
 
     def __init__(self, max_files: int) -> None:
         self.max_files, self.ended = max_files, False
@@ -109,7 +109,7 @@ class _Form:
         self.ended = True
 
     def files(self) -> list[bytes]:
-        """Their contents; refuses every other field."""
+        """The files' contents; raises `FormFieldError` for any other field."""
         for part in self._parts:
             if part.name is None:
                 raise FormError("a part's Content-Disposition has no name")
@@ -121,7 +121,7 @@ class _Form:
 
 
 def _parameters(header: str) -> dict[str, str]:
-    """Those after a header's first value; of one that comes twice, the first."""
+    """The parameters after a header's first value; of a repeated one, the first."""
     _, mark, rest = header.partition(";")
     found: dict[str, str] = {}
     at = 0

@@ -16,11 +16,11 @@ from service.format.manifest_input import ImagePreprocessing, InputSpec
 
 IMAGE_FORMATS = ("PNG", "JPEG", "WEBP")
 IMAGE_NAMES = "PNG, JPEG or WebP"
-# A row of pixels takes some memory whatever its width: a column of 16 million pixels would take 700 MiB. JPEG and WebP
-# end below this number.
-MOST_ROWS = 2**16
-# Beyond what any encoder makes; thousands of scans would take minutes.
-MOST_SCANS = 100
+# Each row of pixels takes some memory whatever its width: a column of 16 million pixels would take 700 MiB. JPEG and
+# WebP have fewer rows than this.
+MAX_PIXEL_ROWS = 2**16
+# More than any encoder writes; thousands of scans would take minutes.
+MAX_SCANS = 100
 
 
 def array_from_images(images: Sequence[str], spec: InputSpec, limits: InputLimits, field: str = "images") -> Array:
@@ -37,7 +37,7 @@ def array_from_files(files: Sequence[bytes], spec: InputSpec, limits: InputLimit
 
 
 def check_images(field: str, count: int, spec: InputSpec, max_rows: int) -> None:
-    """Refuse images where the model takes arrays, none, and too many."""
+    """Refuse images for a model that takes arrays, an empty list, and too many images."""
     if spec.image is None:
         raise InputError(field, "images", "'inputs': this model takes arrays, its bundle has no image input spec")
     if not count:
@@ -54,7 +54,7 @@ def _stack_images(files: Iterable[bytes], count: int, spec: InputSpec, limits: I
             pixels = image.width * image.height
             if pixels > left:
                 expected = f"at most {limits.max_total_pixels} in all images of a request"
-                raise InputTooLarge(place, f"{pixels} pixels beside those before it", expected)
+                raise InputTooLarge(place, f"{pixels} pixels after those before it", expected)
             left -= pixels
             stack[i] = _array_of(image, spec, place)
     return stack
@@ -84,8 +84,8 @@ def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) ->
 def _opened(data: bytes, max_pixels: int, field: str) -> Iterator[Image.Image]:
     with _image_errors(field), Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
         _check_size(image, max_pixels, field)
-        if data.startswith(JPEG) and (scans := scans_of(data)) > MOST_SCANS:
-            raise InputTooLarge(field, f"a JPEG of {scans} scans", f"at most {MOST_SCANS}")
+        if data.startswith(JPEG) and (scans := scans_of(data)) > MAX_SCANS:
+            raise InputTooLarge(field, f"a JPEG of {scans} scans", f"at most {MAX_SCANS}")
         yield image
 
 
@@ -93,8 +93,8 @@ def _check_size(image: Image.Image, max_pixels: int, field: str) -> None:
     found = f"{image.width} x {image.height} pixels"
     if image.width * image.height > max_pixels:
         raise InputTooLarge(field, found, f"at most {max_pixels} pixels")
-    if image.height > MOST_ROWS:
-        raise InputTooLarge(field, found, f"at most {MOST_ROWS} rows")
+    if image.height > MAX_PIXEL_ROWS:
+        raise InputTooLarge(field, found, f"at most {MAX_PIXEL_ROWS} rows")
 
 
 def _array_of(image: Image.Image, spec: InputSpec, field: str) -> Array:
@@ -113,7 +113,7 @@ def _array_of(image: Image.Image, spec: InputSpec, field: str) -> Array:
 
 @contextlib.contextmanager
 def _image_errors(field: str) -> Iterator[None]:
-    """Whatever goes wrong inside Pillow is the file's fault: its decoders raise nearly every kind of exception."""
+    """Report any exception of Pillow as the file's fault: its decoders raise nearly every kind."""
     expected = f"a readable {IMAGE_NAMES} file"
     try:
         with warnings.catch_warnings():
@@ -126,7 +126,7 @@ def _image_errors(field: str) -> Iterator[None]:
     except Image.DecompressionBombError as error:
         raise InputTooLarge(field, "too many pixels", expected) from error
     except MemoryError:
-        raise InputTooLarge(field, "an image that takes more memory than one may", "fewer pixels") from None
+        raise InputTooLarge(field, "an image that takes more memory than is allowed", "fewer pixels") from None
     except Exception as error:
         reason = " ".join(str(error).split())[:150]
         raise InputError(field, f"an image that cannot be decoded ({reason})", expected) from error

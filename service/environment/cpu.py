@@ -1,4 +1,4 @@
-"""How many CPUs this process may use: the container's share, not the host's."""
+"""Count the CPUs that this process may use: the container's share, not the host's."""
 
 import math
 import os

@@ -1,7 +1,7 @@
-"""Environment variables that Kubernetes makes for every Service of a namespace ("service links").
+"""Recognise the environment variables that Kubernetes sets for every Service of a namespace ("service links").
 
 A Service named `probity-digits` gives each pod `PROBITY_DIGITS_SERVICE_HOST`, `PROBITY_DIGITS_PORT_8000_TCP_ADDR` and
-so on: variables with the prefix of the settings that nobody set. Names and values are those of
+so on: variables with the prefix of the settings that no operator set. Names and values are those of
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables.
 """
 
@@ -20,7 +20,7 @@ def is_service_link(name: str, environment: Mapping[str, str]) -> bool:
     """Whether the variable `name` has a name and a value that Kubernetes gives.
 
     A plain number under `..._SERVICE_PORT` counts only beside the address that Kubernetes always sets with it: alone
-    it is more likely somebody's mistake.
+    it is more likely a mistake of the operator.
     """
     value = environment[name]
     if name.endswith(HOST):
@@ -35,7 +35,7 @@ def is_service_link(name: str, environment: Mapping[str, str]) -> bool:
 
 
 def is_link_url(value: object) -> bool:
-    """Whether this is what Kubernetes puts where a port number might be expected: `tcp://10.0.0.1:8000`."""
+    """Whether this is a URL that Kubernetes sets where a port number might be expected: `tcp://10.0.0.1:8000`."""
     match = URL.fullmatch(value) if isinstance(value, str) else None
     return match is not None and _is_address(match["address"].strip("[]")) and int(match["port"]) <= 65535
 

@@ -1,4 +1,4 @@
-"""How much memory this process may still take: the container's share, not the host's."""
+"""Find how much memory this process may still use: the container's share, not the host's."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 
 
 def available_bytes(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | None:
-    """The smaller of what the host has and what the cgroup (v2, then v1) leaves; None where neither tells."""
+    """The smaller of the host's available memory and the cgroup's (v2, then v1); None where neither is known."""
     v1 = cgroup / "memory"
     left = [
         _host(meminfo),
@@ -23,7 +23,7 @@ def _host(meminfo: Path) -> int | None:
 
 
 def _left(limit: Path, used: Path, statistics: Path) -> int | None:
-    """The cache of files that were not used for long counts as used, and is given back when it is needed."""
+    """The cgroup's limit less its use. Inactive file cache counts as used, but is freed when needed: add it back."""
     most, now = _read(limit), _read(used)
     if not (most.isdecimal() and now.isdecimal()):
         return None

@@ -1,1 +1,1 @@
-"""The parts of the bundle's format; `service.bundle` is their one door."""
+"""The parts of the bundle's format. Import them through `service.bundle`."""

@@ -1,4 +1,4 @@
-"""The folder of a bundle on disk: read safely, published atomically. What is in its files: `service.bundle`."""
+"""The folder of a bundle on disk: read safely, published atomically. `service.bundle` knows the files' content."""
 
 import contextlib
 import ctypes
@@ -25,14 +25,13 @@ UNLISTED_FILES = frozenset({MANIFEST, SIGNATURE})  # a manifest can name neither
 REPLACED_TRIES = 10
 BLOCK_BYTES = 2**20
 
+STAGING = ".staging-"
+
 T = TypeVar("T")
 
 
-STAGING = ".staging-"
-
-
 class BundleError(ValueError):
-    """A bundle was refused. `file` is the file at fault; the message tells what was found and the remedy."""
+    """A bundle was refused. `file` is the file at fault; the message names what was found and the remedy."""
 
     def __init__(self, file: Path | str, problem: str, remedy: str = "fit the bundle again, or copy it whole") -> None:
         self.file, self.remedy = str(file), remedy
@@ -52,8 +51,8 @@ def write_file(path: Path, data: bytes) -> None:
 def staged_bundle(out: Path) -> Iterator[Path]:
     """A temporary folder beside `out` that becomes `out` when the block ends well and vanishes when it fails.
 
-    An existing bundle at `out` is replaced; anything else there is refused with `BundleError` before any work, and so
-    is a disk that is full. What a killed process left is removed.
+    An existing bundle at `out` is replaced; anything else there is refused with `BundleError` before any work. A full
+    disk is a `BundleError` too. Leftovers of a killed process are removed.
     """
     out = Path(os.path.abspath(out))
     check_destination(out)
@@ -72,7 +71,7 @@ def staged_bundle(out: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _locked_folder(out: Path) -> Iterator[Path]:
-    """A new folder beside `out`, locked for as long as its process lives; it vanishes with the block."""
+    """A new folder beside `out`, locked while its process lives, and removed with the block."""
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}{STAGING}", dir=out.parent))
     handle = os.open(staging, os.O_RDONLY)
     try:
@@ -84,7 +83,7 @@ def _locked_folder(out: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned(out: Path) -> None:
-    """Staging folders of `out` that no living process holds."""
+    """Remove staging folders of `out` that no living process holds."""
     for name in os.listdir(out.parent):  # noqa: PTH208  names only
         if not name.startswith(f".{out.name}{STAGING}"):
             continue
@@ -109,7 +108,7 @@ def check_destination(out: Path) -> None:
 
 
 def check_writable(out: Path) -> None:
-    """`BundleError` where no folder can be made beside `out`; better known before hours of work than after."""
+    """`BundleError` where no folder can be made beside `out`. Call it before hours of work."""
     parent = Path(os.path.abspath(out)).parent
     while not parent.exists() and parent != parent.parent:
         parent = parent.parent
@@ -121,10 +120,10 @@ def check_writable(out: Path) -> None:
 
 
 def _publish(staging: Path, out: Path) -> None:
-    """Make `staging` become `out`; what `out` held before goes where `staging` was.
+    """Make `staging` become `out`; the old content of `out` goes where `staging` was.
 
     Linux exchanges two folders in one step. Elsewhere the old one is moved aside first, and back if the second
-    rename fails: for an instant there is no bundle, never half of one.
+    rename fails: for an instant there is no bundle, but never half of one.
     """
     if not out.exists():
         os.rename(staging, out)
@@ -155,11 +154,11 @@ class Folder:
     handle: int
 
     def names(self) -> set[str]:
-        """What lies in the folder."""
+        """The names of the files in the folder."""
         return set(os.listdir(self.handle))  # noqa: PTH208  a handle, not a path
 
     def read(self, name: str, limit: int) -> bytes:
-        """The bytes of a file that is no symbolic link, device or pipe and not larger than `limit`."""
+        """The bytes of a regular file (no link, device or pipe) of at most `limit` bytes."""
         with self._open(name, limit) as (stream, size):
             try:
                 return stream.read(size + 1)
@@ -167,7 +166,7 @@ class Folder:
                 raise BundleError(self.path / name, f"found {size} bytes, more than there is memory for") from None
 
     def hash(self, name: str, limit: int) -> tuple[int, str]:
-        """Size and SHA-256 (hexadecimal) of such a file, little of which is in memory at a time."""
+        """Size and SHA-256 (hexadecimal) of such a file, read block by block."""
         with self._open(name, limit) as (stream, _):
             found, size = hashlib.sha256(), 0
             while size <= limit and (block := stream.read(BLOCK_BYTES)):
@@ -198,7 +197,7 @@ class Folder:
 
 
 def with_folder(path: Path, read: Callable[[Folder], T]) -> T:
-    """Run `read` on the open folder. A refusal counts only if the path still leads there: else it was replaced."""
+    """Run `read` on the open folder, and again where it fails because the folder was replaced meanwhile."""
     for attempt in range(REPLACED_TRIES):
         try:
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

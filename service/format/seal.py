@@ -1,4 +1,4 @@
-"""manifest.json: the manifest and its seal, to bytes and, checked, back."""
+"""The manifest and its seal as the bytes of manifest.json, and back with all checks."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def manifest_to_bytes(manifest: Manifest) -> bytes:
 
 
 def manifest_from_bytes(file: Path, data: bytes) -> tuple[Manifest, str]:
-    """The manifest in `data` and its seal; `BundleError` naming `file` where it is not sound or was changed."""
+    """The manifest in `data` and its seal; `BundleError` naming `file` where it is malformed or was changed."""
     try:
         document = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
         stated = document.pop(SEAL, None) if isinstance(document, dict) else None
@@ -50,7 +50,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys differ: of two values under one key, readers disagree which counts."""
+    """A JSON object without duplicate keys: readers disagree which of two values counts."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ManifestError("found a key twice in one object, expected each once")

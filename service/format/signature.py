@@ -17,7 +17,7 @@ REMEDY = "sign the bundle again with `probity sign`, or remove the file"
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature over the bytes of manifest.json; `key_id` tells by whose key."""
+    """A signature over the bytes of manifest.json; `key_id` names the key."""
 
     key_id: str
     value: bytes
@@ -32,13 +32,13 @@ class Signature:
             raise ValueError(f"signature: found {len(self.value)} bytes, expected {SIGNATURE_BYTES}")
 
 
-# Told the folder (for messages), the bytes of its manifest.json, and what signature.json holds, if it is there; raises
-# `BundleError` where that is not enough.
+# Called with the folder (for messages), the bytes of manifest.json, and the signature or None. Raises `BundleError`
+# where the signature does not suffice.
 Verify = Callable[[Path, bytes, Signature | None], None]
 
 
 def signature_to_bytes(signature: Signature) -> bytes:
-    """The content of signature.json: the one form that a reader takes."""
+    """The content of signature.json, in the only form that a reader accepts."""
     document = {
         "algorithm": signature.algorithm,
         "key_id": signature.key_id,
@@ -59,6 +59,6 @@ def signature_from_bytes(file: Path, data: bytes) -> Signature:
         signature = Signature(document["key_id"], value, document["algorithm"])
     except (ValueError, RecursionError) as error:
         raise BundleError(file, f"no sound signature: {error}", REMEDY) from error
-    if signature_to_bytes(signature) != data:  # so that no byte of it can be changed unseen
+    if signature_to_bytes(signature) != data:  # so that no byte can be changed unnoticed
         raise BundleError(file, "no sound signature: found other spacing, order or encoding than expected", REMEDY)
     return signature

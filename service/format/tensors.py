@@ -1,4 +1,4 @@
-"""The tensors of a bundle: to safetensors and, checked one by one, back.
+"""The tensors of a bundle as safetensors, and back with every tensor checked.
 
 The reader and the writer of each file stand side by side so that they cannot drift. `service/BUNDLE.md` is the
 normative text.
@@ -18,7 +18,7 @@ from service.format.manifest import Manifest
 from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-# Entries of U^T U - I: float32 vectors stay below 1e-5, and a variance off by more than this share is not to be served.
+# Of entries of U^T U - I. Float32 vectors stay below 1e-5; a larger error would make the variance wrong by this share.
 ORTHONORMAL_TOLERANCE = 1e-3
 BLOCK_COLUMNS = 512
 MAX_REFERENCES, MAX_REFERENCE_NAME = 100, 100
@@ -76,7 +76,7 @@ def posterior_to_bytes(posterior: PosteriorFactor, subnetwork_indices: Array) ->
 def posterior_from_bytes(file: Path, data: bytes, manifest: Manifest) -> tuple[PosteriorFactor, Array]:
     """The posterior and subnetwork_indices (S,) in `data`, checked; `BundleError` naming `file`."""
     tensors = _tensors(file, data)
-    del data  # as large as what is made of it
+    del data  # as large as the tensors made of it
     indices = _take(file, tensors, "subnetwork_indices", "int64", (manifest.subnetwork_size,))
     if (indices[1:] <= indices[:-1]).any() or indices[0] < 0 or indices[-1] >= manifest.parameter_count:
         raise BundleError(
@@ -108,7 +108,7 @@ def _low_rank(file: Path, tensors: Tensors, manifest: Manifest) -> LowRankPoster
 
 
 def _check_orthonormal(file: Path, vectors: Array) -> None:
-    """Refuse columns that are not orthonormal; only some rows of U^T U are in memory at a time."""
+    """Refuse columns that are not orthonormal; only `BLOCK_COLUMNS` rows of U^T U are in memory at a time."""
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, vectors.shape[1], BLOCK_COLUMNS):
             products = vectors[:, start : start + BLOCK_COLUMNS].T @ vectors[:, start:]

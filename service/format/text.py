@@ -1,8 +1,8 @@
-"""Text that a stranger wrote, for people's eyes: in a log, a terminal, a metric's label."""
+"""Make untrusted text safe to show in a log, a terminal or a metric's label."""
 
 
 def printable(text: str) -> str:
-    """`text` on one line: control characters, other kinds of space and bytes that are no UTF-8 as escapes."""
+    """`text` on one line, with control characters, unusual spaces and bytes that are not UTF-8 as escapes."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 

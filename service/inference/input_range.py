@@ -1,7 +1,7 @@
-"""Inputs far outside the values that the network was fitted on: mostly a scaling that was forgotten. Pure NumPy.
+"""Find inputs far outside the values that the network was fitted on: mostly a forgotten scaling. Pure NumPy.
 
-"Far" is beyond the range by more than its own width: 0 to 255 instead of 0 to 1 is far, a brighter picture or an
-unusual customer is not. Inputs that are too small, such as 0 to 1 instead of 0 to 255, lie within the range: they pass.
+"Far" is beyond the range by more than its width: 0 to 255 instead of 0 to 1 is far, a brighter image or an unusual
+customer is not. Inputs that are too small, such as 0 to 1 instead of 0 to 255, lie within the range and pass.
 """
 
 import math
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from service.bundle import InputSpec
 
 Array = npt.NDArray[Any]
-MOST_NAMED = 3  # examples named in one answer; the others are counted
+MAX_NAMED = 3  # examples named in one answer; the others are counted
 
 
 class RangeCheck:
@@ -32,7 +32,7 @@ class RangeCheck:
         self._inner = np.float32(self._lowest.max()), np.float32(self._highest.min())
 
     def outside(self, inputs: Array) -> Array:
-        """(B,) bool: whether an example holds a value far outside; for ordinary inputs two passes over them."""
+        """Whether an example holds a value far outside, (B,) bool; two passes over ordinary inputs."""
         if inputs.min() >= self._inner[0] and inputs.max() <= self._inner[1]:
             return np.zeros(len(inputs), bool)
         least, most = self._extremes(inputs)
@@ -40,10 +40,10 @@ class RangeCheck:
         return found
 
     def warnings(self, inputs: Array, outside: Array, field: str) -> list[str]:
-        """What to say of the examples that are `outside` (B,); `field` is the request's name for them."""
+        """The warnings for the examples that are `outside` (B,); `field` is the request's name for the inputs."""
         rows = np.flatnonzero(outside)
         named = [
-            f"{field}[{row}]{text}" for row, text in zip(rows, self._texts(inputs[rows[:MOST_NAMED]]), strict=False)
+            f"{field}[{row}]{text}" for row, text in zip(rows, self._texts(inputs[rows[:MAX_NAMED]]), strict=False)
         ]
         more = len(rows) - len(named)
         return [*named, f"{field}: {more} more such examples"] if more else named

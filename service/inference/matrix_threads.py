@@ -1,4 +1,4 @@
-"""How many threads NumPy's matrix products use. The libraries have one number for the whole process."""
+"""Limit the threads of NumPy's matrix products. BLAS has one thread count for the whole process."""
 
 import contextlib
 import functools
@@ -9,25 +9,25 @@ import threadpoolctl
 
 
 class MatrixThreads:
-    """The process's BLAS libraries. Use the one that `matrix_threads` gives: two would undo each other's settings."""
+    """The process's BLAS libraries. Use the instance of `matrix_threads()`: two would undo each other's settings."""
 
     def __init__(self) -> None:
         libraries = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
         self._libraries = [(library, library.num_threads) for library in libraries]
         self._lock = threading.Lock()
-        self._limits: list[int] = []  # those of the blocks that run now
+        self._limits: list[int] = []  # of the `at_most` blocks that run now
         self._set: int | None = None
 
     def keep_to(self, threads: int) -> None:
-        """From now on use so many threads, and inside an `at_most` block perhaps fewer."""
+        """Use `threads` threads from now on, and fewer inside an `at_most` block that asks for fewer."""
         with self._lock:
             self._libraries = [(library, threads) for library, _ in self._libraries]
             self._apply(min(self._limits, default=None))
 
     @contextlib.contextmanager
     def at_most(self, threads: int | None) -> Iterator[None]:
-        """Use no more inside the block; None: as many as ever. While several threads are in such blocks, the smallest
-        of their numbers holds for all."""
+        """Use at most `threads` threads inside the block (None: no limit). Where several threads are in such blocks,
+        the smallest limit holds for all."""
         if threads is None:
             yield
             return
@@ -56,5 +56,5 @@ class MatrixThreads:
 
 @functools.cache
 def matrix_threads() -> MatrixThreads:
-    """Those of this process; NumPy must have been imported."""
+    """The instance of this process; import NumPy first."""
     return MatrixThreads()

@@ -1,13 +1,13 @@
-"""Weights that an ONNX model keeps outside its own bytes: found wherever a tensor can stand, and refused.
+"""Refuse ONNX models with weights outside the model file, wherever a tensor can stand.
 
-A model names files (or, with onnxruntime's own `*/_ORT_MEM_ADDR_/*`, addresses in memory) from which its reader is to
-take weights. A bundle's model is whole in itself, so none is ever legitimate. Field numbers: onnx.proto of ONNX 1.16.
+A model can name files (or, with onnxruntime's `*/_ORT_MEM_ADDR_/*`, addresses in memory) to read weights from. A
+bundle's model holds all of its weights, so none is legitimate. Field numbers: onnx.proto of ONNX 1.16.
 """
 
 from service.inference.onnx_wire import BYTES, Message, WireError, fields
 
 ORT_FORMAT = b"ORTM"  # bytes 4 to 8 of onnxruntime's own format, which is no protobuf
-# Message -> its fields that are, or hold, tensors, and what they are.
+# Message -> its fields that are, or hold, tensors, with their message types.
 CHILDREN: dict[str, dict[int, str]] = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "training": {1: "graph", 2: "graph"},
@@ -23,11 +23,11 @@ MAX_DEPTH = 64  # of messages inside messages: three a subgraph
 
 
 class ExternalDataError(ValueError):
-    """A tensor of the model lies outside of it."""
+    """A tensor is stored outside the model."""
 
 
 def refuse_external_data(model: bytes) -> None:
-    """Raises `ExternalDataError`, and `WireError` where the bytes are no model whose tensors can all be looked at."""
+    """Raises `ExternalDataError`, and `WireError` where the bytes are no model whose tensors can all be checked."""
     if model[4:8] == ORT_FORMAT:
         raise WireError("found onnxruntime's own format, expected ONNX")
     waiting: list[tuple[str, Message, int]] = [("model", memoryview(model), MAX_DEPTH)]
@@ -45,7 +45,7 @@ def refuse_external_data(model: bytes) -> None:
 
 
 def _refuse_external(tensor: Message) -> None:
-    """The name comes from the model: only its first characters are told."""
+    """Refuse a tensor with external data. Its name comes from the model: only the first characters are shown."""
     name, external = b"", False
     for number, _, content, whole in fields(tensor):
         if number == TENSOR_NAME:

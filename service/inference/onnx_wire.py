@@ -1,14 +1,14 @@
 """Protobuf's wire format: the fields of a message, without a schema.
 
-The service reads a few lists of an ONNX model before onnxruntime does, and does without the `onnx` package. What two
-readers could understand differently is refused.
+The service reads a few lists of an ONNX model before onnxruntime does, without the `onnx` package. Bytes that two
+readers could understand differently are refused.
 """
 
 from collections.abc import Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
-MAX_TAG = 2**32 - 1  # onnxruntime's reader keeps only so many bits
+MAX_TAG = 2**32 - 1  # onnxruntime's reader keeps 32 bits
 
 Message = bytes | memoryview
 # Number, wire type, content (of BYTES: without its length; of VARINT: empty), and the whole field as it stands.

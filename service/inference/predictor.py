@@ -80,7 +80,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PlainPrediction:
-    """What the network alone says, without any uncertainty: mean (B, K) float32, and for a classification its
+    """The output of the network alone, without uncertainty: mean (B, K) float32, and for a classification its
     probabilities map_probabilities (B, K); out_of_range (B,) bool as in `Prediction`."""
 
     mean: Array
@@ -114,7 +114,7 @@ def _by_field(kind: type[P], parts: Sequence[P], change: Callable[[list[Array]],
 class Predictor:
     """Answers for one bundle. Thread-safe: nothing changes after construction.
 
-    Pickled, it is the bundle's place and digest: whoever unpickles it reads the bundle again, which must be the same.
+    A pickle holds the bundle's path and digest: unpickling reads the bundle again, and refuses another digest.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class Predictor:
         jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
     ) -> None:
-        """`threads`: those of onnxruntime, and the most that NumPy's matrix products use meanwhile (None: the default
-        of each); `jacobian_bytes` bounds one chunk's Jacobian in memory.
+        """`threads`: those of onnxruntime, and the most that NumPy's matrix products use meanwhile (None: their own
+        defaults); `jacobian_bytes` bounds one chunk's Jacobian in memory.
 
         `plain_too` opens the network a second time without its Jacobian, which `predict_plain` needs.
         """
@@ -163,14 +163,10 @@ class Predictor:
     def predict(self, inputs: Array) -> Prediction:
         """inputs (B, *input_shape), B >= 1 -> Prediction; raises `ValueError` for a wrong shape.
 
-        An example for which the network's output is not finite is rejected, whatever the threshold: its score is
-        infinite, and the rest of it stands there as the network gave it. `Prediction.finite` tells which those are, and
-        `check_finite` raises where there is one.
+        An example for which the network's output is not finite is rejected whatever the threshold, with an infinite
+        score; its other values are the network's. `Prediction.finite` marks such examples, `check_finite` raises for
+        them.
         """
-        return self.predict_rows(inputs)
-
-    def predict_rows(self, inputs: Array) -> Prediction:
-        """As `predict`."""
         inputs = self._check_inputs(inputs)
         chunks = [
             self._mean_and_variance(inputs[start : start + self.chunk_rows])
@@ -182,7 +178,7 @@ class Predictor:
         return dataclasses.replace(prediction, out_of_range=self._outside(inputs))
 
     def predict_plain(self, inputs: Array) -> PlainPrediction:
-        """The network alone: one forward pass an example, no Jacobian. As with `predict_rows`, rows may be infinite.
+        """Run the network alone: one forward pass an example, no Jacobian. As with `predict`, rows may be infinite.
 
         Needs `plain_too`; raises `RuntimeError` without.
         """
@@ -234,7 +230,7 @@ class Predictor:
 
 
 def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:
-    """The predictor that was pickled; raises `BundleError` where there is another bundle now."""
+    """The predictor that was pickled; raises `BundleError` where the path holds another bundle now."""
     bundle = read_bundle(path)
     if bundle.digest != digest:
         problem = f"found a bundle of digest {bundle.digest}, expected the one that was pickled, {digest}"

@@ -1,4 +1,4 @@
-"""A bundle's graph -> onnxruntime sessions that were seen to do what its manifest says."""
+"""A bundle's graph -> onnxruntime sessions, checked against the manifest."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from service.bundle import MODEL, Bundle, BundleError, Manifest
 from service.inference.onnx_external import ExternalDataError, refuse_external_data
 from service.inference.onnx_runtime import InvalidArgument, onnxruntime
-from service.inference.onnx_subgraph import part_of
+from service.inference.onnx_subgraph import extract_subgraph
 from service.inference.onnx_wire import WireError
 
 Array = npt.NDArray[np.float32]
@@ -20,11 +20,11 @@ ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
 
 
 class NetworkError(ValueError):
-    """The network itself refuses the inputs, such as a token beyond its vocabulary."""
+    """The network refuses the inputs, such as a token beyond its vocabulary."""
 
 
 class NetworkFailed(RuntimeError):
-    """The graph in `file` cannot be computed, or answers in other shapes than it declares: the bundle is at fault."""
+    """The graph in `file` cannot be run, or its outputs have other shapes than declared: the bundle is at fault."""
 
     def __init__(self, file: Path, problem: str) -> None:
         self.file, self.problem = file, problem
@@ -33,7 +33,7 @@ class NetworkFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Network:
-    """The open graph of `file`; `shapes`: of each output for one example."""
+    """The open graph of `file`; `shapes` of each output, for one example."""
 
     file: Path
     session: onnxruntime.InferenceSession
@@ -41,10 +41,10 @@ class Network:
 
 
 def share_memory() -> None:
-    """From now on, all sessions of this process take the memory for their intermediate values from one arena.
+    """Let all sessions of this process allocate their intermediate values from one arena.
 
-    Each would keep an arena of its own else, as large as its largest batches ever needed: twice that while one bundle
-    takes another's place, and heaps full of holes once it has.
+    Without this, every session keeps its own arena, as large as its largest batch: twice the memory while one bundle
+    replaces another, and a fragmented heap afterwards.
     """
     place = onnxruntime.OrtMemoryInfo(
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
@@ -80,10 +80,10 @@ def open_session(bundle: Bundle, threads: int | None) -> Network:
 
 
 def open_plain(bundle: Bundle, threads: int | None) -> Network:
-    """The graph that was checked already, without what only the Jacobian needs."""
+    """The checked graph without the part that only the Jacobian needs."""
     file = bundle.path / MODEL
     try:
-        session = _session(part_of(bundle.model, ["mean"]), threads, file)
+        session = _session(extract_subgraph(bundle.model, ["mean"]), threads, file)
     except WireError as error:
         raise BundleError(file, f"cannot be taken apart: {error}") from error
     return Network(file, session, {"mean": (bundle.manifest.outputs,)})
@@ -100,15 +100,15 @@ def _check_self_contained(model: bytes, file: Path) -> None:
 
 def _session(model: bytes, threads: int | None, file: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what goes wrong is raised, and said once
-    # Weights outside the model file are refused before; if one were overlooked, it would not be found here.
+    options.log_severity_level = 4  # errors are raised, and logged once
+    # External weights are refused before; with this path, one that was overlooked is not found.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
-    options.add_session_config_entry("session.load_model_format", "ONNX")  # not a format of onnxruntime's own
-    # Where there is a shared arena (see `share_memory`); weights stay outside, they leave with their session.
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # not onnxruntime's own format
+    # Use the shared arena (see `share_memory`), but not for weights, which are freed with their session.
     options.add_session_config_entry("session.use_env_allocators", "1")
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     options.inter_op_num_threads = 1
-    # Spinning threads would take the cores from the matrix product that follows, and from neighbours.
+    # Spinning threads would take the CPUs from the matrix product that follows, and from other models.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if threads is not None:
         options.intra_op_num_threads = threads
@@ -136,7 +136,7 @@ def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, 
 
 
 def _check_run(network: Network, manifest: Manifest, file: Path) -> None:
-    """Run the graph once on two examples: what it declares is what it does, and later requests find it warm."""
+    """Run the graph once on two examples, to check its real output shapes and to warm it up."""
     try:
         run(network, ["mean", "jacobian"], np.zeros((2, *manifest.input.shape), manifest.input.dtype))
     except MemoryError as error:

@@ -1,6 +1,6 @@
-"""The two ways a posterior over the chosen weights is kept, each of which gives the variance of the outputs.
+"""The two forms of a posterior over the chosen weights; each gives the variance of the outputs. Pure NumPy.
 
-Pure NumPy. The formulas stand in `service.maths.predictive`, how they are stored in `service.format.tensors`.
+The formulas are in `service.maths.predictive`, the storage in `service.format.tensors`.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class CholeskyPosterior:
 
 @dataclass(frozen=True, eq=False)
 class LowRankPosterior:
-    """The k directions in which the data say most, and the prior for the rest.
+    """The k directions with the largest curvature, and the prior for the rest.
 
     Sigma = sum_i u_i u_i^T / (e_i + p) + (I - U U^T) / p: eigenvalues e (k,) of the curvature, descending and not
     negative; eigenvectors U (S, k), orthonormal columns; prior_precision p = lambda_S > 0. (k + 1) S numbers in place

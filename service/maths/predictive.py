@@ -1,4 +1,4 @@
-"""The mathematics of prediction, once: pure NumPy, shared by the service and by the offline job.
+"""The mathematics of prediction in pure NumPy, shared by the service and the offline job.
 
 Symbols: B examples, K outputs, S chosen weights; `mean` (B, K) network outputs, `jacobian` (B, K, S) their
 derivatives, `variance` (B, K) the diagonal of J Sigma J^T. Source: Daxberger et al., "Bayesian Deep Learning
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-# Of a triangular factor, 4 blocks of columns leave out 3/8 of the products. Narrower ones are multiplied more slowly.
+# Four blocks of columns save 3/8 of the products with a triangular factor. Narrower blocks are slower to multiply.
 COLUMN_BLOCKS, LEAST_COLUMNS = 4, 64
 
 
@@ -21,7 +21,7 @@ def functional_variance(jacobian: Array, scale_tril: Array) -> Array:
     """Diagonal of `J Sigma J^T`, Sigma = L L^T: the row-wise sum of squares of `J L`.
 
     jacobian (B, K, S), scale_tril L (S, S) lower triangular -> (B, K), in the outputs' units squared. One matrix
-    product and no solve; a few columns at a time, so that most of what is zero above the diagonal is not multiplied.
+    product and no solve, in blocks of columns, so that most zeros above the diagonal are not multiplied.
     """
     batch, outputs, size = jacobian.shape
     rows = jacobian.reshape(batch * outputs, size)
@@ -36,7 +36,7 @@ def functional_variance(jacobian: Array, scale_tril: Array) -> Array:
 def low_rank_variance(jacobian: Array, eigenvalues: Array, eigenvectors: Array, prior_precision: float) -> Array:
     """Diagonal of `J Sigma J^T`, Sigma = sum_i u_i u_i^T / (e_i + p) + (I - U U^T) / p.
 
-    The posterior of the k curvature directions u_i known, the prior for all that is orthogonal to them:
+    The posterior in the k known curvature directions u_i, the prior in all directions orthogonal to them:
 
         variance = sum_i (J u_i)^2 / (e_i + p) + |J - (J U) U^T|^2 / p,
 

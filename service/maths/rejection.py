@@ -1,4 +1,4 @@
-"""Say no: out-of-distribution scores, conformal p-values and the decision. Pure NumPy.
+"""Reject inputs: out-of-distribution scores, conformal p-values and the decision. Pure NumPy.
 
 A score is larger the less an input resembles the calibration data. Its conformal p-value,
 (1 + #{calibration score >= score}) / (n + 1), is valid for any score when the calibration data are
@@ -63,7 +63,7 @@ class RejectionRule:
         return k
 
     def rate_bound(self, confidence: float = 0.999) -> float:
-        """What the rule's real false-reject rate stays below with this confidence, given n calibration scores.
+        """Upper bound, at this confidence, on the rule's real false-reject rate, given n calibration scores.
 
         The threshold is an order statistic: over calibration sets, the share of new in-distribution scores above it is
         Beta(k, n + 1 - k) distributed (Vovk, 2012). Its quantile x solves P(Binomial(n, x) < k) = 1 - confidence.
@@ -71,7 +71,7 @@ class RejectionRule:
         n, k = len(self.scores), self._rank
         if k == 0:
             return 0.0
-        first = max(0, k - math.ceil(40 * math.sqrt(n)))  # 80 standard deviations away, terms are nothing
+        first = max(0, k - math.ceil(40 * math.sqrt(n)))  # terms 80 standard deviations away are negligible
         i = np.arange(first, k, dtype=np.float64)
         log_first = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
         log_choose = log_first + np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])

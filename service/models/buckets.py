@@ -1,8 +1,8 @@
 """Histogram buckets of one model, from the reference quantiles of its bundle.
 
-A quantile read from a histogram is as sharp as the buckets are narrow where the values lie. Where that is differs from
-model to model: the calibration data tell. Bundles are untrusted: whatever their quantiles are, the buckets are few,
-finite and ascending.
+A histogram's quantiles are as sharp as its buckets are narrow where the values lie, and that differs from model to
+model: the calibration data show where. Bundles are untrusted: whatever their quantiles, the buckets are few, finite and
+ascending.
 """
 
 import math
@@ -27,8 +27,8 @@ DIGITS = 4
 
 
 def around(reference: Array | None, largest: float = math.inf) -> Buckets:
-    """Buckets of a quantity from 0 to `largest`: every reference quantile is a boundary, steps of equal ratios lie
-    between them and up to `REACH` times the highest, and a few wide ones on either side.
+    """Buckets of a quantity from 0 to `largest`: a boundary at every reference quantile, steps of equal ratio between
+    them and up to `REACH` times the highest, and a few wide buckets on either side.
 
     Without usable quantiles: `UNKNOWN_SIZE`, or tenths of `largest`.
     """

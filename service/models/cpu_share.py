@@ -1,4 +1,4 @@
-"""How this process divides its processors among the batches that are computed at the same time."""
+"""How a worker process divides its CPUs among the batches that it computes at the same time."""
 
 from collections.abc import Iterable
 
@@ -8,17 +8,17 @@ from service.settings import Settings
 
 
 def all_threads(settings: Settings) -> int:
-    """This worker process's part of the container's CPU share."""
+    """This worker process's share of the container's CPUs."""
     return max(1, available_cpus() // settings.workers)
 
 
 def worker_count(settings: Settings) -> int:
-    """What batches share: so many processors, or where the settings say how many batches, so many places."""
+    """The slots that batches share: `concurrency` where it is set, otherwise one for each CPU."""
     return settings.concurrency or all_threads(settings)
 
 
 def share_of(settings: Settings, threads: int) -> int:
-    """How much of that a batch takes which `threads` compute."""
+    """The slots that a batch of `threads` threads takes."""
     return 1 if settings.concurrency else min(threads, worker_count(settings))
 
 
@@ -30,7 +30,7 @@ def batches_at_once(settings: Settings, threads: int) -> int:
 def fit_matrix_products(threads: Iterable[int | None]) -> None:
     """Let NumPy's matrix products use no more threads than any served model's network does.
 
-    The libraries have one number for the whole process. For batches side by side more than their own thread would be
-    a fight for processors; a network that gets them all spends little of its time in the product that follows.
+    BLAS has one thread count for the whole process. Batches computed side by side would compete for CPUs with more; a
+    network that uses all CPUs spends little of its time in the matrix product.
     """
     matrix_threads().keep_to(min((each or available_cpus() for each in threads), default=1))

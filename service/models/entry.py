@@ -1,4 +1,4 @@
-"""What a repository knows of one bundle folder."""
+"""What a repository knows about one bundle folder."""
 
 import asyncio
 import math
@@ -11,26 +11,28 @@ from service.models.folders import Stamp
 from service.models.served import ServedModel
 
 State = Literal["READY", "UNAVAILABLE"]
-MOST_PATIENCE = 32  # scans between attempts at a bundle that was refused again and again
-# A bundle that takes long to be refused, as one that never ends does, takes at most a twentieth of the time.
-LONG_SECONDS, PAUSE = 1.0, 20.0
+MAX_BACKOFF = 32  # scans between attempts to load a bundle that is refused each time
+# After an attempt of more than SLOW_SECONDS, wait 20 times as long: a bundle that hangs takes at most 5 % of the time.
+SLOW_SECONDS, PAUSE_FACTOR = 1.0, 20.0
 
 
 @dataclass(eq=False)
 class Entry:
-    """One bundle folder: the model loaded from it, and why its present content is not the one that serves.
+    """One bundle folder: the model loaded from it, and the reason where its present content does not serve.
 
-    `busy` is held while its content is tried and loaded; `unloads` counts how often somebody asked for that to end.
+    `unloaded`: a client unloaded it, and nothing loads it until a client asks; `missed_scans`: scans in a row that did
+    not see the folder; `backoff`: scans to wait after the next refusal; `unloads` counts requests to unload, so that a
+    load that was under way can tell. `busy` is held while the folder is tried and loaded.
     """
 
     folder: Path
-    called: str
+    folder_name: str
     stamp: Stamp | None = None
     model: ServedModel | None = None
     reason: str = ""
-    parked: bool = False
-    missing: int = 0
-    patience: int = 1
+    unloaded: bool = False
+    missed_scans: int = 0
+    backoff: int = 1
     retry_in: int = 0
     retry_at: float = -math.inf
     unloads: int = 0
@@ -38,8 +40,8 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The model's name; where it never was loaded, its folder's, or that of the one around several versions."""
-        return self.model.name if self.model else printable(self.called)
+        """The model's name; before the first load, the folder's, or its parent's where that holds several versions."""
+        return self.model.name if self.model else printable(self.folder_name)
 
     @property
     def place(self) -> str:
@@ -47,20 +49,20 @@ class Entry:
         return printable(str(self.folder))
 
     def refused(self, reason: str, now: float, seconds: float) -> bool:
-        """Note why it was not loaded, which took so many seconds, and wait longer each time before the next attempt;
-        whether the reason is new."""
+        """Note why an attempt of `seconds` failed, and double the wait before the next. Returns whether the reason is
+        new."""
         new, self.reason = reason != self.reason, reason
-        self.retry_in, self.patience = self.patience, min(2 * self.patience, MOST_PATIENCE)
-        self.retry_at = now + PAUSE * seconds if seconds > LONG_SECONDS else -math.inf
+        self.retry_in, self.backoff = self.backoff, min(2 * self.backoff, MAX_BACKOFF)
+        self.retry_at = now + PAUSE_FACTOR * seconds if seconds > SLOW_SECONDS else -math.inf
         return new
 
     def loaded(self, model: ServedModel) -> None:
-        """It serves."""
-        self.model, self.reason, self.parked, self.patience, self.retry_in = model, "", False, 1, 0
+        """Serve `model`, and forget earlier refusals."""
+        self.model, self.reason, self.unloaded, self.backoff, self.retry_in = model, "", False, 1, 0
 
     def due(self, now: float) -> bool:
-        """Whether to try once more what was refused: what was wrong may lie outside the folder, as with a key that is
-        not trusted yet."""
+        """Whether to try a refused bundle again: the cause may lie outside the folder, such as a key that is not
+        trusted yet. Call it once a scan."""
         self.retry_in -= 1
         return bool(self.reason) and self.retry_in <= 0 and now >= self.retry_at
 

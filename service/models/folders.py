@@ -1,4 +1,4 @@
-"""Folders that hold bundles: which there are, and what tells that the content of one has changed."""
+"""Find the folders that hold bundles, and tell when the content of one has changed."""
 
 import itertools
 import os
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from service.bundle import MANIFEST
 
-# Names, and of each what changes with its content; or why the folder cannot be looked into.
+# The files with their inodes, times and sizes; or the reason why the folder cannot be read.
 Stamp = tuple[tuple[str | int, ...], ...]
 GONE = (FileNotFoundError, NotADirectoryError)
 MAX_FILES = 1000  # a bundle has five
 
 
 def bundles_in(models_folder: Path) -> list[Path]:
-    """Folders with a manifest in it, or one level deeper; hidden ones are somebody's work in progress.
+    """Folders with a manifest, here or one level deeper; hidden ones are work in progress.
 
     Raises `OSError` where `models_folder` itself cannot be read.
     """
@@ -35,13 +35,13 @@ def _subfolders(folder: Path) -> list[Path]:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # behind a link that leads where this process may not look
+    except OSError:  # a link to a place that this process may not read
         return True
 
 
 def _has_manifest(folder: Path) -> bool:
-    """Whether anything is there by that name. A link that leads nowhere, or a folder that may not be looked into, is a
-    bundle to be refused: without, it would look like one that was removed."""
+    """Whether the folder has an entry of that name. A dangling link, or a folder that may not be read, counts as a
+    bundle (and is then refused): otherwise it would look as if it had been removed."""
     try:
         os.lstat(folder / MANIFEST)
     except GONE:
@@ -52,9 +52,9 @@ def _has_manifest(folder: Path) -> bool:
 
 
 def stamp_of(folder: Path) -> Stamp | None:
-    """Inode, times and size of every file: a bundle may be replaced as a whole, or be copied here file by file.
+    """Inode, times and size of every file: a bundle may be replaced as a whole, or copied here file by file.
 
-    None without a manifest. Links are looked at themselves: no bundle has any, and an editor's lock file is one.
+    None without a manifest. Links are not followed: no bundle has any, but an editor's lock file is one.
     """
     try:
         with os.scandir(folder) as files:
@@ -63,13 +63,13 @@ def stamp_of(folder: Path) -> Stamp | None:
                 (file.name, *_marks(file.stat(follow_symlinks=False))) for file in some
             ]
         manifest = _marks(os.lstat(folder / MANIFEST))
-    except GONE:  # or it is being replaced
+    except GONE:  # or being replaced
         return None
     except OSError as error:
-        return ((f"cannot be looked into: {error.strerror}",),)
+        return ((f"cannot be read: {error.strerror}",),)
     return ((MANIFEST, *manifest), *sorted(marks, key=lambda mark: mark[0]))
 
 
 def _marks(status: os.stat_result) -> tuple[int, ...]:
-    """The time of the last modification can be set at will, that of the last change cannot."""
+    """The modification time can be set at will, the change time cannot."""
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

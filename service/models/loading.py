@@ -1,4 +1,4 @@
-"""Bundles -> predictors, as the settings ask: threads, memory, whose signature is demanded."""
+"""Bundles -> predictors with the threads, the memory and the signatures that the settings ask for."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from service.models.trials import Trials
 from service.security.signing import TrustedKeys
 from service.settings import Settings
 
-# An example that takes one thread longer than this is worth the threads of all: its client waits for it. Below, threads
-# that each compute a batch of their own do more in the same time than threads that share one.
+# Where one example takes one thread longer than this, all threads compute one batch, to shorten the client's wait. For
+# faster networks, one batch a thread gives more throughput.
 LONG_SECONDS = 0.02
 REPLACED_TRIES = 5
 
@@ -26,7 +26,7 @@ def load_predictor(folder: Path, settings: Settings, trials: Trials) -> Predicto
         bundle = read_bundle(folder, verify)
         if bundle.digest == passed:
             return _open(bundle, settings)
-    raise BundleError(folder, "was replaced each time that it had been tried", "replace it once")
+    raise BundleError(folder, "was replaced during each attempt to load it", "replace it once, then wait")
 
 
 def _open(bundle: Bundle, settings: Settings) -> Predictor:
@@ -44,22 +44,24 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
 
 
 def verifier(settings: Settings) -> Verify | None:
-    """What demands signatures, where the settings do. The file of trusted keys is read each time: whom to trust from
-    now on needs no restart."""
+    """The check of signatures, where the settings demand them. The file of trusted keys is read each time, so that a
+    new key needs no restart."""
     return TrustedKeys.from_file(settings.trusted_keys) if settings.trusted_keys is not None else None
 
 
 def load_named(settings: Settings) -> list[Predictor]:
-    """Every bundle that the settings name one by one; a bad one is an error. Those of `models` come later, and a bad
-    one of them is not."""
+    """Load every bundle that the settings name one by one; raises `BundleError` for a bad one.
+
+    Bundles in `models` are loaded later, and a bad one is only logged.
+    """
     if not settings.bundle and settings.models is None:
         raise BundleError("PROBITY_BUNDLE", "no bundle given", "name a folder, or set PROBITY_BUNDLE or PROBITY_MODELS")
     if settings.models is not None and not settings.models.is_dir():
         raise BundleError(settings.models, "found no such folder", "name one whose subfolders are bundles")
-    verifier(settings)  # bad trusted keys are an error, also where all bundles come later
+    verifier(settings)  # bad trusted keys are an error even where all bundles come later
     with Trials(settings) as trials:
         loaded = [load_predictor(folder, settings, trials) for folder in settings.bundles]
-    _refuse_twins(loaded)
+    _refuse_duplicates(loaded)
     names = [one.manifest.name for one in loaded]
     if settings.default_model is not None and settings.models is None and settings.default_model not in names:
         found = f"found PROBITY_DEFAULT_MODEL={settings.default_model!r:.100}, expected one of {', '.join(names)}"
@@ -67,11 +69,11 @@ def load_named(settings: Settings) -> list[Predictor]:
     return loaded
 
 
-def _refuse_twins(loaded: list[Predictor]) -> None:
+def _refuse_duplicates(loaded: list[Predictor]) -> None:
     seen: dict[tuple[str, str], Path] = {}
     for one in loaded:
         key = one.manifest.name, one.manifest.version
         if key in seen:
-            found = f"found the model {key[0]!r} version {key[1]!r}, which is in {seen[key]} too"
+            found = f"found the model {key[0]!r} version {key[1]!r}, which {seen[key]} holds too"
             raise BundleError(one.path, found, "give one of them another name or version")
         seen[key] = one.path

@@ -1,4 +1,4 @@
-"""The metrics of one loaded model: its series, found once, so that counting a request looks nothing up."""
+"""The metrics of one loaded model. Its series are looked up once, not for each request."""
 
 import asyncio
 import math
@@ -17,12 +17,12 @@ from service.models.buckets import around, around_complement, p_values
 from service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 
 SOON_SECONDS = 0.05
-FEW = 8  # so many values are observed one by one as quickly as together
+FEW = 8  # up to here, observing values one by one is as fast as all at once
 
 
 class ModelMetrics:
-    """What is counted of one model. `announce` it when it is loaded, `withdraw` it when it takes no new requests,
-    `finish` once the last is answered, and `remove` it where no other bundle has its name and version."""
+    """One model's series: `announce` on load, `withdraw` when it takes no new requests, `finish` after the last answer,
+    and `remove` where no other bundle has its name and version."""
 
     def __init__(self, metrics: Metrics, predictor: Predictor) -> None:
         self._metrics, self._predictor = metrics, predictor
@@ -55,7 +55,7 @@ class ModelMetrics:
             self._entropy = metrics.normalised_entropy.labels_with(around(quantiles("normalised_entropy"), 1.0), *model)
 
     def announce(self) -> None:
-        """The model's identity and its reference values; its series stand at zero."""
+        """Set the model's identity and reference values; its counters start at zero."""
         metrics, predictor, model = self._metrics, self._predictor, self._model
         metrics.loads.labels(model[0], "success").inc()
         metrics.loads.labels(model[0], "failure")
@@ -71,7 +71,7 @@ class ModelMetrics:
                 metrics.reference.labels(*model, quantity, str(level)).set(value)
 
     def withdraw(self) -> None:
-        """It takes no new requests: what describes it goes, what it counts stays until its last request is answered."""
+        """Remove what describes the model; what it counts stays until its last request is answered."""
         metrics, model = self._metrics, self._model
         self._queue_rows.set(0)
         if several_processes():
@@ -92,15 +92,16 @@ class ModelMetrics:
                 self._metrics.reference.remove(*self._model, quantity, str(level))
 
     def finish(self) -> None:
-        """Its last request is answered."""
+        """Count the last requests, and mark the model as removed."""
         self.count()
         if several_processes() and self._metrics.serving.get(self._model) != self._predictor.digest:
             self._metrics.info.labels(*self._model, self._predictor.digest).set(REMOVED)
 
     def remove(self) -> None:
-        """Nothing of its name and version is served any more: its series go, or a service that was given a new version
-        every day would show those of all days. With several processes they are in files, and a scrape leaves them out:
-        see `service.monitoring.exposition`."""
+        """Remove every series, so that versions that came and went do not pile up.
+
+        With several processes the series are in files, and a scrape leaves them out: `service.monitoring.exposition`.
+        """
         if several_processes():
             return
         metrics, model = self._metrics, self._model
@@ -112,22 +113,22 @@ class ModelMetrics:
                 metrics.predictions.remove(*model, label, degraded)
 
     def waiting(self, rows: int) -> None:
-        """How many examples wait now."""
+        """Set how many examples wait now."""
         self._queue_rows.set(rows)
 
     def batch_computed(self, batch: Batch) -> None:
-        """Time and size of one batch."""
+        """Count the time and the size of one batch."""
         self._compute_seconds.observe(batch.compute_seconds)
         self._batch_rows.observe(batch.rows)
 
     def answered(self, prediction: Prediction | PlainPrediction, queue_seconds: float) -> None:
-        """Count one request that was answered, in the running event loop: soon, together with others."""
+        """Count one answered request within `SOON_SECONDS`, in one go with others; call it in the event loop."""
         if not self._answered:
             asyncio.get_running_loop().call_later(SOON_SECONDS, self.count)
         self._answered.append((prediction, queue_seconds))
 
     def count(self) -> None:
-        """Count now what was answered since the last time, example by example."""
+        """Count every example answered since the last call."""
         answered, self._answered = self._answered, []
         if not answered:
             return
@@ -156,7 +157,7 @@ class ModelMetrics:
 
 
 def _count_labels(counters: Sequence[Counter], probabilities: npt.NDArray[Any] | None, examples: int) -> None:
-    """Each example under its most probable class; a regression has one label for all."""
+    """Count each example under its most probable class; a regression has one label."""
     if probabilities is None:
         counters[0].inc(examples)
         return
@@ -166,10 +167,9 @@ def _count_labels(counters: Sequence[Counter], probabilities: npt.NDArray[Any] |
 
 
 def _observe(histogram: Histogram, values: npt.NDArray[Any]) -> None:
-    """As `histogram.observe` of each value, at the cost of a few.
+    """`histogram.observe` for many values at once.
 
-    prometheus-client has no public call for many values; its sum and its buckets (each counts what is above the one
-    before) are those that its own `observe` adds to.
+    prometheus-client has no public call for it: this adds to the sum and the buckets as its own `observe` does.
     """
     if len(values) < FEW:
         for value in values.tolist():

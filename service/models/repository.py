@@ -1,4 +1,4 @@
-"""Folders -> loaded models: what is there is served, what changes is swapped in, what is bad changes nothing."""
+"""Folders -> loaded models: new bundles are served, changed ones are swapped in, bad ones change nothing."""
 
 import asyncio
 import gc
@@ -17,9 +17,9 @@ from service.models.served import ServedModel
 from service.models.store import ModelNotFound, ModelStore
 from service.monitoring.metrics import Metrics
 
-# A folder that is being replaced may be gone for an instant: only one missing this often in a row was removed.
-MISSING_SCANS = 2
-# Bundles that are tried at the same time: one that hangs does not keep the others waiting.
+# A folder that is being replaced is gone for an instant: it counts as removed after this many scans without it.
+MAX_MISSED_SCANS = 2
+# Bundles tried at the same time, so that one that hangs does not delay the others.
 LOADS_AT_ONCE = 2
 log = logging.getLogger("probity")
 Required = Literal["named", "all", "any"]
@@ -54,8 +54,8 @@ class Repository:
 
     def _entry(self, folder: Path) -> Entry:
         deeper = self._models_folder is not None and folder.parent.parent == self._models_folder
-        called = folder.parent.name if deeper and folder not in self._folders else folder.name
-        return self._entries.setdefault(folder, Entry(folder, called))
+        name = folder.parent.name if deeper and folder not in self._folders else folder.name
+        return self._entries.setdefault(folder, Entry(folder, name))
 
     def index(self) -> list[Listed]:
         """Every folder, loaded or not."""
@@ -63,26 +63,26 @@ class Repository:
             Listed(
                 entry.name,
                 entry.model.version if entry.model else "",
-                "READY" if entry.model and not entry.parked else "UNAVAILABLE",
-                "unloaded" if entry.parked else entry.reason,
+                "READY" if entry.model and not entry.unloaded else "UNAVAILABLE",
+                "unloaded" if entry.unloaded else entry.reason,
             )
             for entry in self._entries.values()
         ]
 
     def missing(self, required: Required, default: str | None) -> list[str]:
-        """The models that are required and not there, by name; not those that somebody unloaded.
+        """The names of required models that are not loaded, without those that a client unloaded.
 
-        "named": of the `folders`, which are there from the start, and `default`; "all": of every folder that was
-        refused too; "any": none.
+        "named" requires `default` (and `folders`, which are loaded before the start); "all" every folder, also those
+        that were refused; "any" none.
         """
         if required == "any":
             return []
         entries = self._entries.values()
         names = [entry.name for entry in entries if required == "all" and entry.model is None and entry.reason]
-        parked = {entry.name for entry in entries if entry.parked}
-        if default is not None and default not in parked and self.store.latest(default) is None:
+        unloaded = {entry.name for entry in entries if entry.unloaded}
+        if default is not None and default not in unloaded and self.store.latest(default) is None:
             names.append(default)
-        return sorted({*names} - parked)
+        return sorted({*names} - unloaded)
 
     async def refresh(self) -> None:
         """Load what is new or changed, unload what is gone. Models come in the order of their folders, whichever is
@@ -93,24 +93,24 @@ class Repository:
                 turn = group.create_task(self._renew(entry, stamp, self._read, turn))
 
     async def _changed(self) -> list[tuple[Entry, Stamp]]:
-        """What is to be loaded, with its stamp; what is gone is unloaded."""
+        """The folders to load, with their stamps. Unloads models whose folders are gone."""
         found, now = await self._scan(), asyncio.get_running_loop().time()
         changed = []
         for folder, stamp in found.items():
             entry = self._entry(folder)
-            entry.missing = 0
-            if entry.parked or entry.busy.locked():  # until somebody wants it back; until it is done
+            entry.missed_scans = 0
+            if entry.unloaded or entry.busy.locked():  # until a client loads it again; until the load ends
                 continue
             if entry.stamp != stamp or entry.due(now):
                 changed.append((entry, stamp))
         for folder in [*self._entries]:
             if folder not in found:
-                self._miss(self._entries[folder])
+                self._note_missing(self._entries[folder])
         return changed
 
     async def watch(self, seconds: float) -> None:
-        """Look for changes for ever, every so many seconds; what takes long to load holds up nothing else. While the
-        folder cannot be looked through, nothing changes."""
+        """Scan for changes every `seconds`, for ever. A slow load delays nothing else, and while the folder cannot be
+        read, nothing changes."""
         trouble = ""
         while True:
             await asyncio.sleep(seconds)
@@ -121,10 +121,10 @@ class Repository:
             except OSError as error:
                 if str(error) != trouble:
                     place = printable(str(error))
-                    log.error("the models' folder could not be looked through, nothing changes: %s", place)
+                    log.error("the models' folder cannot be read, the loaded models stay: %s", place)
                 trouble = str(error)
             except Exception:
-                log.exception("the models' folders could not be looked through")
+                log.exception("the scan of the models' folders failed")
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -140,24 +140,24 @@ class Repository:
             stamp = await asyncio.to_thread(stamp_of, entry.folder)
             await self._renew(entry, stamp, lambda entry: self._load(entry.folder))
             if entry.reason:
-                raise BundleError(entry.folder, entry.reason, "mend the bundle; what was loaded before still serves")
+                raise BundleError(entry.folder, entry.reason, "mend the bundle; the model loaded before still serves")
 
     async def unload(self, name: str) -> None:
-        """Serve no version of it any longer; raises `ModelNotFound`."""
+        """Stop serving every version of the model; raises `ModelNotFound`."""
         for entry in self._named(name):
-            entry.parked = True
+            entry.unloaded = True
             entry.unloads += 1
             if entry.model is not None and self.store.remove(entry.model):
                 self._retire(entry.model)
 
     async def stop_loading(self) -> None:
-        """What is loaded now is given up."""
+        """Cancel the loads that are under way."""
         for task in self._loading:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)
 
     async def close(self) -> None:
-        """Compute what was admitted, and end."""
+        """Retire every model, after its admitted requests are computed."""
         for model in self.store:
             self._retire(model)
         await asyncio.gather(*self._retiring)
@@ -171,66 +171,66 @@ class Repository:
     async def _renew(
         self, entry: Entry, stamp: Stamp | None, read: Read, turn: asyncio.Task[None] | None = None
     ) -> None:
-        """Serve what `read` makes of the folder (None: what is served already), after `turn` is done."""
+        """Serve the predictor that `read` gives for the folder (None: the one that serves), after the task `turn`."""
         clock = asyncio.get_running_loop().time
         async with entry.busy:
             entry.stamp, unloads = stamp, entry.unloads
             async with self._at_once:
                 start = clock()
-                found = await asyncio.to_thread(_outcome, read, entry)
+                outcome = await asyncio.to_thread(_outcome, read, entry)
                 seconds = clock() - start
             if turn is not None:
                 await asyncio.wait([turn])
-            if entry.unloads != unloads:  # nobody wants it any more
+            if entry.unloads != unloads:  # a client unloaded it meanwhile
                 return
             try:
-                self._settle(entry, found)
+                self._settle(entry, outcome)
             except BundleError as error:
                 self._refuse(entry, error, seconds)
 
     def _read(self, entry: Entry) -> Predictor | None:
-        """None for the very bundle that was loaded already."""
+        """The bundle's predictor; None where the folder still holds the bundle that was loaded."""
         served = None if entry.model is None else entry.model.predictor
         if served is not None and is_bundle_at(entry.folder, served.manifest_sha256, served.manifest.files):
             return None
         return self._load(entry.folder)
 
-    def _settle(self, entry: Entry, found: Predictor | BundleError | None) -> None:
-        if isinstance(found, BundleError):
-            raise found
+    def _settle(self, entry: Entry, outcome: Predictor | BundleError | None) -> None:
+        if isinstance(outcome, BundleError):
+            raise outcome
         before, refused = entry.name, bool(entry.reason)
-        if found is not None:
-            self._swap(entry, found)
+        if outcome is not None:
+            self._swap(entry, outcome)
         entry.reason = ""
-        if found is not None or refused:  # a bad bundle was taken back, or replaced
-            self._metrics.load_mended(before)
+        if outcome is not None or refused:  # a bad bundle was undone, or replaced
+            self._metrics.load_recovered(before)
 
     def _refuse(self, entry: Entry, error: BundleError, seconds: float) -> None:
-        kept = "what was loaded before still serves" if entry.model and not entry.parked else "nothing is served"
+        kept = "the model loaded before still serves" if entry.model and not entry.unloaded else "nothing is served"
         if entry.refused(str(error), asyncio.get_running_loop().time(), seconds):
             log.error("%s: not loaded, %s: %s", entry.place, kept, error)
         self._metrics.load_failed(entry.name)
 
     def _swap(self, entry: Entry, predictor: Predictor) -> None:
-        """From one request to the next, `predictor` answers in place of what was loaded from this folder."""
+        """Replace the model loaded from this folder by `predictor`, between two requests."""
         old = entry.model
         self._refuse_clash(entry, predictor)
         model = self._serve(predictor)
         model.metrics.announce()
         self.store.put(model)
-        if old is not None and not entry.parked:
+        if old is not None and not entry.unloaded:
             self.store.remove(old)
             self._retire(old)
         entry.loaded(model)
         fit_matrix_products(one.predictor.threads for one in self.store)
-        called = printable(f"{model.name} version {model.version}")
-        log.info("%s: serving %s, digest %s", entry.place, called, model.digest)
+        described = printable(f"{model.name} version {model.version}")
+        log.info("%s: serving %s, digest %s", entry.place, described, model.digest)
 
     def _refuse_clash(self, entry: Entry, predictor: Predictor) -> None:
         manifest = predictor.manifest
         for other in self._entries.values():
             model = other.model
-            if other is entry or model is None or other.parked:
+            if other is entry or model is None or other.unloaded:
                 continue
             if (model.name, model.version) == (manifest.name, manifest.version):
                 found = f"found the model {manifest.name!r} version {manifest.version!r}, which {other.folder} serves"
@@ -250,18 +250,18 @@ class Repository:
         if (model.name, model.version) not in served:
             model.metrics.remove()
         del model
-        # A model and its queue refer to each other: without this, its memory waits for a garbage collection that may
-        # come many models later.
+        # A model and its queue refer to each other: without this, its memory is freed by a garbage collection that
+        # may come many models later.
         gc.collect()
 
-    def _miss(self, entry: Entry) -> None:
+    def _note_missing(self, entry: Entry) -> None:
         if entry.busy.locked():
             return
-        entry.missing += 1
-        if entry.missing < MISSING_SCANS or entry.folder in self._folders:
+        entry.missed_scans += 1
+        if entry.missed_scans < MAX_MISSED_SCANS or entry.folder in self._folders:
             return
         del self._entries[entry.folder]
-        self._metrics.load_mended(entry.name)
+        self._metrics.load_recovered(entry.name)
         if entry.model is not None and self.store.remove(entry.model):
             self._retire(entry.model)
         log.info("%s: gone, unloaded", entry.place)
@@ -271,15 +271,18 @@ class Repository:
 
 
 def _stamps(known: list[Path], models_folder: Path | None) -> dict[Path, Stamp]:
-    """Every bundle folder there is, with what tells whether its content was replaced; `OSError` where the models'
-    folder cannot be read: a disk that is away for a moment must not look like models that were removed."""
+    """Every bundle folder, with a stamp that changes with its content.
+
+    Raises `OSError` where the models' folder cannot be read: a disk that is away for a moment must not look like
+    models that were removed.
+    """
     inside = bundles_in(models_folder) if models_folder else []
     stamps = {folder: stamp_of(folder) for folder in dict.fromkeys([*known, *inside])}
     return {folder: stamp for folder, stamp in stamps.items() if stamp is not None}
 
 
 def _outcome(read: Read, entry: Entry) -> Predictor | BundleError | None:
-    """What `read` makes of it: no bundle, whatever is in it, may hold up another."""
+    """The result of `read`, or its error: no bundle, whatever it holds, may stop the others from being loaded."""
     try:
         return read(entry)
     except BundleError as error:

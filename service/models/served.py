@@ -1,4 +1,4 @@
-"""One loaded model, as requests meet it: its predictor, its queue, and who still uses it."""
+"""One loaded model behind its queue, with a count of the requests that still use it."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class ServedModel:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator["ServedModel"]:
-        """While the block runs, the model stays, even where another one takes its place for new requests."""
+        """Keep the model until the block ends, even where another one has replaced it for new requests."""
         self._users += 1
         self._unused.clear()
         try:
@@ -63,11 +63,11 @@ class ServedModel:
                 self._unused.set()
 
     def check_room(self, arriving: int = 0) -> None:
-        """Raises `QueueFull` where, after those that arrive already, a request of the usual size could not wait."""
+        """Raises `QueueFull` where a request of average size, after `arriving` others, would not fit the queue."""
         self._batcher.check_room(arriving)
 
     async def predict(self, inputs: Array, deadline: float = math.inf) -> Answered[AnyPrediction]:
-        """The answer for `inputs` (B, *input_shape), B >= 1, of the bundle's dtype.
+        """Predict `inputs` (B, *input_shape), B >= 1, of the bundle's dtype, through the queue.
 
         Raises what `DynamicBatcher.submit` raises, `NonFinitePrediction` and `NetworkError`.
         """
@@ -77,7 +77,7 @@ class ServedModel:
         return answered
 
     async def retire(self) -> None:
-        """Once nobody uses the model any more, end its queue."""
+        """Close the queue once no request uses the model any more."""
         await self._unused.wait()
         await self._batcher.close()
         self.metrics.finish()
@@ -87,7 +87,7 @@ class ServedModel:
         self.metrics.waiting(self.queue_rows)
 
     def _compute(self, inputs: Array) -> AnyPrediction:
-        return self.predictor.predict_rows(inputs)
+        return self.predictor.predict(inputs)
 
     def _compute_plain(self, inputs: Array) -> AnyPrediction:
         return self.predictor.predict_plain(inputs)
@@ -97,7 +97,7 @@ class ServedModel:
 
 
 def _limits(settings: Settings, predictor: Predictor, threads: int) -> Limits:
-    """A batch has no more rows than their Jacobian has room for in memory."""
+    """The queue's limits. The Jacobian's memory bounds the rows of a batch."""
     most = settings.max_batch_size or predictor.chunk_rows
     return Limits(
         batch_rows=min(most, predictor.chunk_rows),

@@ -1,4 +1,4 @@
-"""The models that are served now, by name and version. A change is made between two requests: none sees half of it."""
+"""The models that serve now, by name and version. Changes are atomic: no request sees half of one."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class ModelNotFound(LookupError):
 
 
 class ModelStore:
-    """`default` names the model that answers where a request names none; unset, it is the first one put here."""
+    """Models by name and version. `default` answers requests that name no model; unset, it is the first one put."""
 
     def __init__(self, default: str | None = None) -> None:
         self._default = default
@@ -50,7 +50,7 @@ class ModelStore:
         return sorted(self._models.get(name, {}), key=version_key)
 
     def put(self, model: ServedModel) -> ServedModel | None:
-        """Serve it from now on; gives the one whose place it took, to be retired."""
+        """Serve the model from now on. Returns the one that it replaces, to be retired."""
         if self._default is None:
             self._default = model.name
         versions = self._models.get(model.name, {})
@@ -58,7 +58,7 @@ class ModelStore:
         return versions.get(model.version)
 
     def remove(self, model: ServedModel) -> bool:
-        """Serve it no longer; False where it was replaced already."""
+        """Stop serving the model; False where it was replaced already."""
         versions = self._models.get(model.name, {})
         if versions.get(model.version) is not model:
             return False

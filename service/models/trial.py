@@ -1,4 +1,4 @@
-"""`python -m service.models.trial`: try one bundle, in a process that may hang, crash or run out of memory.
+"""`python -m service.models.trial`: load one bundle and predict with it, in a process that may hang or crash.
 
 Standard input holds a `Task` as one JSON object; standard output receives the verdict as one JSON line: the bundle's
 `digest`, or `file`, `problem` and `remedy` as in `BundleError`. The other side is `service.models.trials`.
@@ -24,17 +24,16 @@ from service.inference.predictor import Predictor
 from service.inference.session import NetworkError, NetworkFailed
 
 EXAMPLES = 3
-# An orphan ends by itself: so long after the time by which its parent would have killed it.
+# An orphan ends by itself this long after its parent would have killed it.
 GRACE_SECONDS = 5
 NICENESS = 5  # requests come first
-MOST_LIKELY_TO_BE_KILLED = 1000  # of the kernel's score for a machine without memory: the service goes on
+MOST_LIKELY_TO_BE_KILLED = 1000  # the kernel's score: out of memory, it kills the trial before the service
 PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
 class Task:
-    """Which bundle to try, for which process, in how much time and memory (None: no limit), and how it is going to be
-    served."""
+    """The bundle to try, the process that asks, limits on time and memory (None: none), and how it will be served."""
 
     folder: str
     parent: int
@@ -46,7 +45,7 @@ class Task:
 
 
 def attempt(task: Task) -> str:
-    """Read and open the bundle and predict a few examples; its digest. Raises `BundleError`."""
+    """Read and open the bundle, predict a few examples, and return its digest. Raises `BundleError`."""
     bundle = read_bundle(task.folder, _verify(task.trusted_keys))
     predictor = Predictor(bundle, threads=1, jacobian_bytes=task.jacobian_bytes, plain_too=task.plain_too)
     try:
@@ -60,21 +59,21 @@ def attempt(task: Task) -> str:
 def _verify(trusted_keys: str | None) -> Verify | None:
     if trusted_keys is None:
         return None
-    from service.security.signing import TrustedKeys  # cryptography takes its time, and few need it
+    from service.security.signing import TrustedKeys  # cryptography is slow to import, and few need it
 
     return TrustedKeys.from_file(Path(trusted_keys))
 
 
 def _predict(predictor: Predictor, inputs: npt.NDArray[Any]) -> None:
-    """What is wrong with made-up values, such as a number that stands for no category, says nothing of the bundle."""
+    """Predict. The network may refuse made-up values, such as an unknown category: that is not the bundle's fault."""
     with contextlib.suppress(NetworkError):
-        predictor.predict_rows(inputs)
+        predictor.predict(inputs)
         if predictor.has_plain:
             predictor.predict_plain(inputs)
 
 
 def _inputs(spec: InputSpec) -> Iterator[npt.NDArray[Any]]:
-    """Batches of one, two and three examples: of zeros, and of what is ordinary for the kind of input."""
+    """Batches of one, two and three zeros, and of values that are ordinary for the kind of input."""
     for rows in range(1, EXAMPLES + 1):
         yield np.zeros((rows, *spec.shape), spec.dtype)
     if spec.dtype == "float32":
@@ -89,7 +88,7 @@ def _grey(spec: InputSpec) -> npt.NDArray[np.float32]:
 
 
 def verdict(task: Task) -> dict[str, str]:
-    """What is told of the bundle, whatever it does to the code that tries it."""
+    """The verdict on the bundle, whatever it does to the code that tries it."""
     try:
         return {"digest": attempt(task)}
     except BundleError as error:
@@ -103,15 +102,15 @@ def verdict(task: Task) -> dict[str, str]:
 
 
 def _limit(task: Task) -> None:
-    """This process ends when its time is over or its parent is gone, and takes no more memory than it may."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # also while native code runs
+    """Bound this process's time and memory, and end it with its parent."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends native code too
     signal.setitimer(signal.ITIMER_REAL, task.seconds + GRACE_SECONDS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(NICENESS)
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != task.parent:  # it died before
+    if os.getppid() != task.parent:  # the parent died first
         sys.exit(1)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(f"{MOST_LIKELY_TO_BE_KILLED}")
@@ -125,11 +124,11 @@ def _limit(task: Task) -> None:
 def main() -> None:
     """Entry point."""
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answer:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no verdict
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever libraries print is not the verdict
         task = Task(**json.load(sys.stdin))
         _limit(task)
         print(json.dumps(verdict(task)), file=answer)
-    os._exit(0)  # sessions and matrices need not be taken down one by one
+    os._exit(0)  # faster than freeing sessions and matrices
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Bundles are tried in processes of their own before this one opens them: what hangs or crashes ends there."""
+"""Try bundles in processes of their own first: one that hangs or crashes does so there."""
 
 import json
 import os
@@ -22,7 +22,7 @@ COMMAND = (sys.executable, "-P", "-m", "service.models.trial")
 
 
 class Trials:
-    """Tries bundles as they are going to be served. Thread-safe."""
+    """Tries bundles with the settings that they will be served with. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -37,7 +37,7 @@ class Trials:
         self.close()
 
     def check(self, folder: Path) -> str:
-        """The digest of the bundle in `folder`, which was read, opened and asked for a few predictions.
+        """Read, open and predict with the bundle in `folder`; returns its digest.
 
         Raises `BundleError`, also where that took longer than the settings allow, or ended the process.
         """
@@ -59,7 +59,7 @@ class Trials:
         return _digest(folder, process.returncode, verdict)
 
     def close(self) -> None:
-        """End what is running; nothing is tried any more."""
+        """Kill the running trials, and start no more."""
         with self._lock:
             self._closed = True
             for process in self._running:
@@ -69,7 +69,7 @@ class Trials:
         with self._lock:
             if self._closed:
                 raise BundleError(folder, "was not tried: the service is ending", "start it again")
-            process = subprocess.Popen(  # noqa: S603  this very program
+            process = subprocess.Popen(  # noqa: S603  this interpreter
                 COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -95,7 +95,7 @@ class Trials:
 
 
 def _environment() -> dict[str, str]:
-    """As this process's; the package is found where it was found here, whatever the current folder holds."""
+    """This process's environment; the package is found where it is here, whatever the current folder holds."""
     root = str(Path(service.__file__).absolute().parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
@@ -112,7 +112,7 @@ def _digest(folder: Path, status: int, verdict: bytes) -> str:
 
 
 def _end(status: int) -> tuple[str, str]:
-    """What happened to a process without a verdict, and the remedy."""
+    """The problem and the remedy where a process ended without a verdict."""
     if status == -signal.SIGKILL:
         problem = "the process that tried it was killed, most likely because it took more memory than there is"
         return problem, "give the service more memory, or fit a smaller model"

@@ -1,4 +1,4 @@
-"""The metrics as a scrape reads them: of this process, or of all worker processes without what none serves any more."""
+"""Render the metrics for a scrape: of this process, or of all worker processes, without models that none serves."""
 
 import os
 from collections.abc import Iterable
@@ -31,9 +31,9 @@ def exposition(metrics: Metrics) -> bytes:
 class ServedModels(Collector):
     """The files of all worker processes, without models that none of them serves.
 
-    Nothing can be taken out of those files. So each process writes there which models it serves
-    (`probity_model_info`), and a scrape leaves out the rest: what describes a model (`descriptions`) once no process
-    serves it, what was counted of it once no process answers its requests.
+    Nothing can be removed from those files. So each process writes there which models it serves
+    (`probity_model_info`), and a scrape leaves out the rest: a model's `descriptions` once no process serves it, its
+    counts once no process answers its requests.
     """
 
     def __init__(self, folder: str, descriptions: Iterable[str]) -> None:
@@ -51,7 +51,7 @@ class ServedModels(Collector):
 
 
 def _states(found: Iterable[Metric]) -> dict[Model, float]:
-    """Each model's state in the process where it is served best."""
+    """The highest state of each model over all processes."""
     states: dict[Model, float] = {}
     for sample in (sample for metric in found if metric.name == INFO for sample in metric.samples):
         model = sample.labels["name"], sample.labels["version"]

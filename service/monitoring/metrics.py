@@ -1,7 +1,7 @@
-"""What the service tells Prometheus. The registry is an argument; nothing is registered globally.
+"""The service's Prometheus metrics. The registry is an argument; nothing is registered globally.
 
 Every metric can be summed over worker processes (`PROMETHEUS_MULTIPROC_DIR`): gauges that are counts add up, those that
-describe a model agree. `service.monitoring.exposition` writes them down.
+describe a model agree. `service.monitoring.exposition` renders them.
 """
 
 import functools
@@ -15,8 +15,8 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 MODEL = ("model", "version")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Every code of a refusal. Their series stand at zero from the start: a rate over a series that begins with its first
-# error does not see that error.
+# Every code of a refusal. Their series start at zero: a rate over a series that begins with its first error misses
+# that error.
 ERROR_REASONS = (
     "batcher_failed",
     "body_timeout",
@@ -54,17 +54,17 @@ ERROR_REASONS = (
     "tiny_chunks",
     "unauthorized",
 )
-# Every status of an answer to a prediction.
+# Every status that a request for a prediction can get.
 PREDICT_STATUSES = (200, 400, 401, 404, 405, 408, 413, 415, 422, 429, 499, 500, 503, 504)
-# Raw values of `model_info`, of which only those that serve are shown.
+# Raw values of `model_info`; a scrape shows models that are SERVING only.
 SERVING, FINISHING, REMOVED = 1, 0, -1
 
 
 class ModelHistogram(Histogram):
-    """A histogram of which each model brings its own buckets."""
+    """A histogram with buckets of its own for each model."""
 
     def labels_with(self, buckets: Sequence[float], *labels: str) -> Histogram:
-        """The histogram of these labels, from now on with these buckets; as it is where it has them already."""
+        """The histogram of these labels, with these buckets from now on."""
         children = cast(dict[Sequence[str], Histogram], self._metrics)
         with self._lock:
             before = children.get(labels)
@@ -78,7 +78,7 @@ class ModelHistogram(Histogram):
 
 
 def _continue(child: Histogram, before: Histogram) -> None:
-    """In a file, two values of one name would overwrite each other: those that both have are the same objects."""
+    """Keep the buckets that both have: in a file, two values of one name would overwrite each other."""
     known = dict(zip(before._upper_bounds, before._buckets, strict=True))
     child._sum = before._sum
     child._buckets = [
@@ -92,7 +92,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self.serving: dict[tuple[str, str], str] = {}
-        """Name and version -> digest of the bundle whose description the gauges hold."""
+        """Name and version -> digest of the bundle that the gauges describe."""
         self._http()
         self._models()
         self._predictions()
@@ -112,7 +112,7 @@ class Metrics:
             multiprocess_mode="livesum",
         )
         self.errors = self._counter("errors", "Requests refused or failed, by reason.", "reason")
-        # Looking a series up takes longer than adding to it; there are few, as the labels are bounded.
+        # Cached, since a look-up takes longer than adding; the labels are bounded, so there are few.
         self._requests_of = functools.cache(self.requests.labels)
         self._seconds_of = functools.cache(self.request_seconds.labels)
 
@@ -183,18 +183,18 @@ class Metrics:
 
     @property
     def descriptions(self) -> tuple[Gauge, ...]:
-        """Gauges that say what a model is like, by its name and version: they go as soon as it does not serve."""
+        """Gauges that describe a model by name and version; removed as soon as it stops serving."""
         return self.false_reject_rate, self.false_reject_rate_bound, self.calibration_examples, self.threshold
 
     @property
     def measurements(self) -> tuple[Counter | Gauge | Histogram, ...]:
-        """What is measured by a model's name and version and nothing else."""
+        """Measurements with a model's name and version as their only labels."""
         times = (self.queue_rows, self.compute_seconds, self.queue_seconds, self.batch_rows)
         outputs = (self.top_probability, self.normalised_entropy, self.variance, self.score, self.p_value)
         return (*times, *outputs, self.out_of_range)
 
     def expect(self, predict_routes: Iterable[str]) -> None:
-        """Series of requests for predictions, and of every error, start at zero: before the first, not with it."""
+        """Start the series of predictions, and of every error, at zero."""
         for reason in ERROR_REASONS:
             self.errors.labels(reason)
         for route in predict_routes:
@@ -203,17 +203,17 @@ class Metrics:
                 self._requests_of("POST", route, str(status))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request came to its end; `route` is a template, never a path."""
+        """Count one finished request; `route` is a template, never a path."""
         self._requests_of(method if method in METHODS else "other", route, str(status)).inc()
         self._seconds_of(route).observe(seconds)
 
     def load_failed(self, name: str) -> None:
-        """A bundle was refused; what served before, if anything, still does."""
+        """Count a refused bundle; the model loaded before, if any, still serves."""
         self.loads.labels(name, "failure").inc()
         self.stale.labels(name).set(1)
 
-    def load_mended(self, name: str) -> None:
-        """What serves is what is there again."""
+    def load_recovered(self, name: str) -> None:
+        """Note that the served model is the one in the folder again."""
         self.stale.labels(name).set(0)
 
 

@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from service.codec.decoding import NotJson
-from service.codec.json_limits import JsonBounds, refuse_flood
+from service.codec.json_limits import JsonLimits, check_json_size
 from service.oip.errors import RequestError
 
 T = TypeVar("T", str, int, bool, list[Any], dict[str, Any])
 NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
-LONGEST_SHOWN = 60
+MAX_SHOWN = 60
 
 
 class Document:
@@ -44,9 +44,9 @@ class Document:
         return Document(self.optional(field, dict) or {}, self.where(field))
 
 
-def read_json(body: bytes, bounds: JsonBounds) -> Document:
+def read_json(body: bytes, bounds: JsonLimits) -> Document:
     """Bytes -> the JSON object in them; a flood of entries is refused before objects are made of it."""
-    refuse_flood(body, bounds)
+    check_json_size(body, bounds)
     try:
         values = from_json(body)
     except ValueError as error:
@@ -59,8 +59,8 @@ def shown(value: Any) -> str:
     if isinstance(value, dict | list):
         return NAMES[type(value)]
     if isinstance(value, str):
-        return repr(value[:LONGEST_SHOWN])
+        return repr(value[:MAX_SHOWN])
     try:
-        return repr(value)[:LONGEST_SHOWN]
+        return repr(value)[:MAX_SHOWN]
     except ValueError:  # Python refuses to write very long whole numbers
         return "a huge whole number"

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from service.codec.json_limits import JsonBounds
+from service.codec.json_limits import JsonLimits
 from service.oip.document import Document, read_json, shown
 from service.oip.errors import RequestError
 from service.oip.tensor import Tensor, read_tensor
 
-LONGEST_ID = 1024  # characters: the answer repeats the id
+MAX_ID_LENGTH = 1024  # characters: the answer repeats the id
 INPUT = "inputs"  # the network's input, as its graph calls it
 LENGTH_HEADER = "Inference-Header-Content-Length"
 # What a client may send and this service cannot do: better refused than left out of the answer.
@@ -37,7 +37,7 @@ class InferRequest:
     timeout_seconds: float | None
 
 
-def parse_request(body: bytes, header_length: int | None, bounds: JsonBounds) -> InferRequest:
+def parse_request(body: bytes, header_length: int | None, bounds: JsonLimits) -> InferRequest:
     """`header_length`: how long the JSON is where binary data follow it; raises `NotJson` or `InputError`."""
     if header_length is None:
         return _request(read_json(body, bounds), body, None)
@@ -69,8 +69,8 @@ def _request(document: Document, body: bytes, length: int | None) -> InferReques
 
 def _id(document: Document) -> str | None:
     value = document.optional("id", str)
-    if value is not None and len(value) > LONGEST_ID:
-        raise RequestError(document.where("id"), f"{len(value)} characters", f"at most {LONGEST_ID}")
+    if value is not None and len(value) > MAX_ID_LENGTH:
+        raise RequestError(document.where("id"), f"{len(value)} characters", f"at most {MAX_ID_LENGTH}")
     return value
 
 

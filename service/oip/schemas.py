@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from service.oip.request import LONGEST_ID
+from service.oip.request import MAX_ID_LENGTH
 
 Size = Annotated[int, Field(ge=1)]
 Datatype = Literal[
@@ -68,7 +68,7 @@ class InferParameters(BaseModel):
 class InferRequest(BaseModel):
     """One input tensor; without `outputs`, all are sent."""
 
-    id: Annotated[str, Field(max_length=LONGEST_ID)] | None = None
+    id: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
     parameters: InferParameters | None = None
     inputs: Annotated[list[InputTensor], Field(min_length=1, max_length=1)]
     outputs: list[RequestedOutput] | None = None
@@ -100,7 +100,7 @@ class InferResponse(BaseModel):
 
     model_name: str
     model_version: str
-    id: Annotated[str, Field(max_length=LONGEST_ID)] | None = None
+    id: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
     parameters: AnswerParameters
     outputs: list[OutputTensor]
 

@@ -11,7 +11,7 @@ from fastapi import Request
 from service.batching import DeadlineExceeded
 from service.bundle import InputSpec
 from service.codec.arrays import Array, InputTooLarge
-from service.codec.encoded_images import CHEAP_PIXELS, Pictures
+from service.codec.encoded_images import CHEAP_PIXELS, EncodedImages
 from service.codec.images import check_images
 from service.routes.waiting import Connected
 from service.runtime import Runtime
@@ -34,7 +34,7 @@ async def decoded(request: Request, runtime: Runtime, deadline: float, size: int
 
 
 async def decoded_pictures(
-    request: Request, runtime: Runtime, deadline: float, pictures: Pictures, spec: InputSpec
+    request: Request, runtime: Runtime, deadline: float, pictures: EncodedImages, spec: InputSpec
 ) -> Array:
     """The images, (B, C, H, W) float32. Raises what `pictures.array` raises, and what `decoded` does: then the process
     that decodes them is killed."""

@@ -10,7 +10,7 @@ from service.batching import Answered
 from service.codec.answers import warnings_of
 from service.codec.decoding import JSON
 from service.codec.encoded_images import ImageFiles, ImageTexts
-from service.codec.json_limits import bounds_for
+from service.codec.json_limits import json_limits_for
 from service.models.served import AnyPrediction, ServedModel
 from service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
 from service.oip.compression import coding, compressed
@@ -92,7 +92,7 @@ async def _asked(
     body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.threads)
     model.check_room()  # before any work is done for a request that would be turned away after it
     spec, known = model.manifest.input, outputs_of(model.manifest)
-    bounds = bounds_for(spec, runtime.limits.rows(spec))
+    bounds = json_limits_for(spec, runtime.limits.rows(spec))
 
     def decode() -> tuple[InferRequest, Array | ImageFiles | ImageTexts]:
         asked = parse_request(body, length, bounds)

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.codec.json_limits import JsonBounds
+from service.codec.json_limits import JsonLimits
 from service.oip import RequestError
 from service.oip.document import Document, read_json
 from service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, inlined
@@ -15,7 +15,7 @@ from service.web.problems import ProblemError
 
 router = APIRouter(prefix="/v2/repository", tags=["open inference protocol"])
 Json = dict[str, Any]
-MAX_COMMAND_BYTES, COMMAND_BOUNDS = 64 * 2**10, JsonBounds(1000, 1000, 1000)
+MAX_COMMAND_BYTES, COMMAND_BOUNDS = 64 * 2**10, JsonLimits(1000, 1000, 1000)
 COMMAND_ERRORS = documented(400, 401, 408, 413, 415, 422, 429)
 
 

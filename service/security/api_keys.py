@@ -1,4 +1,4 @@
-"""API keys: who may ask. The file holds their hashes, so that reading it lets nobody in."""
+"""API keys. The file holds their hashes, so that reading it reveals no key."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 
-PREFIX = "probity_"  # lets scanners of source code and logs recognise a key that leaked
+PREFIX = "probity_"  # lets secret scanners recognise a leaked key
 LINE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})\s+sha256:(?P<digest>[0-9a-fA-F]{64})")
 FORM = "NAME sha256:HEX (1 to 64 letters, digits and ._-, then 64 hexadecimal digits)"
 MAX_FILE_BYTES = 2**20
@@ -26,14 +26,14 @@ class KeyFileError(ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One key: whose it is, and its SHA-256."""
+    """One key: its owner's name, and its SHA-256."""
 
     name: str
     digest: bytes
 
     @property
     def line(self) -> str:
-        """How it stands in the file."""
+        """Its line in the file."""
         return f"{self.name} sha256:{self.digest.hex()}"
 
 
@@ -49,8 +49,8 @@ def new_key(name: str) -> tuple[str, Entry]:
 def parse_keys(text: str, file: Path, mistakes: list[KeyFileError] | None = None) -> tuple[Entry, ...]:
     """The entries of a key file, one a line; what follows a # is a comment.
 
-    Raises `KeyFileError` for the first wrong line, or with `mistakes`, leaves those out and notes them there; and
-    where there is no key at all.
+    Raises `KeyFileError` for the first wrong line, or with `mistakes`, collects the errors there and skips the lines.
+    A file without any key is an error in both cases.
     """
     entries: dict[str, Entry] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -64,7 +64,7 @@ def parse_keys(text: str, file: Path, mistakes: list[KeyFileError] | None = None
             entries |= {entry.name: entry} if entry else {}
     if not entries:
         raise KeyFileError(
-            f"{file}: found no key, so nobody could ask; make one with `python -m service.keys new NAME`"
+            f"{file}: found no key, so every request would be refused; make one with `python -m service.keys new NAME`"
         )
     return tuple(entries.values())
 
@@ -74,7 +74,7 @@ def _entry(line: str, place: str, known: Container[str]) -> Entry | None:
     if not content:
         return None
     match = LINE.fullmatch(content)
-    if match is None:  # the line itself is not shown: a key pasted by mistake would be in the log
+    if match is None:  # the line is not shown: a key pasted by mistake would end up in the log
         raise KeyFileError(f"{place}: found {len(content)} characters of another form, expected {FORM}")
     if match["name"] in known:
         raise KeyFileError(f"{place}: found the name {match['name']!r} again, expected names that differ")
@@ -84,13 +84,12 @@ def _entry(line: str, place: str, known: Container[str]) -> Entry | None:
 class KeyRing:
     """The keys in `file`, which is read again when it changes; raises `KeyFileError` where it is bad at first.
 
-    A key is 256 random bits, so a plain SHA-256 is right: slow, salted hashes protect what people choose from being
-    guessed, and nobody guesses 256 bits. They would only let every request cost the service the work that they are
-    meant to cost a thief.
+    A key is 256 random bits, so a plain SHA-256 is right: slow, salted hashes protect passwords, which can be guessed.
+    Here they would only make every request expensive.
 
-    To withdraw a key, remove its line. A line that became wrong costs its own key only, and is logged; a file that is
-    gone, or holds no key at all, changes nothing: a slip while rotating keys must not lock everybody out. `now` tells
-    seconds; the file is looked at once a second at most.
+    To withdraw a key, remove its line. A line that becomes wrong disables its own key only, and is logged. A file that
+    is gone, or holds no key, changes nothing: a slip while rotating keys must not lock everybody out. `now` gives
+    seconds; the file is checked at most once a second.
     """
 
     def __init__(self, file: Path, now: Callable[[], float] = time.monotonic) -> None:
@@ -99,7 +98,7 @@ class KeyRing:
         self._stamp, self._entries = _read(file)
 
     def owner(self, key: str | bytes) -> str | None:
-        """The name whose key this is; None for an unknown one. Which entry matches does not show in the time taken."""
+        """The name of the key's owner, or None. The time taken does not depend on which entry matches."""
         self._refresh()
         digest, owner = _digest(key), None
         for entry in self._entries:
@@ -115,12 +114,12 @@ class KeyRing:
         stamp = _stamp_of(self.file)
         if stamp == self._stamp:
             return
-        self._stamp = stamp  # whatever is wrong with it is logged once
+        self._stamp = stamp  # so that an error is logged once
         mistakes: list[KeyFileError] = []
         try:
             self._stamp, self._entries = _read(self.file, mistakes)
         except KeyFileError as error:
-            log.error("API keys not read again, the earlier ones are still good: %s", error)
+            log.error("API keys not read again, the earlier ones stay valid: %s", error)
         else:
             log.info("%s: read again, %d API keys", self.file, len(self._entries))
             for mistake in mistakes:
@@ -132,7 +131,7 @@ def _digest(key: str | bytes) -> bytes:
 
 
 def _read(file: Path, mistakes: list[KeyFileError] | None = None) -> tuple[Stamp, tuple[Entry, ...]]:
-    """What is in the file, and the stamp of what was read."""
+    """The file's stamp and its entries."""
     try:
         with open(file, "rb") as stream:
             stamp = _stamp(os.fstat(stream.fileno()))
@@ -143,7 +142,7 @@ def _read(file: Path, mistakes: list[KeyFileError] | None = None) -> tuple[Stamp
     except OSError as error:
         raise KeyFileError(f"{file}: cannot be read ({error.strerror}); check PROBITY_API_KEYS_FILE") from None
     except UnicodeDecodeError:
-        raise KeyFileError(f"{file}: found bytes that are no UTF-8, expected a text file") from None
+        raise KeyFileError(f"{file}: found bytes that are not UTF-8, expected a text file") from None
 
 
 def _stamp(status: os.stat_result) -> Stamp:

@@ -31,7 +31,7 @@ def key_id(key: Ed25519PublicKey) -> str:
 
 
 class TrustedKeys:
-    """Whose bundles are loaded: a `Verify` that refuses all others."""
+    """A `Verify` that accepts bundles signed by one of its keys only."""
 
     def __init__(self, keys: Iterable[Ed25519PublicKey], file: Path | None = None) -> None:
         self._keys = {key_id(key): key for key in keys}
@@ -39,7 +39,7 @@ class TrustedKeys:
 
     @classmethod
     def from_file(cls, file: Path) -> "TrustedKeys":
-        """The PEM blocks `PUBLIC KEY` in `file`; what stands between them is comment. `BundleError` where it is bad."""
+        """Read the PEM blocks `PUBLIC KEY` in `file`; text between them is comment. Raises `BundleError`."""
         remedy = f"put the public keys there that `python -m service.keys signing` wrote (NAME{PUBLIC_SUFFIX})"
         try:
             data = _read(file)
@@ -63,7 +63,7 @@ class TrustedKeys:
             key.verify(signature.value, manifest)
         except InvalidSignature:
             found = f"found a signature by the key {signature.key_id} that is not one of this {MANIFEST}"
-            remedy = "something was changed after signing: take the bundle anew, or fit and sign it again"
+            remedy = "something was changed after signing: copy the bundle again, or fit and sign it again"
             raise BundleError(folder / SIGNATURE, f"{found}, expected one that is", remedy) from None
 
 
@@ -86,14 +86,14 @@ def _read(file: Path) -> bytes:
 
 
 def new_signing_key(file: Path) -> tuple[Path, str]:
-    """Write a new private key to `file` (PEM, for its owner's eyes only) and the public one beside it; the latter's
-    path and its id. `SigningKeyError` where either is there already: a key that was overwritten is lost."""
+    """Write a new private key to `file` (PEM, mode 0600) and the public one beside it. Returns the path of the public
+    key and its id. `SigningKeyError` where either file exists: an overwritten key is lost."""
     public_file = file.with_name(file.name + PUBLIC_SUFFIX)
     key = Ed25519PrivateKey.generate()
     form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     private = key.private_bytes(serialization.Encoding.PEM, *form)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    if public_file.exists():  # before the private one is made, which would then be without it
+    if public_file.exists():  # checked first, so that no private key is written without its public one
         raise SigningKeyError(f"{public_file}: exists; nothing was overwritten, choose another name")
     _write_new(file, private, 0o600)
     _write_new(public_file, public, 0o644)
@@ -119,7 +119,7 @@ def load_signing_key(file: Path) -> Ed25519PrivateKey:
     except TypeError:
         raise SigningKeyError(f"{file}: found an encrypted key, expected a plain one; decrypt it first") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise SigningKeyError(f"{file}: found no private key, expected an Ed25519 key in PEM") from None
+        raise SigningKeyError(f"{file}: found something else, expected an Ed25519 key in PEM") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise SigningKeyError(f"{file}: found a key of another kind ({type(key).__name__}), expected Ed25519")
     return key
@@ -128,8 +128,8 @@ def load_signing_key(file: Path) -> Ed25519PrivateKey:
 def sign_bundle(path: Path, key: Ed25519PrivateKey) -> Signature:
     """Sign the bundle at `path`, in place of any signature before; raises `BundleError`.
 
-    Only what a reader takes is signed, and the very manifest that was checked. Where the bundle is replaced meanwhile,
-    the last check tells.
+    Only a sound bundle is signed, and exactly the manifest that was checked. The check after signing fails where the
+    bundle was replaced meanwhile.
     """
     folder = path.resolve()
     signature = Signature(key_id(key.public_key()), key.sign(read_bundle(folder).manifest_bytes))
@@ -143,7 +143,7 @@ def sign_bundle(path: Path, key: Ed25519PrivateKey) -> Signature:
 
 
 def _put(folder: Path, data: bytes) -> None:
-    """Written beside the bundle and moved in: inside, another file would make it invalid for an instant."""
+    """Write the signature beside the bundle and move it in: a temporary file inside would make the bundle invalid."""
     handle, name = tempfile.mkstemp(prefix=f".{folder.name}.{SIGNATURE}.", dir=folder.parent)
     os.close(handle)
     temporary = Path(name)

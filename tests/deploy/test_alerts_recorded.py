@@ -159,10 +159,10 @@ class Pausing(Predictor):
 
     pause_seconds = 0.0
 
-    def predict_rows(self, inputs: Array) -> Prediction:
+    def predict(self, inputs: Array) -> Prediction:
         seconds, self.pause_seconds = self.pause_seconds, 0.0
         time.sleep(seconds)
-        return super().predict_rows(inputs)
+        return super().predict(inputs)
 
 
 def test_requests_that_wait_long_for_a_worker(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_requests_that_wait_long_for_a_worker(tmp_path: Path) -> None:
 class Broken(Predictor):
     """Fails by a bug of its own."""
 
-    def predict_rows(self, inputs: object) -> Prediction:
+    def predict(self, inputs: object) -> Prediction:
         raise RuntimeError("a bug")
 
 

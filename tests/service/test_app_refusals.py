@@ -181,7 +181,7 @@ def test_the_media_type_may_be_missing_or_have_parameters(client: Client) -> Non
 
 def test_a_bug_is_a_problem_without_details(classification: Synthetic) -> None:
     class Broken(Predictor):
-        def predict_rows(self, inputs: Any) -> Any:
+        def predict(self, inputs: Any) -> Any:
             raise RuntimeError("secret details")
 
     with serving(Broken.load(classification.path)) as client:

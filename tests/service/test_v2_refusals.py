@@ -84,7 +84,7 @@ class TestRefusals:
 
     def test_a_bug(self, classification: Synthetic) -> None:
         class Broken(Predictor):
-            def predict_rows(self, inputs: Any) -> Any:
+            def predict(self, inputs: Any) -> Any:
                 raise RuntimeError("secret details")
 
         with serving(Broken.load(classification.path)) as client:
@@ -111,10 +111,10 @@ class Slow(Predictor):
         super().__init__(bundle)
         self.entered, self.proceed = threading.Semaphore(0), threading.Event()
 
-    def predict_rows(self, inputs: Any) -> Prediction:
+    def predict(self, inputs: Any) -> Prediction:
         self.entered.release()
         assert self.proceed.wait(TIMEOUT)
-        return super().predict_rows(inputs)
+        return super().predict(inputs)
 
 
 def start(client: Client) -> Any:

@@ -18,7 +18,7 @@ class Slow(Predictor):
         self.at_once = self.most_at_once = 0
         self.seen_in: set[int] = set()
 
-    def predict_rows(self, inputs: Any) -> Prediction:
+    def predict(self, inputs: Any) -> Prediction:
         with self.lock:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
@@ -26,7 +26,7 @@ class Slow(Predictor):
         self.entered.release()
         assert self.proceed.wait(TIMEOUT)
         try:
-            return super().predict_rows(inputs)
+            return super().predict(inputs)
         finally:
             with self.lock:
                 self.at_once -= 1

@@ -1,6 +1,6 @@
-"""Values over a stream socket: how many parts, the length of each, a pickle, and the arrays that it leaves out.
+"""Values over a stream socket: the number of parts, their lengths, a pickle, and the arrays as its buffers.
 
-Both ends are processes of this service, on a socket pair that nobody else has.
+Both ends are processes of this service, on a socket pair that no other process holds.
 """
 
 import pickle
@@ -12,7 +12,7 @@ SIZE = struct.Struct("<Q")
 
 
 def pack(value: Any) -> list[memoryview]:
-    """What to send, in this order; arrays are not copied."""
+    """The parts to send, in order; arrays are not copied."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
@@ -30,5 +30,5 @@ def sizes_from_bytes(data: bytes | bytearray) -> list[int]:
 
 
 def unpack(parts: Sequence[bytearray]) -> Any:
-    """The value; its arrays lie in the parts."""
+    """The value; its arrays share the parts' memory."""
     return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301  only our own processes write here

@@ -1,4 +1,4 @@
-"""The life of a decoder process: one task after the other, until its parent closes the line or dies."""
+"""A decoder process: one task after the other, until its parent closes the socket or dies."""
 
 import contextlib
 import logging
@@ -15,14 +15,14 @@ from service.codec.decoders.channel import SIZE, pack, sizes_from_bytes, unpack
 from service.codec.forms import FormError, FormFieldError
 
 READY = b"+"
-WORST_VICTIM = "1000"  # where memory runs out, Linux ends this process before the service
+OOM_SCORE = "1000"  # out of memory, Linux kills this process before the service
 
 
 def main(descriptor: int, data_bytes: int) -> None:
-    """Serve the line `descriptor` with at most `data_bytes` of memory."""
-    _leave_signals_to_the_parent()
-    logging.disable()  # what is wrong with an image is told to the client
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    """Serve the socket `descriptor` with at most `data_bytes` of memory."""
+    _ignore_signals()
+    logging.disable()  # errors of images are sent to the client
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     _limit_memory(data_bytes)
     with socket.socket(fileno=descriptor) as line:
         line.sendall(READY)
@@ -31,14 +31,14 @@ def main(descriptor: int, data_bytes: int) -> None:
                 line.sendall(part)
 
 
-def _answer(pictures: Any, spec: Any, limits: Any) -> Any:
-    """The array, or the error that says what is wrong with the pictures."""
+def _answer(images: Any, spec: Any, limits: Any) -> Any:
+    """The array, or the error that says what is wrong with the images."""
     try:
-        return pictures.array(spec, limits)
+        return images.array(spec, limits)
     except (InputError, FormError, FormFieldError) as error:
         return error
     except MemoryError:
-        return InputTooLarge(pictures.field, "images that take more memory than there is for them", "fewer or smaller")
+        return InputTooLarge(images.field, "images that take more memory than is allowed", "fewer or smaller")
 
 
 def _receive(line: socket.socket) -> Any:
@@ -63,8 +63,8 @@ def _read(line: socket.socket, size: int) -> bytearray | None:
     return data
 
 
-def _leave_signals_to_the_parent() -> None:
-    """Those that reach every process of a terminal or a container: the parent still needs what is being decoded."""
+def _ignore_signals() -> None:
+    """Signals reach every process of a terminal or a container, but the parent still needs the running task."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
@@ -77,11 +77,11 @@ def _limit_memory(data_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(WORST_VICTIM)
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
 
 
-def _end_with_the_parent() -> None:
-    """The parent holds the other end of the standard input, and never writes to it."""
+def _exit_with_parent() -> None:
+    """Standard input ends when the parent does: the parent holds the other end, and never writes to it."""
     while os.read(0, 1):
         pass
     os._exit(1)

@@ -1,4 +1,4 @@
-"""The decoder processes as the service sees them: started when needed, killed when nobody waits for their work."""
+"""The pool of decoder processes: started when needed, killed when their request is cancelled."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 from service.codec.arrays import Array, InputError, InputLimits
 from service.codec.decoders.channel import SIZE, pack, sizes_from_bytes, unpack
-from service.codec.encoded_images import Pictures
+from service.codec.encoded_images import EncodedImages
 from service.format.manifest_input import InputSpec
 
 # As `multiprocessing` starts processes, but without importing the service's own main module into them.
@@ -25,7 +25,7 @@ log = logging.getLogger("probity")
 
 
 class DecoderUnavailable(Exception):
-    """No process could be started that decodes, or the system killed it at work."""
+    """No decoder process could be started, or the system killed it at work."""
 
 
 class DecoderPool:
@@ -36,20 +36,20 @@ class DecoderPool:
         self._idle: list[_Decoder] = []
         self._ending: set[asyncio.Future[int]] = set()
 
-    async def array(self, pictures: Pictures, spec: InputSpec, limits: InputLimits) -> Array:
+    async def array(self, images: EncodedImages, spec: InputSpec, limits: InputLimits) -> Array:
         """The images, (B, C, H, W) float32.
 
-        Raises what `pictures.array` raises, and `DecoderUnavailable`. Cancelling the call kills the process that is at
-        work; its place is free once it is gone.
+        Raises what `images.array` raises, and `DecoderUnavailable`. Cancelling the call kills the process; its
+        place in the pool is free once it has ended.
         """
         await self._places.acquire()
         decoder: _Decoder | None = None
         try:
             decoder = self._waiting() or _Decoder(self._data_bytes)
-            answer = await decoder.ask((pictures, spec, limits))
+            answer = await decoder.ask((images, spec, limits))
         except ConnectionError:
             assert decoder is not None
-            raise await self._died(decoder, pictures) from None
+            raise await self._died(decoder, images) from None
         except BaseException:
             self._end(decoder)
             raise
@@ -61,7 +61,7 @@ class DecoderPool:
         return array
 
     async def close(self) -> None:
-        """End all processes; nobody may wait for one any more."""
+        """Kill all processes; call it when no request waits for one."""
         while self._idle:
             await self._places.acquire()
             self._end(self._idle.pop())
@@ -90,8 +90,8 @@ class DecoderPool:
         self._ending.discard(future)
         self._places.release()
 
-    async def _died(self, decoder: "_Decoder", pictures: Pictures) -> Exception:
-        """What to say of a process that closed its line."""
+    async def _died(self, decoder: "_Decoder", images: EncodedImages) -> Exception:
+        """The error for a process that closed its socket."""
         ready = decoder.ready
         ended = self._end(decoder)
         assert ended is not None
@@ -99,22 +99,22 @@ class DecoderPool:
         log.error("A decoder process ended with status %d", status)
         if not ready:
             return DecoderUnavailable(f"a decoder process ended with status {status} before it was ready")
-        if status == -signal.SIGKILL:  # by Linux, where memory runs out: its own limits do not end it so
+        if status == -signal.SIGKILL:  # by Linux, out of memory: the process's own limits do not end in SIGKILL
             return DecoderUnavailable("a decoder process was killed at work")
         found = f"images on which the decoder ended ({_status_text(status)})"
-        return InputError(pictures.field, found, "files that can be decoded")
+        return InputError(images.field, found, "files that can be decoded")
 
 
 class _Decoder:
-    """One process, and this end of the line to it."""
+    """One process, and this end of the socket to it."""
 
     def __init__(self, data_bytes: int) -> None:
         self.ready = False
-        self.line, far_end = socket.socketpair()
+        self.socket, far_end = socket.socketpair()
         try:
             with far_end:
                 arguments = [json.dumps(sys.path), str(far_end.fileno()), str(data_bytes)]
-                self.process = subprocess.Popen(  # noqa: S603  this interpreter, and nothing from outside
+                self.process = subprocess.Popen(  # noqa: S603  this interpreter
                     [sys.executable, "-c", BOOT, *arguments],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
@@ -123,23 +123,23 @@ class _Decoder:
                     env={**os.environ, **ONE_THREAD},
                 )
         except OSError as error:
-            self.line.close()
+            self.socket.close()
             raise DecoderUnavailable(f"{error}") from error
-        self.line.setblocking(False)
+        self.socket.setblocking(False)
 
     def close(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.line.close()
+        self.socket.close()
 
     async def ask(self, task: Any) -> Any:
-        """The process's answer; `ConnectionError` where it ends before."""
+        """The process's answer; raises `ConnectionError` where it ends first."""
         loop = asyncio.get_running_loop()
         if not self.ready:
             await self._read(1)
             self.ready = True
         for part in pack(task):
-            await loop.sock_sendall(self.line, part)
+            await loop.sock_sendall(self.socket, part)
         (count,) = sizes_from_bytes(await self._read(SIZE.size))
         sizes = sizes_from_bytes(await self._read(SIZE.size * count))
         return unpack([await self._read(size) for size in sizes])
@@ -148,9 +148,9 @@ class _Decoder:
         loop, data = asyncio.get_running_loop(), bytearray(size)
         view, got = memoryview(data), 0
         while got < size:
-            more = await loop.sock_recv_into(self.line, view[got:])
+            more = await loop.sock_recv_into(self.socket, view[got:])
             if not more:
-                raise ConnectionResetError("the process closed its line")
+                raise ConnectionResetError("the process closed its socket")
             got += more
         return data
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.batching.pieces import compute_together, join, merge, split
+from service.batching.pieces import compute_merged, join, merge, split
 from tests.support.batching import Numbers, Poison, numbers, picky
 
 
@@ -28,7 +28,7 @@ def test_a_result_of_the_wrong_length_is_an_error() -> None:
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=6))
 def test_a_bad_part_fails_alone(values: list[float]) -> None:
-    results = compute_together(picky, [numbers(value) for value in values])
+    results = compute_merged(picky, [numbers(value) for value in values])
     for value, result in zip(values, results, strict=True):
         if value < 0:
             assert isinstance(result, Poison)

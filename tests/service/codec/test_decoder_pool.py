@@ -16,7 +16,7 @@ from PIL import Image
 from service.bundle import ImagePreprocessing, InputSpec
 from service.codec.arrays import InputError, InputLimits, InputTooLarge
 from service.codec.decoders.pool import DecoderPool, DecoderUnavailable
-from service.codec.encoded_images import Form, ImageFiles, ImageTexts, Pictures
+from service.codec.encoded_images import EncodedImages, Form, ImageFiles, ImageTexts
 from service.codec.forms import FormError, FormFieldError
 from service.runtime import decoder_bytes
 from service.settings import Settings
@@ -72,7 +72,7 @@ def new_child(before: set[int]) -> int:
     [ImageFiles([PNG, PNG], "files"), ImageTexts([base64_text(PNG)], "images"), Form(KIND, FORM)],
     ids=["files", "texts", "form"],
 )
-def test_a_process_decodes_as_the_service_would(pictures: Pictures) -> None:
+def test_a_process_decodes_as_the_service_would(pictures: EncodedImages) -> None:
     found = run(lambda pool: pool.array(pictures, SPEC, LIMITS))
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, pictures.array(SPEC, LIMITS))
@@ -88,7 +88,9 @@ def test_a_process_decodes_as_the_service_would(pictures: Pictures) -> None:
         (Form(KIND, FORM.replace(b"files", b"image")), FormFieldError, "Found the form field 'image'"),
     ],
 )
-def test_what_is_wrong_is_told_as_the_service_would(pictures: Pictures, kind: type[Exception], message: str) -> None:
+def test_what_is_wrong_is_told_as_the_service_would(
+    pictures: EncodedImages, kind: type[Exception], message: str
+) -> None:
     async def attempt(pool: DecoderPool) -> None:
         with pytest.raises(kind, match=message) as caught:
             await pool.array(pictures, SPEC, LIMITS)
@@ -112,7 +114,7 @@ def test_one_process_serves_one_request_after_the_other(before: set[int]) -> Non
 
 def test_its_memory_is_bounded() -> None:
     async def attempt(pool: DecoderPool) -> None:
-        with pytest.raises(InputTooLarge, match="takes more memory than one may"):
+        with pytest.raises(InputTooLarge, match="takes more memory than is allowed"):
             await pool.array(ImageFiles([LARGE], "files"), SPEC, LIMITS)
         await pool.array(ImageFiles([PNG], "files"), SPEC, LIMITS)
 

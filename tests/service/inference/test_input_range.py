@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.bundle import InputRange, InputSpec
-from service.inference.input_range import MOST_NAMED, RangeCheck
+from service.inference.input_range import MAX_NAMED, RangeCheck
 from service.inference.predictor import Predictor
 from service.schemas import PredictResponse
 from service.settings import Settings
@@ -98,8 +98,8 @@ def test_pixels_that_were_not_scaled_are_named_and_counted(pictures: Client) -> 
 def test_a_few_are_named_and_the_others_counted(pictures: Client) -> None:
     before = counted(pictures)
     found = ask(pictures, np.full((60, 1, 4, 5), 255.0)).warnings
-    assert len(found) == MOST_NAMED + 1
-    assert found[-1] == f"inputs: {60 - MOST_NAMED} more such examples"
+    assert len(found) == MAX_NAMED + 1
+    assert found[-1] == f"inputs: {60 - MAX_NAMED} more such examples"
     assert counted(pictures) == before + 60
 
 

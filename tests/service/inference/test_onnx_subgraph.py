@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from service.bundle import MODEL
 from service.inference.onnx_runtime import onnxruntime
-from service.inference.onnx_subgraph import WireError, part_of
+from service.inference.onnx_subgraph import WireError, extract_subgraph
 from service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic, model_bytes, value_info
 
@@ -27,7 +27,7 @@ def answers(model: bytes, outputs: list[str], inputs: object) -> list[object]:
 @pytest.mark.parametrize("bundle", GOLDEN, ids=lambda folder: folder.parent.name)
 def test_the_mean_alone_is_the_same_mean(bundle: Path) -> None:
     whole = (bundle / MODEL).read_bytes()
-    part = part_of(whole, ["mean"])
+    part = extract_subgraph(whole, ["mean"])
     graph = onnx.load_from_string(part)
     onnx.checker.check_model(graph)
     assert [output.name for output in graph.graph.output] == ["mean"]
@@ -38,14 +38,14 @@ def test_the_mean_alone_is_the_same_mean(bundle: Path) -> None:
 
 
 def test_only_what_is_needed_stays(classification: Synthetic) -> None:
-    part = onnx.load_from_string(part_of((classification.path / MODEL).read_bytes(), ["mean"])).graph
+    part = onnx.load_from_string(extract_subgraph((classification.path / MODEL).read_bytes(), ["mean"])).graph
     assert [node.op_type for node in part.node] == ["Reshape", "MatMul", "Add"]
     assert {tensor.name for tensor in part.initializer} == {"weight", "bias", "flat_shape"}
 
 
 def test_all_outputs_are_the_whole_graph(classification: Synthetic) -> None:
     whole = (classification.path / MODEL).read_bytes()
-    assert onnx.load_from_string(part_of(whole, ["mean", "jacobian"])) == onnx.load_from_string(whole)
+    assert onnx.load_from_string(extract_subgraph(whole, ["mean", "jacobian"])) == onnx.load_from_string(whole)
 
 
 def test_what_a_subgraph_reads_from_outside_stays() -> None:
@@ -66,7 +66,7 @@ def test_what_a_subgraph_reads_from_outside_stays() -> None:
         [value_info("mean", ("batch", 2), TensorProto.FLOAT), value_info("jacobian", ("batch", 2))],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
-    part = part_of(model_bytes(graph), ["mean"])
+    part = extract_subgraph(model_bytes(graph), ["mean"])
     assert {tensor.name for tensor in onnx.load_from_string(part).graph.initializer} == {"two", "three", "yes"}
     inputs = np.ones((3, 2), np.float32)
     np.testing.assert_array_equal(answers(part, ["mean"], inputs)[0], np.full((3, 2), 4, np.float32))
@@ -77,7 +77,7 @@ def test_bytes_that_are_no_model_are_an_error_of_ours(classification: Synthetic,
     whole = (classification.path / MODEL).read_bytes()
     for data in (noise, whole[: place % len(whole)], whole[: place % len(whole)] + noise + whole[place % len(whole) :]):
         with contextlib.suppress(WireError):
-            part_of(data, ["mean"])
+            extract_subgraph(data, ["mean"])
 
 
 def test_the_plain_network_is_opened_only_where_it_is_asked_for(classification: Synthetic) -> None:

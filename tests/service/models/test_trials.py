@@ -157,7 +157,7 @@ def test_only_what_has_passed_is_opened(folder: Path, images: Synthetic, monkeyp
             tried.append(folder)
             return super().check(images.path)
 
-    with Replacing(Settings()) as trials, pytest.raises(BundleError, match="was replaced each time"):
+    with Replacing(Settings()) as trials, pytest.raises(BundleError, match="was replaced during each attempt"):
         load_predictor(folder, Settings(), trials)
     assert len(tried) == 5
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from service.bundle import ImagePreprocessing, InputSpec
 from service.codec.arrays import InputError, InputLimits
 from service.codec.decoding import NotJson
-from service.codec.json_limits import JsonBounds
+from service.codec.json_limits import JsonLimits
 from service.oip import array_of, parse_request
 from service.oip.datatypes import NAMES
 from service.oip.elements import join_elements
@@ -25,7 +25,7 @@ SPECS = {
     "one number": InputSpec(shape=()),
     "images": InputSpec(shape=(1, 4, 5), image=ImagePreprocessing(mode="L")),
 }
-LIMITS, BOUNDS = InputLimits(max_rows=4, max_pixels=100), JsonBounds(1000, 1000, 1000)
+LIMITS, BOUNDS = InputLimits(max_rows=4, max_pixels=100), JsonLimits(1000, 1000, 1000)
 VALUES = np.arange(1, 5, dtype=np.float32)
 FILES = join_elements([image_file(), image_file("JPEG")])
 

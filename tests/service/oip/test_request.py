@@ -9,14 +9,14 @@ import pytest
 from service.bundle import ImagePreprocessing, InputSpec
 from service.codec.arrays import InputError, InputLimits, InputTooLarge
 from service.codec.decoding import NotJson
-from service.codec.json_limits import JsonBounds
+from service.codec.json_limits import JsonLimits
 from service.oip import InferRequest, RequestError, array_of, parse_request
 from service.oip.elements import join_elements
 from service.oip.request import header_length
 from tests.support.client import base64_text
 from tests.support.requests import image_file
 
-MOST = JsonBounds(100_000, 1000, 1000)
+MOST = JsonLimits(100_000, 1000, 1000)
 LIMITS = InputLimits(max_rows=3, max_pixels=1000)
 FEATURES = InputSpec(shape=(4,))
 IMAGES = InputSpec(shape=(1, 4, 5), image=ImagePreprocessing(mode="L"))

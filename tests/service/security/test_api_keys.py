@@ -108,7 +108,7 @@ def test_other_bad_files_are_refused_at_the_start(file: Path, tmp_path: Path) ->
     for data, message in (
         (b"", "found no key"),
         (b"# only a comment\n", "found no key"),
-        (b"\xff", "no UTF-8"),
+        (b"\xff", "not UTF-8"),
         (b"#" * (MAX_FILE_BYTES + 1), "found more than"),
         (f"a sha256:{DIGEST}\na sha256:{'cd' * 32}".encode(), "line 2: found the name 'a' again"),
     ):
@@ -150,7 +150,7 @@ def test_a_file_that_became_bad_keeps_the_old_keys_and_is_logged_once(
             clock.seconds += CHECK_SECONDS
             assert ring.owner(key) == "name"
         (record,) = caplog.records
-        assert "the earlier ones are still good" in record.getMessage()
+        assert "the earlier ones stay valid" in record.getMessage()
         assert key not in record.getMessage()
     (new,) = write(file, "other")
     clock.seconds += CHECK_SECONDS
