@@ -76,7 +76,7 @@ def test_a_truncated_manifest_is_refused(folder: Path, length: int) -> None:
 def test_an_extra_file_is_refused(folder: Path, name: str) -> None:
     (folder / name).write_text("hello")
     error = refusal(folder, name, "extra file, not listed in the manifest")
-    assert error.remedy == "remove it, or copy the bundle anew"
+    assert error.remedy == "remove it, or copy the bundle again"
 
 
 def test_a_listed_report_is_welcome_and_an_extra_folder_is_not(folder: Path) -> None:
