@@ -55,8 +55,8 @@ bench: .venv/dev.stamp
 	$(BIN)/python -m benchmarks all
 
 bench-selection: .venv/dev.stamp
-	$(BIN)/python -m benchmarks.selection_uci
-	$(BIN)/python -m benchmarks.mnist_shift
+	$(BIN)/python -m benchmarks selection_uci
+	$(BIN)/python -m benchmarks mnist_shift
 
 format: .venv/dev.stamp
 	$(BIN)/ruff format .

@@ -1,1 +1,4 @@
-"""Races, growth curves and a zoo of real networks: `python -m benchmarks` lists them."""
+"""Speed, memory, serving and experiments: `python -m benchmarks` lists them.
+
+core: what all share; fit: the offline job; serving: the service under load; experiments: which weights to choose.
+"""

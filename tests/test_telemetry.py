@@ -108,7 +108,7 @@ def test_no_file_in_an_empty_home_and_no_word_to_another_host(entry_point: Calla
 
 
 @pytest.mark.parametrize(("set_by_user", "seen"), [(None, "1"), ("0", "0")])
-@pytest.mark.parametrize("module", ["service.predictor", "probity.cli", "benchmarks.served"])
+@pytest.mark.parametrize("module", ["service.predictor", "probity.cli", "benchmarks.fit.onnx_methods"])
 def test_it_is_off_before_the_import_unless_the_user_sets_it(
     module: str, set_by_user: str | None, seen: str, tmp_path: Path
 ) -> None:

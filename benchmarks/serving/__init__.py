@@ -1,1 +1,1 @@
-"""The service under load: saturation and latency, peers that wrap the same network, and a long run."""
+"""The service under load, other servers around the same predictor, damaged input, and a long run."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import threadpoolctl
 
-from benchmarks.served import open_session
+from benchmarks.fit.onnx_methods import open_session
 from benchmarks.serving.digits import Array, rows
 from service.bundle import MODEL
 from service.inference.predictor import Predictor

@@ -10,11 +10,11 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from benchmarks.harness import MeasurementError
+from benchmarks.core.harness import MeasurementError
+from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import PREDICT, Request, features
 from benchmarks.serving.fitted import bundle
 from benchmarks.serving.process import probity
-from benchmarks.settings import Settings, Values
 
 CHECKS = (
     "not_a_server_error",
@@ -47,7 +47,7 @@ def run(settings: Settings) -> Values:
 
 def asked(settings: Settings, name: str, examples: int) -> Values:
     """What became of all requests to one server; what it answered is counted by its own metrics."""
-    scratch = settings.shelf.folder
+    scratch = settings.scratch
     ready = features() if name == "digits" else Request("zeros", PREDICT, json.dumps({"inputs": [0] * 10}).encode())
     with probity(bundle(name), log := scratch / "contract.log", ready, settings.threads) as server:
         report = tested(server.port, name, examples, scratch)

@@ -6,14 +6,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import Process, batches_for, steady_seconds, warm_up
+from benchmarks.core.harness import Process, batches_for, steady_seconds, warm_up
+from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import Request, binary, images
 from benchmarks.serving.fitted import bundle
 from benchmarks.serving.openloop import Kind, play, poisson
 from benchmarks.serving.outcomes import REFUSED, tail_ratio
 from benchmarks.serving.process import ServerProcess, probity
 from benchmarks.serving.wrk import ROWS_IN_FLIGHT, saturate
-from benchmarks.settings import Settings, Values
 
 SIZES, BATCHES = (1, 8, 32), (1, 2, 4, 8, 16, 32, 64)
 SESSION, PREDICT = "benchmarks.serving.bare:Session", "benchmarks.serving.bare:Predict"
@@ -27,7 +27,7 @@ QUIET = {"PROBITY_ACCESS_LOG": "false"}
 
 def run(settings: Settings) -> Values:
     """Each server is one process with the service's defaults, but no access log; what is compared takes turns."""
-    folder, scratch = bundle(), settings.shelf.folder
+    folder, scratch = bundle(), settings.scratch
     log = scratch / "service.log"
     requests = [binary(rows) for rows in SIZES] + [images(rows) for rows in SIZES]
     with probity(folder, log, requests[0], settings.threads, **QUIET) as server:
@@ -51,11 +51,11 @@ def saturations(settings: Settings, server: ServerProcess, folder: Path, request
     with ExitStack() as stack:
         baselines = {base.name: base for base in baselines_of(folder, settings.threads, stack)}
         swept = {name: best_batch(base) for name, base in baselines.items()}
-        saturate(server, requests[0], 1, settings.shelf.folder)  # first use
+        saturate(server, requests[0], 1, settings.scratch)  # first use
         rounds = []
         for _ in settings.track(range(count), "Saturation", count):
             rates = {name: baseline_rate(base, swept[name]["best"]) for name, base in baselines.items()}
-            turns = {request.name: saturate(server, request, seconds, settings.shelf.folder) for request in requests}
+            turns = {request.name: saturate(server, request, seconds, settings.scratch) for request in requests}
             rounds.append({"baselines": rates, "requests": {name: turn.as_json() for name, turn in turns.items()}})
     ratios = {request.name: ratio(rounds, request.name) for request in requests}
     return {"batch_sizes": swept, "rounds": rounds, "ratios": ratios}
@@ -105,7 +105,7 @@ def ratio(rounds: Sequence[Values], name: str) -> Values:
 
 
 def fastest(rates: Values, what: str) -> float:
-    return max(rate for name, rate in rates.items() if name.startswith(what))
+    return max(float(rate) for name, rate in rates.items() if name.startswith(what))
 
 
 def median_rate(rounds: Sequence[Values], name: str) -> float:
@@ -128,9 +128,9 @@ def overload(settings: Settings, folder: Path, request: Request, guess: float) -
     """
     limit = max(2 * ROWS_IN_FLIGHT, round(QUEUE_SECONDS * guess * request.rows))
     given = {**QUIET, "PROBITY_MAX_QUEUE_ROWS": str(limit)}
-    log = settings.shelf.folder / "overload.log"
+    log = settings.scratch / "overload.log"
     with probity(folder, log, request, settings.threads, **given) as server:
-        saturate(server, request, 1, settings.shelf.folder)
+        saturate(server, request, 1, settings.scratch)
         rounds = [overload_round(settings, server, request, turn) for turn in range(settings.choose(3, 1))]
     goodput = statistics.median(turn["goodput_over_capacity"] for turn in rounds)
     clean = not any(turn["other_failures"] for turn in rounds)
@@ -146,7 +146,7 @@ def overload(settings: Settings, folder: Path, request: Request, guess: float) -
 
 def overload_round(settings: Settings, server: ServerProcess, request: Request, turn: int) -> Values:
     """The capacity by a closed loop, then at once the open loop at three times that."""
-    capacity = saturate(server, request, settings.choose(6, 2), settings.shelf.folder)
+    capacity = saturate(server, request, settings.choose(6, 2), settings.scratch)
     rate, seconds = OVERLOAD * capacity.requests_per_second, settings.choose(20, 3)
     outcomes = play(server.port, poisson([Kind.of(request)], rate, seconds, SEED + turn))
     begin, end = outcomes.start + seconds / 10, float(outcomes.due[-1])

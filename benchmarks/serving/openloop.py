@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.environment import ROOT
-from benchmarks.harness import MeasurementError
+from benchmarks.core.folders import ROOT
+from benchmarks.core.harness import MeasurementError
 from benchmarks.serving.digits import Request
 from benchmarks.serving.outcomes import Outcomes
 

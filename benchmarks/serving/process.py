@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.environment import ROOT
-from benchmarks.harness import MeasurementError
+from benchmarks.core.folders import ROOT
+from benchmarks.core.harness import MeasurementError
 from benchmarks.serving.digits import Request
 from benchmarks.serving.tree import session
 from service.environment.cpu import available_cpus

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 
+from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import Request, binary, features, images
 from benchmarks.serving.fitted import bundle
 from benchmarks.serving.mixture import Part, parts
@@ -14,7 +15,6 @@ from benchmarks.serving.process import ServerProcess, probity
 from benchmarks.serving.replacing import Replacing
 from benchmarks.serving.tree import Watch
 from benchmarks.serving.wrk import saturate
-from benchmarks.settings import Settings, Values
 
 LOAD, FLOOD, SEED = 0.8, 2.0, 0
 WATCH = {"PROBITY_WATCH_SECONDS": "1"}
@@ -24,7 +24,7 @@ SETTLED = 120 / 600  # memory is looked at after minute 2 of 10; in a shorter ru
 
 def run(settings: Settings) -> Values:
     """One server, one load, for ten minutes."""
-    seconds, scratch = settings.choose(600, 20), settings.shelf.folder
+    seconds, scratch = settings.choose(600, 20), settings.scratch
     watched = scratch / "watched"
     shutil.copytree(bundle(), watched)
     good = [binary(8), images(1), features()]
@@ -61,7 +61,7 @@ def run(settings: Settings) -> Values:
 
 def capacities(settings: Settings, server: ServerProcess, good: list[Request]) -> dict[str, float]:
     """Requests a second at most of each form that is computed."""
-    seconds, scratch = settings.choose(8, 3), settings.shelf.folder
+    seconds, scratch = settings.choose(8, 3), settings.scratch
     saturate(server, good[0], 1, scratch)
     return {request.name: saturate(server, request, seconds, scratch).requests_per_second for request in good}
 

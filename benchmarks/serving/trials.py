@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.serving.contestants import Contestant
+from benchmarks.core.settings import Values
 from benchmarks.serving.digits import rows
 from benchmarks.serving.openloop import Kind, Plan, Playing, play, poisson
 from benchmarks.serving.outcomes import LOST, TIMEOUT, Outcomes
 from benchmarks.serving.process import ServerProcess
-from benchmarks.settings import Values
+from benchmarks.serving.servers import Server
 
 VANISHING, NEIGHBOURS, VANISH_SECONDS = 200, 200, 0.005
 BURST, BURSTS = 32, 5
@@ -28,16 +28,16 @@ class Trials:
     bundle: Path
     threads: int
 
-    def disconnect(self, contestant: Contestant) -> Values:
+    def disconnect(self, server: Server) -> Values:
         """200 clients send and leave 5 ms later, among 200 that wait; then 20 more ask."""
-        good = contestant.digit()
+        good = server.digit()
         kinds = [Kind.of(good), Kind.of(good, vanish_seconds=VANISH_SECONDS)]
         kind = np.random.default_rng(0).permutation(np.repeat([GOOD, BAD], [NEIGHBOURS, VANISHING]))
         plan = Plan(kinds, np.linspace(0, 2, len(kind)), kind, patience_seconds=PATIENCE_SECONDS)
-        with contestant.serve(self.folder, self.bundle, self.threads) as server:
-            found = play(server.port, plan)
-            after = play(server.port, _burst([Kind.of(good)], np.zeros(20, int)))
-            alive = server.process.poll() is None
+        with server.serve(self.folder, self.bundle, self.threads) as running:
+            found = play(running.port, plan)
+            after = play(running.port, _burst([Kind.of(good)], np.zeros(20, int)))
+            alive = running.process.poll() is None
         neighbours = found.counts({GOOD})
         return {
             "neighbours": neighbours,
@@ -47,18 +47,18 @@ class Trials:
             "passed": neighbours.get("200") == NEIGHBOURS and after.counts().get("200") == 20 and alive,
         }
 
-    def poison(self, contestant: Contestant) -> Values:
+    def poison(self, server: Server) -> Values:
         """Bursts of 32 at one moment, one of which the network answers with infinity, or that has another shape."""
         bad = {"not finite": np.full((1, 8, 8), HUGE, np.float32), "wrong shape": rows(1)[0, :, :, :7]}
-        with contestant.serve(self.folder, self.bundle, self.threads) as server:
-            found: Values = {name: self._poisoned(server, contestant, example) for name, example in bad.items()}
+        with server.serve(self.folder, self.bundle, self.threads) as running:
+            found: Values = {name: self._poisoned(running, server, example) for name, example in bad.items()}
         return {**found, "passed": all(one["passed"] for one in found.values())}
 
-    def _poisoned(self, server: ServerProcess, contestant: Contestant, example: np.ndarray) -> Values:
-        kinds = [Kind.of(contestant.digit()), Kind.of(contestant.request(example))]
+    def _poisoned(self, running: ServerProcess, server: Server, example: np.ndarray) -> Values:
+        kinds = [Kind.of(server.digit()), Kind.of(server.request(example))]
         kind = np.zeros(BURST, int)
         kind[BURST // 2] = BAD
-        found = [play(server.port, _burst(kinds, kind)) for _ in range(BURSTS)]
+        found = [play(running.port, _burst(kinds, kind)) for _ in range(BURSTS)]
         neighbours, poison = _summed(found, GOOD), _summed(found, BAD)
         return {
             "neighbours": neighbours,
@@ -66,18 +66,18 @@ class Trials:
             "passed": neighbours == {"200": BURSTS * (BURST - 1)},
         }
 
-    def sigterm(self, contestant: Contestant, rate: float, seconds: float) -> Values:
+    def sigterm(self, server: Server, rate: float, seconds: float) -> Values:
         """SIGTERM in the middle of a load; lost is what was sent and answered by nothing, or by 5xx.
 
         Not connected is not lost: the client knows that nothing was received, and goes to another server.
         Nor is an exit status of -15 a fault: uvicorn ends in order and then raises the signal again.
         """
-        with contestant.serve(self.folder, self.bundle, self.threads) as server:
-            plan = poisson([Kind.of(contestant.digit())], rate, seconds, seed=0)
-            playing = Playing(server.port, plan)
+        with server.serve(self.folder, self.bundle, self.threads) as running:
+            plan = poisson([Kind.of(server.digit())], rate, seconds, seed=0)
+            playing = Playing(running.port, plan)
             time.sleep(max(0.0, playing.start + seconds / 2 - time.monotonic()))
             moment = time.monotonic()
-            end = server.terminate()
+            end = running.terminate()
             found = playing.finish()
         lost = _lost(found)
         return {

@@ -1,4 +1,4 @@
-"""A virtual environment for each peer, made once and kept: the peer, and the libraries that compute in our versions."""
+"""A virtual environment for each other server, made once: the server, and the computing libraries in our versions."""
 
 import hashlib
 import json
@@ -11,20 +11,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.environment import ROOT, library_version
-from benchmarks.harness import MeasurementError
-from benchmarks.serving.fitted import CACHE
+from benchmarks.core.environment import library_version
+from benchmarks.core.folders import ROOT
+from benchmarks.core.harness import MeasurementError
+from benchmarks.serving.fitted import SERVING
 
-COMPUTING = ("numpy", "onnxruntime", "safetensors")  # the same everywhere; the rest is as the peer wants it
+COMPUTING = ("numpy", "onnxruntime", "safetensors")  # the same everywhere; the rest as the server wants it
 FORBIDDEN = "torch"
 STAMP = "installed.json"
 LIST = "import importlib.metadata as m, json; print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
 
 
 def environment(name: str, packages: Sequence[str]) -> Path:
-    """The folder of the peer's environment; raises `MeasurementError` with pip's message where it cannot be made."""
+    """The folder of the server's environment; raises `MeasurementError` with pip's message where it cannot be made."""
     wanted = [*packages, *needs()]
-    folder = CACHE / f"venv-{name}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:8]}"
+    folder = SERVING / f"venv-{name}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:8]}"
     if not (folder / STAMP).is_file():
         shutil.rmtree(folder, ignore_errors=True)
         _install(folder, wanted)

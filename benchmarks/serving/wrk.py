@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import MeasurementError
+from benchmarks.core.harness import MeasurementError
 from benchmarks.serving.digits import Request
 from benchmarks.serving.process import ServerProcess
 from benchmarks.serving.tree import cpu_seconds

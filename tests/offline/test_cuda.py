@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 
-from benchmarks.zoo import specimen
+from benchmarks.fit.networks.zoo import network_spec
 from offline.config import FitConfig
 from offline.data.likelihood import Task, likelihood_of
 from offline.data.shifts import SHIFTS, Kind
@@ -160,7 +160,7 @@ def test_the_posterior_on_the_device() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("selection", ["wasserstein-swag", "leverage", "novelty", "auto"])
 def test_a_whole_fit_on_a_device_equals_one_on_the_cpu(selection: str, tmp_path: Path) -> None:
-    network = specimen("small-cnn", "miniature")
+    network = network_spec("small-cnn", "miniature")
     inputs, targets = network.data(80)
     batches = list(zip(inputs.split(20), targets.split(20), strict=True))
     answers = []

@@ -1,4 +1,4 @@
-"""MLServer: a custom runtime with adaptive batching (its settings are in `benchmarks.serving.contestants`)."""
+"""MLServer: a custom runtime with adaptive batching (its settings are in `benchmarks.serving.servers`)."""
 
 from mlserver import MLModel
 from mlserver.codecs import NumpyCodec

@@ -1,3 +1,3 @@
-"""The peers' batching: standard library only, since both sides read it."""
+"""The other servers' batching: standard library only, since both sides read it."""
 
 BATCH, DELAY_SECONDS = 64, 0.002

@@ -9,8 +9,8 @@ import re
 import pytest
 from torch import nn
 
-from benchmarks.layer_cases import FUNCTIONS, LAYERS, network
-from benchmarks.layers import CASES, TOLERANCE, export, relative_error
+from benchmarks.fit.layer_cases import FUNCTIONS, LAYERS, network
+from benchmarks.fit.layers import CASES, TOLERANCE, export, relative_error
 from offline.export.errors import ExportError
 from tests import reference
 

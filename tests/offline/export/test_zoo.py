@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmarks.zoo import FULL, MINIATURE, specimen
+from benchmarks.fit.networks.zoo import FULL, MINIATURE, network_spec
 from offline import FitConfig, fit_bundle
 from offline.export.graph import export_onnx
 from offline.jacobian.plan import make_jacobian
@@ -49,7 +49,7 @@ class Truth:
 def truth(name: str) -> Truth:
     if name in NEEDS_TRANSFORMERS:
         pytest.importorskip("transformers", reason="transformers is not installed (make test installs it)")
-    network = specimen(name, "miniature")
+    network = network_spec(name, "miniature")
     model, (inputs, _) = network.model(), network.data(BATCH)
     mean, jacobian = reference.full_jacobian(model, inputs)
     layout = WeightLayout.of(model)
@@ -120,19 +120,19 @@ def test_full_sizes() -> None:
 
 def test_the_same_seed_gives_the_same_network_and_leaves_the_generator() -> None:
     state = torch.get_rng_state()
-    first, second = (specimen("resnet18", "miniature").model(seed=4).state_dict() for _ in range(2))
+    first, second = (network_spec("resnet18", "miniature").model(seed=4).state_dict() for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
 def test_an_unknown_network_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(ValueError, match=r"found 'resnet19', expected one of mlp, lenet"):
-        specimen("resnet19")
+        network_spec("resnet19")
 
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_a_verified_bundle(name: str, tmp_path: Path) -> None:
-    network = specimen(name, "miniature")
+    network = network_spec(name, "miniature")
     inputs, targets = network.data(60)
     batches = list(zip(inputs.split(20), targets.split(20), strict=True))
     config = FitConfig(subnetwork_size=60, selection="random", prior_precision=10.0, seed=2)

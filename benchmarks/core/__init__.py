@@ -1,0 +1,1 @@
+"""What every benchmark uses: measuring processes, memory, the environment, settings and plots."""

@@ -1,0 +1,192 @@
+"""Measure each method in a fresh process; they take turns, so that a disturbance hits all of them."""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Any
+
+from benchmarks.core.folders import ROOT
+from benchmarks.core.memory import available_bytes
+
+LEAST_SECONDS = 0.2  # of one repetition, about: a shorter one measures the clock
+MEMORY_SHARE = 0.6
+MUCH_SLOWER = 1.5
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+Values = dict[str, Any]
+
+
+class MeasurementError(RuntimeError):
+    """A measurement that could not be made."""
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method to measure: its class as "module:name" and the values it is built from."""
+
+    name: str
+    target: str
+    values: Values
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds an example in each repetition, at a batch size; peak growth of the resident set in bytes."""
+
+    method: str
+    batch: int
+    seconds: list[float]
+    peak_bytes: int
+    examples: int
+    swept: dict[str, float | str] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    def as_json(self) -> Values:
+        values = asdict(self)
+        values = {"entrant": values.pop("method"), **values}  # the key of the result files
+        return {**values, "median_seconds_per_example": self.median}
+
+
+class Process:
+    """A worker (`benchmarks.core.worker`); leaves with the block."""
+
+    def __init__(self, target: str, values: Values, threads: int) -> None:
+        self.target = target
+        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.core.worker", target]
+        self.process = subprocess.Popen(
+            [*command, json.dumps({**values, "threads": threads})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment,
+        )
+
+    def __enter__(self) -> "Process":
+        try:
+            self._reply()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def ask(self, do: str, **request: Any) -> Values:
+        """One request and its answer; `MeasurementError` where the process ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": do, **request}) + "\n")
+        self.process.stdin.flush()
+        return self._reply()
+
+    def _reply(self) -> Values:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            code = self.process.wait()
+            raise MeasurementError(f"{self.target}: found exit code {code} before an answer; its messages are above")
+        reply: Values = json.loads(line)
+        return reply
+
+    def _stop(self) -> None:
+        """Closing its input ends a worker that waits; one that is at work is ended."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.terminate()
+        self.process.wait()
+
+
+def call(target: str, values: Values, threads: int) -> Values:
+    """The result of a function, run in a fresh process."""
+    with Process(target, values, threads) as process:
+        return process.ask("call")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A method's answer, for comparison, and its seconds per example by batch size (or why there are none)."""
+
+    answer: list[float]
+    seconds: dict[str, float | str]
+
+    @property
+    def best(self) -> int:
+        """The batch size with the least seconds an example."""
+        timed = {int(batch): seconds for batch, seconds in self.seconds.items() if isinstance(seconds, float)}
+        if not timed:
+            raise MeasurementError(f"batch sizes: found none that fits in memory, {self.seconds}")
+        return min(timed, key=lambda batch: timed[batch])
+
+
+def sweep(method: MethodSpec, batches: Sequence[int], threads: int) -> Sweep:
+    """Each batch size that fits in memory; ends after two that are slower than the best, or one that is by half."""
+    found: dict[str, float | str] = {}
+    best, slower = math.inf, 0
+    with Process(method.target, method.values, threads) as process:
+        answer = process.ask("answer")["values"]
+        for batch in batches:
+            memory = process.ask("fits", batch=batch, available=int(MEMORY_SHARE * available_bytes()))
+            if not memory["fits"]:
+                found[str(batch)] = f"left out: needs about {memory['needed_bytes'] / 2**30:.1f} GiB"
+                break
+            seconds = steady_seconds(process, batch)
+            found[str(batch)] = seconds
+            slower = slower + 1 if seconds > best else 0
+            if slower == 2 or seconds > MUCH_SLOWER * best:
+                break
+            best = min(best, seconds)
+    return Sweep(answer, found)
+
+
+def warm_up(process: Process, batch: int) -> float:
+    """Seconds of one batch, after another where the first was short: then it was mostly first use."""
+    first: float = process.ask("step", batch=batch, batches=1)["seconds"]
+    return first if first > 10 * LEAST_SECONDS else float(process.ask("step", batch=batch, batches=1)["seconds"])
+
+
+def steady_seconds(process: Process, batch: int) -> float:
+    """Seconds an example after the warm-up; the warm-up itself counts where it is long, since then it is no noise."""
+    first = warm_up(process, batch)
+    if first > LEAST_SECONDS:
+        return first / batch
+    count = batches_for(first)
+    return float(process.ask("step", batch=batch, batches=count)["seconds"]) / (batch * count)
+
+
+def batches_for(seconds: float) -> int:
+    """How many batches make a repetition of at least `LEAST_SECONDS`."""
+    return max(1, math.ceil(LEAST_SECONDS / max(seconds, 1e-6)))
+
+
+def take_turns(
+    methods: Sequence[MethodSpec], sizes: Sequence[int], repetitions: int, threads: int, swept: Sequence[Values] = ()
+) -> list[Measurement]:
+    """One warm-up each, then `repetitions` rounds in which each of them has one turn; memory of the whole of it."""
+    with ExitStack() as stack:
+        processes = [stack.enter_context(Process(e.target, e.values, threads)) for e in methods]
+        turns = list(zip(processes, sizes, strict=True))
+        counts = [batches_for(warm_up(process, size)) for process, size in turns]
+        rounds = [
+            [p.ask("step", batch=b, batches=n)["seconds"] / (b * n) for (p, b), n in zip(turns, counts, strict=True)]
+            for _ in range(repetitions)
+        ]
+        peaks = [process.ask("peak")["bytes"] for process in processes]
+    return [
+        Measurement(e.name, b, [row[i] for row in rounds], peaks[i], b * counts[i], dict(swept[i]) if swept else {})
+        for i, (e, b) in enumerate(zip(methods, sizes, strict=True))
+    ]

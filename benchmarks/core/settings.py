@@ -1,0 +1,87 @@
+"""The settings of a run, the definition of a benchmark, and the writing of results."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.core.artefacts import ArtefactCache
+from benchmarks.core.harness import MeasurementError
+from offline.runtime.progress import Track
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """quick: miniatures and one repetition, to see that everything works; the numbers mean nothing.
+
+    scratch: a folder for the run's files, deleted afterwards. seeds: networks of each kind in an experiment.
+    rows: measure these only, in a benchmark with one row per name; the others keep their last result.
+    """
+
+    quick: bool
+    threads: int
+    scratch: Path
+    artefacts: ArtefactCache
+    track: Track
+    out: Path
+    rows: tuple[str, ...] = ()
+    seeds: int | None = None
+
+    def choose(self, full: Any, quick: Any) -> Any:
+        return quick if self.quick else full
+
+    def names(self, full: tuple[str, ...], quick: tuple[str, ...]) -> tuple[str, ...]:
+        """The rows to measure; raises `MeasurementError` for an unknown one."""
+        if unknown := [name for name in self.rows if name not in full]:
+            raise MeasurementError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(full)}")
+        return self.rows or self.choose(full, quick)
+
+    def with_earlier(self, file: str, key: str, rows: list[Values], order: tuple[str, ...]) -> list[Values]:
+        """The rows, and those of the last result that were not measured again, in order."""
+        path, found = self.out / file, {}
+        if self.rows and path.exists():
+            found = {row[key]: row for row in json.loads(path.read_text())["rows"]}
+        found |= {row[key]: row for row in rows}
+        return [found[name] for name in order if name in found]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One entry of the registry: `run` measures, `draw` plots the result.
+
+    stem: of the result files, also accepted as the name; by default the name.
+    threads: where it is fixed. needs: what keeps it out of "all".
+    """
+
+    name: str
+    summary: str
+    run: Callable[[Settings], Values]
+    draw: Callable[[Values, Path], None] | None = None
+    stem: str | None = None
+    threads: int | None = None
+    needs: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of the result files, without a suffix."""
+        return self.stem or self.name
+
+
+def write_json(path: Path, values: Values) -> None:
+    """Atomically: a reader finds the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".json")
+    try:
+        with os.fdopen(handle, "w") as stream:
+            json.dump(values, stream, indent=1)
+            stream.write("\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

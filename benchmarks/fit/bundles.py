@@ -1,0 +1,67 @@
+"""Every network of the zoo at full size through a whole fit, and its bundle through the serving code."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.core.harness import MeasurementError, call
+from benchmarks.core.memory import peak_bytes
+from benchmarks.core.settings import Settings, Values
+from benchmarks.fit.networks.zoo import FULL, network_spec
+from offline.config import FitConfig
+from offline.fit import fit_bundle
+from service.inference.predictor import Predictor
+
+WEIGHTS, QUICK_WEIGHTS = 500, 20
+TRAINED, HELD_OUT = 16, 40
+QUICK = ("mlp", "small-cnn")
+
+
+def run(settings: Settings) -> Values:
+    """One process per network; a failure is recorded with its message."""
+    names = settings.names(tuple(FULL), QUICK)
+    rows = []
+    for name in settings.track(names, "Networks to bundles", len(names)):
+        values = {
+            "network": name,
+            "size": settings.choose("full", "miniature"),
+            "weights": settings.choose(WEIGHTS, QUICK_WEIGHTS),
+        }
+        try:
+            rows.append({**values, **call("benchmarks.fit.bundles:one", values, settings.threads)})
+        except MeasurementError as error:
+            rows.append({**values, "failed": str(error)})
+    every = settings.with_earlier("bundles.json", "network", rows, tuple(FULL))
+    return {"train_examples": TRAINED, "calibration_examples": HELD_OUT, "rows": every}
+
+
+def one(values: dict[str, Any]) -> dict[str, Any]:
+    """Fit random weights of the network, load the bundle as the service does, predict one example and four."""
+    network = network_spec(values["network"], values["size"])
+    model = network.model()
+    inputs, targets = network.data(TRAINED + HELD_OUT)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, start = Path(scratch) / "bundle", time.perf_counter()
+        fit_bundle(
+            model,
+            [(inputs[:TRAINED], targets[:TRAINED])],
+            folder,
+            calibration_loader=[(inputs[TRAINED:], targets[TRAINED:])],
+            config=FitConfig(subnetwork_size=values["weights"], selection="random", prior_precision=100.0),
+        )
+        seconds, predictor = time.perf_counter() - start, Predictor.load(folder)
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        for rows in (1, 4):
+            assert len(predictor.predict(inputs[:rows].numpy()).mean) == rows
+    verification = predictor.manifest.verification
+    assert verification is not None
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "fit_seconds": seconds,
+        "peak_resident_bytes": peak_bytes(),
+        "bundle_bytes": size,
+        "mean_error": verification.mean_error,
+        "jacobian_error": verification.jacobian_error,
+        "variance_error": verification.variance_error,
+    }

@@ -1,0 +1,1 @@
+"""The networks of the benchmarks: real architectures with random weights."""

@@ -1,0 +1,77 @@
+"""This project's methods without torch: the exported graph in onnxruntime, and `service.maths.predictive`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.inference.onnx_runtime import onnxruntime
+from service.maths.predictive import functional_variance, link_approx
+
+Array = npt.NDArray[Any]
+FITTED = 2
+
+
+def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
+    """A session with the options that `service.inference.predictor` gives its own."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+class Graph:
+    """A graph that `benchmarks.fit.exports` wrote, and the inputs beside it."""
+
+    preparation_counts = False
+    file = "model.onnx"
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.folder = Path(values["folder"])
+        self.inputs = np.load(self.folder / "inputs.npy")
+        self.session = open_session(self.folder / self.file, values["threads"])
+
+    def prepare(self) -> None:
+        """Do nothing: the session is the model."""
+
+    def step(self, batch: int, batches: int) -> None:
+        for _ in range(batches):
+            self.session.run(None, {"inputs": self.inputs[:batch]})
+
+    def answer(self) -> Array:
+        return np.asarray(self.session.run(None, {"inputs": self.inputs[:FITTED]})[-1]).ravel()[:1000]
+
+    def needed_bytes(self, batch: int) -> int:
+        return 0 * batch
+
+
+class Jacobian(Graph):
+    """Mean and Jacobian."""
+
+
+class Forward(Graph):
+    """The forward pass alone."""
+
+    file = "forward.onnx"
+
+
+class Predict(Graph):
+    """Probabilities as `service.inference.predictor` computes them."""
+
+    def prepare(self) -> None:
+        self.scale_tril = np.load(self.folder / "scale_tril.npy")
+
+    def predict(self, inputs: Array) -> tuple[Array, Array]:
+        mean, jacobian = self.session.run(["mean", "jacobian"], {"inputs": inputs})
+        return mean, functional_variance(jacobian, self.scale_tril)
+
+    def step(self, batch: int, batches: int) -> None:
+        for _ in range(batches):
+            mean, variance = self.predict(self.inputs[:batch])
+            link_approx(mean, variance)
+
+    def answer(self) -> Array:
+        return self.predict(self.inputs[:FITTED])[1].ravel()

@@ -1,0 +1,78 @@
+"""Which network, which of its weights, which data: plain values that travel to the measuring processes as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.fit.networks import small
+from benchmarks.fit.networks.zoo import NetworkSpec, Size, network_spec
+from offline.network.weights import WeightLayout
+
+POOL = 32  # examples held in memory: batches are taken from these
+
+
+@dataclass(frozen=True)
+class Workload:
+    """S = `weights` chosen at random, in the parameters that start with one of `within` (anywhere where empty).
+
+    `width` (small-cnn only) replaces the network's width.
+    """
+
+    network: str
+    weights: int
+    within: tuple[str, ...] = ()
+    size: Size = "full"
+    width: int | None = None
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> "Workload":
+        """The inverse of `as_json`."""
+        return cls(**{**values, "within": tuple(values["within"])})
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def name(self) -> str:
+        where = "+".join(self.within) or "anywhere"
+        return f"{self.network}, S={self.weights:,} {where}"
+
+    @property
+    def spec(self) -> NetworkSpec:
+        spec = network_spec(self.network, self.size)
+        if self.width is None:
+            return spec
+        return NetworkSpec(partial(small.small_cnn, self.width), spec.input_shape, spec.outputs)
+
+    def model(self) -> nn.Module:
+        return self.spec.model()
+
+    def data(self) -> tuple[Tensor, Tensor]:
+        return self.spec.data(POOL)
+
+    def indices(self, layout: WeightLayout) -> Tensor:
+        """The chosen positions (S,), ascending."""
+        candidates = positions(layout, self.within)
+        if self.weights > len(candidates):
+            raise ValueError(f"weights: found {self.weights}, expected at most {len(candidates)} within {self.within}")
+        chosen = np.random.default_rng(0).choice(len(candidates), self.weights, replace=False)
+        return candidates[torch.as_tensor(np.sort(chosen))]
+
+
+def positions(layout: WeightLayout, within: Sequence[str]) -> Tensor:
+    """Positions of every weight whose parameter's name starts with one of `within`; all of them where it is empty."""
+    spans = [
+        torch.arange(p.offset, p.offset + p.size)
+        for p in layout.parameters
+        if not within or p.name.startswith(tuple(within))
+    ]
+    if not spans:
+        raise ValueError(
+            f"within: found {tuple(within)}, expected starts of {', '.join(p.name for p in layout.parameters)}"
+        )
+    return torch.cat(spans)

@@ -1,0 +1,70 @@
+"""Every benchmark by name."""
+
+from benchmarks.core.settings import Benchmark
+from benchmarks.experiments import mnist_plot, mnist_shift, selection_plot, selection_uci
+from benchmarks.fit import against_laplace, bundles, cost, floor, gpu, growth, layers
+from benchmarks.fit import plots as fit_plots
+from benchmarks.serving import against_servers, contract, fuzz, load, soak
+from benchmarks.serving import plots as serving_plots
+
+HOURS = "hours, and the data in PROBITY_DATA_DIR"
+BENCHMARKS = (
+    Benchmark(
+        "baseline",
+        "fit and predict against laplace-torch: seconds per example, memory",
+        against_laplace.run,
+        fit_plots.against_laplace,
+        stem="peer",
+    ),
+    Benchmark("floor", "Jacobian time over forward time, against 1 + 2 K", floor.run, fit_plots.floor),
+    Benchmark("growth", "time and memory of the fit against S, N and D", growth.run, fit_plots.growth),
+    Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
+    Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),
+    Benchmark("layers", "every layer of torch.nn alone: exported and compared, or refused and why", layers.run),
+    Benchmark("fuzz", "a million damaged requests and bundle files: no crash, no hang, little memory", fuzz.run),
+    Benchmark("contract", "thousands of requests by schemathesis: every answer is as the API promises", contract.run),
+    Benchmark("gpu", "ResNet-18, 60,000 examples, S = 42,438, selection to bundle; needs cuda", gpu.run, needs="a GPU"),
+    Benchmark(
+        "load", "the service at saturation, at half load and at three times its capacity", load.run, serving_plots.load
+    ),
+    Benchmark(
+        "servers",
+        "the service and LitServe, BentoML, MLServer, FastAPI around the same predictor",
+        against_servers.run,
+        serving_plots.against_servers,
+        stem="peers",
+    ),
+    Benchmark(
+        "soak",
+        "ten minutes at 80 % of capacity: vanishing clients, bad requests, replaced bundles",
+        soak.run,
+        serving_plots.soak,
+    ),
+    Benchmark(
+        "selection_uci",
+        "each strategy's predictive against the full network's, on toys and UCI tables",
+        selection_uci.run,
+        selection_plot.draw,
+        threads=1,
+        needs=HOURS,
+    ),
+    Benchmark(
+        "mnist_shift",
+        "each strategy on MNIST under rotation and other shifts, and on Fashion-MNIST",
+        mnist_shift.run,
+        mnist_plot.draw,
+        threads=1,
+        needs=HOURS,
+    ),
+)
+ALL = "all"
+
+
+def select(name: str) -> list[Benchmark]:
+    """The benchmark called `name`, or those that `all` runs; `KeyError` for an unknown name."""
+    if name == ALL:
+        return [benchmark for benchmark in BENCHMARKS if not benchmark.needs]
+    found = [benchmark for benchmark in BENCHMARKS if name in (benchmark.name, benchmark.file)]
+    if not found:
+        raise KeyError(name)
+    return found
