@@ -19,7 +19,7 @@ class Comparison:
 
 
 def compare(comparison: Comparison, batches: Sequence[int], repetitions: int, threads: int) -> dict[str, Any]:
-    """Answers compared, batch sizes swept, then turns; times and memory as ratios baseline / other."""
+    """Compare the answers, sweep the batch sizes, then time in turns; ratios are baseline / other."""
     swept = [sweep(method, batches, threads) for method in comparison.methods]
     difference = largest_difference([table.answer for table in swept])
     if not difference <= TOLERANCE:

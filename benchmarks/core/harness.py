@@ -37,7 +37,7 @@ class MethodSpec:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Seconds an example in each repetition, at a batch size; peak growth of the resident set in bytes."""
+    """Seconds per example in each repetition, at one batch size; peak growth of the resident set in bytes."""
 
     method: str
     batch: int
@@ -57,7 +57,7 @@ class Measurement:
 
 
 class Process:
-    """A worker (`benchmarks.core.worker`); leaves with the block."""
+    """A worker process (`benchmarks.core.worker`), for the length of a `with` block."""
 
     def __init__(self, target: str, values: Values, threads: int) -> None:
         self.target = target
@@ -86,7 +86,7 @@ class Process:
         self._stop()
 
     def ask(self, do: str, **request: Any) -> Values:
-        """One request and its answer; `MeasurementError` where the process ended."""
+        """Send one request and return its answer; raises `MeasurementError` if the process ended."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": do, **request}) + "\n")
         self.process.stdin.flush()
@@ -102,7 +102,7 @@ class Process:
         return reply
 
     def _stop(self) -> None:
-        """Closing its input ends a worker that waits; one that is at work is ended."""
+        """Close its input, which ends an idle worker, and terminate a busy one."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
@@ -134,7 +134,7 @@ class Sweep:
 
 
 def sweep(method: MethodSpec, batches: Sequence[int], threads: int) -> Sweep:
-    """Each batch size that fits in memory; ends after two that are slower than the best, or one that is by half."""
+    """Time each batch size that fits in memory; stop after two slower than the best, or one slower by half."""
     found: dict[str, float | str] = {}
     best, slower = math.inf, 0
     with Process(method.target, method.values, threads) as process:
@@ -154,13 +154,13 @@ def sweep(method: MethodSpec, batches: Sequence[int], threads: int) -> Sweep:
 
 
 def warm_up(process: Process, batch: int) -> float:
-    """Seconds of one batch, after another where the first was short: then it was mostly first use."""
+    """Seconds of one batch; of a second one if the first was short, since it is mostly set-up."""
     first: float = process.ask("step", batch=batch, batches=1)["seconds"]
     return first if first > 10 * LEAST_SECONDS else float(process.ask("step", batch=batch, batches=1)["seconds"])
 
 
 def steady_seconds(process: Process, batch: int) -> float:
-    """Seconds an example after the warm-up; the warm-up itself counts where it is long, since then it is no noise."""
+    """Seconds per example after a warm-up; a long warm-up is itself the measurement."""
     first = warm_up(process, batch)
     if first > LEAST_SECONDS:
         return first / batch
@@ -176,7 +176,7 @@ def batches_for(seconds: float) -> int:
 def take_turns(
     methods: Sequence[MethodSpec], sizes: Sequence[int], repetitions: int, threads: int, swept: Sequence[Values] = ()
 ) -> list[Measurement]:
-    """One warm-up each, then `repetitions` rounds in which each of them has one turn; memory of the whole of it."""
+    """One warm-up each, then `repetitions` rounds with one turn each; the peak memory covers all of it."""
     with ExitStack() as stack:
         processes = [stack.enter_context(Process(e.target, e.values, threads)) for e in methods]
         turns = list(zip(processes, sizes, strict=True))

@@ -11,7 +11,7 @@ RESET_PEAK = "5"  # of proc(5): sets the peak of the resident set to its present
 
 
 def settle() -> None:
-    """Give freed memory back to the system, so that what is used next shows as growth."""
+    """Return freed memory to the system, so that later use shows as growth."""
     gc.collect()
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
@@ -40,7 +40,7 @@ def peak_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Memory that could be taken now without swapping; on systems that do not tell, 4 GiB."""
+    """Memory available without swapping; 4 GiB where the system does not report it."""
     info = Path("/proc/meminfo")
     if not info.exists():
         return 4 * 2**30

@@ -73,7 +73,7 @@ class Benchmark:
 
 
 def write_json(path: Path, values: Values) -> None:
-    """Atomically: a reader finds the old file or the whole new one."""
+    """Write atomically: a reader sees the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".json")
     try:

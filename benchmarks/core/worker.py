@@ -79,13 +79,13 @@ class FunctionCall:
 
 
 def resolve(name: str) -> Any:
-    """The object called "module:name"; imported here, so that a process holds only what it measures."""
+    """The object called "module:name", imported on demand: a process holds only what it measures."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def main(name: str, values: Values) -> None:
-    """Serve requests from standard input until it closes; everything else that is printed goes to standard error."""
+    """Serve requests from standard input until it closes; redirect all other output to standard error."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     target = resolve(name)

@@ -1,4 +1,4 @@
-"""Which weights each strategy takes in the MNIST experiment: the strategies of the offline job, by name.
+"""The weights that each strategy of the offline job chooses in the MNIST experiment.
 
 Scores look at the first 256 training digits; lambda is scaled accordingly. All strategies choose among the weights of
 convolutional and linear layers that live (have curvature on those digits), except where a name says otherwise.

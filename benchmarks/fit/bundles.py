@@ -1,4 +1,4 @@
-"""Every network of the zoo at full size through a whole fit, and its bundle through the serving code."""
+"""Fit every network of the zoo at full size, and load its bundle with the serving code."""
 
 import tempfile
 import time

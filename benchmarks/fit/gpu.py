@@ -38,7 +38,7 @@ class Stopwatch:
 
 
 def run(settings: Settings) -> Values:
-    """Measured where torch sees a GPU."""
+    """Measure where torch has a GPU; otherwise say so."""
     if not torch.cuda.is_available():
         return {"skipped": "no cuda device here: run `python -m benchmarks gpu` on a machine with one"}
     values = {

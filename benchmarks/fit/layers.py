@@ -31,7 +31,7 @@ AT_ONCE = 16  # cases a process
 
 
 def run(settings: Settings) -> Values:
-    """A fresh process for some cases each; what crashes it is in the result."""
+    """Run the cases in groups, a fresh process per group; a crash is recorded."""
     names = settings.names(tuple(CASES), QUICK)
     parts = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
     rows: list[Values] = []
@@ -50,7 +50,7 @@ def some(values: dict[str, Any]) -> Values:
 
 
 def one(name: str) -> Values:
-    """Whether the case is exported and right, and refused where and only where it says so."""
+    """Whether the case is exported correctly, or refused exactly when it should be."""
     start, case = time.perf_counter(), CASES[name]
     try:
         error = relative_error(case, differentiated)

@@ -1,4 +1,4 @@
-"""Which network, which of its weights, which data: plain values that travel to the measuring processes as JSON."""
+"""A network, its chosen weights and its data, as plain values that travel to the measuring processes as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

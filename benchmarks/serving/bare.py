@@ -1,4 +1,4 @@
-"""What serves as the measure: the exported graph in onnxruntime alone, and `Predictor.predict`, without any server."""
+"""Baselines without any server: the exported graph in onnxruntime alone, and `Predictor.predict`."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

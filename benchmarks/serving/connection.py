@@ -1,4 +1,4 @@
-"""One connection of the generator: sends a request that is ready as bytes, and waits for the end of its answer."""
+"""One connection of the generator: sends a prepared request and waits for the end of its answer."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from benchmarks.serving.outcomes import LOST
 
 
 class Player(Protocol):
-    """What a connection tells of: columns of the plan, and what became of a request and of itself."""
+    """What a connection reads and reports to: columns of the plan, and the outcome of requests."""
 
     sent: list[float]
     kinds: list[int]

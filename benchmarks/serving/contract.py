@@ -1,6 +1,6 @@
-"""What /openapi.json promises, asked of a running server by schemathesis: thousands of requests, good and bad.
+"""Test a running server against its /openapi.json with schemathesis: thousands of requests, good and bad.
 
-Only what the API makes of the model's name and version is not left to it: nearly everything else would be a 404.
+The model's name and version are fixed: random ones would nearly always be a 404.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Saturation of the service against the bare session, and latencies under Poisson arrivals, also far too many."""
+"""Saturation of the service against the bare session, and latencies under Poisson arrivals up to overload."""
 
 import statistics
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What is sent in the long run: good requests, clients that leave, malformed requests and the status each is due."""
+"""The requests of the long run: good ones, disconnecting clients, malformed ones, and the status expected for each."""
 
 import json
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""A server in a process of its own: started, waited for, asked, ended."""
+"""A server process: start it, wait for it, send requests, end it."""
 
 import contextlib
 import http.client

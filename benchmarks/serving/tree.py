@@ -1,4 +1,4 @@
-"""A process and its descendants, as /proc tells: their memory and the processor time they have used."""
+"""Memory and processor time of a process and its descendants, from /proc."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""What goes wrong in production, done to each server on purpose: clients that vanish, poison in a batch, SIGTERM."""
+"""Faults injected into each server: clients that disconnect, a bad example in a batch, SIGTERM."""
 
 import time
 from dataclasses import dataclass
