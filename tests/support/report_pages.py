@@ -13,12 +13,12 @@ from service.bundle import (
     InputSpec,
     Manifest,
     ParameterSlice,
-    Posterior,
     Prior,
     Selection,
     Tried,
     Verification,
 )
+from tests.support.manifests import make_manifest
 
 S, SIGMA, THRESHOLD = 6, 0.5, 0.9
 VOID = {"meta", "img", "br", "link", "input", "hr", "base"}
@@ -54,20 +54,16 @@ class Page(HTMLParser):
         return " ".join("".join(t for tag, t in self.texts if tag != "style" and (not tags or tag in tags)).split())
 
 
-def make_manifest(task: Any = "classification", **changes: Any) -> Manifest:
+def report_manifest(task: Any = "classification", **changes: Any) -> Manifest:
+    """A manifest with every optional part, as the report shows it."""
     classification = task == "classification"
     grid = tuple(np.logspace(-4, 6, 21).tolist())
     fits = tuple((-0.1 - 1 / (1 + g)) for g in grid)
-    manifest = Manifest(
-        name="digits",
-        version="3",
-        task=task,
-        input=InputSpec(shape=(2,)),
-        outputs=3,
-        class_names=None,
-        parameter_count=40,
-        subnetwork_size=S,
-        selection=Selection(
+    given: dict[str, Any] = {
+        "name": "digits",
+        "version": "3",
+        "class_names": None,
+        "selection": Selection(
             "auto",
             {"examples": 64},
             11,
@@ -80,18 +76,22 @@ def make_manifest(task: Any = "classification", **changes: Any) -> Manifest:
             ),
             within=("body", "head"),
         ),
-        prior=Prior("budget", 10.0, "subnetwork", 1.5, 0.05, Tried(grid, fits, fits, -0.09)),
-        posterior=Posterior("cholesky", S, 0.0),
-        sigma_noise=None if classification else SIGMA,
-        temperature=1.0,
-        link="probit" if classification else "gaussian",
-        opset=20,
-        calibration=Calibration("predictive_entropy" if classification else "epistemic_std", 120, 0.05, THRESHOLD),
-        verification=Verification(16, 1e-4, 1e-7, 2e-7, 3e-7),
-        metrics={"calibration_log_likelihood": -0.25, "calibration_log_likelihood_map": -0.2},
-        libraries={"numpy": "2.4.6"},
+        "prior": Prior("budget", 10.0, "subnetwork", 1.5, 0.05, Tried(grid, fits, fits, -0.09)),
+        "calibration": Calibration("predictive_entropy" if classification else "epistemic_std", 120, 0.05, THRESHOLD),
+        "verification": Verification(16, 1e-4, 1e-7, 2e-7, 3e-7),
+        "metrics": {"calibration_log_likelihood": -0.25, "calibration_log_likelihood_map": -0.2},
+        "libraries": {"numpy": "2.4.6"},
+        "warnings": (),
+    }
+    return make_manifest(
+        outputs=3,
+        parameter_count=40,
+        size=S,
+        spec=InputSpec(shape=(2,)),
+        scores=np.zeros(1),
+        regression=not classification,
+        **given | changes,
     )
-    return dataclasses.replace(manifest, **changes)
 
 
 def make_data(task: Any = "classification", n: int = 120, **changes: Any) -> ReportData:
@@ -100,7 +100,7 @@ def make_data(task: Any = "classification", n: int = 120, **changes: Any) -> Rep
     targets: np.ndarray = rng.integers(0, 3, n) if task == "classification" else mean + rng.normal(size=(n, 3))
     eigenvalues = np.array([0.0, 1e-3, 0.1, 1.0, 5.0, 40.0])
     data = ReportData(
-        make_manifest(task), mean, variance, targets, eigenvalues=eigenvalues, memory=("predicted peak 31.4 MB",)
+        report_manifest(task), mean, variance, targets, eigenvalues=eigenvalues, memory=("predicted peak 31.4 MB",)
     )
     return dataclasses.replace(data, **changes)
 
@@ -110,7 +110,7 @@ def bare(**changes: Any) -> ReportData:
     prior = Prior("fixed", 10.0, "none", 10.0)
     selection = Selection("random", {}, 0, None, ())
     little: dict[str, Any] = {"prior": prior, "selection": selection, "verification": None, "metrics": {}}
-    return ReportData(make_manifest(**little | {"libraries": {}} | changes))
+    return ReportData(report_manifest(**little | {"libraries": {}} | changes))
 
 
 def titles(page: Page) -> set[str]:

@@ -17,7 +17,7 @@ from offline.report.page import ReportData, report_html
 from offline.report.style import MAX_POINTS, thinned
 from offline.report.text import number, parameter_rows
 from service.bundle import Candidate, Manifest, ParameterSlice, Posterior, Prior, Selection, Tried, Verification
-from tests.support.report_pages import SIGMA, Page, S, bare, make_data, make_manifest, titles
+from tests.support.report_pages import SIGMA, Page, S, bare, make_data, report_manifest, titles
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;{{ 7 * 7 }}$x_"
 
@@ -30,7 +30,7 @@ def verdicts(data: ReportData) -> list[str]:
 
 
 def test_a_sound_bundle_is_fine() -> None:
-    assert set(verdicts(bare(verification=make_manifest().verification))) == {"Fine"}
+    assert set(verdicts(bare(verification=report_manifest().verification))) == {"Fine"}
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_a_sound_bundle_is_fine() -> None:
         {"warnings": ("odd",)},
         {"metrics": {"calibration_coverage_95": 0.85}},
         {"metrics": {"calibration_coverage_95": 1.0}},
-        {"prior": Prior("budget", 1.0, "none", 1.0, 0.01), "metrics": dict(make_manifest().metrics)},
+        {"prior": Prior("budget", 1.0, "none", 1.0, 0.01), "metrics": dict(report_manifest().metrics)},
     ],
 )
 def test_what_is_not_as_it_should_be_is_to_be_checked(changes: dict[str, Any]) -> None:
-    assert verdicts(bare(**{"verification": make_manifest().verification} | changes)).count("Check") == 1
+    assert verdicts(bare(**{"verification": report_manifest().verification} | changes)).count("Check") == 1
 
 
 # --------------------------------------------------------------------------- numbers and small screens
@@ -127,7 +127,7 @@ def test_scores_alone_make_a_histogram() -> None:
 
 @pytest.mark.parametrize("missing", ["log_likelihood", "log_evidence", "plain_log_likelihood"])
 def test_a_search_may_lack_a_curve(missing: str) -> None:
-    prior = make_manifest().prior
+    prior = report_manifest().prior
     assert prior.tried is not None
     tried = dataclasses.replace(prior.tried, **{missing: None})
     data = bare(prior=dataclasses.replace(prior, tried=tried))
@@ -141,8 +141,8 @@ def test_a_search_without_any_curve_has_no_figure() -> None:
 
 @pytest.mark.parametrize(("task", "threshold"), [("classification", math.inf), ("regression", 0.0)])
 def test_one_example_and_extreme_thresholds(task: Any, threshold: float) -> None:
-    calibration = dataclasses.replace(make_manifest(task).calibration, threshold=threshold, examples=1)
-    data = make_data(task, n=1, manifest=make_manifest(task, calibration=calibration))
+    calibration = dataclasses.replace(report_manifest(task).calibration, threshold=threshold, examples=1)
+    data = make_data(task, n=1, manifest=report_manifest(task, calibration=calibration))
     assert Page(report_html(data)).all("img")
 
 
@@ -178,7 +178,7 @@ def test_long_runs_of_parameters_without_a_chosen_weight_become_one_row() -> Non
     empty = [ParameterSlice(f"body.{i}", (2, 2), 4 * i, 0) for i in range(9)]
     head, tail = ParameterSlice("head", (4,), 36, S), ParameterSlice("tail", (), 40, 0)
     selection = Selection("random", {}, 0, None, (*empty, head, tail))
-    rows = parameter_rows(make_manifest(selection=selection))
+    rows = parameter_rows(report_manifest(selection=selection))
     assert [row.name for row in rows] == ["body.0 … body.8", "head", "tail"]
     assert [row.shape for row in rows] == ["9 parameters", "4", "scalar"]
 
@@ -217,7 +217,7 @@ def hostile_manifest() -> Manifest:
     candidate = Candidate(HOSTILE, S, 7.0, 10.0, -0.1, -1.5, 0.75, True)
     slices = (ParameterSlice(HOSTILE, (5, 8), 0, S),)
     selection = Selection(HOSTILE, {HOSTILE: [HOSTILE]}, 0, 1, slices, HOSTILE, (candidate,), "weights", (HOSTILE,))
-    plain = make_manifest(
+    plain = report_manifest(
         selection=selection, metrics={HOSTILE: 1.0}, libraries={HOSTILE: HOSTILE}, warnings=(HOSTILE,)
     )
     name = HOSTILE.replace("/", "")
