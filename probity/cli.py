@@ -114,11 +114,11 @@ def fit(
     A fit that was killed goes on where it was when it is started again. Under torchrun the data are shared out.
     """
     given = {
-        "subnetwork_size": _number(subnetwork_size),
+        "subnetwork_size": number_or_word(subnetwork_size),
         "selection": selection,
         "within": tuple(within) if within else None,
         "kinds": kinds,
-        "prior_precision": _number(prior_precision),
+        "prior_precision": number_or_word(prior_precision),
         "uncertainty_budget": uncertainty_budget,
         "posterior": posterior,
         "false_reject_rate": false_reject_rate,
@@ -140,7 +140,7 @@ def fit(
             print_lines(["", f"Report: {out / 'report.html'}", f"Serve it: probity serve {shlex.quote(str(out))}"])
 
 
-def _number(text: str | None) -> int | float | str | None:
+def number_or_word(text: str | None) -> int | float | str | None:
     """ "1000" is a count, "0.1" a share, anything else a word."""
     for kind in (int, float):
         try:

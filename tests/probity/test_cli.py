@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import offline.publish.bundle
 from offline.export.graph import ExportError
-from probity.cli import _number, app
+from probity.cli import app, number_or_word
 from service.bundle import read_bundle
 
 RECIPE = """
@@ -244,8 +244,8 @@ def test_inspect_refuses_what_is_no_bundle(tmp_path: Path) -> None:
     [(None, None), ("1000", 1000), ("1", 1), ("1.0", 1.0), ("0.1", 0.1), ("1e-3", 0.001), ("marglik", "marglik")],
 )
 def test_numbers_on_the_command_line(text: str | None, value: Any) -> None:
-    assert _number(text) == value
-    assert type(_number(text)) is type(value)
+    assert number_or_word(text) == value
+    assert type(number_or_word(text)) is type(value)
 
 
 # --------------------------------------------------------------------------- processes
