@@ -1,0 +1,18 @@
+#!/bin/sh
+# The wheel with its extra [offline] in a fresh environment outside the checkout: it fits a small recipe, and serves it.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+sh "$root/tests/build_wheel.sh" "$work"
+"${PYTHON:-python3}" -m venv "$work/venv"
+"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/constraints.txt" \
+    "$(echo "$work"/dist/*.whl)[offline]"
+cd "$work"
+"$work/venv/bin/probity" fit "$root/tests/image/recipe.py" --out "$work/tiny"
+"$work/venv/bin/python" -c "
+import sys, numpy, probity
+answer = probity.Predictor.load(sys.argv[1]).predict(numpy.zeros((3, 4), numpy.float32))
+assert answer.probabilities.shape == (3, 2), answer.probabilities
+" "$work/tiny"
+echo "offline install: a recipe fitted, $(du -sm "$work/venv" | cut -f1) MB"
