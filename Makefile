@@ -13,7 +13,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-annotate 
         --python-version 3.11 --constraint constraints.txt
 LOCKS := deploy/requirements
 
-.PHONY: demo test check bench bench-selection format clean smoke lock image-test test-lowest help
+.PHONY: demo test check bench bench-selection format clean smoke lock image-test test-lowest docs rooms help
 
 help:
 	@echo "make demo    train, fit, serve and query a digit classifier (PORT=$(PORT))"
@@ -23,6 +23,7 @@ help:
 	@echo "make image-test   build both images as root with buildah and run them with podman (Debian)"
 	@echo "make lock    the packages of the images, with their hashes (deploy/requirements)"
 	@echo "make test-lowest   the service's tests at the lowest versions that pyproject.toml allows"
+	@echo "make docs    the generated parts of the pages: settings, figures, rooms (make rooms: these alone)"
 	@echo "make smoke   a fresh environment with the base install serves the golden bundle"
 
 .venv/offline.stamp: pyproject.toml constraints.txt
@@ -61,6 +62,13 @@ bench-selection: .venv/dev.stamp
 format: .venv/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: rooms
+	$(BIN)/python -m docs.settings
+	$(BIN)/python -m docs.figures
+
+rooms: .venv/dev.stamp
+	$(BIN)/python -m docs.rooms --write
 
 # torch's CPU build is not on the package index: UV_TORCH_BACKEND=cpu finds it, or UV_FIND_LINKS=/folder/of/its/wheel.
 lock: .venv/dev.stamp

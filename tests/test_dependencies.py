@@ -15,7 +15,7 @@ from tests.support.server import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BASE = PROJECT["dependencies"]
 EXTRAS = PROJECT["optional-dependencies"]
-OURS = {"probity", "service", "offline", "benchmarks", "tests", "examples"}
+OURS = {"probity", "service", "offline", "benchmarks", "docs", "tests", "examples"}
 # `probity` of the base install imports these of the offline job; the rest only where torch is.
 BASE_MODULES = ["offline/__init__.py", *(f"probity/{name}.py" for name in ("__init__", "__main__", "cli", "card"))]
 DISTRIBUTIONS = importlib.metadata.packages_distributions()
