@@ -16,7 +16,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-from offline import FitConfig, InputSpec
+from probity import FitConfig, InputSpec
 
 FEATURES = ("age", "sex", "bmi", "blood_pressure", "s1", "s2", "s3", "s4", "s5", "s6")
 config = FitConfig(name="diabetes", likelihood="regression", subnetwork_size=0.5, seed=0)

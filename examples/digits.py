@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-from offline import FitConfig, ImagePreprocessing, InputSpec
+from probity import FitConfig, ImagePreprocessing, InputSpec
 
 SIZE = 8
 # Which weights, and how much uncertainty, is decided on held-out digits and synthetic shifts of them: `selection` is

@@ -36,7 +36,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
 ) -> None:
-    """Serve bundles over HTTP. Every other setting is an environment variable, see the README."""
+    """Serve bundles over HTTP. Every other setting is an environment variable: see docs/settings.md."""
     try:
         check_uvicorn()
         settings = load_settings(

@@ -1,5 +1,6 @@
-"""The README cannot rot: its commands and code are run, and its JSON answers compared with real ones."""
+"""The pages cannot rot: their commands and code are run, and their JSON answers compared with real ones."""
 
+import itertools
 import json
 import os
 import re
@@ -12,21 +13,19 @@ from typing import Any
 
 import pytest
 
-from service.settings import PREFIX, Settings
+from tests.support.pages import PAGES, README, ROOT, blocks, blocks_in, commands
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
 BIN = Path(sys.executable).parent
-# What cannot be run by a test on any machine, and what checks it instead.
-ELSEWHERE = {"docker compose up --build": "needs a Docker engine; tests/deploy checks the files it reads"}
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-
-
-def commands() -> list[str]:
-    return [line for block in blocks("console") for line in block.strip().splitlines()]
+# Run once each, in the order of the pages. What they need is made by those before them.
+IN_ORDER = ("probity fit", "probity evaluate", "probity inspect", "probity keys", "probity sign")
+RUN = ("make demo", "probity serve", "curl -s ", *IN_ORDER)
+# Commands that no test can run on any machine, or that another test runs.
+ELSEWHERE = {
+    "docker compose up --build": "needs a Docker engine; tests/deploy checks the files it reads",
+    "docker build --tag probity .": "make image-test builds this image",
+    "docker build --tag probity-offline --target offline .": "make image-test builds this image",
+    "torchrun --nproc-per-node=2 -m probity fit RECIPE.py --out DIR": "tests/offline/recipes/test_imports.py runs it",
+}
 
 
 def environment() -> dict[str, str]:
@@ -39,22 +38,24 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def run(command: str, cwd: Path) -> str:
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300, check=False
-    )
+def run(command: list[str], cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
+def run_line(line: str, cwd: Path) -> str:
+    return run(["bash", "-c", line], cwd)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder like a checkout, in which the README's fit, evaluate and inspect have been run."""
-    folder = tmp_path_factory.mktemp("readme")
+    """A folder like a checkout, in which the pages' commands have been run that end by themselves."""
+    folder = tmp_path_factory.mktemp("pages")
     (folder / "examples").symlink_to(ROOT / "examples")
-    for command in commands():
-        if command.startswith(("probity fit", "probity evaluate", "probity inspect")):
-            assert run(command, folder)
+    for command in dict.fromkeys(commands()):
+        if command.startswith(IN_ORDER):
+            assert run_line(command, folder)
     return folder
 
 
@@ -74,15 +75,22 @@ def port(place: Path) -> Iterator[int]:
 
 
 def test_every_command_is_run_here_or_accounted_for() -> None:
-    kinds = ("make demo", "probity fit", "probity evaluate", "probity inspect", "probity serve", "curl -s ")
-    assert all(command.startswith(kinds) or command in ELSEWHERE for command in commands())
+    targets = re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for command in commands():
+        is_target = command.startswith("make ") and command.split()[1] in targets
+        assert command.startswith(RUN) or command in ELSEWHERE or is_target, command
+
+
+def test_the_readme_is_short_and_starts_with_the_demo() -> None:
+    text = README.read_text()
+    assert text.count("\n") <= 150
+    assert text[: text.index("make demo")].count("\n") < 25
     assert commands()[0] == "make demo"
-    assert README[: README.index("make demo")].count("\n") < 25
 
 
 def test_make_demo(tmp_path: Path) -> None:
     """The first command, as a newcomer runs it: both verdicts are shown, and the curl line that repeats them."""
-    output = run(f"make demo PORT={free_port()} OUT={tmp_path / 'digits'}", ROOT)
+    output = run_line(f"make demo PORT={free_port()} OUT={tmp_path / 'digits'}", ROOT)
     assert (tmp_path / "digits" / "manifest.json").is_file()
     assert "An upright digit" in output
     assert output.index("accepted") < output.index("Something that is no digit") < output.index("REJECTED")
@@ -92,55 +100,40 @@ def test_make_demo(tmp_path: Path) -> None:
 
 
 def test_curl_answers(port: int, place: Path) -> None:
-    """Each curl line gives the JSON printed below it."""
-    lines = [command for command in commands() if command.startswith("curl")]
-    answers = [json.loads(block) for block in blocks("json")]
-    assert len(lines) == len(answers) == 2
-    for line, expected in zip(lines, answers, strict=True):
-        found = json.loads(run(line.replace(":8000", f":{port}"), place))
-        compare(found, expected, "answer")
+    """Each curl line gives the JSON of the next block."""
+    asked = 0
+    for page in PAGES:
+        found = blocks(page)
+        for (_, line), (language, answer) in itertools.pairwise(found):
+            if line.startswith("curl"):
+                assert language == "json", line
+                received = json.loads(run_line(line.replace(":8000", f":{port}"), place))
+                compare(received, json.loads(answer), "answer")
+                asked += 1
+    assert asked == len(blocks_in("json")) == sum(line.startswith("curl") for line in commands()) > 1
 
 
-def compare(found: Any, expected: Any, where: str) -> None:
+def compare(received: Any, expected: Any, where: str) -> None:
     """The same keys, words and flags; numbers alike, as training differs in the last digits between machines."""
     if isinstance(expected, dict):
-        assert found.keys() == expected.keys(), where
+        assert received.keys() == expected.keys(), where
         for key, value in expected.items():
             if key not in ("timing", "digest"):
-                compare(found[key], value, f"{where}.{key}")
+                compare(received[key], value, f"{where}.{key}")
     elif isinstance(expected, list):
-        assert len(found) == len(expected), where
+        assert len(received) == len(expected), where
         for i, value in enumerate(expected):
-            compare(found[i], value, f"{where}[{i}]")
+            compare(received[i], value, f"{where}[{i}]")
     elif isinstance(expected, float):
-        assert found == pytest.approx(expected, rel=0.1, abs=0.01), where
+        assert received == pytest.approx(expected, rel=0.1, abs=0.01), where
     elif isinstance(expected, str):
         number = r"\d+\.\d+"
-        assert re.sub(number, "", found) == re.sub(number, "", expected), where
+        assert re.sub(number, "", received) == re.sub(number, "", expected), where
     else:
-        assert found == expected, where
+        assert received == expected, where
 
 
-def test_python_blocks(place: Path) -> None:
-    for code in blocks("python"):
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=place, env=environment(), capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-
-
-def test_every_setting_is_documented() -> None:
-    for name, field in Settings.model_fields.items():
-        (row,) = re.findall(rf"^\| `{PREFIX}{name.upper()}` \|(.*)\|(.*)\|$", README, re.MULTILINE)
-        default = "" if field.default is None else str(field.default)
-        default = ",".join(field.default) if isinstance(field.default, tuple) else default
-        assert (row[0].strip(), row[1].strip()) == (default, field.description)
-    assert set(re.findall(rf"`{PREFIX}(\w+)`", README)) - {n.upper() for n in Settings.model_fields} == {
-        "BUNDLE_DIR",
-        "API_KEY",
-    }
-
-
-def test_linked_files_exist() -> None:
-    for target in re.findall(r"\]\((?!https?://)([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+def test_python_blocks(port: int, place: Path) -> None:
+    for code in blocks_in("python"):
+        output = run([sys.executable, "-c", code.replace(":8000", f":{port}")], place)
+        assert "except" not in code or output == "", output  # an error that a block catches would be printed

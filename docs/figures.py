@@ -1,0 +1,58 @@
+"""`python -m docs.figures`: write into docs/benchmarks.md what the files in benchmarks/results say of themselves.
+
+These are the counts of `layers`, and the date and commit of each measurement.
+"""
+
+import json
+import math
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from docs.marked import update_parts
+
+PAGE = Path(__file__).with_name("benchmarks.md")
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+MEASURED = (("peer", "floor", "growth", "cost"), ("load",), ("peers",), ("soak",), ("fuzz", "contract"))
+
+
+def parts() -> dict[str, str]:
+    """The generated parts of the page by their names."""
+    dates = {f"measured: {', '.join(names)}": measured(names) for names in MEASURED}
+    return {"layers": layers(read("layers")), **dates}
+
+
+def read(name: str) -> dict[str, Any]:
+    """One file of results."""
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return result
+
+
+def layers(result: dict[str, Any]) -> str:
+    """A sentence on every layer of torch.nn; the error is rounded up."""
+    counts = [result[outcome] for outcome in ("exported", "refused", "failed")]
+    error = max(row.get("relative_error", 0.0) for row in result["rows"])
+    power = math.floor(math.log10(error))
+    failed = f"; {counts[2]} failed" if counts[2] else ""
+    return (
+        f"`layers`: {sum(counts)} layers of `torch.nn` and functions, each in a network of its own. {counts[0]} are\n"
+        f"exported, within {math.ceil(error / 10**power)}e{power} of plain differentiation; {counts[1]} are refused by "
+        f"name{failed}.\n"
+    )
+
+
+def measured(names: tuple[str, ...]) -> str:
+    """When, and on which code."""
+    times: dict[str, list[str]] = {}
+    for name in names:
+        environment = read(name)["environment"]
+        date = datetime.fromisoformat(environment["date"])
+        commit = environment["git_commit"][:7]
+        times.setdefault(f"on {date.day} {date:%B %Y} with the code of commit `{commit}`", []).append(f"`{name}`")
+    if len(times) == 1:
+        return f"Measured {next(iter(times))}.\n"
+    return "Measured " + "; ".join(f"{when} ({', '.join(which)})" for when, which in times.items()) + ".\n"
+
+
+if __name__ == "__main__":
+    update_parts(PAGE, parts())

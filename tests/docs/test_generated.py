@@ -1,0 +1,41 @@
+"""What `make docs` writes from settings and results is what stands in the pages."""
+
+import pytest
+
+from docs import figures, settings
+from docs.marked import replace_part
+from service.settings import Settings
+
+REMEDY = "run `make docs`"
+
+
+def test_the_settings_page_is_up_to_date() -> None:
+    assert settings.PAGE.read_text() == settings.page(), REMEDY
+
+
+def test_the_settings_page_has_every_setting_once() -> None:
+    text = settings.page()
+    for name, field in Settings.model_fields.items():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `PROBITY_{name.upper()}` |")]
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert cells[3] == field.description
+        assert cells[1]
+        assert cells[4]
+
+
+def test_a_setting_without_advice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(settings.WHEN["Log"], "log_level")
+    with pytest.raises(KeyError, match="log_level"):
+        settings.page()
+
+
+def test_the_figures_are_those_of_the_results() -> None:
+    page = figures.PAGE.read_text()
+    for name, content in figures.parts().items():
+        assert page == replace_part(page, name, content), REMEDY
+
+
+@pytest.mark.parametrize("text", ["no marks", "<!-- a -->\n<!-- end of a -->\n<!-- a -->\n"])
+def test_marks_that_are_not_a_pair_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected one"):
+        replace_part(text, "a", "content")
