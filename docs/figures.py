@@ -48,7 +48,7 @@ def measured(names: tuple[str, ...]) -> str:
         environment = read(name)["environment"]
         date = datetime.fromisoformat(environment["date"])
         commit = environment["git_commit"][:7]
-        times.setdefault(f"on {date.day} {date:%B %Y} with the code of commit `{commit}`", []).append(f"`{name}`")
+        times.setdefault(f"on {date.day} {date:%B %Y} with the code of commit `{commit}`", []).append(f"`{name}.json`")
     if len(times) == 1:
         return f"Measured {next(iter(times))}.\n"
     return "Measured " + "; ".join(f"{when} ({', '.join(which)})" for when, which in times.items()) + ".\n"
