@@ -4,10 +4,6 @@ Which weights will be chosen is not known yet, so a few of every parameter that 
 layer's rule and each backward pass is exported once.
 """
 
-import contextlib
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,7 +14,7 @@ from offline.export.verify import LOOSEST, VerificationError, relative_error
 from offline.jacobian.jacobian import Chosen
 from offline.jacobian.plan import output_mixing, plain_jacobian
 from offline.job import Job
-from offline.network.model_copy import in_float64, runs_in_float64
+from offline.network.model_copy import highest_precision
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import one_step
 from offline.selection.registry import STRATEGIES, select
@@ -127,12 +123,8 @@ def _plain_answers(job: Job, chosen: tuple[Chosen, ...], inputs: Tensor) -> Answ
 
 def _precise_answers(job: Job, chosen: tuple[Chosen, ...], inputs: Tensor) -> Answers:
     """The same in float64, where the network runs in it."""
-    exactly = runs_in_float64(job.network, inputs)
-    precision: Callable[[], contextlib.AbstractContextManager[Any]] = (
-        (lambda: in_float64(job.network)) if exactly else contextlib.nullcontext
-    )
-    with precision():
-        return _plain_answers(job, chosen, inputs.double() if exactly and inputs.is_floating_point() else inputs)
+    with highest_precision(job.network, inputs) as precise:
+        return _plain_answers(job, chosen, precise)
 
 
 def _differs(found: Answers, expected: Answers) -> bool:

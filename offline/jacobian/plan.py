@@ -7,7 +7,7 @@ in float64, at positions spread over each parameter, and a parameter that does n
 
 import warnings
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
@@ -25,7 +25,7 @@ from offline.jacobian.jacobian import (
 )
 from offline.jacobian.layer_rules import Entries, ExpandedEntries, entries_of, is_structured
 from offline.network.finite import check_finite_jacobian, check_finite_outputs
-from offline.network.model_copy import check_output, in_float64, runs_in_float64
+from offline.network.model_copy import check_output, highest_precision
 from offline.network.weights import Owners, WeightLayout, parameter_owners
 
 CHECK_EXAMPLES = 2
@@ -79,11 +79,9 @@ def trusted_names(model: nn.Module, chosen: tuple[Chosen, ...], owners: Owners, 
     sampled = tuple(replace(c, positions=_spread(c.positions)) for c in chosen)
     layers = {c.parameter.name for c in chosen if _in_layers(model, owners.get(c.parameter.name, []))}
     bare = {c.parameter.name for c in chosen if _is_bare(model, c, owners.get(c.parameter.name, []))}
-    exactly = runs_in_float64(model, x)
-    x = x.double() if exactly and x.is_floating_point() else x
-    with in_float64(model) if exactly else nullcontext():
+    with highest_precision(model, x) as precise:
         for names in (layers | bare, layers):  # a model that cannot take a bare parameter once an example
-            right = _agreeing(model, plan_for(model, sampled, owners, names), sampled, x)
+            right = _agreeing(model, plan_for(model, sampled, owners, names), sampled, precise)
             if right is not None:
                 return right
     return set()

@@ -131,6 +131,16 @@ def runs_in_float64(model: nn.Module, x: Tensor) -> bool:
     return isinstance(out, Tensor) and out.dtype == torch.float64
 
 
+@contextmanager
+def highest_precision(model: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """The inputs in float64, and the model too inside the block; both as they are where it runs in float32 only."""
+    if not runs_in_float64(model, x):
+        yield x
+        return
+    with in_float64(model):
+        yield x.double() if x.is_floating_point() else x
+
+
 def _kind(model: object) -> str:
     return f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
 

@@ -17,7 +17,7 @@ from offline.laplace.calibration import Calibrated, held_out_metrics, reference_
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
 from offline.network.finite import check_finite_jacobian, check_finite_outputs
-from offline.network.model_copy import in_float64, private_copy, runs_in_float64
+from offline.network.model_copy import highest_precision, private_copy
 from offline.publish.manifest import coverage_warning, make_manifest, training_metrics
 from offline.report.page import ReportData, report_html
 from offline.runtime.arrays import Array, to_numpy
@@ -116,11 +116,9 @@ def _imprecise(truth: Truth) -> list[str]:
 def _truth(job: Job, fitted: Fitted) -> Truth:
     """In float64, or in float32 where the network cannot run otherwise."""
     inputs = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES]
-    if not runs_in_float64(job.network, inputs):
-        return Truth(to_numpy(inputs), *_plainly(job.network, job, fitted, inputs), precision="float32")
-    with in_float64(job.network):
-        precise = inputs.double() if inputs.is_floating_point() else inputs
-        return Truth(to_numpy(inputs), *_plainly(job.network, job, fitted, precise))
+    with highest_precision(job.network, inputs) as precise:
+        mean, jacobian, variance = _plainly(job.network, job, fitted, precise)
+    return Truth(to_numpy(inputs), mean, jacobian, variance, precision=str(mean.dtype))
 
 
 def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
