@@ -3,38 +3,53 @@ PYTHON ?= python3
 PORT ?= 8000
 OUT ?= bundles/digits
 BIN := .venv/bin
-# laplace-torch is a peer that the tests compare with. It declares torchvision, which it runs without and which
-# breaks next to a CPU build of torch: so it is installed without its dependencies, and those it uses by name.
-PEER := laplace-torch backpack-for-pytorch curvlinops-for-pytorch asdfghjkl einops einconv opt-einsum \
-        linear-operator unfoldnd torchmetrics
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# The tests compare with laplace-torch. It declares torchvision, which it runs without and which breaks next to a CPU
+# build of torch: so it is installed without its dependencies, and those it uses by name.
+BASELINE := laplace-torch backpack-for-pytorch curvlinops-for-pytorch asdfghjkl einops einconv opt-einsum \
+            linear-operator unfoldnd torchmetrics
 
 # Packages of the images, with the hashes of their files. uv reads its own settings, not pip's: UV_INDEX and others.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-annotate --custom-compile-command 'make lock' \
         --python-version 3.11 --constraint constraints.txt
 LOCKS := deploy/requirements
 
-.PHONY: demo test check bench bench-selection format clean smoke lock image-test test-lowest docs rooms help
+# Tests without a server and without an export.
+FAST := tests/service/batching tests/service/maths tests/service/oip --ignore tests/service/oip/test_fuzz.py \
+        tests/service/bundle/test_manifest.py tests/service/bundle/test_manifest_wrong.py tests/offline/data \
+        tests/offline/evaluation tests/offline/network --ignore tests/offline/network/test_model_copy.py \
+        tests/offline/test_config.py tests/test_checkout.py tests/test_dependencies.py tests/test_distribution.py
+
+.PHONY: demo test test-fast coverage check hooks audit bench bench-selection format clean smoke smoke-offline lock \
+        image-test test-lowest docs rooms help
 
 help:
 	@echo "make demo    train, fit, serve and query a digit classifier (PORT=$(PORT))"
 	@echo "make test    every test            make check   lint, types, import arrows"
+	@echo "make test-fast   without servers and exports, in a minute"
+	@echo "make coverage    every test, and which branches they take"
+	@echo "make hooks   run ruff, mypy and import-linter before each commit (pre-commit)"
+	@echo "make audit   known vulnerabilities of the service's packages"
 	@echo "make bench   speed and memory against laplace-torch, the floor, growth (results in benchmarks/results)"
 	@echo "make bench-selection   which weights: toys, UCI and MNIST (hours; data from PROBITY_DATA_DIR)"
 	@echo "make image-test   build both images as root with buildah and run them with podman (Debian)"
 	@echo "make lock    the packages of the images, with their hashes (deploy/requirements)"
 	@echo "make test-lowest   the service's tests at the lowest versions that pyproject.toml allows"
 	@echo "make docs    the generated parts of the pages: settings, figures, rooms (make rooms: these alone)"
-	@echo "make smoke   a fresh environment with the base install serves the golden bundle"
+	@echo "make smoke   a fresh environment with the wheel serves the golden bundle"
+	@echo "make smoke-offline   a fresh environment with the wheel and [offline] fits a small recipe"
 
 .venv/offline.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[offline]'
+	$(PIP) -e '.[offline]'
 	@touch $@
 
+# pip reads dependency groups from 25.1 on.
 .venv/dev.stamp: .venv/offline.stamp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps $(PEER)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt lightning-utilities mpmath
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(PIP) -e '.[offline,client]' --group dev
+	$(PIP) --no-deps $(BASELINE)
+	$(PIP) lightning-utilities mpmath
 	@touch $@
 
 demo: .venv/offline.stamp
@@ -43,6 +58,18 @@ demo: .venv/offline.stamp
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+# No server, no export: what to run while writing.
+test-fast: .venv/dev.stamp
+	$(BIN)/python -m pytest -n auto --dist worksteal $(FAST)
+
+# Branches of probity, service and offline, also in the processes that tests start. Before Python 3.14 it takes about
+# twice as long as the tests alone: hosted CI runs it there.
+coverage: .venv/dev.stamp
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n auto --dist worksteal
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
 check: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,7 +77,16 @@ check: .venv/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes/*.yaml
+	$(BIN)/pre-commit validate-config
+
+hooks: .venv/dev.stamp
+	$(BIN)/pre-commit install
+
+# Known vulnerabilities of the packages in the service image. It asks the package index, and needs one that answers.
+audit: .venv/dev.stamp
+	$(BIN)/pip-audit --disable-pip --require-hashes -r $(LOCKS)/service.txt
 
 bench: .venv/dev.stamp
 	$(BIN)/python -m benchmarks all
@@ -85,6 +121,9 @@ test-lowest:
 
 smoke:
 	PYTHON=$(PYTHON) sh tests/smoke_base_install.sh
+
+smoke-offline:
+	PYTHON=$(PYTHON) sh tests/smoke_offline.sh
 
 clean:
 	rm -rf .venv build dist *.egg-info bundles

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.server import ROOT
 
-HIDDEN = {".ci", ".dockerignore", ".gitattributes", ".gitignore", ".hadolint.yaml"}
+HIDDEN = {".ci", ".dockerignore", ".gitattributes", ".github", ".gitignore", ".pre-commit-config.yaml"}
 
 
 def tracked(*options: str) -> list[str]:

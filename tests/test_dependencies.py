@@ -12,9 +12,12 @@ from packaging.utils import canonicalize_name
 
 from tests.support.server import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BASE = PROJECT["dependencies"]
-EXTRAS = PROJECT["optional-dependencies"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+BASE = PYPROJECT["project"]["dependencies"]
+EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+GROUPS = {  # without the groups that a group includes
+    name: [line for line in lines if isinstance(line, str)] for name, lines in PYPROJECT["dependency-groups"].items()
+}
 OURS = {"probity", "service", "offline", "benchmarks", "docs", "tests", "examples"}
 # `probity` of the base install imports these of the offline job; the rest only where torch is.
 BASE_MODULES = ["offline/__init__.py", *(f"probity/{name}.py" for name in ("__init__", "__main__", "cli", "card"))]
@@ -33,18 +36,13 @@ def imported(files: list[Path]) -> set[str]:
     return found - set(sys.stdlib_module_names) - OURS
 
 
-def declared(lines: list[str]) -> set[str]:
-    """Canonical names of what the lines require; our own extras are followed."""
-    names: set[str] = set()
-    for requirement in map(Requirement, lines):
-        if requirement.name == PROJECT["name"]:
-            names |= declared([line for extra in requirement.extras for line in EXTRAS[extra]])
-        names.add(canonicalize_name(requirement.name))
-    return names
+def requirements() -> list[Requirement]:
+    """Of the base install, of every extra and of every group."""
+    return [Requirement(line) for lines in (BASE, *EXTRAS.values(), *GROUPS.values()) for line in lines]
 
 
 def undeclared(files: list[Path], lines: list[str]) -> dict[str, list[str]]:
-    names = declared(lines)
+    names = {canonicalize_name(Requirement(line).name) for line in lines}
     return {
         package: DISTRIBUTIONS.get(package, [])
         for package in imported(files)
@@ -65,21 +63,22 @@ def test_the_command_line_imports_what_the_base_install_declares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "extras"),
-    [("service/client", ["client"]), ("offline", ["offline"]), ("tests", ["dev"])],
+    ("folder", "declared"),
+    [
+        ("service/client", EXTRAS["client"]),
+        ("offline", EXTRAS["offline"]),
+        ("tests", [*EXTRAS["offline"], *EXTRAS["client"], *GROUPS["dev"], *GROUPS["bench"]]),
+    ],
 )
-def test_a_part_imports_what_its_extra_declares(folder: str, extras: list[str]) -> None:
-    lines = [*BASE, *(line for extra in extras for line in EXTRAS[extra])]
-    assert undeclared(modules(folder), lines) == {}
+def test_a_part_imports_what_is_declared_for_it(folder: str, declared: list[str]) -> None:
+    assert undeclared(modules(folder), [*BASE, *declared]) == {}
 
 
 def test_every_requirement_has_a_lowest_version() -> None:
-    lines = [*BASE, *(line for group in EXTRAS.values() for line in group)]
     without = [
-        line
-        for line in lines
-        if Requirement(line).name != PROJECT["name"]
-        and not any(part.operator in (">=", "==") for part in Requirement(line).specifier)
+        requirement
+        for requirement in requirements()
+        if not any(part.operator in (">=", "==") for part in requirement.specifier)
     ]
     assert without == []
 
@@ -92,7 +91,5 @@ def test_the_tested_versions_are_allowed() -> None:
             line.partition("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
         )
     }
-    lines = [*BASE, *(line for group in EXTRAS.values() for line in group)]
-    for requirement in map(Requirement, lines):
-        if requirement.name != PROJECT["name"]:
-            assert pinned[canonicalize_name(requirement.name)] in requirement.specifier, requirement
+    for requirement in requirements():
+        assert pinned[canonicalize_name(requirement.name)] in requirement.specifier, requirement

@@ -18,7 +18,8 @@ REQUIRED = re.compile(
     r"|\b(?:pip3?|pipx|uvx?|poetry|conda|requirement)\b[^\n]*?\b(?:install|add|run|download)\b[^\n]*[\s'\"]probity(?![\w./-])"
     r"|\buvx\s+probity(?![\w-])"
 )
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 
 
 def tracked_texts() -> list[Path]:
@@ -62,8 +63,9 @@ def test_no_text_asks_for_the_other_package() -> None:
 
 def test_no_requirement_is_the_other_package() -> None:
     assert PROJECT["name"] == NAME
-    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
-    assert "probity" not in {Requirement(line).name for group in groups for line in group}
+    extras, groups = PROJECT["optional-dependencies"].values(), PYPROJECT["dependency-groups"].values()
+    lines = [line for part in (PROJECT["dependencies"], *extras, *groups) for line in part if isinstance(line, str)]
+    assert "probity" not in {Requirement(line).name for line in lines}
 
 
 def test_the_installed_distribution_has_our_name_and_brings_the_command() -> None:

@@ -21,6 +21,7 @@ CACHES = {
     ".import_linter_cache",
     ".hypothesis",
     ".schemathesis",
+    ".coverage",
 }
 SOURCES = {".py", ".md", ".toml", ".css", ".html"}
 State = dict[str, tuple[int, int]]
