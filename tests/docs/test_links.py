@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.registry import select
 from service.settings import PREFIX, Settings
 from tests.support.pages import PAGES, ROOT, prose
 
@@ -61,3 +62,11 @@ def test_targets_of_make_exist() -> None:
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {name for page in PAGES for name in re.findall(r"`make ([\w-]+)", page.read_text())}
     assert named <= targets, named - targets
+
+
+def test_benchmarks_exist() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    named = re.findall(r"\| `(\w+)` \|$", page, re.MULTILINE) + re.findall(r"^`(\w+)`: ", page, re.MULTILINE)
+    named += re.findall(r"python -m benchmarks (\w+)`", page)
+    assert len(named) > 10
+    assert all(select(name) for name in named if name != "NAME")
