@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.oip.document import shown
 from service.oip.errors import RequestError
+from service.oip.parsing import shown
 
 Array = npt.NDArray[Any]
 BF16, BOOL, BYTES = "BF16", "BOOL", "BYTES"

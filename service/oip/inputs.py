@@ -5,9 +5,9 @@ from service.codec.arrays import InputLimits, array_from_array
 from service.codec.encoded_images import ImageFiles, ImageTexts
 from service.codec.images import check_images
 from service.oip.datatypes import BYTES, Array
-from service.oip.document import shown
 from service.oip.errors import RequestError
-from service.oip.request import INPUT
+from service.oip.parsing import shown
+from service.oip.schemas import INPUT
 from service.oip.tensor import Tensor
 
 IMAGE_SHAPES = "the shape (batch,) or (batch, 1): an encoded image file in each element"

@@ -5,7 +5,7 @@ from typing import Any
 
 from service.bundle import Manifest
 from service.oip.outputs import FP32, outputs_of
-from service.oip.request import INPUT
+from service.oip.schemas import INPUT
 
 Json = dict[str, Any]
 PLATFORM, BACKEND = "onnxruntime_onnx", "onnxruntime"

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from service.bundle import Manifest
 from service.inference.predictor import PlainPrediction, Prediction
 from service.oip.datatypes import BOOL, Array
-from service.oip.document import shown
 from service.oip.errors import OutputUnavailable, RequestError
+from service.oip.parsing import shown
 from service.oip.request import InferRequest, Wanted
 
 AnyPrediction = Prediction | PlainPrediction

@@ -1,12 +1,21 @@
-"""The shapes of the protocol's requests and answers, as OpenAPI documents them."""
+"""The protocol's requests and answers: pydantic models that parse requests and make the OpenAPI document."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, Strict, model_validator
+from pydantic_core import PydanticCustomError
 
-from service.oip.request import MAX_ID_LENGTH
+INPUT = "inputs"  # the network's input, as its graph calls it
+MAX_ID_LENGTH = 1024  # characters: the answer repeats the id
+MAX_DIMENSIONS = 32  # NumPy 1 ends there
+MAX_INT = 2**63 - 1
+REFUSED_PARAMETER = "refused_parameter"
 
-Size = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Strict()]
+Flag = Annotated[bool, Strict()]
+Count = Annotated[int, Strict(), Field(ge=0)]
+Size = Annotated[int, Strict(), Field(ge=1, le=MAX_INT)]
 Datatype = Literal[
     "BOOL",
     "UINT8",
@@ -25,53 +34,85 @@ Datatype = Literal[
 ]
 
 
-class InputParameters(BaseModel):
+class RequestPart(BaseModel):
+    """An object in a request. Other fields are ignored, but those in `refused`, since they would change the answer."""
+
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def check_names(cls, values: Any) -> Any:
+        """Read a missing field as null, so that its error says what was expected."""
+        if not isinstance(values, dict):
+            return values
+        for name, expected in cls.refused.items():
+            if name in values:
+                raise PydanticCustomError(REFUSED_PARAMETER, "{expected}", {"name": name, "expected": expected})
+        return dict.fromkeys(cls.model_fields) | values
+
+
+def _only_input(name: Any) -> Any:
+    if name != INPUT:
+        raise PydanticCustomError("name", f"one input, named '{INPUT}'")
+    return name
+
+
+class InputParameters(RequestPart):
     """Others are ignored."""
 
+    refused = {"shared_memory_region": "the data in the request, no shared memory"}
     binary_data_size: Annotated[
-        int | None, Field(ge=0, description="Bytes of this tensor after the JSON; then there is no `data`.")
+        Count | None, Field(description="Bytes of this tensor after the JSON; then there is no `data`.")
     ] = None
 
 
-class InputTensor(BaseModel):
+class InputTensor(RequestPart):
     """Row-major values, flat or nested; or their bytes, after the JSON."""
 
-    name: Literal["inputs"]
+    name: Annotated[Literal["inputs"], BeforeValidator(_only_input)]
     datatype: Annotated[Datatype, Field(description="Numbers of any kind; BYTES for image files.")]
-    shape: Annotated[list[Size], Field(min_length=1, max_length=32, description="(batch, *input shape)")]
+    shape: Annotated[
+        list[Size],
+        Field(min_length=1, max_length=MAX_DIMENSIONS, fail_fast=True, description="(batch, *input shape)"),
+    ]
     parameters: InputParameters | None = None
-    data: list[Any] | None = None
+    data: InstanceOf[list[Any]] | None = None  # checked when they are converted, all at once
 
 
-class OutputParameters(BaseModel):
+class OutputParameters(RequestPart):
     """Others are ignored, but `classification` and shared memory are refused."""
 
-    binary_data: bool | None = None
+    refused = {
+        "classification": "no such parameter; ask for the output and sort it",
+        "shared_memory_region": "no such parameter; outputs are sent in the answer",
+    }
+    binary_data: Flag | None = None
 
 
-class RequestedOutput(BaseModel):
+class RequestedOutput(RequestPart):
     """An output to be sent."""
 
-    name: str
+    name: Text
     parameters: OutputParameters | None = None
 
 
-class InferParameters(BaseModel):
+class InferParameters(RequestPart):
     """Others are ignored."""
 
     timeout: Annotated[
-        int | None, Field(ge=0, description="How long the request may wait, in microseconds; 0: as the service has it.")
+        Annotated[Count, Field(le=MAX_INT)] | None,
+        Field(description="How long the request may wait, in microseconds; 0: as the service has it."),
     ] = None
-    binary_data_output: Annotated[bool | None, Field(description="Whether outputs are sent in binary.")] = None
+    binary_data_output: Annotated[Flag | None, Field(description="Whether outputs are sent in binary.")] = None
 
 
-class InferRequest(BaseModel):
+class InferRequest(RequestPart):
     """One input tensor; without `outputs`, all are sent."""
 
-    id: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
+    id: Annotated[Text, Field(max_length=MAX_ID_LENGTH)] | None = None
     parameters: InferParameters | None = None
-    inputs: Annotated[list[InputTensor], Field(min_length=1, max_length=1)]
-    outputs: list[RequestedOutput] | None = None
+    inputs: Annotated[list[InputTensor], Field(fail_fast=True, json_schema_extra={"minItems": 1, "maxItems": 1})]
+    outputs: Annotated[list[RequestedOutput], Field(fail_fast=True)] | None = None
 
 
 class OutputTensor(BaseModel):

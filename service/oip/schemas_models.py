@@ -1,8 +1,10 @@
-"""The shapes of what the protocol tells of the service and its models, as OpenAPI documents them."""
+"""The protocol's metadata, statistics and repository commands: pydantic models, for parsing and for OpenAPI."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter, WithJsonSchema
+
+from service.oip.schemas import Flag, RequestPart
 
 Parameters = dict[str, bool | int | float | str]
 
@@ -85,10 +87,10 @@ class ModelStatistics(BaseModel):
     model_stats: list[VersionStatistics]
 
 
-class IndexRequest(BaseModel):
+class IndexRequest(RequestPart):
     """Which entries to list."""
 
-    ready: Annotated[bool | None, Field(description="Only models that are served.")] = None
+    ready: Annotated[Flag | None, Field(description="Only models that are served.")] = None
 
 
 class IndexEntry(BaseModel):
@@ -100,10 +102,14 @@ class IndexEntry(BaseModel):
     reason: str
 
 
-class LoadRequest(BaseModel):
+class LoadRequest(RequestPart):
     """A model is loaded as its bundle is; `config` and `file:` parameters are refused."""
 
-    parameters: Parameters | None = None
+    parameters: Annotated[dict[str, Any], WithJsonSchema(TypeAdapter(Parameters).json_schema())] | None = None
+
+
+class UnloadRequest(RequestPart):
+    """Any object; nothing in it is used."""
 
 
 def inlined(model: type[BaseModel]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One input tensor of a request: what its JSON says about it, and where its data are. Nothing is converted yet."""
+"""One input tensor of a request: its description and the place of its data. Nothing is converted yet."""
 
 import itertools
 import math
@@ -7,13 +7,10 @@ from typing import Any
 
 from service.codec.arrays import InputTooLarge
 from service.oip import datatypes
-from service.oip.document import Document, shown
 from service.oip.elements import split_elements
 from service.oip.errors import RequestError
-
-MAX_DIMENSIONS = 32  # NumPy 1 ends there
-LARGEST_SIZE = 2**63 - 1
-SHARED_MEMORY = "shared_memory_region"
+from service.oip.parsing import shown
+from service.oip.schemas import InputTensor
 
 
 @dataclass(frozen=True)
@@ -73,21 +70,19 @@ class Tensor:
             raise RequestError(f"{self.place}.data", "rows of other lengths", expected)
 
 
-def read_tensor(document: Document, body: bytes, start: int) -> Tensor:
-    """Its binary data, where it has any, begin at `start` of the body. Sizes are compared before anything is cut."""
-    parameters = document.inner("parameters")
-    if SHARED_MEMORY in parameters.values:
-        raise RequestError(parameters.where(SHARED_MEMORY), "shared memory", "the data in the request")
-    size, data = parameters.optional("binary_data_size", int), document.optional("data", list)
-    if (size is None) == (data is None):
-        found = "neither 'data' nor 'parameters.binary_data_size'" if data is None else "both"
-        raise RequestError(document.where("data"), found, "one of 'data' and 'parameters.binary_data_size'")
-    name, datatype = document.required("name", str), _datatype(document)
-    shape = _shape(document)
+def read_tensor(entry: InputTensor, place: str, body: bytes, start: int) -> Tensor:
+    """The tensor that `entry` describes; its binary data, if any, begin at `start` of the body.
+
+    Sizes are compared with the body before anything is sliced.
+    """
+    size = None if entry.parameters is None else entry.parameters.binary_data_size
+    if (size is None) == (entry.data is None):
+        found = "neither 'data' nor 'parameters.binary_data_size'" if size is None else "both"
+        raise RequestError(f"{place}.data", found, "one of 'data' and 'parameters.binary_data_size'")
     stop = start + (size or 0)
-    tensor = Tensor(document.place, name, datatype, shape, data, body, start, stop)
+    tensor = Tensor(place, entry.name, entry.datatype, tuple(entry.shape), entry.data, body, start, stop)
     if size is not None:
-        _check_size(tensor, size, parameters.where("binary_data_size"))
+        _check_size(tensor, size, f"{place}.parameters.binary_data_size")
     return tensor
 
 
@@ -102,20 +97,3 @@ def _check_size(tensor: Tensor, size: int, place: str) -> None:
         raise RequestError(
             place, f"{size} bytes", f"{shown(expected)} for the {tensor.shape_text} of {tensor.datatype}"
         )
-
-
-def _datatype(document: Document) -> str:
-    datatype = document.required("datatype", str)
-    if datatype not in datatypes.NAMES:
-        raise RequestError(document.where("datatype"), shown(datatype), f"one of {', '.join(datatypes.NAMES)}")
-    return datatype
-
-
-def _shape(document: Document) -> tuple[int, ...]:
-    shape, place = document.required("shape", list), document.where("shape")
-    if not 0 < len(shape) <= MAX_DIMENSIONS:
-        raise RequestError(place, f"{len(shape)} sizes", f"1 to {MAX_DIMENSIONS}")
-    for i, size in enumerate(shape):
-        if type(size) is not int or not 1 <= size <= LARGEST_SIZE:
-            raise RequestError(f"{place}[{i}]", shown(size), "a whole number of at least 1")
-    return tuple(shape)

@@ -1,13 +1,13 @@
 """/v2/repository: which bundles there are, and loading and unloading them where the operator allows it."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 
 from service.codec.json_limits import JsonLimits
 from service.oip import RequestError
-from service.oip.document import Document, read_json
-from service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, inlined
+from service.oip.parsing import parse, read_json
+from service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, UnloadRequest, inlined
 from service.routes.v2_documented import documented
 from service.runtime import Runtime, runtime_of
 from service.web.bodies import read_body
@@ -15,6 +15,7 @@ from service.web.problems import ProblemError
 
 router = APIRouter(prefix="/v2/repository", tags=["open inference protocol"])
 Json = dict[str, Any]
+C = TypeVar("C", IndexRequest, LoadRequest, UnloadRequest)
 MAX_COMMAND_BYTES, COMMAND_BOUNDS = 64 * 2**10, JsonLimits(1000, 1000, 1000)
 COMMAND_ERRORS = documented(400, 401, 408, 413, 415, 422, 429)
 
@@ -32,7 +33,7 @@ def _command(model: type[IndexRequest | LoadRequest]) -> Json:
 async def index(request: Request) -> list[Json]:
     """Every bundle's folder, loaded or not; with `ready` true, only what is served."""
     runtime = runtime_of(request)
-    only_ready = (await _read_command(request, runtime)).optional("ready", bool)
+    only_ready = (await _read_command(IndexRequest, request, runtime)).ready
     open_to_see = runtime.settings.repository_api  # why a bundle was refused names the operator's folders and keys
     return [
         {**vars(entry), "reason": entry.reason if open_to_see else ""}
@@ -56,11 +57,10 @@ LOADING: Json = {
 async def load(name: str, request: Request) -> Response:
     """Load the model from its folder, again or for the first time; a bad bundle leaves the old one serving."""
     runtime = _allowed(request)
-    parameters = (await _read_command(request, runtime)).inner("parameters")
-    for key in parameters.values:
+    for key in (await _read_command(LoadRequest, request, runtime)).parameters or ():
         if key == "config" or key.startswith("file:"):
             expected = "none: a model is loaded as its bundle is; put another bundle in its place"
-            raise RequestError(parameters.where(key)[:100], f"the parameter {key!r:.60}", expected)
+            raise RequestError(f"parameters.{key}"[:100], f"the parameter {key!r:.60}", expected)
     await runtime.repository.load(name)
     return Response()
 
@@ -69,7 +69,7 @@ async def load(name: str, request: Request) -> Response:
 async def unload(name: str, request: Request) -> Response:
     """Serve the model no longer; requests under way are answered."""
     runtime = _allowed(request)
-    await _read_command(request, runtime)
+    await _read_command(UnloadRequest, request, runtime)
     await runtime.repository.unload(name)
     return Response()
 
@@ -87,10 +87,10 @@ def _allowed(request: Request) -> Runtime:
     return runtime
 
 
-async def _read_command(request: Request, runtime: Runtime) -> Document:
+async def _read_command(model: type[C], request: Request, runtime: Runtime) -> C:
     """The small JSON object that may come with a command, of whatever media type."""
     settings = runtime.settings
     with runtime.bodies.lease() as lease:
         limit = min(MAX_COMMAND_BYTES, settings.max_body_bytes)
         body = await read_body(request, limit, settings.body_timeout_seconds, lease, runtime.threads)
-    return read_json(body, COMMAND_BOUNDS) if body.strip() else Document({})
+    return parse(model, read_json(body, COMMAND_BOUNDS) if body.strip() else {})
