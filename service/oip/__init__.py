@@ -1,8 +1,8 @@
-"""Open Inference Protocol v2 (KServe, Triton): requests and answers as bytes, JSON and binary. Knows nothing of HTTP.
+"""Open Inference Protocol v2 (KServe, Triton): requests and answers as bytes, JSON and binary, without HTTP.
 
     bytes -> parse_request -> InferRequest -> input_of -> array (B, *input_shape) -> [model] -> encode -> bytes
 
-Everything that is wrong with a request raises `NotJson` or `InputError`, of which `RequestError` is one kind.
+A request that is wrong raises `NotJson` or `InputError`, of which `RequestError` is one kind.
 """
 
 from service.oip.errors import OutputUnavailable, RequestError

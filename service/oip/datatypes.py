@@ -52,7 +52,7 @@ def from_bytes(datatype: str, data: bytes, start: int, count: int) -> Array:
 
 
 def to_bytes(datatype: str, array: Array) -> bytes:
-    """The elements, row by row; BF16 cuts off the lower half, as its clients do."""
+    """The elements, row by row; BF16 drops the lower half, as the protocol's clients do."""
     values = array
     if values.dtype != NUMPY[datatype]:
         with np.errstate(over="ignore"):
@@ -63,9 +63,9 @@ def to_bytes(datatype: str, array: Array) -> bytes:
 
 
 def from_values(datatype: str, values: Sequence[Any], place: str) -> Array:
-    """JSON numbers (or true and false for BOOL) -> a flat array; each one's type and range is looked at.
+    """JSON numbers (or true and false for BOOL) -> a flat array, with types and ranges checked.
 
-    A number beyond a floating-point datatype becomes infinite: whoever takes the array refuses those.
+    A number beyond a floating-point datatype becomes infinite; the caller refuses those.
     """
     dtype = NUMPY[datatype]
     allowed = TYPES[dtype.kind]
@@ -85,7 +85,7 @@ def from_values(datatype: str, values: Sequence[Any], place: str) -> Array:
 
 
 def to_values(array: Array) -> list[Any]:
-    """A flat JSON list; a number that is not finite is null, for JSON has no other word for it."""
+    """A flat JSON list; a number that is not finite is null, since JSON has no infinity."""
     flat = array.reshape(-1)
     if array.dtype.kind == "f" and not np.isfinite(flat).all():
         return [value if finite else None for value, finite in zip(flat.tolist(), np.isfinite(flat), strict=True)]

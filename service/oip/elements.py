@@ -1,4 +1,4 @@
-"""BYTES tensors: each element is a little-endian u32 length and as many bytes."""
+"""BYTES tensors: each element is a little-endian u32 length, followed by that many bytes."""
 
 import struct
 from collections.abc import Iterable

@@ -1,14 +1,14 @@
-"""What can be wrong with a request, beyond `service.codec.decoding.NotJson` and `service.codec.arrays.InputError`."""
+"""Errors of requests, beside `service.codec.decoding.NotJson` and `service.codec.arrays.InputError`."""
 
 from service.codec.arrays import InputError
 
 
 class RequestError(InputError):
-    """The request is JSON, but not as the protocol says: which field, what was found, what was expected."""
+    """The request is JSON, but breaks the protocol: which field, what was found, what was expected."""
 
 
 class OutputUnavailable(LookupError):
-    """An output was asked for that a degraded answer does not have."""
+    """The request asks for an output that a degraded answer lacks."""
 
     def __init__(self, names: list[str], available: list[str]) -> None:
         self.names, self.available = names, available

@@ -1,4 +1,4 @@
-"""An input tensor -> one array (B, *input_shape) as the network takes it, or the image files in it."""
+"""An input tensor -> one array (B, *input_shape), or the image files in it."""
 
 from service.bundle import InputSpec
 from service.codec.arrays import InputLimits, array_from_array
@@ -14,13 +14,13 @@ IMAGE_SHAPES = "the shape (batch,) or (batch, 1): an encoded image file in each 
 
 
 def array_of(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array:
-    """Numbers of any datatype, converted to the network's; or BYTES, each element an encoded image file."""
+    """The tensor as an array of the network's datatype. Elements of BYTES are encoded image files."""
     found = input_of(tensor, spec, limits)
     return found.array(spec, limits) if isinstance(found, ImageFiles | ImageTexts) else found
 
 
 def input_of(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array | ImageFiles | ImageTexts:
-    """As `array_of`, but images are not decoded yet."""
+    """Like `array_of`, without decoding images."""
     if tensor.datatype == BYTES:
         return _images(tensor, spec, limits)
     return array_from_array(tensor.array(), spec, limits.rows(spec), INPUT)

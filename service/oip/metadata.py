@@ -1,4 +1,4 @@
-"""What a model tells about itself: the protocol's metadata, and Triton's configuration and statistics."""
+"""A model's metadata in the protocol, and its configuration and statistics as in Triton."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ NANOSECONDS = 1e9
 
 
 def metadata(manifest: Manifest, versions: list[str], digest: str) -> Json:
-    """Inputs and outputs with the batch, whose size is open."""
+    """The model's inputs and outputs, with a batch of any size."""
     outputs = [
         {"name": output.name, "datatype": output.datatype, "shape": [ANY_NUMBER, *output.shape]}
         for output in outputs_of(manifest).values()
@@ -32,7 +32,7 @@ def metadata(manifest: Manifest, versions: list[str], digest: str) -> Json:
 
 
 def configuration(manifest: Manifest, max_rows: int, max_queue_delay_seconds: float) -> Json:
-    """As Triton writes it: shapes are without the batch, since there is a largest one."""
+    """Triton's configuration: shapes are without the batch, whose largest size is stated."""
     outputs = [
         {"name": output.name, "data_type": f"TYPE_{output.datatype}", "dims": list(output.shape)}
         for output in outputs_of(manifest).values()
@@ -50,7 +50,7 @@ def configuration(manifest: Manifest, max_rows: int, max_queue_delay_seconds: fl
 
 
 def statistics(name: str, version: str, sample: Callable[[str, dict[str, str]], float | None]) -> Json:
-    """Counts since the start. `sample` gives the value of a metric; what is not measured by model is left out."""
+    """Counts since the start. `sample` gives the value of a metric; times not measured per model are left out."""
     labels = {"model": name, "version": version}
 
     def value(metric: str) -> float:

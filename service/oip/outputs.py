@@ -26,7 +26,7 @@ class Output:
 
 
 def outputs_of(manifest: Manifest) -> Mapping[str, Output]:
-    """What the model can answer, in the order in which it is sent."""
+    """The outputs of a model, in the order in which they are sent."""
     return _outputs(manifest.task, manifest.outputs)
 
 
@@ -42,14 +42,14 @@ def _outputs(task: str, count: int) -> Mapping[str, Output]:
 
 
 def check_outputs(request: InferRequest, known: Mapping[str, Output]) -> None:
-    """Refuse names that the model does not have, before anything is computed."""
+    """Refuse unknown outputs before anything is computed."""
     for wanted in request.outputs or ():
         if wanted.name not in known:
             raise RequestError(wanted.place, shown(wanted.name), f"one of {', '.join(known)}")
 
 
 def chosen(request: InferRequest, known: Mapping[str, Output], prediction: AnyPrediction) -> list[tuple[Wanted, Array]]:
-    """The outputs asked for, or all that there are; raises `OutputUnavailable` for what a degraded answer lacks."""
+    """The requested outputs, or all; raises `OutputUnavailable` where a degraded answer lacks one."""
     values = {name: value for name in known if (value := _value(prediction, name)) is not None}
     if request.outputs is None:
         return [(Wanted(name, request.binary, name), value) for name, value in values.items()]
@@ -60,7 +60,7 @@ def chosen(request: InferRequest, known: Mapping[str, Output], prediction: AnyPr
 
 
 def _value(prediction: AnyPrediction, name: str) -> Array | None:
-    """The plain network's probabilities are the best there are where no others are known."""
+    """The output's values; in a degraded answer, `probabilities` are the plain network's."""
     if name == "probabilities" and isinstance(prediction, PlainPrediction):
         name = "map_probabilities"
     value: Array | None = getattr(prediction, name, None)

@@ -1,4 +1,4 @@
-"""The body of `infer` -> what it asks for. JSON alone, or JSON followed by the bytes of the tensors."""
+"""Parse the body of `infer`: JSON alone, or JSON followed by the bytes of the tensors."""
 
 from dataclasses import dataclass
 

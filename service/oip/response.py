@@ -21,8 +21,8 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Head:
-    """What an answer says beside its tensors; `id` is the request's. The protocol's parameters hold no lists, so that
-    several `warnings` are one text."""
+    """The answer without its tensors; `id` is the request's. Parameters cannot be lists in the protocol, so several
+    `warnings` become one text."""
 
     model_name: str
     model_version: str
@@ -31,7 +31,7 @@ class Head:
     warnings: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """As the protocol has it; without an `id` there is none."""
+        """The JSON fields; `id` only where the request had one."""
         head: dict[str, Any] = {"model_name": self.model_name, "model_version": self.model_version}
         if self.id is not None:
             head["id"] = self.id
@@ -42,7 +42,7 @@ class Head:
 
 
 def encode(head: Head, tensors: Iterable[tuple[Wanted, Array]], known: Mapping[str, Output]) -> Encoded:
-    """Each tensor as JSON or as bytes, as was asked for."""
+    """Encode the answer, with each tensor as JSON or as bytes as the request asks."""
     outputs, parts = [], []
     for wanted, values in tensors:
         datatype = known[wanted.name].datatype

@@ -28,7 +28,7 @@ class Tensor:
 
     @property
     def count(self) -> int:
-        """How many elements the shape says there are."""
+        """The number of elements in the shape."""
         return math.prod(self.shape)
 
     @property
@@ -45,7 +45,7 @@ class Tensor:
         return flat.reshape(self.shape)
 
     def values(self) -> list[Any]:
-        """The JSON values, flat; nested lists must be as the shape says."""
+        """The JSON values as a flat list; nested lists must match the shape."""
         assert self.data is not None
         rows = self.data
         if rows and type(rows[0]) is list:
@@ -59,7 +59,7 @@ class Tensor:
         return rows
 
     def elements(self, most: int) -> list[bytes]:
-        """The elements of a binary BYTES tensor, at most so many."""
+        """The elements of a binary BYTES tensor; `InputTooLarge` for more than `most`."""
         if self.count > most:
             raise InputTooLarge(self.place, f"{shown(self.count)} elements", f"at most {most} in one request")
         return split_elements(self.body, self.start, self.stop, self.count, self.place)

@@ -1,4 +1,4 @@
-"""A clock that is set by hand, a result that can be cut, and computations that wait to be let go."""
+"""A manual clock, a result with one number a row, and computations that wait until they are released."""
 
 import asyncio
 import heapq
@@ -44,8 +44,8 @@ class Call:
         self.cancelled = True
 
 
-class HandClock:
-    """Time stands still until `advance`."""
+class ManualClock:
+    """A clock that moves only with `advance`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -76,7 +76,7 @@ class HandClock:
 
 
 class Gate:
-    """A computation (doubling) that notes its batches and, while closed, waits in its thread."""
+    """A computation (doubling) that records its batches and, while closed, blocks its thread."""
 
     def __init__(self) -> None:
         self.batches: list[list[float]] = []
@@ -123,13 +123,13 @@ def batcher(
 
 
 async def settle() -> None:
-    """Let every task go on as far as it can without threads or time."""
+    """Run every task as far as it gets without threads or time."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let tasks and threads go on until something holds."""
+    """Let tasks and threads run until the condition holds."""
     async with asyncio.timeout(TIMEOUT):
         while not condition():
             await asyncio.sleep(0)

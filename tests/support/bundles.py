@@ -194,7 +194,7 @@ def write_linear(
 
 
 def rewrite(source: Path, out: Path, **changes: Any) -> Path:
-    """Write the bundle at `source` once more, to `out`, with other arguments of `write_bundle`."""
+    """Write a copy of the bundle at `source` to `out`, with some arguments of `write_bundle` changed."""
     bundle = read_bundle(source)
     parts = {
         "manifest": bundle.manifest,
@@ -208,7 +208,7 @@ def rewrite(source: Path, out: Path, **changes: Any) -> Path:
 
 
 def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
-    """A network of integers: mean = the sum of the table's rows that the inputs name; its Jacobian is constant."""
+    """A network with token inputs: mean = the sum of the tokens' rows in a table; the Jacobian is constant."""
     rng = np.random.default_rng(3)
     table, scores = rng.normal(size=(vocabulary, 2)).astype(np.float32), np.linspace(0.1, 0.6, 20)
     jacobian = np.tile(np.array([[0.5, 0.1]], np.float32), (vocabulary, 2))

@@ -1,4 +1,4 @@
-"""Both clients asked in the same way, in a world whose time passes only when somebody sleeps."""
+"""Call both clients the same way, against a fake service whose time passes only in sleeps."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ ANSWER = {"model": {"name": "m", "version": "1", "digest": DIGEST}, "predictions
 
 
 def ask(kind: str, method: str, *arguments: Any, options: dict[str, Any], url: str = URL, **named: Any) -> Any:
-    """What the method of a fresh client of this kind returns."""
+    """Call a method of a new client of this kind."""
     if kind == "sync":
         with Client(url, **options) as client:
             return getattr(client, method)(*arguments, **named)
@@ -31,7 +31,7 @@ async def ask_async(method: str, *arguments: Any, options: dict[str, Any], url: 
 
 
 class World:
-    """A service that gives these replies, one after the other; what it was sent; and how long the client slept."""
+    """A service that gives these replies in turn, and records its requests and the client's sleeps."""
 
     def __init__(self, kind: str, replies: Iterable[Reply], chance: float = 0.5) -> None:
         self.kind, self.replies = kind, list(replies)

@@ -1,4 +1,4 @@
-"""Bundles whose hashes are right and whose graphs do harm: they never end, or take all memory."""
+"""Bundles with valid hashes and harmful graphs: they never end, or take all memory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ FOREVER, HUGE = 2**62, 2**36
 
 
 def bundle(folder: Path, name: str) -> Path:
-    """A good one."""
+    """A sound bundle."""
     return write_linear(folder, outputs=3, spec=FEATURE_SPEC, name=name).path
 
 
@@ -31,7 +31,7 @@ def _constant(graph: onnx.GraphProto, name: str, value: object, kind: type) -> N
 
 
 def endless(folder: Path, name: str = "endless") -> Path:
-    """The inputs go round a loop before the network sees them."""
+    """A graph that loops over its inputs for ever."""
 
     def change(graph: onnx.GraphProto) -> None:
         nodes = [helper.make_node("Identity", [f"{one}_in"], [f"{one}_out"]) for one in ("go_on", "x")]
@@ -54,7 +54,7 @@ def endless(folder: Path, name: str = "endless") -> Path:
 
 
 def greedy(folder: Path, name: str = "greedy") -> Path:
-    """256 GiB of zeros are added to the inputs' sum."""
+    """A graph that allocates 256 GiB of zeros."""
 
     def change(graph: onnx.GraphProto) -> None:
         graph.node[0].input[0] = "shifted"

@@ -1,4 +1,4 @@
-"""A whole manifest for a synthetic bundle, and what a manifest looks like as JSON."""
+"""A complete manifest for a synthetic bundle, and manifests as JSON."""
 
 import dataclasses
 import json
@@ -48,7 +48,7 @@ def make_manifest(
     alpha: float = 0.1,
     **changes: Any,
 ) -> Manifest:
-    """A whole manifest; the threshold is the slow count's. Optional parts are there for a classification."""
+    """A complete manifest. Its threshold comes from `slow_threshold`; a classification has all optional parts."""
     compared: dict[str, Any] = (
         {} if regression else {"explanation": "by hand", "candidates": CANDIDATES, "within": ("weight",)}
     )
@@ -92,7 +92,7 @@ def make_manifest(
 
 
 def document(manifest: Manifest) -> dict[str, Any]:
-    """The manifest as its JSON is parsed."""
+    """The manifest as parsed JSON."""
     data: dict[str, Any] = json.loads(json.dumps(to_json(manifest)))
     return data
 

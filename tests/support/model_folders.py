@@ -1,4 +1,4 @@
-"""A repository in an event loop of its own, over bundles that are written in a moment."""
+"""A repository in its own event loop, over small bundles that are quick to write."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ INPUTS = np.ones((1, 4), np.float32)
 
 
 class World:
-    """A repository over a folder of models, and what its metrics say."""
+    """A repository over a folder of models, with its metrics."""
 
     def __init__(self, models: Path | None, named: tuple[Path, ...] = ()) -> None:
         self.registry = CollectorRegistry()

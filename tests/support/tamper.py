@@ -1,4 +1,4 @@
-"""Break a bundle on purpose: change files, with or without the right hashes in the manifest."""
+"""Break a bundle on purpose: change its files, with or without matching hashes in the manifest."""
 
 import copy
 import hashlib
@@ -38,7 +38,7 @@ def load_json(folder: Path) -> dict[str, Any]:
 
 
 def save_json(folder: Path, data: Any) -> None:
-    """Write a manifest, sealed anew: whoever can change a file can change its hash."""
+    """Write a manifest with a valid seal: an attacker who can change a file can change its hash."""
     if isinstance(data, dict):
         data = {**data, SEAL: seal(data)}
     (folder / MANIFEST).write_text(json.dumps(data))
@@ -69,7 +69,7 @@ def raw_safetensors(header: Any, data: bytes = b"", length: int | None = None) -
 
 
 def places(value: Any, prefix: Place = ()) -> Iterator[Place]:
-    """Where every value of a JSON document stands, the document itself last."""
+    """The place of every value in a JSON document, the document itself last."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from places(item, (*prefix, key))
@@ -92,7 +92,7 @@ def replaced(document: Any, place: Place, value: Any) -> Any:
 
 
 def refusal(folder: Path, file: str, *fragments: str) -> BundleError:
-    """Loading is refused, and the message names the file, holds the fragments and tells a remedy."""
+    """Assert that loading is refused with a message that names the file, a remedy and the fragments."""
     with pytest.raises(BundleError) as caught:
         Predictor.load(folder)
     message = str(caught.value)

@@ -1,4 +1,4 @@
-"""Requests to /v2, and their answers checked for their form."""
+"""Requests to /v2, and checks of their answers' form."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ def refused(response: httpx.Response, status: int, *fragments: str) -> str:
 
 
 def checked(response: httpx.Response, model: type[BaseModel]) -> Json:
-    """The answer, with no field that the schema does not have."""
+    """The answer, checked against the schema without extra fields."""
     assert response.status_code == 200, response.text
     data: Json = response.json()
     model.model_validate(data, extra="forbid")

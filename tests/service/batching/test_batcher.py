@@ -15,7 +15,7 @@ from service.batching.queue import Limits
 from tests.support.batching import (
     TIMEOUT,
     Gate,
-    HandClock,
+    ManualClock,
     Numbers,
     Poison,
     batcher,
@@ -173,7 +173,7 @@ def test_a_bad_part_of_a_split_request_fails_the_whole_of_it_once() -> None:
 
 def test_a_full_queue_refuses_at_once_and_says_when_to_come_again() -> None:
     async def test() -> None:
-        gate, clock = Gate(), HandClock()
+        gate, clock = Gate(), ManualClock()
         batches = batcher(gate, rows=2, queue=3, clock=clock)
         first = await held(gate, batches)
         waiting = asyncio.create_task(batches.submit(numbers(1, 2, 3)))
@@ -191,7 +191,7 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_again() -> None:
 
 def test_the_time_to_come_again_follows_the_speed() -> None:
     async def test() -> None:
-        gate, clock = Gate(), HandClock()
+        gate, clock = Gate(), ManualClock()
         batches = batcher(gate, rows=1, queue=30, clock=clock)
         first = await held(gate, batches)
         clock.advance(0.5)  # one row in half a second
@@ -214,7 +214,7 @@ def test_the_time_to_come_again_follows_the_speed() -> None:
 
 def test_a_deadline_is_kept_while_a_request_waits() -> None:
     async def test() -> None:
-        gate, clock = Gate(), HandClock()
+        gate, clock = Gate(), ManualClock()
         batches = batcher(gate, clock=clock)
         first = await held(gate, batches)
         short = asyncio.create_task(batches.submit(numbers(1), deadline=1.0))
@@ -240,7 +240,7 @@ def test_a_deadline_is_kept_while_a_request_is_computed() -> None:
     """Also where the computation never ends; its other requests have their own deadlines, and closing goes on."""
 
     async def test() -> None:
-        gate, clock = Gate(), HandClock()
+        gate, clock = Gate(), ManualClock()
         batches = batcher(gate, clock=clock, rows=2)
         first = await held(gate, batches)
         short = asyncio.create_task(batches.submit(numbers(1, 2, 3), deadline=1.0))
@@ -265,7 +265,7 @@ def test_a_deadline_is_kept_while_a_request_is_computed() -> None:
 
 def test_company_is_waited_for_no_longer_than_allowed() -> None:
     async def test() -> None:
-        gate, clock = Gate(), HandClock()
+        gate, clock = Gate(), ManualClock()
         batches = batcher(gate, rows=3, delay=0.5, clock=clock)
         one = asyncio.create_task(batches.submit(numbers(1)))
         await settle()
@@ -285,7 +285,7 @@ def test_company_is_waited_for_no_longer_than_allowed() -> None:
 
 def test_who_has_waited_too_long_gets_the_cheaper_answer() -> None:
     async def test() -> None:
-        gate, clock, observed = Gate(), HandClock(), list[Batch]()
+        gate, clock, observed = Gate(), ManualClock(), list[Batch]()
         fallback = Fallback(lambda inputs: Numbers(-inputs), 1.0)
         batches = batcher(gate, clock=clock, fallback=fallback, observe=observed.append)
         first = await held(gate, batches)
@@ -307,7 +307,7 @@ def test_who_has_waited_too_long_gets_the_cheaper_answer() -> None:
 
 def test_times_are_told() -> None:
     async def test() -> None:
-        gate, clock, observed = Gate(), HandClock(), list[Batch]()
+        gate, clock, observed = Gate(), ManualClock(), list[Batch]()
         batches = batcher(gate, clock=clock, observe=observed.append)
         first = await held(gate, batches)
         second = asyncio.create_task(batches.submit(numbers(1, 2)))
@@ -325,7 +325,7 @@ def test_times_are_told() -> None:
 
 def test_time_in_batches_at_once_counts_once() -> None:
     async def test() -> None:
-        gate, clock = Gate(), HandClock()
+        gate, clock = Gate(), ManualClock()
         gate.close()
         batches = batcher(gate, clock=clock, rows=8, threads=2)
         asked = asyncio.create_task(batches.submit(numbers(*range(16))))

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from service.batching import Workers
-from tests.support.batching import HandClock, settle, until
+from tests.support.batching import ManualClock, settle, until
 
 
 def free(workers: Workers) -> int:
@@ -41,7 +41,7 @@ def test_the_age_of_what_is_computed_is_known_until_it_ends() -> None:
     """Also where nobody waits for it any more."""
 
     async def test() -> None:
-        clock, ended = HandClock(), threading.Event()
+        clock, ended = ManualClock(), threading.Event()
         workers = Workers(2, clock.time)
         assert workers.oldest_seconds == 0
         waits = asyncio.create_task(workers.run(ended.wait))
