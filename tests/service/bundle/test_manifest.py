@@ -14,6 +14,7 @@ from service.format.manifest import FORMAT_VERSION
 from service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
 from service.format.manifest_json import manifest_from_json, to_json
 from service.format.rules import ManifestError
+from service.format.seal import manifest_to_bytes
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.manifests import document
 from tests.support.tamper import Place, places, replaced
@@ -86,6 +87,12 @@ def test_every_field_is_required(images: Synthetic) -> None:
             del parent[place[-1]]
             with pytest.raises(ManifestError, match=r"missing field|probity-bundle|format_version"):
                 manifest_from_json(data)
+
+
+@pytest.mark.parametrize(("part", "changes"), [("temperature", 0.0), ("metrics", {"accuracy": float("inf")})])
+def test_a_manifest_that_no_reader_takes_is_not_written(regression: Synthetic, part: str, changes: Any) -> None:
+    with pytest.raises(ManifestError, match=f"{part}.*: found"):
+        manifest_to_bytes(dataclasses.replace(regression.manifest, **{part: changes}))
 
 
 @pytest.mark.parametrize("sigma", [None, 0.0, -1.0])
