@@ -1,5 +1,6 @@
 """Processes as Linux tells of them, and waiting for what becomes of them."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -12,7 +13,8 @@ def children_of(pid: int) -> set[int]:
     """Processes that it has started and that have not ended."""
     found = set[int]()
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        found |= set(map(int, path.read_text().split()))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found |= set(map(int, path.read_text().split()))
     return found
 
 
