@@ -1,11 +1,13 @@
 """`python -m service.format.schema`: write the JSON Schema of manifest.json to `service/bundle.schema.json`."""
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
 
-from service.format.manifest import FORMAT_VERSION
+from service.format.manifest import FORMAT_VERSION, Manifest
 from service.format.manifest_json import manifest_adapter
+from service.format.rules import Part
 from service.format.seal import SEAL
 
 SCHEMA_FILE = Path(__file__).parents[1] / "bundle.schema.json"
@@ -14,6 +16,9 @@ SCHEMA_FILE = Path(__file__).parents[1] / "bundle.schema.json"
 def manifest_schema() -> dict[str, Any]:
     """Of a manifest of this version, seal included. Rules between fields stand in BUNDLE.md alone."""
     schema = manifest_adapter().json_schema(mode="serialization")
+    definitions = {Manifest.__name__: schema, **schema["$defs"]}
+    for part in Part.__subclasses__():  # pydantic before 2.13 leaves the descriptions out
+        definitions[part.__name__]["description"] = inspect.getdoc(part)
     schema["properties"][SEAL] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
     schema["required"].append(SEAL)
     schema["properties"]["format_version"]["const"] = FORMAT_VERSION
