@@ -13,7 +13,7 @@ SPARE_PART = 1 / 32  # of the queue's room, kept free at most by the check for a
 
 @dataclass(frozen=True)
 class Limits:
-    """batch_rows: most rows computed together; queue_rows: most rows that may wait; delay_seconds: how long the first
+    """batch_rows: most rows in one batch; queue_rows: most rows that may wait; delay_seconds: how long the first
     row waits for others while a worker is idle (0: not at all); at_once: how many batches are computed side by side.
     """
 

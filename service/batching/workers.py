@@ -17,14 +17,14 @@ Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, Settle]
 
 class Workers:
     """`count` compute threads. A batcher acquires as many as its network uses before it forms a batch, so that the
-    batch grows while they are busy.
+    batch grows while they are busy. `free` counts those that no batch holds.
 
     First come, first served: no model starves another, not even one that needs more threads at once. `clock` gives
     monotonic seconds.
     """
 
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.count = self._free = count
+        self.count = self.free = count
         self._clock = clock
         self._started: dict[asyncio.Future[Any], float] = {}  # start times, the oldest first
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -54,7 +54,7 @@ class Workers:
 
     def release(self, share: int = 1) -> None:
         """Give `share` threads back."""
-        self._free += min(share, self.count)
+        self.free += min(share, self.count)
         self._grant()
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -84,10 +84,10 @@ class Workers:
             future.set_exception(error)
 
     def _grant(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._free:
+        while self._waiting and self._waiting[0][0] <= self.free:
             share, future = self._waiting.popleft()
             if not future.done():
-                self._free -= share
+                self.free -= share
                 future.set_result(None)
 
 

@@ -66,7 +66,7 @@ class Client:
         """Predictions for numbers as the network takes them, shape (batch, *input shape) or one example.
 
         NumPy arrays travel as they are in memory; anything else as JSON. Without a `model` the service's default one
-        answers, without a `version` the latest. `timeout` is for the whole call, and the service is told of it.
+        answers, without a `version` the latest. `timeout` is for the whole call, and is sent to the service.
 
         Raises `ProbityError`; before anything is sent, `TypeError` or `ValueError` for what is no array of numbers, for
         a version without a model, and for a timeout that is not above 0.

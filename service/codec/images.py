@@ -136,7 +136,7 @@ def _convert(image: Image.Image, preprocessing: ImagePreprocessing) -> Image.Ima
     """To the input's colour space. 16-bit grey is scaled to 8 bits: Pillow alone would clip it."""
     if image.mode.startswith("I"):
         grey = np.array(image, np.float32)
-        grey /= 257  # no whole number comes to a half, so that float32 rounds as float64 does
+        grey /= 257  # no quotient ends in .5, so float32 rounds like float64
         image = Image.fromarray(np.clip(np.rint(grey, out=grey), 0, 255, out=grey).astype(np.uint8))
     if "A" in image.getbands() or "transparency" in image.info:
         layer = image.convert("RGBA")

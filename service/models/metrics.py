@@ -132,7 +132,7 @@ class ModelMetrics:
         answered, self._answered = self._answered, []
         if not answered:
             return
-        _observe(self._queue_seconds, np.array([seconds for _, seconds in answered]))
+        observe_all(self._queue_seconds, np.array([seconds for _, seconds in answered]))
         outside = [one.out_of_range for one, _ in answered if one.out_of_range is not None]
         self._out_of_range.inc(sum(int(np.count_nonzero(one)) for one in outside))
         full = [one for one, _ in answered if isinstance(one, Prediction)]
@@ -144,12 +144,12 @@ class ModelMetrics:
 
     def _count(self, prediction: Prediction) -> None:
         self._rejections.inc(int(np.count_nonzero(prediction.rejected)))
-        _observe(self._variance, prediction.variance.max(axis=1))
-        _observe(self._score, prediction.score)
-        _observe(self._p_value, prediction.p_value)
+        observe_all(self._variance, prediction.variance.max(axis=1))
+        observe_all(self._score, prediction.score)
+        observe_all(self._p_value, prediction.p_value)
         if prediction.probabilities is not None and prediction.total is not None:
-            _observe(self._top_probability, prediction.probabilities.max(axis=1))
-            _observe(self._entropy, prediction.total / math.log(len(self._labels)))
+            observe_all(self._top_probability, prediction.probabilities.max(axis=1))
+            observe_all(self._entropy, prediction.total / math.log(len(self._labels)))
         _count_labels(self._predictions, prediction.probabilities, len(prediction))
 
     def _count_plain(self, prediction: PlainPrediction) -> None:
@@ -166,7 +166,7 @@ def _count_labels(counters: Sequence[Counter], probabilities: npt.NDArray[Any] |
         counters[k].inc(int(counts[k]))
 
 
-def _observe(histogram: Histogram, values: npt.NDArray[Any]) -> None:
+def observe_all(histogram: Histogram, values: npt.NDArray[Any]) -> None:
     """`histogram.observe` for many values at once.
 
     prometheus-client has no public call for it: this adds to the sum and the buckets as its own `observe` does.

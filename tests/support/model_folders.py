@@ -22,26 +22,26 @@ INPUTS = np.ones((1, 4), np.float32)
 
 
 class World:
-    """A repository over a folder of models, with its metrics."""
+    """A repository over a folder of models, with its metrics. A test may replace `load`."""
 
     def __init__(self, models: Path | None, named: tuple[Path, ...] = ()) -> None:
         self.registry = CollectorRegistry()
         metrics, self.workers, self.store = Metrics(self.registry), Workers(1), ModelStore()
         self.loads: list[Path] = []
-
-        def load(folder: Path) -> Predictor:
-            self.loads.append(folder)
-            return Predictor.load(folder)
-
+        self.load: Callable[[Path], Predictor] = self.load_and_note
         self.repository = Repository(
             self.store,
-            load,
+            lambda folder: self.load(folder),
             lambda predictor: ServedModel(predictor, Settings(), self.workers, metrics),
             metrics,
             named,
             models,
         )
         self.repository.adopt(map(Predictor.load, named))
+
+    def load_and_note(self, folder: Path) -> Predictor:
+        self.loads.append(folder)
+        return Predictor.load(folder)
 
     def serving(self) -> dict[str, str]:
         return {f"{model.name} {model.version}": model.digest for model in self.store}

@@ -1,4 +1,4 @@
-"""Who may compute next: shares are never overdrawn, never lost, and given in the order in which they were asked for."""
+"""Shares of the workers are never overdrawn, never lost, and granted in the order of the requests."""
 
 import asyncio
 import threading
@@ -7,10 +7,6 @@ import pytest
 
 from service.batching import Workers
 from tests.support.batching import ManualClock, settle, until
-
-
-def free(workers: Workers) -> int:
-    return workers._free
 
 
 def test_shares_are_given_in_order_also_large_ones() -> None:
@@ -31,14 +27,14 @@ def test_shares_are_given_in_order_also_large_ones() -> None:
         workers.release(3)
         await asyncio.gather(*tasks)
         assert order == ["first", "large", "small", "other"]
-        assert free(workers) == 1
+        assert workers.free == 1
         workers.shutdown()
 
     asyncio.run(test())
 
 
 def test_the_age_of_what_is_computed_is_known_until_it_ends() -> None:
-    """Also where nobody waits for it any more."""
+    """Also where the caller is gone."""
 
     async def test() -> None:
         clock, ended = ManualClock(), threading.Event()
@@ -63,9 +59,9 @@ def test_a_share_larger_than_all_is_all() -> None:
     async def test() -> None:
         workers = Workers(2)
         await workers.acquire(5)
-        assert free(workers) == 0
+        assert workers.free == 0
         workers.release(5)
-        assert free(workers) == 2
+        assert workers.free == 2
         workers.shutdown()
 
     asyncio.run(test())
@@ -88,7 +84,7 @@ def test_who_is_cancelled_leaves_the_place_to_the_next(granted: bool) -> None:
         await asyncio.wait_for(after, 5)
         with pytest.raises(asyncio.CancelledError):
             await waits
-        assert free(workers) == 1
+        assert workers.free == 1
         workers.shutdown()
 
     asyncio.run(test())

@@ -160,7 +160,7 @@ def test_one_that_dies_is_no_end(before: set[int]) -> None:
 
 
 def test_one_that_the_system_ends_says_nothing_against_the_images(before: set[int]) -> None:
-    """As Linux does where memory runs out, whoever needed it."""
+    """As Linux does when memory runs out."""
 
     async def attempt(pool: DecoderPool) -> None:
         await pool.array(ImageFiles([PNG], "files"), SPEC, LIMITS)

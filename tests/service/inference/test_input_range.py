@@ -111,8 +111,10 @@ def test_the_open_protocol_says_it_among_its_parameters(pictures: Client) -> Non
         return response.json()["parameters"]
 
     assert infer(0.5) == {"degraded": False}
-    said = infer(-77.5)
-    assert said["warnings"].startswith("inputs[0]: found the value -77.5, but the network was fitted on values from 0")
+    parameters = infer(-77.5)
+    assert parameters["warnings"].startswith(
+        "inputs[0]: found the value -77.5, but the network was fitted on values from 0"
+    )
 
 
 def test_a_feature_is_called_by_its_name_and_a_regression_warns_too(tmp_path: Path) -> None:

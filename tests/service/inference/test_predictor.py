@@ -111,10 +111,10 @@ def test_temperature_divides_the_logits(tmp_path: Path) -> None:
 def test_a_batch_is_its_examples_one_by_one(any_bundle: Synthetic) -> None:
     predictor = Predictor.load(any_bundle.path)
     inputs = draw_inputs(any_bundle, 17, seed=1)
-    together = predictor.predict(inputs)
+    batched = predictor.predict(inputs)
     for i in range(len(inputs)):
-        assert_same(predictor.predict(inputs[i : i + 1]), rows(together, i, i + 1), rtol=1e-4)
-        assert predictor.predict(inputs[i : i + 1]).rejected[0] == together.rejected[i]
+        assert_same(predictor.predict(inputs[i : i + 1]), rows(batched, i, i + 1), rtol=1e-4)
+        assert predictor.predict(inputs[i : i + 1]).rejected[0] == batched.rejected[i]
 
 
 def test_chunks_change_nothing(any_bundle: Synthetic) -> None:

@@ -50,7 +50,7 @@ def test_a_replaced_bundle_is_swapped_in_and_an_untouched_one_is_not_read_again(
             new = world.store.find("a")
             assert new is not old
             assert new.digest != old.digest
-            answered = await old.predict(INPUTS)  # who began with the old one ends with it
+            answered = await old.predict(INPUTS)  # a request that began with the old model ends with it
             assert len(answered.result) == 1
         assert world.loads.count(tmp_path / "a") == 2
         assert world.loads.count(tmp_path / "b") == 1
@@ -146,14 +146,14 @@ def test_what_was_refused_for_a_reason_outside_the_folder_is_taken_later(tmp_pat
 
     async def test(world: World) -> None:
         nonlocal trusted
-        load = world.repository._load
+        load = world.load
 
         def demanding(folder: Path) -> Predictor:
             if not trusted:
                 raise BundleError(folder, "found no signature that is trusted", "sign it")
             return load(folder)
 
-        world.repository._load = demanding
+        world.load = demanding
         await world.repository.refresh()
         assert world.metric("probity_model_stale", model="a") == 1
         trusted = True
@@ -414,14 +414,14 @@ def test_an_error_that_nobody_foresaw_holds_up_no_other(tmp_path: Path) -> None:
         bundle(tmp_path / name, name)
 
     async def test(world: World) -> None:
-        load = world.repository._load
+        load = world.load
 
         def failing(folder: Path) -> Predictor:
             if folder.name == "a":
                 raise MemoryError
             return load(folder)
 
-        world.repository._load = failing
+        world.load = failing
         await world.repository.refresh()
         assert set(world.serving()) == {"b 1"}
         assert world.metric("probity_model_stale", model="a") == 1
@@ -433,9 +433,9 @@ class Held:
     """Loads that wait until they are let go."""
 
     def __init__(self, world: World, *names: str) -> None:
-        self.load, self.names = world.repository._load, names
+        self.load, self.names = world.load, names
         self.begun, self.let_go = threading.Semaphore(0), threading.Event()
-        world.repository._load = self
+        world.load = self
 
     def __call__(self, folder: Path) -> Predictor:
         if folder.name in self.names:

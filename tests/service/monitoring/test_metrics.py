@@ -190,7 +190,7 @@ def test_many_values_are_observed_as_one_by_one() -> None:
     bounds = (0.1, 0.25, 0.5, 1.0, 3.0)
     together, alone = (Metrics(CollectorRegistry()).score.labels_with(bounds, "m", "1") for _ in range(2))
     values = np.concatenate([np.array(bounds), np.random.default_rng(0).exponential(3, 500), [0.0, 1e9]])
-    model_metrics._observe(together, values)
+    model_metrics.observe_all(together, values)
     for value in values.tolist():
         alone.observe(value)
     expected, found = ([(one.name, one.value) for one in h._samples()] for h in (alone, together))

@@ -1,4 +1,4 @@
-"""service/security/api_keys.py: the file of keys, and who owns a key; `python -m service.keys new`."""
+"""service/security/api_keys.py: the file of keys, and the owners of keys; `python -m service.keys new`."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ DIGEST = "ab" * 32
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """Seconds that pass when a test moves them."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

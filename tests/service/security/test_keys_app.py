@@ -1,4 +1,4 @@
-"""The application with API keys: what needs one, what does not, and what is told to those without."""
+"""The application with API keys: what needs one, what does not, and the answer to requests without."""
 
 import json
 import logging

@@ -366,7 +366,7 @@ def test_the_offline_commands_are_the_same() -> None:
 
 
 def test_reading_a_bundle_needs_no_cryptography(signed: Path) -> None:
-    """The bundle's own modules demand NumPy and safetensors only; who demands signatures brings the rest."""
+    """The bundle's own modules do without cryptography; only checking signatures needs it."""
     code = (
         "import sys\n"
         "sys.modules['cryptography'] = None\n"
