@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from service.process.starting import Starting
+from service.process.startup_signals import StartupSignals
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     `serve` handles SIGTERM before its imports, which take long; the other commands clear away what is half done.
     """
     if sys.argv[1:2] == ["serve"]:
-        Starting()
+        StartupSignals()
     else:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     from probity.cli import app

@@ -1,9 +1,9 @@
 """`python -m service BUNDLE ...`: serve bundles."""
 
-from service.process.starting import Starting
+from service.process.startup_signals import StartupSignals
 
 if __name__ == "__main__":
-    Starting()
+    StartupSignals()
 
 import logging.config
 import os
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from service.bundle import BundleError
 from service.models.loading import load_named
-from service.process.ending import Ending
+from service.process.forced_exit import ForcedExit
 from service.process.server import build_server, log_config
 from service.process.supervisor import METRICS_FOLDER, supervise
 from service.process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
@@ -55,10 +55,10 @@ def serve(
 
 
 def _single(settings: Settings) -> Callable[[], int]:
-    server = build_server(settings, ending=Ending())
+    server = build_server(settings, forced_exit=ForcedExit())
 
     def run() -> int:
-        _started()
+        _leave_signals_to_server()
         server.run()
         return 0 if server.started else STARTUP_FAILURE
 
@@ -66,7 +66,7 @@ def _single(settings: Settings) -> Callable[[], int]:
 
 
 def _workers(settings: Settings) -> Callable[[], int]:
-    """Bundles and keys are looked at here first, so that a bad one is one clear line for all workers."""
+    """Check bundles and keys first, so that an invalid one is a single line instead of one per worker."""
     if settings.repository_api:
         _fail(
             f"{PREFIX}REPOSITORY_API: found true with {settings.workers} workers, but a request to load a model "
@@ -78,7 +78,7 @@ def _workers(settings: Settings) -> Callable[[], int]:
     logging.config.dictConfig(log_config(settings))
 
     def run() -> int:
-        _started()
+        _leave_signals_to_server()
         try:
             return supervise(settings)
         except OSError as error:
@@ -88,10 +88,9 @@ def _workers(settings: Settings) -> Callable[[], int]:
     return run
 
 
-def _started() -> None:
-    """From here on, the server handles signals."""
-    if (starting := Starting.current()) is not None:
-        starting.over()
+def _leave_signals_to_server() -> None:
+    if (signals := StartupSignals.current()) is not None:
+        signals.stop()
 
 
 def _check_metrics_folder() -> None:

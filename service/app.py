@@ -1,4 +1,4 @@
-"""create_app: the application around the loaded models."""
+"""`create_app`: the ASGI application around the loaded models."""
 
 import asyncio
 import contextlib
@@ -14,6 +14,9 @@ from starlette.routing import Match, Route
 
 from service.batching import Workers
 from service.format.text import printable
+from service.http.errors import TRANSLATIONS, problem_of
+from service.http.middleware import ApiKeys, RequestMetrics, SecurityHeaders, secured
+from service.http.problems import render
 from service.inference.predictor import Predictor
 from service.inference.session import NetworkFailed
 from service.models.cpu_share import worker_count
@@ -27,14 +30,11 @@ from service.routes import docs, operations, predict, v2, v2_repository
 from service.runtime import Runtime
 from service.security.api_keys import KeyRing
 from service.settings import Settings
-from service.web.middleware import ApiKeys, RequestMetrics, SafeHeaders, safe
-from service.web.problems import render
-from service.web.refusals import TRANSLATIONS, refusal
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
 VERSION = "0.1.0"
-LOOK_SECONDS = 0.1  # between looks at whether to end, while bundles are loaded at the start
-# By the time that models are closed, nobody waits for an answer any more: what is still computed may hang.
+POLL_SECONDS = 0.1  # how often to check for a signal while bundles are loaded at the start
+# When models are closed, no client waits any more: a batch that is still computed may hang.
 CLOSE_SECONDS = 2.0
 log = logging.getLogger("probity")
 
@@ -44,8 +44,8 @@ def create_app(
 ) -> FastAPI:
     """The service of `predictors`, the first of which is the default model.
 
-    `registry` receives the metrics; without one, the app has its own. With `settings.watch_seconds`, the folders they
-    came from and `settings.models` are watched.
+    `registry` receives the metrics; by default the app creates one. With `settings.watch_seconds`, the predictors'
+    folders and `settings.models` are watched for changes.
     """
     loaded = [predictors] if isinstance(predictors, Predictor) else [*predictors]
     if settings.degrade_after_seconds is not None and not all(predictor.has_plain for predictor in loaded):
@@ -57,8 +57,8 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with _running(loaded, settings, metrics) as runtime:
-            app.state.runtime = runtime  # from here on, a signal turns `draining` on
-            await _load_the_rest(runtime)
+            app.state.runtime = runtime  # from here on, a signal sets `draining`
+            await _load_models_folder(runtime)
             yield
             runtime.draining = True
 
@@ -71,7 +71,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    # Into one list, where FastAPI would nest routers and look for each request's route twice.
+    # One flat list: FastAPI would nest routers, and match each request twice.
     parts = (predict, v2, v2_repository, operations, docs)
     app.router.routes += [route for part in parts for route in part.router.routes]
     metrics.expect(route.path for route in app.routes if isinstance(route, APIRoute) and _predicts(route))
@@ -82,9 +82,9 @@ def create_app(
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
         )
-    app.add_middleware(SafeHeaders)
+    app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestMetrics, metrics=metrics)
-    _translate_errors(app, metrics)
+    _add_error_handlers(app, metrics)
     return app
 
 
@@ -94,7 +94,7 @@ def _predicts(route: APIRoute) -> bool:
 
 @contextlib.asynccontextmanager
 async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics) -> AsyncIterator[Runtime]:
-    """The models behind their queues; at the end, what was admitted is computed."""
+    """Run the models and their queues; at the end, compute everything that was admitted."""
     workers = Workers(worker_count(settings))
     store = ModelStore(settings.default_model)
     folders = [predictor.path for predictor in loaded]
@@ -126,22 +126,22 @@ async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics
         workers.shutdown()
 
 
-async def _load_the_rest(runtime: Runtime) -> None:
-    """What lies in the models' folder; asked to end meanwhile, the service does not wait for it."""
+async def _load_models_folder(runtime: Runtime) -> None:
+    """Load every bundle in the models' folder; a signal to stop ends the wait."""
     settings = runtime.settings
     if settings.models is not None:
         loading = asyncio.create_task(runtime.repository.refresh())
         while not loading.done() and not runtime.draining:
-            await asyncio.wait([loading], timeout=LOOK_SECONDS)
+            await asyncio.wait([loading], timeout=POLL_SECONDS)
         if not loading.done():
             loading.cancel()
             return
         await loading
-    _warn_of_the_default(runtime.store, settings)
+    _check_default_model(runtime.store, settings)
 
 
-def _warn_of_the_default(store: ModelStore, settings: Settings) -> None:
-    """Which model `/predict` means must not depend on when this process was started."""
+def _check_default_model(store: ModelStore, settings: Settings) -> None:
+    """Log where the default model is missing, or depends on the order in which models were loaded."""
     names = sorted({model.name for model in store})
     if settings.default_model is not None and settings.default_model not in names:
         loaded = printable(", ".join(names))
@@ -155,27 +155,27 @@ async def _watch(repository: Repository, settings: Settings) -> None:
         await repository.watch(settings.watch_seconds)
 
 
-def _translate_errors(app: FastAPI, metrics: Metrics) -> None:
-    async def refuse(request: Request, error: Exception) -> Response:
-        problem, headers = refusal(error)
+def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:
+    async def answer(request: Request, error: Exception) -> Response:
+        problem, headers = problem_of(error)
         if problem.status == 405:
             headers = {"Allow": ", ".join(_allowed_methods(request))}
         metrics.errors.labels(problem.code).inc()
-        if isinstance(error, NetworkFailed):  # the bundle's fault: its operator must know, its client cannot help it
+        if isinstance(error, NetworkFailed):  # an error of the bundle: its operator must know of it
             log.error("a prediction failed: %s", printable(str(error)))
         return render(request.scope["path"], problem, headers)
 
     async def fail(request: Request, error: Exception) -> Response:
-        """Outside all middleware: what that adds is added here."""
-        return safe(await refuse(request, error))
+        """Runs outside all middleware, so it adds the security headers itself."""
+        return secured(await answer(request, error))
 
     for kind in (*TRANSLATIONS, HTTPException):
-        app.add_exception_handler(kind, refuse)
+        app.add_exception_handler(kind, answer)
     app.add_exception_handler(Exception, fail)
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Of all routes with the request's path: the framework names those of the first one."""
+    """The methods of all routes with the request's path; Starlette names only those of the first one."""
     routes = (route for route in request.app.routes if isinstance(route, Route))
     matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in matching for method in route.methods or ()})

@@ -1,4 +1,4 @@
-"""What one running service holds: its models, settings, metrics and the room for requests. No global state."""
+"""The state of one running service: models, settings, metrics, and the budget for requests. Nothing is global."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,13 @@ from fastapi import Request
 from service.batching import ClientDeadlineExceeded, DeadlineExceeded, Workers
 from service.codec.arrays import InputLimits
 from service.codec.decoders.pool import DecoderPool
+from service.http.admission import ByteBudget
+from service.http.problems import ProblemError
 from service.models.cpu_share import all_threads
 from service.models.repository import Repository
 from service.models.store import ModelStore
 from service.monitoring.metrics import Metrics
 from service.settings import Settings
-from service.web.admission import ByteBudget
-from service.web.problems import ProblemError
 
 T = TypeVar("T")
 BASE_BYTES = 128 * 2**20  # of a decoder process: Python, NumPy and Pillow
@@ -30,20 +30,20 @@ log = logging.getLogger("probity")
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a request's time is over, on the event loop's clock: `at`, which is never after `latest`, the moment that
-    the operator's setting allows."""
+    """When a request's time ends, on the event loop's clock: at `at`, and never after `latest`, which the operator's
+    setting allows."""
 
     at: float
     latest: float
 
     def sooner(self, at: float) -> "Deadline":
-        """The same, or `at` where that is sooner."""
+        """The earlier one of this deadline and `at`."""
         return Deadline(min(self.at, at), self.latest)
 
     @contextlib.contextmanager
     def attributed(self) -> Iterator[None]:
-        """A miss of it inside raises `ClientDeadlineExceeded` where it was the client's choice: an alert on the
-        service must be nothing that a client can cause with a header."""
+        """Turn `DeadlineExceeded` into `ClientDeadlineExceeded` where the client chose the deadline: no client may
+        cause an alert with a header."""
         try:
             yield
         except DeadlineExceeded as error:
@@ -54,8 +54,11 @@ class Deadline:
 
 @dataclass
 class Runtime:
-    """`threads` inflate, read and write what is too long for the event loop; `decoders` decode images and forms;
-    `draining` turns readiness off. Make it in a running event loop, and close it."""
+    """Everything that the routes share. Create it in a running event loop, and close it.
+
+    `threads` decompress, parse and serialise what takes too long for the event loop; `decoders` are processes for
+    images and forms; `draining` makes `/health/ready` fail.
+    """
 
     settings: Settings
     metrics: Metrics
@@ -79,11 +82,11 @@ class Runtime:
         )
 
     async def in_thread(self, function: Callable[[], T]) -> T:
-        """What `function` returns, which takes a time that is bounded, but too long for the event loop."""
+        """The result of `function`, which takes a bounded time, but too long for the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, function)
 
     async def close(self) -> None:
-        """End the threads and the decoder processes; nobody waits for them any more."""
+        """End the threads and the decoder processes; no request waits for them any more."""
         await self.decoders.close()
         self.threads.shutdown(wait=False, cancel_futures=True)
 
@@ -97,8 +100,8 @@ class Runtime:
         """Whether a batch has been computed for longer than `compute_timeout_seconds`."""
         return self.workers.oldest_seconds > self.settings.compute_timeout_seconds
 
-    def look_at_the_computation(self) -> None:
-        """Measure the oldest running batch; call it about every second. The log says once that a batch hangs."""
+    def check_computation(self) -> None:
+        """Measure the oldest running batch, and log once if it hangs; call this about every second."""
         seconds = self.workers.oldest_seconds
         self.metrics.oldest_batch.set(seconds)
         if self.hangs and not self._hang_logged:
@@ -108,21 +111,21 @@ class Runtime:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are welcome: a model is loaded, every one computes, and no shutdown was asked for."""
+        """Whether to send requests: some model is loaded, every model computes, and the service is not draining."""
         return not self.draining and self.alive and any(True for _ in self.store)
 
     def deadline(self, request: Request) -> Deadline:
-        """When this request's time is over; refuses a header that is no number (422)."""
+        """The request's deadline; raises `ProblemError` (422) for a header that is not a number."""
         now = asyncio.get_running_loop().time()
-        latest, asked = now + self.settings.request_timeout_seconds, request.headers.get(TIMEOUT_HEADER)
-        return Deadline(latest if asked is None else min(latest, now + _seconds(asked)), latest)
+        latest, header = now + self.settings.request_timeout_seconds, request.headers.get(TIMEOUT_HEADER)
+        return Deadline(latest if header is None else min(latest, now + _seconds(header)), latest)
 
 
 def decoder_bytes(settings: Settings) -> int:
-    """Memory of a decoder process: what the largest request takes that the settings allow, and no more.
+    """Memory of a decoder process: as much as the largest request that the settings allow, in bytes.
 
-    The body is there as it came, as base64 texts and as a file; a pixel takes four bytes in each of at most five images
-    between the file and the array, and the array is there twice.
+    The body exists as received, as base64 texts and as a file. A pixel takes four bytes in each of at most five images
+    between the file and the array, and the array exists twice.
     """
     return BASE_BYTES + 3 * settings.max_body_bytes + 5 * 4 * settings.max_pixels + 2 * settings.max_input_bytes
 
@@ -141,11 +144,11 @@ def _seconds(text: str) -> float:
 
 
 def runtime_of(request: Request) -> Runtime:
-    """The runtime of the application that answers this request."""
+    """The runtime of the application that serves this request."""
     runtime: Runtime = request.app.state.runtime
     return runtime
 
 
 async def get_runtime(request: Request) -> Runtime:
-    """As `runtime_of`, for FastAPI: it would run a plain function in a thread."""
+    """`runtime_of` as a FastAPI dependency; a plain function would run in a thread."""
     return runtime_of(request)

@@ -12,6 +12,6 @@ cp -R "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/probity" "
 grep -E '^(click|hypothesis|packaging|pytest|pytest-timeout|pytest-xdist|PyYAML)==' "$root/constraints.txt" >"$work/tools.txt"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$work/lowest.txt" -r "$work/tools.txt"
 cd "$root"
-[ $# -gt 0 ] || set -- tests/test_golden.py tests/service/test_app.py tests/service/web tests/service/process \
-    tests/service/inference/test_predictor_bundles.py tests/service/bundle/test_bundle.py
+[ $# -gt 0 ] || set -- tests/test_golden.py tests/service/test_app.py tests/service/connection tests/service/http \
+    tests/service/process tests/service/inference/test_predictor_bundles.py tests/service/bundle/test_bundle.py
 "$work/venv/bin/python" -m pytest -n 2 -p no:cacheprovider "$@"

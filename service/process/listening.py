@@ -1,4 +1,4 @@
-"""The end of a listening socket: no connection is lost that a client believes to have been made."""
+"""The end of a listening socket: no connection is lost that a client believes to be established."""
 
 import contextlib
 import ctypes
@@ -8,53 +8,51 @@ import struct
 import sys
 from collections.abc import Iterator
 
-# Linux: which packets a socket takes is decided by a program of instructions (code, jump if true, if false, value).
+# Linux decides with a program (classic BPF) which packets a socket takes: code, jump if true, jump if false, value.
 SO_ATTACH_FILTER = 26
 LOAD_BYTE, JUMP_IF_SET, RETURN = 0x30, 0x45, 0x06
 FLAGS_OFFSET, SYN, EVERYTHING = 13, 0x02, 0xFFFFFFFF
 NO_SYN = ((LOAD_BYTE, 0, 0, FLAGS_OFFSET), (JUMP_IF_SET, 0, 1, SYN), (RETURN, 0, 0, 0), (RETURN, 0, 0, EVERYTHING))
-NO_HANDLES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class OutOfHandles(Exception):
-    """Connections wait, and the process may not open another file."""
+class OutOfDescriptors(Exception):
+    """Connections wait, and the process may open no more file descriptors."""
 
 
 def refuse_new_connections(listener: int) -> None:
-    """Begin no more handshakes on this listening socket, and complete those that were begun, where the
-    system can do so.
+    """Begin no more handshakes on this listening socket, but complete those under way; does nothing except on Linux.
 
-    Otherwise there is always a client that connects between the last `accept` and the close of the socket: it sends
-    its request, and is reset. One that is refused so asks again a second later, and then nobody listens, or the next
-    process does.
+    Otherwise a client may connect between the last `accept` and the close of the socket: it sends its request and is
+    reset. A client that is refused here tries again after a second, when nobody listens any more, or the next process.
     """
     if sys.platform != "linux":
         return
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in NO_SYN))
     described = struct.pack("HP", len(NO_SYN), ctypes.addressof(program))
-    with _borrowed(listener) as borrowed, contextlib.suppress(OSError):  # a sandbox that has no such thing
+    with _borrowed(listener) as borrowed, contextlib.suppress(OSError):  # some sandboxes have no filters
         borrowed.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
 
 
 def accept_waiting(listener: int) -> Iterator[socket.socket]:
-    """Every connection that waits; raises `OutOfHandles` where some have to wait on."""
+    """Accept every connection that waits; raises `OutOfDescriptors` where some have to go on waiting."""
     with _borrowed(listener) as borrowed:
         while True:
             try:
                 yield borrowed.accept()[0]
             except BlockingIOError:
                 return
-            except ConnectionError:  # this client has gone again
+            except ConnectionError:  # this client is gone again
                 continue
             except OSError as error:
-                if error.errno in NO_HANDLES:
-                    raise OutOfHandles from error
+                if error.errno in NO_DESCRIPTORS:
+                    raise OutOfDescriptors from error
                 raise
 
 
 @contextlib.contextmanager
 def _borrowed(listener: int) -> Iterator[socket.socket]:
-    """A socket object around a handle that stays somebody else's: making it takes no handle."""
+    """A socket object around a descriptor that others own; creating it takes no descriptor."""
     borrowed = socket.socket(fileno=listener)
     try:
         borrowed.setblocking(False)

@@ -1,7 +1,7 @@
-"""The files in which worker processes share their metrics, on a disk that may be full.
+"""The files in which worker processes share their metrics, safe on a full disk.
 
-prometheus-client maps them into memory, and makes them longer without asking for the room: a page that the disk has no
-room for ends the process with SIGBUS at the first count that falls into it.
+prometheus-client maps them into memory and extends them without reserving disk space. The first write to a page that
+the disk has no room for ends the process with SIGBUS.
 """
 
 import logging
@@ -14,17 +14,16 @@ from prometheus_client import values
 from prometheus_client.mmap_dict import MmapedDict
 
 FIRST_BYTES = 2**16
-EMPTY_BYTES = 8  # what a file without any entry uses
-# Beside its name, an entry has its length, a value, a time and at most 8 bytes to fill up.
+EMPTY_BYTES = 8  # used by a file without entries
+# An entry's length, value, timestamp and padding, beside its name.
 ENTRY_BYTES = 32
 log = logging.getLogger("probity")
 
 
 class ReservedDict(MmapedDict):
-    """prometheus-client's file of values, whose room is reserved before it is used.
+    """prometheus-client's file of values, which reserves disk space before using it.
 
-    Where there is none, it goes on in memory: what is counted from then on is not seen by the other processes, and the
-    process lives.
+    Without space it continues in memory: the process lives, but the others no longer see what it counts.
     """
 
     def __init__(self, filename: str, read_mode: bool = False) -> None:
@@ -52,7 +51,7 @@ class ReservedDict(MmapedDict):
             try:
                 os.posix_fallocate(self._f.fileno(), 0, capacity)
                 larger = mmap.mmap(self._f.fileno(), capacity)
-            except OSError as error:  # the file stays as it is: what was counted until now is not lost
+            except OSError as error:  # the file stays, with everything counted so far
                 log.error("%s: %s: new metrics are not shared, make room and restart it", self._fname, error)
                 self._f.close()
                 self._f = None  # type: ignore[assignment]
@@ -63,7 +62,7 @@ class ReservedDict(MmapedDict):
 
 
 def reserve_room_for_metrics() -> None:
-    """From now on, this process's files of metrics are such; before the first metric is made."""
+    """Make prometheus-client use `ReservedDict` in this process; call it before the first metric is created."""
     if hasattr(os, "posix_fallocate"):
         shared: Any = values
         shared.MmapedDict = ReservedDict
@@ -75,7 +74,7 @@ def _reserve_first(filename: str) -> None:
         if os.fstat(handle).st_size == 0:
             os.posix_fallocate(handle, 0, FIRST_BYTES)
     except OSError:
-        Path(filename).unlink()  # who reads the folder expects no empty file
+        Path(filename).unlink()  # readers of the folder expect no empty file
         raise
     finally:
         os.close(handle)

@@ -1,4 +1,4 @@
-"""The uvicorn server, with the signals of a container: SIGTERM drains and the process exits 0."""
+"""The uvicorn server with a container's signals: SIGTERM drains, and the process exits with status 0."""
 
 import asyncio
 import contextlib
@@ -16,103 +16,105 @@ import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
 from service.app import create_app
+from service.connection.early_rejection import EarlyRejection
+from service.connection.protocol import limited_protocol
 from service.inference.session import share_memory
 from service.models.loading import load_named
 from service.monitoring.metrics import several_processes
-from service.process.ending import Ending, end_now
-from service.process.listening import OutOfHandles, accept_waiting, refuse_new_connections
+from service.process.forced_exit import ForcedExit, exit_now
+from service.process.listening import OutOfDescriptors, accept_waiting, refuse_new_connections
 from service.process.metrics_files import reserve_room_for_metrics
 from service.runtime import Runtime
 from service.settings import Settings
-from service.web.door import Door
-from service.web.protocol import limited_protocol
 
 log = logging.getLogger("probity")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Longer than the minute for which load balancers commonly keep idle connections: the side that closes first must be
-# theirs, or they send a request into a connection that has just gone.
+# Longer than the minute for which load balancers commonly keep idle connections: they must close first, or they send a
+# request over a connection that has just been closed.
 KEEP_ALIVE_SECONDS = 75
-# How long a handshake that was begun may take to be completed, when the service stops.
+# When the service stops, how long to wait for handshakes that were begun.
 HANDSHAKE_SECONDS = 0.25
-# How long to wait for the word that the other workers stop too.
+# How long to wait for the message that the other workers stop, too.
 OTHERS_SECONDS = 1.0
-# How long idle connections may take to make room for those that wait without a file handle.
-ROOM_SECONDS = 3.0
-# What everything takes at the end beside the time to drain and to finish; then the process is ended by force.
-END_SECONDS = 7.0
+# How long to wait for idle connections to release file descriptors that waiting connections need.
+DESCRIPTOR_SECONDS = 3.0
+# How long the exit may take beside the time to drain and to finish; then the process is ended by force.
+EXIT_SECONDS = 7.0
 LOADING_SECONDS = 2.0
+# New objects between two collections of the youngest generation; Python's default is 2,000 or fewer.
 GARBAGE_OBJECTS = 10_000
-# How long a thread that computes, or the event loop, may keep Python's lock while the other wants it. The default of
-# 5 ms is several times as long as a small network computes, and each of them needs the lock several times a batch.
+# How long a thread may keep the GIL while another wants it. The default of 5 ms is several times as long as a small
+# network computes, and both its thread and the event loop need the GIL several times per batch.
 SWITCH_SECONDS = 0.0005
 
 
 class Server(uvicorn.Server):
-    """uvicorn raises a captured signal again after shutting down, so an orderly stop looks like a crash. Not here.
+    """uvicorn's server, which drains on SIGTERM and then exits with status 0 (uvicorn raises the signal again).
 
-    On SIGTERM readiness fails at once; requests are accepted for `drain_seconds` more, until the load balancer has
-    noticed; then nothing new is accepted, what runs is finished, and the process ends. SIGINT does not wait. A second
-    SIGTERM changes nothing: where every process of a group is sent one, a worker has its own and that of its parent.
+    On SIGTERM readiness fails at once. Requests are accepted for `drain_seconds` more, until the load balancer has
+    noticed; then nothing new is accepted, running requests are finished, and the process ends. SIGINT does not wait. A
+    second SIGTERM changes nothing: with a signal to the whole process group, a worker gets it twice.
 
-    `alive` is called when requests are accepted, and about every second from then on. `all_stop` tells whether nobody
-    else goes on accepting from the listening sockets; `ending` sees to it that the process ends in time.
+    `heartbeat` is called when requests are accepted, and about every second from then on. `all_stop` returns whether no
+    other process goes on accepting from the listening sockets. `forced_exit` ends the process if it does not by itself.
     """
 
     def __init__(
         self,
         config: uvicorn.Config,
         drain_seconds: float = 0.0,
-        alive: Callable[[], None] = lambda: None,
+        heartbeat: Callable[[], None] = lambda: None,
         all_stop: Callable[[], bool] = lambda: True,
-        ending: Ending | None = None,
+        forced_exit: ForcedExit | None = None,
     ) -> None:
         super().__init__(config)
-        self.drain_seconds, self.alive, self._all_stop, self._ending = drain_seconds, alive, all_stop, ending
+        self.drain_seconds, self.heartbeat = drain_seconds, heartbeat
+        self._all_stop, self._forced_exit = all_stop, forced_exit
         self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._told_to_stop = False
+        self._stopping = False
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop. What then still runs in threads is not waited for."""
+        """Serve until a signal, without waiting for threads that still compute then."""
         super().run(sockets)
         runtime = _runtime(self.config.app)
-        if self._ending is not None and runtime is not None and runtime.workers.oldest_seconds:
+        if self._forced_exit is not None and runtime is not None and runtime.workers.oldest_seconds:
             log.error("A batch was still computed at the end and is left behind")
-            end_now(self._ending.status)
+            exit_now(self._forced_exit.status)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop."""
+        """Serve until a signal."""
         self._event_loop = asyncio.get_running_loop()
         await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Load what is loaded late, and accept requests."""
+        """Load the models' folder, and accept requests."""
         await super().startup(sockets)
-        _spare_the_garbage_collector()
-        self.alive()
+        _tune_garbage_collection()
+        self.heartbeat()
 
     async def on_tick(self, counter: int) -> bool:
-        """uvicorn calls it ten times a second. Where nothing is computed any more, there is no sign of life."""
+        """uvicorn calls this ten times a second. There is no heartbeat while the computation hangs."""
         if counter % 10 == 0:
             runtime = _runtime(self.config.app)
             if runtime is not None:
-                runtime.look_at_the_computation()
+                runtime.check_computation()
             if runtime is None or runtime.alive:
-                self.alive()
-        # uvloop accepts one connection a round: under load, those that wait for theirs would wait for seconds.
-        await self._take_what_waits()
+                self.heartbeat()
+        # uvloop accepts one connection per iteration: under load, connections would wait for seconds.
+        await self._accept_waiting()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing new, but every connection that was made: closing the socket would reset it, and with it
-        requests that were sent in good faith."""
-        await self._end_handshakes()
-        await self._take_the_last()
+        """Accept every established connection, and then no more: closing the socket would reset those that wait, and
+        lose their requests."""
+        await self._finish_handshakes()
+        await self._accept_remaining()
         await super().shutdown(sockets)
-        if self._ending is not None:  # everything is answered; what still loads may hang
-            self._ending.expect(LOADING_SECONDS)
+        if self._forced_exit is not None:  # everything is answered; a bundle that is still loading may hang
+            self._forced_exit.schedule(LOADING_SECONDS)
 
-    async def _end_handshakes(self) -> None:
-        """Where others go on accepting, nothing is lost with this process."""
+    async def _finish_handshakes(self) -> None:
+        """Wait for handshakes under way, unless other processes go on accepting: then nothing is lost."""
         loop = asyncio.get_running_loop()
         end = loop.time() + OTHERS_SECONDS
         while not self._all_stop():
@@ -123,32 +125,32 @@ class Server(uvicorn.Server):
             refuse_new_connections(listener)
         await asyncio.sleep(HANDSHAKE_SECONDS)
 
-    async def _take_the_last(self) -> None:
-        """Where there is no file handle for a connection, the idle ones are asked to make room."""
+    async def _accept_remaining(self) -> None:
+        """Accept what waits, and close idle connections where no file descriptor is left for it."""
         loop = asyncio.get_running_loop()
-        end, asked = loop.time() + ROOM_SECONDS, False
-        while not await self._take_what_waits() and loop.time() < end:
-            if not asked:
+        end, closed_idle = loop.time() + DESCRIPTOR_SECONDS, False
+        while not await self._accept_waiting() and loop.time() < end:
+            if not closed_idle:
                 log.error("No file handle is left for connections that wait; idle ones are closed")
                 for connection in list(self.server_state.connections):
                     connection.shutdown()
-                asked = True
+                closed_idle = True
             await asyncio.sleep(0.05)
         for server in self.servers:
             server.close()
 
-    async def _take_what_waits(self) -> bool:
-        """Whether that was all."""
+    async def _accept_waiting(self) -> bool:
+        """Accept every connection that waits; returns whether none is left."""
         waiting = list[socket.socket]()
         complete = True
         try:
             for listener in self._listeners():
                 waiting.extend(accept_waiting(listener))
-        except OutOfHandles:
+        except OutOfDescriptors:
             complete = False
         loop = asyncio.get_running_loop()
-        made = (loop.connect_accepted_socket(self._protocol, connection) for connection in waiting)
-        for failure in await asyncio.gather(*made, return_exceptions=True):
+        accepted = (loop.connect_accepted_socket(self._protocol, connection) for connection in waiting)
+        for failure in await asyncio.gather(*accepted, return_exceptions=True):
             if isinstance(failure, BaseException):
                 log.warning("A connection was accepted and could not be served: %s", failure)
         return complete
@@ -176,49 +178,49 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Readiness turns to 503 at once, for clients that keep their connection; then drain."""
         runtime = _runtime(self.config.app)
-        if runtime is None and self._ending is not None:  # models are loaded yet, which may take for ever
-            end_now(self._ending.status)
-        first, self._told_to_stop = not self._told_to_stop, True
+        if runtime is None and self._forced_exit is not None:  # models are still loading, which may take for ever
+            exit_now(self._forced_exit.status)
+        first, self._stopping = not self._stopping, True
         if sig == signal.SIGTERM and not first:
             return
         if runtime is not None:
             runtime.draining = True
         if self.drain_seconds and sig == signal.SIGTERM and self._event_loop is not None:
-            self._expect_the_end(self.drain_seconds + (self.config.timeout_graceful_shutdown or 0))
-            # A signal's handler runs between any two instructions: only this call is safe there.
+            self._schedule_exit(self.drain_seconds + (self.config.timeout_graceful_shutdown or 0))
+            # A signal handler runs between any two instructions: only this call is safe there.
             self._event_loop.call_soon_threadsafe(self._stop_later, sig)
         else:
-            self._expect_the_end(self.config.timeout_graceful_shutdown or 0)
+            self._schedule_exit(self.config.timeout_graceful_shutdown or 0)
             super().handle_exit(sig, frame)
 
-    def _expect_the_end(self, seconds: float) -> None:
-        if self._ending is not None:
-            self._ending.expect(seconds + END_SECONDS)
+    def _schedule_exit(self, seconds: float) -> None:
+        if self._forced_exit is not None:
+            self._forced_exit.schedule(seconds + EXIT_SECONDS)
 
     def _stop_later(self, sig: int) -> None:
         asyncio.get_running_loop().call_later(self.drain_seconds, super().handle_exit, sig, None)
 
 
-def _spare_the_garbage_collector() -> None:
-    """What is there now stays, and what a request makes mostly ends with it: looking through all of that again and
-    again takes a good part of the time that requests do, and once in a while as long as many of them."""
+def _tune_garbage_collection() -> None:
+    """Exempt everything that exists now, and collect less often: most objects of a request end with it. Collections
+    would take a good part of the time of requests, and once in a while as long as many of them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS, 10, 10)
 
 
 def _runtime(app: Any) -> Runtime | None:
-    """What the app holds while it runs; None before."""
+    """The runtime of the app while it runs; None before."""
     return getattr(app.state, "runtime", None)
 
 
 def build_server(
     settings: Settings,
-    alive: Callable[[], None] = lambda: None,
+    heartbeat: Callable[[], None] = lambda: None,
     all_stop: Callable[[], bool] = lambda: True,
-    ending: Ending | None = None,
+    forced_exit: ForcedExit | None = None,
 ) -> Server:
-    """Load the bundles and prepare the HTTP server; the others as in `Server`."""
+    """Load the bundles and prepare the HTTP server; the other arguments are those of `Server`."""
     sys.setswitchinterval(SWITCH_SECONDS)
     share_memory()
     if several_processes():
@@ -226,7 +228,7 @@ def build_server(
     predictors = load_named(settings)
     app = create_app(predictors, settings)
 
-    def count_refusal(code: str) -> None:
+    def count_error(code: str) -> None:
         runtime = _runtime(app)
         if runtime is not None:
             runtime.metrics.errors.labels(code).inc()
@@ -235,8 +237,8 @@ def build_server(
         app,
         host=settings.host,
         port=settings.port,
-        loop="auto",  # uvloop, where there is one
-        http=limited_protocol(settings, count_refusal, Door(app).turns_away),
+        loop="auto",  # uvloop where it is installed
+        http=limited_protocol(settings, count_error, EarlyRejection(app).reject_early),
         ws="none",
         workers=1,
         log_config=log_config(settings),
@@ -248,14 +250,14 @@ def build_server(
         proxy_headers=True,
         forwarded_allow_ips=list(settings.trusted_proxies),
     )
-    return Server(config, settings.drain_seconds, alive, all_stop, ending)
+    return Server(config, settings.drain_seconds, heartbeat, all_stop, forced_exit)
 
 
 class PathOnly(logging.Filter):
-    """Leaves the query out of a line of the access log: it is not used here, and may hold somebody's key."""
+    """Removes the query from lines of the access log: the service does not use it, and it may hold a key."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Always true: the line is kept."""
+        """Keep every line."""
         if isinstance(record.args, tuple) and len(record.args) == 5:  # client, method, target, version, status
             client, method, target, *rest = record.args
             record.args = (client, method, f"{target}".partition("?")[0], *rest)
@@ -263,7 +265,7 @@ class PathOnly(logging.Filter):
 
 
 def log_config(settings: Settings) -> dict[str, Any]:
-    """uvicorn's logging, and the service's own messages beside it."""
+    """uvicorn's logging configuration, with a logger for the service's own messages."""
     config = copy.deepcopy(LOGGING_CONFIG)
     config["filters"] = {"path_only": {"()": PathOnly}}
     config["loggers"]["uvicorn.access"]["filters"] = ["path_only"]

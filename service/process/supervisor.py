@@ -1,7 +1,19 @@
 """Several worker processes on one listening socket: watched, replaced when they die, drained at the end.
 
-Each worker is a whole service with its own models. They share the socket, so the kernel gives a connection to whichever
-accepts first, and their metrics, through files in `PROMETHEUS_MULTIPROC_DIR`.
+Each worker is a whole service with its own models. The workers share the socket, so the kernel gives a connection to
+whichever accepts first, and their metrics, through files in `PROMETHEUS_MULTIPROC_DIR`.
+
+uvicorn's own `Multiprocess` (0.54) is not used, since it differs where it matters here:
+
+* A thread answers its health checks, also while the event loop stands still or a batch hangs. Here the event loop sends
+  heartbeats, and only while batches are computed.
+* It checks workers one after the other, and each may block signals and the other checks for seconds.
+* A replacement that fails to start with status 3 stops the whole service; any other failing worker is restarted twice a
+  second for ever, even if the service has never served.
+* It waits for draining workers without limit, ends with status 0 whatever happened, and sends every signal as SIGTERM.
+* It has no hook for dead workers, whose metrics files must be cleaned up, and none to tell a worker whether the others
+  stop, too: the last ones to listen must complete handshakes before they close the socket.
+* Its workers outlive a parent that was killed.
 """
 
 import contextlib
@@ -21,147 +33,143 @@ from pathlib import Path
 from prometheus_client import multiprocess as metrics_files
 
 from service.process.server import SIGNALS
-from service.process.worker import STARTUP_FAILURE, Worker, work
+from service.process.worker import STARTUP_FAILURE, Worker, run_worker
 from service.settings import Settings
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-# Between attempts at a worker that cannot start, so that they do not take the CPU from those that serve.
+# Between attempts to start a worker, so that failing starts do not take the CPU from workers that serve.
 RETRY_SECONDS = 1.0
-# After the time to finish, how long the end itself may take.
+# How long the exit itself may take after the time to finish.
 GRACE_SECONDS = 10.0
 log = logging.getLogger("probity")
 
 
 class Supervisor:
-    """`settings.workers` processes that serve on `listener`; `own_folder`: the folder of their metrics is not kept."""
+    """`settings.workers` processes that serve on `listener`; with `owns_folder`, the metrics' folder is temporary."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, metrics_folder: Path, own_folder: bool) -> None:
+    def __init__(self, settings: Settings, listener: socket.socket, metrics_folder: Path, owns_folder: bool) -> None:
         self.settings, self.listener = settings, listener
-        self.metrics_folder, self._leftover = metrics_folder, metrics_folder if own_folder else None
+        self.metrics_folder, self._temporary = metrics_folder, metrics_folder if owns_folder else None
         self._address = listener.getsockname()
         self._spawn = multiprocessing.get_context("spawn")
         self._workers: list[Worker] = []
         self._serving = False
         self._status = 0
-        self._last_call: float | None = None  # when those that have not ended yet are killed
+        self._kill_at: float | None = None  # set once all stop: when workers that have not ended are killed
 
     def run(self) -> int:
-        """Until told to stop; the exit status."""
-        with _signals() as told:
+        """Run until a signal stops the service; returns the exit status."""
+        with _signals() as signals:
             for _ in range(self.settings.workers):
                 self._start()
             while self._workers:
-                lines, ends = zip(*((worker.line, worker.process.sentinel) for worker in self._workers), strict=True)
-                wait([told, *ends, *lines], self._patience())
-                self._obey(told)
-                self._hear()
-                self._kill_the_silent()
+                pipes, ends = zip(*((worker.pipe, worker.process.sentinel) for worker in self._workers), strict=True)
+                wait([signals, *ends, *pipes], self._timeout())
+                self._handle_signals(signals)
+                self._read_heartbeats()
+                self._kill_hung()
                 for worker in [worker for worker in self._workers if not worker.process.is_alive()]:
-                    self._bury(worker, told)
+                    self._reap(worker, signals)
         return self._status
 
     def _start(self) -> None:
-        line, far_end = self._spawn.Pipe()
-        process = self._spawn.Process(target=work, args=(self.settings, self.listener, far_end, self._leftover))
-        # Inherited: until it handles signals, a terminal's Ctrl-C is no matter of the worker's.
+        pipe, worker_end = self._spawn.Pipe()
+        process = self._spawn.Process(
+            target=run_worker, args=(self.settings, self.listener, worker_end, self._temporary)
+        )
+        # The worker inherits this: until it handles signals itself, it ignores a terminal's Ctrl-C.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             process.start()
         finally:
             signal.signal(signal.SIGINT, handler)
-        self._workers.append(Worker(process, line, far_end))
+        self._workers.append(Worker(process, pipe, worker_end))
 
-    def _hear(self) -> None:
+    def _read_heartbeats(self) -> None:
         for worker in self._workers:
-            worker.listen()
-        if not self._serving and all(worker.started for worker in self._workers) and self._last_call is None:
+            worker.read_heartbeats()
+        if not self._serving and all(worker.started for worker in self._workers) and self._kill_at is None:
             self._serving = True
             host, port = self._address[:2]
-            place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            log.info("Probity running on http://%s with %d workers", place, len(self._workers))
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            log.info("Probity running on http://%s with %d workers", address, len(self._workers))
 
-    def _kill_the_silent(self) -> None:
-        """A worker whose event loop stands still holds connections that it never answers."""
-        if self._last_call is not None:  # at the end they fall silent in order
+    def _kill_hung(self) -> None:
+        """Kill workers without heartbeats: their connections would never be answered."""
+        if self._kill_at is not None:  # workers that stop send no heartbeats
             return
+        seconds = self.settings.hang_seconds
         for worker in self._workers:
-            if worker.started and time.monotonic() - worker.heard > self.settings.hang_seconds:
-                log.error(
-                    "Worker %d has shown no sign of life for %g s", worker.process.pid, self.settings.hang_seconds
-                )
+            if worker.started and worker.silent_seconds() > seconds:
+                log.error("Worker %d has shown no sign of life for %g s", worker.process.pid, seconds)
                 worker.process.kill()
-                worker.heard = math.inf
+                worker.last_heartbeat = math.inf
 
-    def _obey(self, told: socket.socket) -> None:
+    def _handle_signals(self, signals: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
-            for number in told.recv(100):
+            for number in signals.recv(100):
                 self._stop(number)
-        if self._last_call is not None and time.monotonic() > self._last_call:
+        if self._kill_at is not None and time.monotonic() > self._kill_at:
             log.error("%d workers did not end in time and are killed", len(self._workers))
             for worker in self._workers:
                 worker.process.kill()
-            self._last_call = time.monotonic() + GRACE_SECONDS
+            self._kill_at = time.monotonic() + GRACE_SECONDS
 
     def _stop(self, number: int) -> None:
         self.listener.close()
         seconds = self.settings.drain_seconds + self.settings.shutdown_seconds + GRACE_SECONDS
-        self._last_call = self._last_call or time.monotonic() + seconds
+        self._kill_at = self._kill_at or time.monotonic() + seconds
         for worker in self._workers:
             worker.stop(number)
 
-    def _patience(self) -> float | None:
-        if self._last_call is None:
+    def _timeout(self) -> float | None:
+        if self._kill_at is None:
             return self.settings.hang_seconds if self._serving else None
-        return max(0.0, self._last_call - time.monotonic())
+        return max(0.0, self._kill_at - time.monotonic())
 
-    def _bury(self, worker: Worker, told: socket.socket) -> None:
+    def _reap(self, worker: Worker, signals: socket.socket) -> None:
+        """Clean up after a worker that has ended, and replace it unless all stop."""
         self._workers.remove(worker)
         pid, status = worker.process.pid, worker.process.exitcode
-        worker.process.close()
-        worker.line.close()
-        worker.far_end.close()
+        worker.close()
         metrics_files.mark_process_dead(pid, str(self.metrics_folder))  # type: ignore[no-untyped-call]
-        if self._last_call is not None:
+        if self._kill_at is None and not (self._serving and worker.started):
+            # Do not retry at full speed, nor give up early: a signal to the whole process group may have reached the
+            # worker first.
+            wait([signals], RETRY_SECONDS)
+            self._handle_signals(signals)
+        if self._kill_at is not None:
             return
-        if not self._serving:
-            # Who sends a signal to every process of a group may have sent it to the worker first.
-            wait([told], RETRY_SECONDS)
-            self._obey(told)
-            if self._last_call is not None:
-                return
+        if self._serving:
+            log.error("Worker %d ended with status %s: starting another", pid, status)
+            self._start()
+        else:
             log.error("Worker %d ended with status %s before it served: giving up", pid, status)
             self._status = STARTUP_FAILURE
             self._stop(signal.SIGTERM)
-            return
-        log.error("Worker %d ended with status %s: starting another", pid, status)
-        if not worker.started:
-            wait([told], RETRY_SECONDS)
-            self._obey(told)
-        if self._last_call is None:
-            self._start()
 
 
 def supervise(settings: Settings) -> int:
-    """Serve with several workers until told to stop; the exit status. `OSError` where there is no address to listen on
-    or no folder for the metrics."""
-    with _metrics_folder() as (folder, own), _listener(settings) as listener:
-        return Supervisor(settings, listener, folder, own).run()
+    """Serve with several workers until a signal stops them; returns the exit status. Raises `OSError` where the address
+    cannot be bound or the metrics' folder is missing."""
+    with _metrics_folder() as (folder, owns_folder), _listener(settings) as listener:
+        return Supervisor(settings, listener, folder, owns_folder).run()
 
 
 @contextlib.contextmanager
 def _signals() -> Iterator[socket.socket]:
-    """A socket that receives the number of each signal, as a byte."""
-    told, tell = socket.socketpair()
-    with told, tell:
-        told.setblocking(False)
-        tell.setblocking(False)
+    """A socket from which the number of each signal can be read, as a byte."""
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)
+        writer.setblocking(False)
 
-        def tell_of(number: int, _: object) -> None:
-            tell.send(bytes([number]))
+        def handle(number: int, _: object) -> None:
+            writer.send(bytes([number]))
 
-        previous = {number: signal.signal(number, tell_of) for number in SIGNALS}
+        previous = {number: signal.signal(number, handle) for number in SIGNALS}
         try:
-            yield told
+            yield reader
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -169,7 +177,7 @@ def _signals() -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _listener(settings: Settings) -> Iterator[socket.socket]:
-    """Bound, and not listening: connections come once a worker can take them."""
+    """A socket that is bound but not listening: connections come once a worker can take them."""
     with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((settings.host, settings.port))
@@ -178,15 +186,15 @@ def _listener(settings: Settings) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _metrics_folder() -> Iterator[tuple[Path, bool]]:
-    """The one that is given, or (True) a new one in memory that goes with the block. Workers inherit its name."""
+    """The folder from the environment, or (True) a new one in memory that is removed afterwards; workers inherit it."""
     if given := os.environ.get(METRICS_FOLDER):
         if not Path(given).is_dir():
             raise NotADirectoryError(f"{METRICS_FOLDER}: found {given!r}, expected an existing folder")
-        for file in Path(given).glob("*_[0-9]*.db"):  # what processes that were killed have left there
+        for file in Path(given).glob("*_[0-9]*.db"):  # left behind by killed processes
             file.unlink(missing_ok=True)
         yield Path(given), False
         return
-    shared_memory = Path("/dev/shm")  # noqa: S108  made below with a name of its own
+    shared_memory = Path("/dev/shm")  # noqa: S108  mkdtemp picks an unused name
     root = shared_memory if os.access(shared_memory, os.W_OK) else None  # the disk may be read-only
     folder = tempfile.mkdtemp(prefix="probity-metrics-", dir=root)
     os.environ[METRICS_FOLDER] = folder

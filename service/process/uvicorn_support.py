@@ -1,4 +1,4 @@
-"""Whether the installed uvicorn has what the service overrides. Much of that is not documented, so it can go."""
+"""Check that the installed uvicorn has what the service overrides; much of that is undocumented and may disappear."""
 
 import importlib.metadata
 
@@ -23,7 +23,6 @@ OVERRIDDEN: dict[type, tuple[str, ...]] = {
         "on_message_complete",
         "on_response_complete",
         "_start_asgi_task",
-        "_unsupported_upgrade_warning",
         "timeout_keep_alive_handler",
     ),
 }

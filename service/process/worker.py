@@ -1,4 +1,4 @@
-"""One worker process of several: its life, and how its parent sees it."""
+"""One worker process: what runs in it, and the handle that its parent keeps."""
 
 import contextlib
 import multiprocessing
@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from service.bundle import BundleError
-from service.process.ending import Ending
+from service.process.forced_exit import ForcedExit
 from service.process.server import build_server
 from service.security.api_keys import KeyFileError
 from service.settings import Settings
@@ -26,55 +26,61 @@ STARTUP_FAILURE = 3
 
 @dataclass
 class Worker:
-    """A process; it writes to its end of the line once it serves, and every second from then on. `heard`: when last."""
+    """A process that sends a heartbeat through its end of the pipe once it serves, and every second from then on."""
 
     process: SpawnProcess
-    line: Connection
-    far_end: Connection
+    pipe: Connection
+    worker_end: Connection
     started: bool = False
-    heard: float = 0.0
+    last_heartbeat: float = 0.0
 
-    def silent_for(self) -> float:
-        """Seconds since it last wrote."""
-        return time.monotonic() - self.heard
+    def silent_seconds(self) -> float:
+        """Seconds since the last heartbeat."""
+        return time.monotonic() - self.last_heartbeat
 
-    def listen(self) -> None:
-        """Take in what it wrote."""
-        while not self.line.closed and self.line.poll():
+    def read_heartbeats(self) -> None:
+        """Take in the heartbeats that have come."""
+        while not self.pipe.closed and self.pipe.poll():
             try:
-                self.line.recv_bytes()
+                self.pipe.recv_bytes()
             except (EOFError, ConnectionError):  # it is about to end
                 return
-            self.started, self.heard = True, time.monotonic()
+            self.started, self.last_heartbeat = True, time.monotonic()
 
     def stop(self, number: int) -> None:
-        """Say that all stop, and send the signal. One that is still starting handles none yet, and SIGTERM ends it
-        quietly."""
+        """Announce that all workers stop, and send signal `number`, or SIGTERM to one that is still starting: it
+        handles no signals yet, and SIGTERM ends it quietly."""
         with contextlib.suppress(OSError):
-            self.line.send_bytes(b"stop")
+            self.pipe.send_bytes(b"stop")
         if self.process.pid is not None and self.process.exitcode is None:
             os.kill(self.process.pid, number if self.started else signal.SIGTERM)
 
+    def close(self) -> None:
+        """Release what the process held, which has ended."""
+        self.process.close()
+        self.pipe.close()
+        self.worker_end.close()
 
-def work(settings: Settings, listener: socket.socket, line: Connection, leftover: Path | None) -> None:
-    """The life of a worker process; where its parent was killed, it removes the folder that was its parent's task."""
-    os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which tells its workers
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+def run_worker(settings: Settings, listener: socket.socket, pipe: Connection, metrics_folder: Path | None) -> None:
+    """Serve in this process. Where the parent was killed, remove `metrics_folder` in its place."""
+    os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which stops its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        # The end of the line is readable once the parent says that all stop, and once it has gone.
-        server = build_server(settings, lambda: _tell(line), line.poll, Ending())
-    except (BundleError, KeyFileError) as error:  # it was sound when the parent looked
+        # The pipe is readable once the parent announces that all workers stop, and once the parent is gone.
+        server = build_server(settings, lambda: _send_heartbeat(pipe), pipe.poll, ForcedExit())
+    except (BundleError, KeyFileError) as error:  # it was valid when the parent checked
         sys.exit(f"error: {error}")
     server.run([listener])
-    if leftover is not None and not _parent().is_alive():
-        shutil.rmtree(leftover, ignore_errors=True)
+    if metrics_folder is not None and not _parent().is_alive():
+        shutil.rmtree(metrics_folder, ignore_errors=True)
     sys.exit(0 if server.started else STARTUP_FAILURE)
 
 
-def _tell(line: Connection) -> None:
-    """A parent that was killed hears nothing; what was asked of this worker is answered all the same."""
+def _send_heartbeat(pipe: Connection) -> None:
+    """Without a parent that reads it, go on all the same: requests of this worker are still answered."""
     with contextlib.suppress(ConnectionError):
-        line.send_bytes(b"alive")
+        pipe.send_bytes(b"alive")
 
 
 def _parent() -> BaseProcess:
@@ -83,6 +89,6 @@ def _parent() -> BaseProcess:
     return parent
 
 
-def _end_with_the_parent() -> None:
+def _end_with_parent() -> None:
     _parent().join()
     os.kill(os.getpid(), signal.SIGTERM)

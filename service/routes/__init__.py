@@ -1,1 +1,1 @@
-"""Thin HTTP routes."""
+"""HTTP routes: thin, one file for each group of endpoints."""

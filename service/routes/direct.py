@@ -1,4 +1,4 @@
-"""Routes whose endpoints take the request and give the response: nothing is injected or converted for them."""
+"""Routes whose endpoints take the request and return the response, without dependencies or conversions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,19 +8,19 @@ from fastapi.routing import APIRoute
 from starlette.routing import request_response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.http.admission import Lease
+from service.http.disconnect import response_taken
 from service.runtime import Runtime
-from service.web.admission import Lease
-from service.web.departure import answer_taken
 
 LEASE = "probity.lease"
 
 
 class DirectRoute(APIRoute):
-    """A documented route without FastAPI's machinery before its endpoint, `async (Request) -> Response`.
+    """A documented route that calls its endpoint, `async (Request) -> Response`, without FastAPI's machinery.
 
-    Solving the dependencies of an endpoint that has none, and validating a response that is bytes already, would cost a
-    prediction as much as reading its body does. Each request has a lease on the room for requests, which ends when the
-    client has taken its answer.
+    Resolving dependencies that do not exist, and validating a response that is bytes already, would cost a prediction
+    as much as reading its body. Each request has a lease on the byte budget, which ends when the client has taken the
+    response.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -34,22 +34,22 @@ def _leased(app: ASGIApp) -> ASGIApp:
         with runtime.bodies.lease() as lease:
             scope[LEASE] = lease
             await app(scope, receive, send)
-            await answer_taken(scope)
+            await response_taken(scope)
 
     return run
 
 
 def lease_of(request: Request) -> Lease:
-    """The request's part of the room for requests, until its answer is sent."""
+    """The request's lease on the byte budget, until its response is sent."""
     lease: Lease = request.scope[LEASE]
     return lease
 
 
 def direct_router(**options: Any) -> APIRouter:
-    """A router of such routes."""
+    """A router of `DirectRoute`s."""
     return APIRouter(route_class=DirectRoute, **options)
 
 
 def path_parameters(names: Iterable[str]) -> list[dict[str, Any]]:
-    """The documentation of parameters that the endpoint takes from the request itself."""
+    """The OpenAPI description of path parameters, which a `DirectRoute` cannot derive from its endpoint."""
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]

@@ -1,7 +1,7 @@
-"""The page that shows the API and lets one try it: Swagger UI, whose files the service serves itself.
+"""Swagger UI, a page to read and try the API, from files that the service serves itself.
 
-FastAPI's own page loads them from a public network, so that it stays blank without one, and a stranger's script runs
-in it. Here a content policy allows what this service serves, and nothing else.
+FastAPI's own page loads Swagger UI from a public network: it stays blank without one, and runs a third party's script.
+Here a content policy allows only what this service serves.
 """
 
 import base64
@@ -30,7 +30,7 @@ class Asset(StrEnum):
 
 @router.get("/docs")
 async def docs() -> HTMLResponse:
-    """The page. Its addresses are relative: a proxy may serve all of this below a path of its own."""
+    """The page, with relative addresses: a proxy may serve the service below a path of its own."""
     page = get_swagger_ui_html(
         openapi_url="./openapi.json",
         title="Probity",
@@ -44,19 +44,19 @@ async def docs() -> HTMLResponse:
 
 @router.get(f"/docs/{Asset.SCRIPT}")
 async def script() -> FileResponse:
-    """Swagger UI."""
+    """Swagger UI's script."""
     return _file(Asset.SCRIPT)
 
 
 @router.get(f"/docs/{Asset.STYLE}")
 async def style() -> FileResponse:
-    """How it looks."""
+    """Swagger UI's style sheet."""
     return _file(Asset.STYLE)
 
 
 @router.get(f"/docs/{Asset.ICON}")
 async def icon() -> FileResponse:
-    """What a browser's tab shows."""
+    """The page's icon."""
     return _file(Asset.ICON)
 
 
@@ -65,7 +65,7 @@ def _file(asset: Asset) -> FileResponse:
 
 
 def _policy(html: str) -> str:
-    """Scripts of this service, and the one in the page that starts them; styles and small images that these set."""
+    """The content policy: scripts of this service, the page's own inline script, and the styles and images they set."""
     digests = (hashlib.sha256(script.encode()).digest() for script in INLINE_SCRIPT.findall(html))
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (

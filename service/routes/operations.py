@@ -1,4 +1,4 @@
-"""Health, metrics and the model cards: never queue behind inference."""
+"""Health, metrics and model cards; none of them waits for inference."""
 
 from typing import Annotated, Any
 
@@ -6,24 +6,24 @@ from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from service.format.manifest_json import to_json
+from service.http.problems import MEDIA_TYPE, ProblemError
 from service.models.served import ServedModel
 from service.monitoring.exposition import exposition
 from service.runtime import Runtime, get_runtime
 from service.schemas import Health, ModelList, ModelVersion, Problem
-from service.web.problems import MEDIA_TYPE, ProblemError
 
 router = APIRouter(tags=["operations"])
-NAMED_MISSING = 10
+MAX_NAMED = 10
 RuntimeDependency = Annotated[Runtime, Depends(get_runtime)]
 
 
-def _refusal(status: int, text: str) -> dict[int | str, dict[str, Any]]:
+def _error(status: int, text: str) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": text, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}}
 
 
-KEY = _refusal(401, "An API key is needed.")
-MISSING = KEY | _refusal(404, "No such model.")
-UNFIT = _refusal(503, "The service cannot do its work, or is shutting down.")
+KEY = _error(401, "An API key is needed.")
+MISSING = KEY | _error(404, "No such model.")
+UNFIT = _error(503, "The service cannot do its work, or is shutting down.")
 
 
 @router.head("/health/live", include_in_schema=False)
@@ -37,7 +37,7 @@ async def live(runtime: RuntimeDependency) -> Health:
 
 
 def check_computes(runtime: Runtime) -> None:
-    """Raises a 503 where a batch hangs."""
+    """Raises `ProblemError` (503) where a batch hangs."""
     if runtime.hangs:
         detail = f"A batch has been computed for {runtime.workers.oldest_seconds:.0f} seconds and is taken to hang."
         raise ProblemError(503, "compute_hangs", detail)
@@ -54,8 +54,8 @@ async def ready(runtime: RuntimeDependency) -> Health:
         raise ProblemError(503, "not_ready", "No model is loaded, or the service computes nothing any more.")
     settings = runtime.settings
     if missing := runtime.repository.missing(settings.ready_requires, settings.default_model):
-        more = f" and {len(missing) - NAMED_MISSING} more" if len(missing) > NAMED_MISSING else ""
-        detail = f"Not loaded: {', '.join(missing[:NAMED_MISSING])}{more}. The operator's log has the reasons."
+        more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
+        detail = f"Not loaded: {', '.join(missing[:MAX_NAMED])}{more}. The operator's log has the reasons."
         raise ProblemError(503, "models_missing", detail)
     return Health(status="ready")
 
@@ -99,7 +99,7 @@ def _card(served: ServedModel) -> dict[str, Any]:
 @router.get("/metrics", response_class=Response, responses=KEY)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Prometheus text exposition, of all worker processes."""
-    runtime.look_at_the_computation()
+    runtime.check_computation()
     for served in runtime.store:
         served.metrics.waiting(served.queue_rows)
         served.metrics.count()

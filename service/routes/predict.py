@@ -1,4 +1,4 @@
-"""POST /predict and /models/{name}/predict: read, decode, compute, answer."""
+"""POST /predict and /models/{name}/predict: read, decode, predict, respond."""
 
 import time
 from typing import Any
@@ -11,22 +11,22 @@ from service.bundle import InputSpec
 from service.codec.answers import predictions_json, warnings_of
 from service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
 from service.codec.encoded_images import Form, ImageFiles, ImageTexts
+from service.http.admission import Lease
+from service.http.bodies import media_type, read_body, reserve, reserve_response
+from service.http.disconnect import CancelOnDisconnect
+from service.http.problems import MEDIA_TYPE, ProblemError
 from service.inference.predictor import NonFinitePrediction
 from service.models.served import AnyPrediction, ServedModel
-from service.routes.decoded import decoded, decoded_pictures
+from service.routes.decode import decode_images, decode_numbers
 from service.routes.direct import direct_router, lease_of, path_parameters
-from service.routes.waiting import Connected
 from service.runtime import Runtime, runtime_of
 from service.schemas import PredictRequest, PredictResponse, Problem
-from service.web.admission import Lease
-from service.web.bodies import hold_answer, media_type, read_body, take_room
-from service.web.problems import MEDIA_TYPE, ProblemError
 
 router = direct_router(tags=["predict"])
 MULTIPART = "multipart/form-data"
-INLINE_ROWS = 64  # writing so many takes no longer than a change of threads
+INLINE_ROWS = 64  # serialising so many takes no longer than handing them to a thread
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
+ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
     for status, text in {
         400: "The body is not what its media type or encoding says.",
@@ -60,7 +60,7 @@ BODY = {
 
 def _documented(*names: str) -> dict[str, Any]:
     extra = {"parameters": path_parameters(names), "requestBody": BODY}
-    return {"response_model": PredictResponse, "responses": REFUSALS, "openapi_extra": extra}
+    return {"response_model": PredictResponse, "responses": ERRORS, "openapi_extra": extra}
 
 
 @router.post("/predict", **_documented())
@@ -82,26 +82,26 @@ async def predict_by_version(request: Request) -> Response:
 
 
 async def _predict(request: Request) -> Response:
-    runtime, named = runtime_of(request), request.path_params
+    runtime, path = runtime_of(request), request.path_params
     deadline = runtime.deadline(request)
     lease = lease_of(request)
-    found = runtime.store.find(named.get("name"), named.get("version"))
-    with deadline.attributed(), found.in_use() as model:
+    served = runtime.store.find(path.get("name"), path.get("version"))
+    with deadline.attributed(), served.in_use() as model:
         kind, body = _kind(request), await _read(request, runtime, model, lease)
         started = time.perf_counter()
-        inputs = await _decoded(request, runtime, deadline.at, kind, body, model.manifest.input)
+        inputs = await _decode(request, runtime, deadline.at, kind, body, model.manifest.input)
         seconds = time.perf_counter() - started
-        take_room(lease, inputs.array.nbytes)
+        reserve(lease, inputs.array.nbytes)
         try:
-            async with Connected(request):
+            async with CancelOnDisconnect(request):
                 answered = await model.predict(inputs.array, deadline.at)
         except NonFinitePrediction as error:
             raise _non_finite(f"{inputs.field}[{error.index}]") from None
         warnings = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
-        answer = _Answer(runtime, model, answered, warnings, seconds)
+        response = _JsonResponse(runtime, model, answered, warnings, seconds)
         few = len(answered.result) <= INLINE_ROWS
-        content = answer.body() if few else await runtime.in_thread(answer.body)
-        hold_answer(lease, len(content))
+        content = response.body() if few else await runtime.in_thread(response.body)
+        reserve_response(lease, len(content))
         return Response(content, media_type=JSON)
 
 
@@ -115,27 +115,27 @@ def _kind(request: Request) -> str:
 async def _read(request: Request, runtime: Runtime, model: ServedModel, lease: Lease) -> bytes:
     settings = runtime.settings
     body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.threads)
-    model.check_room()  # before any work is done for a request that would be turned away after it
+    model.check_room()  # decode nothing for a request that the queue would reject
     return body
 
 
-async def _decoded(
+async def _decode(
     request: Request, runtime: Runtime, deadline: float, kind: str, body: bytes, spec: InputSpec
 ) -> Decoded:
     if kind == MULTIPART:
-        found: Form | ImageFiles | ImageTexts | Decoded = Form(request.headers["content-type"], body)
+        content: Form | ImageFiles | ImageTexts | Decoded = Form(request.headers["content-type"], body)
     elif kind in IMAGES:
-        found = ImageFiles([body], "files")
+        content = ImageFiles([body], "files")
     else:
         read = from_npy if kind == NPY else from_json
-        found = await decoded(request, runtime, deadline, len(body), lambda: read(body, spec, runtime.limits))
-    if isinstance(found, Decoded):
-        return found
-    return Decoded(await decoded_pictures(request, runtime, deadline, found, spec), found.field)
+        content = await decode_numbers(request, runtime, deadline, len(body), lambda: read(body, spec, runtime.limits))
+    if isinstance(content, Decoded):
+        return content
+    return Decoded(await decode_images(request, runtime, deadline, content, spec), content.field)
 
 
-class _Answer:
-    """The JSON that is sent."""
+class _JsonResponse:
+    """The JSON body of a response."""
 
     def __init__(
         self,

@@ -1,11 +1,14 @@
-"""/v2: the Open Inference Protocol (KServe, Triton). Health, metadata and statistics; `infer` and the
-repository stand beside it."""
+"""/v2, the Open Inference Protocol of KServe and Triton: health, metadata and statistics.
+
+`v2_infer` and `v2_repository` have the rest.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from service.http.problems import ProblemError
 from service.models.served import ServedModel
 from service.monitoring.exposition import readable
 from service.oip.metadata import configuration, metadata, statistics
@@ -17,19 +20,18 @@ from service.oip.schemas_models import (
 )
 from service.routes import operations, v2_infer
 from service.routes.direct import DirectRoute, path_parameters
-from service.routes.v2_documented import documented
+from service.routes.v2_errors import errors
 from service.runtime import Runtime, runtime_of
-from service.web.problems import ProblemError
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 Json = dict[str, Any]
 Endpoint = Callable[..., Any]
 MODEL, VERSION = "/models/{name}", "/models/{name}/versions/{version}"
-NOT_READY = documented(401, 503)
+NOT_READY = errors(401, 503)
 
 
 def _of_model(path: str, method: str = "GET", **options: Any) -> Callable[[Endpoint], Endpoint]:
-    """Under the model's name, and under its name and version: the endpoint takes both from the request."""
+    """Register under the model's name, and under name and version; the endpoint reads both from the request."""
     extra = options.pop("openapi_extra", {})
 
     def register(endpoint: Endpoint) -> Endpoint:
@@ -46,11 +48,11 @@ def _find(request: Request) -> ServedModel:
     return store.find(named["name"], named.get("version"))
 
 
-# Routes are tried one after the other: the one that matters comes first.
+# Starlette tries routes in order: the most frequent one comes first.
 _of_model("/infer", "POST", route_class_override=DirectRoute, **v2_infer.DOCUMENTED)(v2_infer.infer)
 
 
-@router.get("", response_model=ServerMetadata, responses=documented(401))
+@router.get("", response_model=ServerMetadata, responses=errors(401))
 async def server(request: Request) -> Json:
     """The service's name and version, and which extensions of the protocol it has."""
     repository = ["model_repository"] if runtime_of(request).settings.repository_api else []
@@ -73,49 +75,47 @@ async def ready(request: Request) -> Response:
     return Response()
 
 
-@router.get(
-    "/models/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=documented(401)
-)
+@router.get("/models/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=errors(401))
 async def all_stats(request: Request) -> Json:
-    """As a model's `stats`, of every model."""
+    """The statistics of every model."""
     runtime = runtime_of(request)
     return _statistics(runtime, runtime.store)
 
 
-@_of_model("", response_model=ModelMetadata, responses=documented(401, 404))
+@_of_model("", response_model=ModelMetadata, responses=errors(401, 404))
 async def model(request: Request) -> Json:
     """The model's tensors, and its loaded versions."""
-    found = _find(request)
-    return metadata(found.manifest, runtime_of(request).store.versions(found.name), found.digest)
+    served = _find(request)
+    return metadata(served.manifest, runtime_of(request).store.versions(served.name), served.digest)
 
 
 @_of_model("/ready", "HEAD", include_in_schema=False)
-@_of_model("/ready", response_class=Response, responses=documented(401, 404, 503))
+@_of_model("/ready", response_class=Response, responses=errors(401, 404, 503))
 async def model_ready(request: Request) -> Response:
     """The model is loaded and computes, and the service is not shutting down."""
-    found = _find(request)
+    served = _find(request)
     if runtime_of(request).draining:
         raise ProblemError(503, "draining", "The service is shutting down.")
     operations.check_computes(runtime_of(request))
-    if not found.alive:
+    if not served.alive:
         raise ProblemError(503, "batcher_failed", "The model computes nothing any more; the log says why.")
     return Response()
 
 
-@_of_model("/config", response_model=ModelConfig, responses=documented(401, 404))
+@_of_model("/config", response_model=ModelConfig, responses=errors(401, 404))
 async def config(request: Request) -> Json:
-    """What has a meaning here of Triton's model configuration."""
+    """The part of Triton's model configuration that has a meaning here."""
     settings = runtime_of(request).settings
     return configuration(_find(request).manifest, settings.max_rows, settings.max_queue_delay_seconds)
 
 
-@_of_model("/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=documented(401, 404))
+@_of_model("/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=errors(401, 404))
 async def stats(request: Request) -> Json:
-    """Counts and times since the start; what is not measured by model is left out."""
-    found, runtime = _find(request), runtime_of(request)
+    """Counts and times since the start, as far as they are measured by model."""
+    served, runtime = _find(request), runtime_of(request)
     if "version" in request.path_params:
-        return _statistics(runtime, [found])
-    return _statistics(runtime, [model for model in runtime.store if model.name == found.name])
+        return _statistics(runtime, [served])
+    return _statistics(runtime, [model for model in runtime.store if model.name == served.name])
 
 
 def _statistics(runtime: Runtime, models: Iterable[ServedModel]) -> Json:

@@ -11,6 +11,10 @@ from service.codec.answers import warnings_of
 from service.codec.decoding import JSON
 from service.codec.encoded_images import ImageFiles, ImageTexts
 from service.codec.json_limits import json_limits_for
+from service.http.admission import Lease
+from service.http.bodies import media_type, read_body, reserve, reserve_response
+from service.http.disconnect import CancelOnDisconnect
+from service.http.problems import ProblemError
 from service.models.served import AnyPrediction, ServedModel
 from service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
 from service.oip.compression import coding, compressed
@@ -21,18 +25,14 @@ from service.oip.response import Head
 from service.oip.schemas import InferRequest as DocumentedRequest
 from service.oip.schemas import InferResponse
 from service.oip.schemas_models import inlined
-from service.routes.decoded import decoded, decoded_pictures
+from service.routes.decode import decode_images, decode_numbers
 from service.routes.direct import lease_of
-from service.routes.v2_documented import ERRORS
-from service.routes.waiting import Connected
+from service.routes.v2_errors import ALL_ERRORS
 from service.runtime import Runtime, runtime_of
-from service.web.admission import Lease
-from service.web.bodies import hold_answer, media_type, read_body, take_room
-from service.web.problems import ProblemError
 
 OCTETS = "application/octet-stream"
-INLINE_NUMBERS = 4096  # writing so many takes no longer than a change of threads
-BINARY_EASE = 16  # so many bytes of a binary tensor take as long as one of JSON
+INLINE_NUMBERS = 4096  # serialising so many takes no longer than handing them to a thread
+BINARY_SPEED = 16  # bytes of a binary tensor that take as long as one byte of JSON
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 LENGTH_PARAMETER = {
     "name": LENGTH_HEADER,
@@ -49,7 +49,7 @@ DOCUMENTED: dict[str, Any] = {
             "content": {OCTETS: BINARY},
             "headers": {LENGTH_HEADER: {key: LENGTH_PARAMETER[key] for key in ("description", "schema")}},
         },
-        **ERRORS,
+        **ALL_ERRORS,
     },
     "openapi_extra": {
         "parameters": [LENGTH_PARAMETER],
@@ -66,23 +66,25 @@ async def infer(request: Request) -> Response:
     lease = lease_of(request)
     with runtime.store.find(name, version).in_use() as model:
         with deadline.attributed():
-            asked, array = await _asked(request, runtime, model, lease, deadline.at)
-        deadline = deadline.sooner(began + (asked.timeout_seconds or math.inf))
+            infer_request, array = await _read_and_decode(request, runtime, model, lease, deadline.at)
+        deadline = deadline.sooner(began + (infer_request.timeout_seconds or math.inf))
         with deadline.attributed():
-            async with Connected(request):
+            async with CancelOnDisconnect(request):
                 answered = await model.predict(array, deadline.at)
-        warnings = warnings_of(answered.result, model.predictor, array, asked.tensor.name)
-        answer = _Answer(asked, model, answered, warnings, coding(request.headers.get("accept-encoding")))
+        warnings = warnings_of(answered.result, model.predictor, array, infer_request.tensor.name)
+        response = _InferResponse(
+            infer_request, model, answered, warnings, coding(request.headers.get("accept-encoding"))
+        )
         few = answered.result.mean.size <= INLINE_NUMBERS
-        encoded = answer.encoded() if few else await runtime.in_thread(answer.encoded)
-        hold_answer(lease, len(encoded.body))
-        return answer.response(encoded)
+        encoded = response.encoded() if few else await runtime.in_thread(response.encoded)
+        reserve_response(lease, len(encoded.body))
+        return response.render(encoded)
 
 
-async def _asked(
+async def _read_and_decode(
     request: Request, runtime: Runtime, model: ServedModel, lease: Lease, deadline: float
 ) -> tuple[InferRequest, Array]:
-    """What is asked for, and the model's input."""
+    """The request, and the model's input, (B, ...) as the model takes it."""
     kind = media_type(request)
     if kind not in {"", JSON, OCTETS}:
         expected = f"{JSON}, {OCTETS} or none"
@@ -90,51 +92,56 @@ async def _asked(
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=expected)
     length, settings = header_length(request.headers.get(LENGTH_HEADER)), runtime.settings
     body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.threads)
-    model.check_room()  # before any work is done for a request that would be turned away after it
+    model.check_room()  # decode nothing for a request that the queue would reject
     spec, known = model.manifest.input, outputs_of(model.manifest)
     bounds = json_limits_for(spec, runtime.limits.rows(spec))
 
     def decode() -> tuple[InferRequest, Array | ImageFiles | ImageTexts]:
-        asked = parse_request(body, length, bounds)
-        check_outputs(asked, known)
-        return asked, input_of(asked.tensor, spec, runtime.limits)
+        infer_request = parse_request(body, length, bounds)
+        check_outputs(infer_request, known)
+        return infer_request, input_of(infer_request.tensor, spec, runtime.limits)
 
-    asked, found = await decoded(request, runtime, deadline, _effort(body, length), decode)
-    if isinstance(found, ImageFiles | ImageTexts):
-        found = await decoded_pictures(request, runtime, deadline, found, spec)
-    take_room(lease, found.nbytes)
-    return asked, found
+    infer_request, inputs = await decode_numbers(request, runtime, deadline, _effort(body, length), decode)
+    if isinstance(inputs, ImageFiles | ImageTexts):
+        inputs = await decode_images(request, runtime, deadline, inputs, spec)
+    reserve(lease, inputs.nbytes)
+    return infer_request, inputs
 
 
 def _effort(body: bytes, length: int | None) -> int:
-    """The bytes that take time: binary numbers are only looked at."""
+    """The body's size in bytes of JSON that take as long to decode; binary numbers are only checked."""
     json = len(body) if length is None else min(length, len(body))
-    return json + (len(body) - json) // BINARY_EASE
+    return json + (len(body) - json) // BINARY_SPEED
 
 
-class _Answer:
-    """The answer that is sent, compressed where the client names one way to do so."""
+class _InferResponse:
+    """The response, compressed where the client accepts a coding that the service has."""
 
     def __init__(
         self,
-        asked: InferRequest,
+        infer_request: InferRequest,
         model: ServedModel,
         answered: Answered[AnyPrediction],
         warnings: list[str],
         coding: str | None,
     ) -> None:
-        self.asked, self.answered, self.coding, self.known = asked, answered, coding, outputs_of(model.manifest)
-        self.head = Head(model.name, model.version, asked.id, answered.late, tuple(warnings))
+        self.request, self.answered, self.coding, self.known = (
+            infer_request,
+            answered,
+            coding,
+            outputs_of(model.manifest),
+        )
+        self.head = Head(model.name, model.version, infer_request.id, answered.late, tuple(warnings))
 
     def encoded(self) -> Encoded:
         try:
-            tensors = chosen(self.asked, self.known, self.answered.result)
+            tensors = chosen(self.request, self.known, self.answered.result)
         except OutputUnavailable as error:
             raise ProblemError(503, "degraded", f"{error}.", headers={"Retry-After": "1"}) from None
         plain = encode(self.head, tensors, self.known)
         return Encoded(compressed(plain.body, self.coding), plain.header_length)
 
-    def response(self, encoded: Encoded) -> Response:
+    def render(self, encoded: Encoded) -> Response:
         headers = {} if encoded.header_length is None else {LENGTH_HEADER: str(encoded.header_length)}
         if self.coding is not None:
             headers |= {"Content-Encoding": self.coding, "Vary": "Accept-Encoding"}

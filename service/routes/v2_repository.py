@@ -1,23 +1,23 @@
-"""/v2/repository: which bundles there are, and loading and unloading them where the operator allows it."""
+"""/v2/repository: list bundles, and load and unload them where the operator allows it."""
 
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 
 from service.codec.json_limits import JsonLimits
+from service.http.bodies import read_body
+from service.http.problems import ProblemError
 from service.oip import RequestError
 from service.oip.parsing import parse, read_json
 from service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, UnloadRequest, inlined
-from service.routes.v2_documented import documented
+from service.routes.v2_errors import errors
 from service.runtime import Runtime, runtime_of
-from service.web.bodies import read_body
-from service.web.problems import ProblemError
 
 router = APIRouter(prefix="/v2/repository", tags=["open inference protocol"])
 Json = dict[str, Any]
 C = TypeVar("C", IndexRequest, LoadRequest, UnloadRequest)
 MAX_COMMAND_BYTES, COMMAND_BOUNDS = 64 * 2**10, JsonLimits(1000, 1000, 1000)
-COMMAND_ERRORS = documented(400, 401, 408, 413, 415, 422, 429)
+COMMAND_ERRORS = errors(400, 401, 408, 413, 415, 422, 429)
 
 
 def _command(model: type[IndexRequest | LoadRequest]) -> Json:
@@ -34,9 +34,9 @@ async def index(request: Request) -> list[Json]:
     """Every bundle's folder, loaded or not; with `ready` true, only what is served."""
     runtime = runtime_of(request)
     only_ready = (await _read_command(IndexRequest, request, runtime)).ready
-    open_to_see = runtime.settings.repository_api  # why a bundle was refused names the operator's folders and keys
+    shows_reasons = runtime.settings.repository_api  # they name the operator's folders and keys
     return [
-        {**vars(entry), "reason": entry.reason if open_to_see else ""}
+        {**vars(entry), "reason": entry.reason if shows_reasons else ""}
         for entry in runtime.repository.index()
         if entry.state == "READY" or not only_ready
     ]
@@ -81,14 +81,14 @@ def _allowed(request: Request) -> Runtime:
         raise ProblemError(403, "repository_api", detail)
     origin = request.headers.get("origin")
     if origin is not None and origin not in runtime.settings.cors_origins:
-        # A browser sends a foreign page's request without asking, and only keeps the answer from it.
+        # A browser sends a request of a foreign page, and only keeps the response from that page.
         detail = f"Found the origin {origin!r:.100}, expected none, or one of PROBITY_CORS_ORIGINS."
         raise ProblemError(403, "origin", detail, field="Origin", found=origin[:100])
     return runtime
 
 
 async def _read_command(model: type[C], request: Request, runtime: Runtime) -> C:
-    """The small JSON object that may come with a command, of whatever media type."""
+    """The small JSON object that may come with a command, whatever its media type."""
     settings = runtime.settings
     with runtime.bodies.lease() as lease:
         limit = min(MAX_COMMAND_BYTES, settings.max_body_bytes)

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.http.middleware import SECURITY_HEADERS
 from service.schemas import PredictResponse, Problem
-from service.web.middleware import SAFE_HEADERS
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.client import PROBLEM_TYPE
 from tests.support.nginx import CONFIGURATION, needs_nginx, proxying
@@ -58,7 +58,7 @@ def hasty(service: Server, tmp_path: Path) -> Iterator[Server]:
 def refused(found: tuple[int, dict[str, str], bytes], status: int) -> Problem:
     assert found[0] == status
     assert found[1]["content-type"] == PROBLEM_TYPE
-    assert {name.decode(): value.decode() for name, value in SAFE_HEADERS}.items() <= found[1].items()
+    assert {name.decode(): value.decode() for name, value in SECURITY_HEADERS}.items() <= found[1].items()
     problem = Problem.model_validate_json(found[2])
     assert problem.status == status
     return problem

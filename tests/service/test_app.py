@@ -1,4 +1,4 @@
-"""Good requests: the whole answer, number by number, and the pages around it."""
+"""Valid requests: the whole response, number by number, and the other endpoints."""
 
 import math
 import re
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from service.app import create_app
 from service.bundle import SEAL
 from service.inference.predictor import Predictor
-from service.routes.predict import REFUSALS
+from service.routes.predict import ERRORS
 from service.runtime import Runtime
 from service.schemas import (
     ClassificationPrediction,
@@ -53,13 +53,13 @@ def draw(synthetic: Synthetic, rows: int) -> Array:
 
 
 def assert_fields(data: Json, model: type[BaseModel]) -> None:
-    """Exactly the fields that the schema documents."""
+    """Check for exactly the fields of the schema."""
     assert set(data) == set(model.model_fields)
     model.model_validate(data)
 
 
 def answer_of(response: Any, synthetic: Synthetic) -> list[Json]:
-    """The predictions in an answer; the rest of it is checked here."""
+    """Check a response, and return its predictions."""
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "application/json"
     data: Json = response.json()
@@ -256,7 +256,7 @@ def test_the_openapi_document(client: Client) -> None:
     assert all(part["description"] for part in request["properties"].values())
     answer = resolve(document, operation["responses"]["200"]["content"]["application/json"]["schema"])
     assert set(answer["properties"]) == set(PredictResponse.model_fields)
-    assert set(operation["responses"]) == {"200", *(str(status) for status in REFUSALS)}
+    assert set(operation["responses"]) == {"200", *(str(status) for status in ERRORS)}
     for status in ("400", "413", "415", "422"):
         content = operation["responses"][status]["content"]
         assert set(content) == {"application/problem+json"}

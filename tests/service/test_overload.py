@@ -1,4 +1,4 @@
-"""What happens when more is asked than can be computed: bounded waiting, deadlines, the plain network's answer."""
+"""More requests than can be computed: bounded waiting, deadlines, and the plain network's predictions."""
 
 import concurrent.futures
 import os
@@ -26,7 +26,7 @@ Answer = concurrent.futures.Future[Any]
 
 
 def overdue() -> Callable[[str], bool]:
-    """Holds once what waits now has waited for longer than its budget."""
+    """A condition on the metrics: the requests that wait now have waited for longer than `BUDGET`."""
     end = time.monotonic() + 1.1 * BUDGET
     return lambda text: metric(text, "probity_queue_rows") > 0 and time.monotonic() > end
 
@@ -42,7 +42,7 @@ def ask(client: Client, rows: int = 1, **headers: str) -> Answer:
 
 
 def busy(client: Client, slow: Slow) -> Answer:
-    """A request that holds the only worker."""
+    """A request that keeps the only worker busy."""
     first = ask(client)
     assert slow.entered.acquire(timeout=TIMEOUT)
     return first
@@ -186,7 +186,7 @@ def test_when_the_batcher_has_died_the_service_says_so(
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_batched_answers_equal_single_ones(classification: Synthetic, rows: int) -> None:
-    """Whatever a request shares its batch with: probabilities within 1e-5, the same flags."""
+    """Whatever else is in the batch: probabilities within 1e-5, and equal flags."""
     slow = Slow(read_bundle(classification.path))
     inputs = np.random.default_rng(5).normal(scale=2, size=(40, rows, 4))
     with serving(slow) as client:
@@ -206,7 +206,7 @@ def test_batched_answers_equal_single_ones(classification: Synthetic, rows: int)
 
 
 def long_work(most: int = 4) -> dict[str, list[str]]:
-    """Images of many pixels: seconds for a decoder, and a small body."""
+    """Images of many pixels in a small body: seconds of decoding."""
     return {"images": [base64_text(encoded(Image.new("RGBA", (4096, 4096))))] * most}
 
 

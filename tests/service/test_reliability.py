@@ -1,4 +1,4 @@
-"""A real server on its worst days: clients that vanish, bundles that change under load, the end amid work."""
+"""A real server under stress: clients that vanish, bundles that change under load, SIGTERM amid work."""
 
 import asyncio
 import contextlib
@@ -86,7 +86,7 @@ def test_a_bad_bundle_under_load_fails_nothing(folder: Path) -> None:
 
 
 def test_the_end_in_the_middle_of_work_loses_nothing_that_was_admitted(classification: Synthetic) -> None:
-    """SIGTERM while every client asks: whatever reached the service was answered 200, and the client has the answer."""
+    """SIGTERM under load: every request that reached the service is answered 200, and its client has the response."""
 
     async def test(server: Server) -> Counter[str]:
         outcomes: Counter[str] = Counter()
@@ -96,7 +96,7 @@ def test_the_end_in_the_middle_of_work_loses_nothing_that_was_admitted(classific
                 try:
                     response = await client.post("/predict", json=BODY)
                 except httpx.ConnectError:
-                    outcomes["refused at the door"] += 1
+                    outcomes["not connected"] += 1
                     return
                 except httpx.TransportError as error:
                     outcomes[type(error).__name__] += 1
@@ -116,12 +116,12 @@ def test_the_end_in_the_middle_of_work_loses_nothing_that_was_admitted(classific
         assert server.process.wait(TIMEOUT) == 0
         server._reader.join(TIMEOUT)
         logged = Counter(match["status"] for line in server.lines if (match := re.search(ACCESS, line)))
-    # While draining every answer closes its connection, so no client keeps one that ends under its hands; and one that
-    # is reset was in the kernel's queue when the door was closed.
-    assert set(outcomes) <= {"200", "refused at the door", "ReadError"}
+    # While draining every response closes its connection, so no client reuses one that is about to end. A connection
+    # that is reset was in the kernel's queue when the socket was closed.
+    assert set(outcomes) <= {"200", "not connected", "ReadError"}
     assert outcomes["200"] == logged["200"]
     assert set(logged) == {"200"}
-    assert outcomes["refused at the door"] + outcomes["ReadError"] == CLIENTS
+    assert outcomes["not connected"] + outcomes["ReadError"] == CLIENTS
 
 
 def test_clients_that_vanish_leave_nothing_behind(classification: Synthetic) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from service.bundle import read_bundle
 from service.inference.predictor import Predictor
-from service.routes import decoded as decoded_route
+from service.routes import decode as decode_route
 from service.routes import predict as predict_route
 from service.settings import Settings
 from tests.support.bundles import Synthetic
@@ -51,7 +51,7 @@ def test_the_event_loop_never_computes_nor_decodes_large_bodies(slow: Slow, monk
     monkeypatch.setattr(predict_route, "from_json", noting)
     slow.proceed.set()
     with serving(slow) as client:
-        large = BODY + b" " * decoded_route.INLINE_BYTES
+        large = BODY + b" " * decode_route.INLINE_BYTES
         assert client.request("POST", "/predict", content=large, headers=JSON).status_code == 200
         loop_thread = client.portal.call(threading.get_ident)
     assert decoders

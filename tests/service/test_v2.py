@@ -14,7 +14,8 @@ import pytest
 
 from service.inference.predictor import Predictor
 from service.oip.schemas_models import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics, ServerMetadata
-from service.routes import decoded, v2_infer
+from service.routes import decode as decode_route
+from service.routes import v2_infer
 from service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, base64_text, serving
@@ -132,7 +133,7 @@ def test_only_large_requests_leave_the_event_loop(client: Client, monkeypatch: p
         return parse(*arguments)
 
     monkeypatch.setattr(v2_infer, "parse_request", noting)
-    monkeypatch.setattr(decoded, "INLINE_BYTES", 400)
+    monkeypatch.setattr(decode_route, "INLINE_BYTES", 400)
     loop_thread = client.portal.call(threading.get_ident)
     values = np.tile(VALUES, (250, 1))
     tensor = {"name": "inputs", "shape": [500, 4], "datatype": "FP32", "data": values.tolist()}
@@ -157,7 +158,7 @@ def test_only_small_images_are_decoded_in_the_service_s_own_process(
     tensor = {"name": "inputs", "shape": [1], "datatype": "BYTES", "data": [base64_text(image_file())]}
     found = []
     for pixels, by_a_process in ((64 * 64, 0), (1, 1)):  # tried, and left to a process
-        monkeypatch.setattr(decoded, "CHEAP_PIXELS", pixels)
+        monkeypatch.setattr(decode_route, "CHEAP_PIXELS", pixels)
         found.append(outputs(post(image_client, {"inputs": [tensor]}))["mean"])
         assert len(asked) == by_a_process
     assert found[0] == found[1]

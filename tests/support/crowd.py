@@ -1,4 +1,7 @@
-"""Many connections that ask again as soon as they are answered: `python -m tests.support.crowd PORT PATH N SECONDS`."""
+"""Many connections, each with the next request as soon as one is answered.
+
+python -m tests.support.crowd PORT PATH CONNECTIONS SECONDS
+"""
 
 import contextlib
 import selectors
@@ -8,7 +11,7 @@ import time
 
 
 def crowd(port: int, path: str, connections: int, seconds: float) -> None:
-    """Ask for `path` over so many connections, for so long."""
+    """Request `path` over so many connections, for so long."""
     request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
         for _ in range(connections):

@@ -10,7 +10,7 @@ SECONDS, CONNECTIONS, BYTES_A_SECOND = 2.0, 20, 7 * 2**20
 
 
 def flood(port: int) -> None:
-    """A connection that is closed is opened again."""
+    """Send chunks of one byte; open a new connection for each that is closed."""
     data = TINY * 2000
     at = dict[socket.socket, int]()
     started, sent = time.monotonic(), 0

@@ -1,4 +1,4 @@
-"""A network that never comes to an end for one input: a real one, computed by onnxruntime."""
+"""A real network that never returns for one input, computed by onnxruntime."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ HANGS = [666.0, 0.0, 0.0, 0.0]
 
 
 def write_hanging(out: Path, scratch: Path, magic: float = max(HANGS)) -> Path:
-    """A linear network behind a loop that goes on for ever where the largest feature is `magic`; with 0.0, it can not
-    even be loaded."""
+    """A linear network behind a loop that never ends where the largest feature is `magic`; with 0.0, loading it
+    never ends."""
     plain = write_linear(scratch, outputs=3, spec=FEATURE_SPEC, name="hanging")
     graph = linear_graph(plain.weight, plain.bias, plain.indices, plain.manifest.input.shape)
     for node in graph.node:
@@ -31,7 +31,7 @@ def write_hanging(out: Path, scratch: Path, magic: float = max(HANGS)) -> Path:
 
 
 def _round() -> GraphProto:
-    """One turn of the loop: another follows where this one was entered."""
+    """The loop's body, which always asks for another iteration."""
     return helper.make_graph(
         [
             helper.make_node("Identity", ["goes_on"], ["still_goes_on"]),

@@ -1,11 +1,11 @@
-"""Asking a running service for its health, again and again, from a process of its own while a test does its worst."""
+"""Repeated health checks of a running service, from a process of their own, while a test puts load on the service."""
 
 import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
 
-# In a process of its own, since a test that floods a service holds Python's lock as well.
+# In a process of its own: a test that floods a service also holds the GIL.
 ASK = """
 import http.client, select, sys, time
 worst = 0.0
@@ -21,14 +21,14 @@ while not select.select([sys.stdin], [], [], 0.01)[0]:
 
 
 class Health:
-    """`worst`: after the block, the longest that an answer took, in seconds."""
+    """`worst`: after the block, the longest time that a check took, in seconds."""
 
     worst = 0.0
 
 
 @contextlib.contextmanager
-def asked_for_health(port: int) -> Iterator[Health]:
-    """Until the end of the block; it begins when the first answer has come."""
+def checked_health(port: int) -> Iterator[Health]:
+    """Check until the end of the block, which begins after the first check."""
     command = [sys.executable, "-c", ASK, str(port)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

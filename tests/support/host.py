@@ -1,4 +1,4 @@
-"""An application behind the service's own protocol, on a real port, in a thread of this process."""
+"""An ASGI application behind the service's own protocol, on a real port, in a thread of this process."""
 
 import asyncio
 import contextlib
@@ -11,16 +11,20 @@ from anyio.from_thread import start_blocking_portal
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
+from service.connection.early_rejection_protocol import RejectEarly
+from service.connection.protocol import limited_protocol
 from service.settings import Settings
-from service.web.protocol import limited_protocol
-from service.web.turning_away import TurnsAway
 from tests.support.server import TIMEOUT
 from tests.support.sockets import answers
 
 
+def never(_path: str, _headers: list[tuple[bytes, bytes]]) -> None:
+    """Reject nothing early."""
+
+
 @dataclass
 class Host:
-    """A server. `exchange` sends the pieces: status and body of each answer until the server closes the connection."""
+    """A server's port and uvicorn's state of it."""
 
     port: int
     state: ServerState
@@ -32,6 +36,7 @@ class Host:
             yield connection
 
     def exchange(self, *pieces: bytes) -> list[tuple[int, bytes]]:
+        """Send the pieces; status and body of each response until the server closes the connection."""
         with self.connection() as connection:
             for piece in pieces:
                 connection.sendall(piece)
@@ -39,10 +44,10 @@ class Host:
 
 
 @contextlib.asynccontextmanager
-async def listening(app: ASGIApp, settings: Settings, turns_away: TurnsAway) -> AsyncIterator[Host]:
-    """The application runs already."""
+async def listening(app: ASGIApp, settings: Settings, reject_early: RejectEarly = never) -> AsyncIterator[Host]:
+    """In the running event loop, for an application that has been started."""
     state = ServerState()
-    kind = limited_protocol(settings, lambda _: None, turns_away)
+    kind = limited_protocol(settings, lambda _: None, reject_early)
     config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None)
     config.load()
     server = await asyncio.get_running_loop().create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
@@ -54,10 +59,10 @@ async def listening(app: ASGIApp, settings: Settings, turns_away: TurnsAway) -> 
 
 @contextlib.contextmanager
 def hosting(
-    app: ASGIApp, turns_away: TurnsAway, settings: Settings | None = None, *, uvloop: bool = False
+    app: ASGIApp, reject_early: RejectEarly = never, settings: Settings | None = None, *, uvloop: bool = False
 ) -> Iterator[Host]:
-    """With an event loop of its own."""
-    host = listening(app, settings or Settings(), turns_away)
+    """In an event loop of its own, in a thread."""
+    host = listening(app, settings or Settings(), reject_early)
     options = {"use_uvloop": True} if uvloop else {}
     with start_blocking_portal("asyncio", options) as portal, portal.wrap_async_context_manager(host) as started:
         yield started

@@ -1,4 +1,4 @@
-"""Processes as Linux tells of them, and waiting for what becomes of them."""
+"""Processes as Linux reports them in /proc, and waiting for a condition."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ TIMEOUT = 60
 
 
 def children_of(pid: int) -> set[int]:
-    """Processes that it has started and that have not ended."""
+    """The running child processes of `pid`."""
     found = set[int]()
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
@@ -19,7 +19,7 @@ def children_of(pid: int) -> set[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended."""
+    """Whether the process `pid` exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -27,7 +27,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Look again and again."""
+    """Check until `condition` holds; fails after `TIMEOUT` seconds."""
     end = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < end, "it never happened"

@@ -1,4 +1,4 @@
-"""Bad requests, and how each must be refused: sent to the application and to a running server alike."""
+"""Invalid requests and the error that each must get, from the application and from a running server alike."""
 
 import json
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ JSON = {"content-type": "application/json"}
 
 @dataclass(frozen=True)
 class Bad:
-    """One request and its refusal; `where` must stand in the problem's field, where it names one."""
+    """A request and its expected error; `where` must be part of the problem's `field`, if there is one."""
 
     name: str
     body: Any
@@ -108,12 +108,12 @@ BAD_REQUESTS = [
 
 
 def image_file(kind: str = "PNG") -> bytes:
-    """A picture of the size that the bundle of images takes."""
+    """An image of the size that the image bundle takes."""
     return encoded(Image.fromarray(np.arange(20, dtype=np.uint8).reshape(4, 5)), kind)
 
 
 def odd_metadata() -> bytes:
-    """A sound JPEG whose EXIF block claims data beyond its end."""
+    """A valid JPEG whose EXIF block claims data beyond its end."""
     exif = Image.Exif()
     exif[0x010E] = "a description that will be cut"
     whole = exif.tobytes()

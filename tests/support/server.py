@@ -1,4 +1,4 @@
-"""The real service in a process of its own, on a free port; what it logs is kept and can be waited for."""
+"""The real service in a process of its own, on a free port; tests can wait for lines of its log."""
 
 import contextlib
 import http.client
@@ -37,7 +37,7 @@ class Server:
             self._changed.notify_all()
 
     def wait_for(self, pattern: str, start: int = 0) -> re.Match[str]:
-        """The first line from `start` on that matches; fails when the process ends without it."""
+        """The first matching line from line `start` on; fails when the process ends without one."""
 
         def found() -> re.Match[str] | None:
             return next((match for line in self.lines[start:] if (match := re.search(pattern, line))), None)
@@ -54,7 +54,7 @@ class Server:
     def request(
         self, method: str, path: str, body: bytes | Iterable[bytes] | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers (names in lower case) and body of the answer."""
+        """Status, headers (names in lower case) and body of the response."""
         with contextlib.closing(self.connect()) as connection:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
@@ -64,18 +64,18 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT)
 
     def log_of(self, marker: str, start: int) -> list[str]:
-        """The lines from `start` on, once a request to the path `marker` was logged; without that one."""
+        """The log from line `start` on, once a request to the path `marker` is logged, without that line."""
         self.request("GET", marker)
         self.wait_for(re.escape(f'"GET {marker} '), start)
         return [line for line in self.lines[start:] if marker not in line]
 
     def start_peak(self) -> int:
-        """Forget earlier peaks; the memory that the process holds now."""
+        """Reset the peak of the process's memory, and return it in KiB."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         return self.peak_kib()
 
     def peak_kib(self) -> int:
-        """The most memory that the process held since `start_peak`, in KiB."""
+        """The peak of the process's memory since `start_peak`, in KiB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         match = re.search(r"VmHWM:\s+(\d+) kB", status)
         assert match is not None
@@ -97,7 +97,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def running(bundle: Path, **extra: str) -> Iterator[Server]:
-    """The service of `bundle`, ready; it is ended with the block."""
+    """The service of `bundle`, ready for requests; the block ends it."""
     with starting(str(bundle), **extra) as server:
         server.port = int(server.wait_for(RUNNING)[1])
         yield server
@@ -105,7 +105,7 @@ def running(bundle: Path, **extra: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def starting(*arguments: str, **extra: str) -> Iterator[Server]:
-    """The service with these arguments, not ready yet; it is ended with the block."""
+    """The service with these arguments, not ready yet; the block ends it."""
     command = [sys.executable, "-m", "service", *arguments, "--port", "0"]
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment(**extra), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -123,7 +123,7 @@ def starting(*arguments: str, **extra: str) -> Iterator[Server]:
 
 
 def run_to_end(*arguments: str, **extra: str) -> tuple[int, str, str]:
-    """`python -m service` with these arguments, which ends by itself: exit status, standard output and error."""
+    """Exit status, standard output and error of a `python -m service` that ends by itself."""
     command = [sys.executable, "-m", "service", *arguments]
     ended = subprocess.run(
         command, cwd=ROOT, env=environment(**extra), text=True, capture_output=True, timeout=TIMEOUT, check=False

@@ -10,7 +10,7 @@ TIMEOUT = 30
 
 
 class Slow(Predictor):
-    """Announces that it computes, then waits until it is told to go on."""
+    """Releases `entered` when it computes, then waits for `proceed`."""
 
     def __init__(self, bundle: Bundle) -> None:
         super().__init__(bundle, plain_too=True)

@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import service
 from service.bundle import REFERENCE_LEVELS
+from service.http.errors import HTTP_CODES
 from service.inference.predictor import Prediction, Predictor
 from service.models import metrics as model_metrics
 from service.monitoring.metrics import ERROR_REASONS, Metrics
-from service.web.refusals import HTTP_CODES
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 

@@ -1,4 +1,4 @@
-"""The real service and bundles that hang, take all memory or have absurd inputs: others are served, and it ends."""
+"""The real service with bundles that hang, take all memory or have absurd inputs: it serves the others, and ends."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ def ready(server: Server) -> tuple[int, str]:
 
 
 def trial_of(server: Server) -> int:
-    """The process that tries a bundle for the server, once there is one."""
+    """The process that tries a new bundle for the server, once it exists."""
     children = Path(f"/proc/{server.process.pid}/task")
     deadline = time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
@@ -58,7 +58,7 @@ def trial_of(server: Server) -> int:
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """A folder with a good bundle among bad ones, some before it in the alphabet."""
+    """A folder with a good bundle among bad ones, some of them earlier in the alphabet."""
     folder = tmp_path / "models"
     endless(folder / "endless")
     greedy(folder / "greedy")
@@ -72,7 +72,7 @@ BAD = ["dimensions", "endless", "greedy", "huge"]
 
 
 def test_a_good_bundle_among_bad_ones_is_served(models: Path) -> None:
-    """And readiness, where it demands all, names those that are not."""
+    """Where readiness demands all, it names the missing ones."""
     limits = {"PROBITY_TRIAL_SECONDS": "15", "PROBITY_TRIAL_BYTES": str(2**30)}
     with serving("--models", str(models), **limits, PROBITY_READY_REQUIRES="all") as server:
         assert predict(server, "good") == 200

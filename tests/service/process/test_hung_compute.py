@@ -1,4 +1,4 @@
-"""A network that never comes to an end: who waits is told so, health shows it, and the process still ends."""
+"""A network that never returns: waiting requests are answered, health fails, and the process still ends."""
 
 import contextlib
 import json
@@ -50,7 +50,7 @@ def test_a_batch_that_hangs_is_answered_at_its_deadline_and_seen(hanging: Path) 
         assert ask(server, GOOD_BODY) == (200, "")
         assert oldest_batch(server) == 0
         assert ask(server, ENDLESS) == (504, "deadline_client")
-        assert ask(server, GOOD_BODY) == (504, "deadline_client")  # nothing is left that could compute it
+        assert ask(server, GOOD_BODY) == (504, "deadline_client")  # no worker is left to compute it
         assert oldest_batch(server) > 0
         wait_for_health(server, 503)
         status, _, answer = server.request("GET", "/health/live")
@@ -69,7 +69,7 @@ def test_a_model_that_hangs_leaves_the_other_workers_to_the_others(hanging: Path
 
 
 def test_the_process_ends_though_a_batch_hangs(hanging: Path) -> None:
-    """Also with requests that wait for it."""
+    """Also while requests wait for it."""
     with (
         running(hanging, PROBITY_SHUTDOWN_SECONDS="1", **ONE_AT_ONCE) as server,
         contextlib.closing(server.socket()) as connection,

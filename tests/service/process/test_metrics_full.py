@@ -1,4 +1,4 @@
-"""A folder of metrics that is full: the service goes on without them, and says so."""
+"""A full disk for metrics: the service goes on without shared metrics, and logs it."""
 
 import json
 import multiprocessing
@@ -49,7 +49,7 @@ def test_the_service_outlives_a_full_folder(classification: Synthetic, small_dis
 
 
 def _grow(folder: str, pages: int) -> None:
-    """Count in more and more series, in a process that may not write longer files than this."""
+    """Create more and more series, in a process with a limit on the size of its files."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (pages * FIRST_BYTES, pages * FIRST_BYTES))
     shared = ReservedDict(f"{folder}/counter_1.db")
     for number in range(5000):

@@ -100,7 +100,7 @@ def test_a_client_that_leaves_is_no_error_of_the_service(server: Server) -> None
 
 
 def metric(server: Server, pattern: str) -> float:
-    """The sum of the samples whose series matches."""
+    """The sum of the samples whose series match."""
     text = server.request("GET", "/metrics")[2].decode()
     return sum(float(value) for value in re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE))
 
@@ -111,7 +111,7 @@ def errors_and_failures(server: Server) -> tuple[float, float]:
 
 
 def wait_until_in_flight(server: Server, others: int = 1) -> None:
-    """Ask until so many requests besides the asking one are being answered."""
+    """Scrape until `others` requests besides the scrape are in flight."""
     for _ in range(10_000):
         if metric(server, "probity_http_requests_in_flight") == others + 1:
             return
@@ -136,7 +136,7 @@ def test_a_body_of_100_mb_is_413_in_bounded_memory(server: Server, chunked: bool
 
 
 def test_a_body_that_never_ends_is_cut_off(server: Server) -> None:
-    """Far beyond the limit nothing more is read: the answer comes although the body has not ended."""
+    """Far beyond the limit nothing more is read: the response comes before the end of the body."""
     with contextlib.closing(server.socket()) as connection:
         connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         chunk = b"%x\r\n%s\r\n" % (MIB, b" " * MIB)

@@ -113,7 +113,7 @@ def test_settings_come_from_the_environment(classification: Synthetic) -> None:
 
 
 def in_process(*arguments: str, **extra: str) -> tuple[int, str, str]:
-    """The command line without a process of its own: exit status, standard output and error."""
+    """Exit status, standard output and error of the command line, in this process."""
     command = typer.Typer()
     command.command()(serve)
     cleared: dict[str, str | None] = dict.fromkeys(os.environ.keys() - environment().keys())
@@ -122,7 +122,7 @@ def in_process(*arguments: str, **extra: str) -> tuple[int, str, str]:
 
 
 def assert_refused(ended: tuple[int, str, str], *fragments: str) -> None:
-    """Status 2, and one line on standard error that says why."""
+    """Check for status 2 and a single line on standard error with the reason."""
     status, out, errors = ended
     assert status == 2, errors
     assert out == ""
@@ -217,7 +217,7 @@ def test_it_runs_where_torch_and_the_offline_job_cannot_be_imported(
 
 
 def test_a_signal_turns_readiness_off_and_is_forgotten_afterwards(classification: Synthetic) -> None:
-    """In this process: what the handler does, and that the earlier handlers come back."""
+    """In this process: the handler's effect, and that earlier handlers are restored."""
     app = create_app(Predictor.load(classification.path), Settings())
     app.state.runtime = SimpleNamespace(draining=False)
     server = Server(uvicorn.Config(app))
@@ -233,8 +233,8 @@ def test_a_signal_turns_readiness_off_and_is_forgotten_afterwards(classification
 @pytest.mark.parametrize("computes", [True, False])
 def test_signs_of_life_come_every_second_while_it_computes(classification: Synthetic, computes: bool) -> None:
     app, signs = create_app(Predictor.load(classification.path), Settings()), list[None]()
-    app.state.runtime = SimpleNamespace(alive=computes, look_at_the_computation=lambda: None)
-    server = Server(uvicorn.Config(app), alive=lambda: signs.append(None))
+    app.state.runtime = SimpleNamespace(alive=computes, check_computation=lambda: None)
+    server = Server(uvicorn.Config(app), heartbeat=lambda: signs.append(None))
     server.servers = []  # as if started, without a socket
 
     async def ticks() -> None:

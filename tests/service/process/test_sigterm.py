@@ -1,4 +1,4 @@
-"""SIGTERM at bad moments: no request is lost that was sent in good faith, and the process ends with status 0."""
+"""SIGTERM at bad moments: no request over an open connection is lost, and the process ends with status 0."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from service.web.protocol import FRESH_SECONDS
+from service.connection.protocol import LAST_REQUEST_SECONDS
 from tests.service.process.test_workers import pids, stopped, two_workers
 from tests.support.bundles import Synthetic
 from tests.support.hanging import write_hanging
@@ -30,13 +30,13 @@ REQUEST = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % l
 
 
 def ask(connection: socket.socket) -> bytes:
-    """The status line's beginning, of the answer to one request on a connection that is kept."""
+    """The status of the response to one request on a connection that is kept."""
     connection.sendall(REQUEST)
     return answer(connection)
 
 
 def answer(connection: socket.socket) -> bytes:
-    """The status of one whole answer; nothing where there is none."""
+    """The status of one whole response; empty without a response."""
     received = b""
     with contextlib.suppress(ConnectionError):
         while b"\r\n\r\n" not in received and (piece := connection.recv(65536)):
@@ -59,7 +59,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_what_arrived_while_the_process_was_starved_is_answered(classification: Synthetic) -> None:
-    """Its timers were over by the time that it had a processor again, and what came in time was not read yet."""
+    """Its timers have expired before it reads what arrived in time."""
     with running(classification.path) as server, contextlib.ExitStack() as stack:
         connections = [stack.enter_context(contextlib.closing(server.socket())) for _ in range(12)]
         assert {ask(connection) for connection in connections} == {b"200"}
@@ -68,7 +68,7 @@ def test_what_arrived_while_the_process_was_starved_is_answered(classification: 
         with stopped(server.process.pid):
             for connection in connections:
                 connection.sendall(REQUEST)
-            time.sleep(FRESH_SECONDS + 0.2)
+            time.sleep(LAST_REQUEST_SECONDS + 0.2)
         assert [answer(connection) for connection in connections] == [b"200"] * len(connections)
         assert server.process.wait(TIMEOUT) == 0
 
@@ -77,7 +77,7 @@ def test_what_arrived_while_the_process_was_starved_is_answered(classification: 
 def test_a_connection_that_was_made_is_answered_whenever_the_signal_comes(
     classification: Synthetic, workers: str
 ) -> None:
-    """Clients that connect anew for each request, until nobody listens any more."""
+    """Clients open a connection for each request, until nothing listens any more."""
     with running(classification.path, PROBITY_WORKERS=workers) as server:
         outcomes, begun = list[bytes](), threading.Semaphore(0)
 
@@ -102,7 +102,7 @@ def test_a_connection_that_was_made_is_answered_whenever_the_signal_comes(
 
 
 def test_it_ends_in_order_where_no_file_handle_is_left(classification: Synthetic) -> None:
-    """A request that was begun is answered, and one that could not even be accepted before."""
+    """A request that was begun is answered, and so is one that could not be accepted before."""
     with running(classification.path) as server, contextlib.ExitStack() as stack:
         pid = server.process.pid
         begun = stack.enter_context(contextlib.closing(server.socket()))
@@ -165,8 +165,8 @@ def child_of(pid: int) -> int | None:
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
 def test_process_1_that_starts_ends_at_once(tmp_path: Path) -> None:
-    """The kernel ignores what process 1 has no handler for; and a handler in Python does not run while a library
-    loads: here a network that can never be loaded."""
+    """The kernel ignores signals without a handler for process 1, and a handler in Python does not run while a library
+    loads a network, which never ends here."""
     bundle = write_hanging(tmp_path / "bundle", tmp_path / "plain", magic=0.0)
     command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-m", "service", str(bundle)]
     with subprocess.Popen([*command, "--port", "0"], cwd=ROOT, env=environment()) as process:
@@ -176,7 +176,7 @@ def test_process_1_that_starts_ends_at_once(tmp_path: Path) -> None:
             assert child is not None
             wait_until(lambda: hears_sigterm(child))
             mapped = Path(f"/proc/{child}/maps")
-            wait_until(lambda: "onnxruntime" in mapped.read_text())  # it is on its way
+            wait_until(lambda: "onnxruntime" in mapped.read_text())  # the network is being loaded
             os.kill(child, signal.SIGTERM)
             assert process.wait(20) == 0
         finally:

@@ -10,9 +10,9 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.connection.protocol import LimitedProtocol
 from service.process.server import Server
 from service.process.uvicorn_support import OVERRIDDEN, REQUIREMENT
-from service.web.protocol import LimitedProtocol
 from tests.support.server import ROOT, environment
 
 
@@ -29,7 +29,7 @@ def test_the_requirement_is_the_one_that_is_declared() -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_uvicorn_without_an_overridden_method_is_refused(workers: str, tmp_path: Path) -> None:
-    """As uvicorn 0.30 to 0.44 are: without `_start_asgi_task`, the service would start and count no request."""
+    """Like uvicorn 0.30 to 0.44: without `_start_asgi_task`, the service would start, and its limits would not hold."""
     shutil.copytree(Path(uvicorn.__file__).parent, tmp_path / "uvicorn", ignore=shutil.ignore_patterns("__pycache__"))
     module = tmp_path / "uvicorn/protocols/http/httptools_impl.py"
     module.write_text(module.read_text().replace("_start_asgi_task", "_start_task"))

@@ -1,4 +1,4 @@
-"""Several worker processes (`PROBITY_WORKERS=2`): one socket, one set of metrics, one end."""
+"""Several worker processes (`PROBITY_WORKERS=2`): one socket, one set of metrics, one orderly end."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from tests.support.server import TIMEOUT, Server, run_to_end, running
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 BODY = json.dumps({"inputs": GOOD}).encode()
-IN_FLIGHT = "probity_http_requests_in_flight"  # the one that asks is one of them
+IN_FLIGHT = "probity_http_requests_in_flight"  # includes the scrape itself
 STARTED = r"Started server process \[(\d+)\]"
 
 
@@ -33,7 +33,7 @@ def metric(server: Server, pattern: str) -> float:
 
 
 def wait_for_metric(server: Server, pattern: str, value: float) -> None:
-    """A request is counted once it is answered: an instant after its client has the answer."""
+    """A request is counted just after its client has the response."""
     for _ in range(10_000):
         if metric(server, pattern) == value:
             return
@@ -48,7 +48,7 @@ def predict(server: Server) -> None:
 
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """A process that does nothing for the length of the block; a signal may take effect after it was sent."""
+    """Pause the process during the block; returns once the signal has taken effect."""
     os.kill(pid, signal.SIGSTOP)
     while ") T " not in Path(f"/proc/{pid}/stat").read_text():
         pass
@@ -67,7 +67,7 @@ def two_workers(bundle: Path, **extra: str) -> Iterator[Server]:
 def test_each_worker_answers_and_metrics_add_up(classification: Synthetic) -> None:
     with two_workers(classification.path) as server:
         first, second = pids(server)
-        for idle in (first, second):  # what one cannot accept, the other does
+        for idle in (first, second):  # what one worker cannot accept, the other does
             with stopped(idle):
                 for _ in range(5):
                     predict(server)
@@ -75,8 +75,8 @@ def test_each_worker_answers_and_metrics_add_up(classification: Synthetic) -> No
         predicted = r"probity_predictions_total\{.*\}"
         wait_for_metric(server, posts, 10)
         wait_for_metric(server, predicted, 10)
-        for asked in (first, second):  # whichever is asked tells of both
-            with stopped(asked):
+        for idle in (first, second):  # either worker reports the metrics of both
+            with stopped(idle):
                 assert metric(server, posts) == 10
                 assert metric(server, predicted) == 10
         info = r"probity_model_info\{.*\}"
@@ -121,7 +121,7 @@ def test_a_worker_that_hangs_is_replaced(classification: Synthetic) -> None:
 
 
 def test_requests_that_were_begun_are_answered_before_the_end(classification: Synthetic) -> None:
-    """One in each worker: while the first is busy with one, the other is given the second."""
+    """One in each worker: while one worker is paused, the other accepts the connection."""
     with two_workers(classification.path) as server, contextlib.ExitStack() as stack:
         connections = []
         for idle in pids(server):
@@ -152,7 +152,7 @@ def test_a_signal_from_a_terminal_ends_all(classification: Synthetic) -> None:
 
 
 def test_workers_end_with_their_parent(classification: Synthetic) -> None:
-    """Even where it could not tell them: nobody would ever stop them. They drain meanwhile, with signs of life."""
+    """Also when it is killed: nothing else would ever stop them. They drain first, still sending heartbeats."""
     with two_workers(classification.path, PROBITY_DRAIN_SECONDS="1.5") as server:
         server.process.kill()
         server._reader.join(TIMEOUT)  # their ends of the log are closed
@@ -160,7 +160,7 @@ def test_workers_end_with_their_parent(classification: Synthetic) -> None:
         assert len([line for line in server.lines if "Finished server process" in line]) == 2
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["told to end", "killed"])
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_the_folder_of_the_metrics_goes_with_the_service(classification: Synthetic, killed: bool) -> None:
     with two_workers(classification.path) as server:
         variables = Path(f"/proc/{pids(server)[0]}/environ").read_text().split("\0")
@@ -200,7 +200,7 @@ def test_a_port_in_use_and_a_missing_folder_are_one_line(classification: Synthet
 
 
 def test_loading_over_the_api_needs_one_worker(classification: Synthetic) -> None:
-    """It would reach only the worker that is asked."""
+    """It would reach only the worker that gets the request."""
     extra = {"PROBITY_WORKERS": "2", "PROBITY_REPOSITORY_API": "true"}
     status, _, errors = run_to_end(str(classification.path), "--port", "0", **extra)
     assert status == 2

@@ -1,4 +1,4 @@
-"""/docs: everything it needs comes from the service, as a browser shows."""
+"""/docs: everything that the page needs comes from the service."""
 
 import re
 from pathlib import Path

@@ -1,0 +1,73 @@
+"""A connection that answers invalid input itself, after the responses to all earlier requests, and then ends."""
+
+from collections.abc import Callable
+
+from service.connection.deadline import Deadline
+from service.connection.half_closed_protocol import HalfClosedProtocol
+from service.connection.state import ReadState
+from service.http.middleware import secured
+from service.http.problems import render
+from service.schemas import Problem
+
+# How long to read on after an error response: closing a connection with unread bytes resets it, and the client may
+# never see the response.
+LINGER_SECONDS = 2.0
+
+
+class RefusingProtocol(HalfClosedProtocol):
+    """`count_error` is called with the code of each error response."""
+
+    count_error: Callable[[str], None]
+    _deadline: Deadline
+
+    def on_response_complete(self) -> None:
+        if self._deferred_error is not None and not self.pipeline:
+            self.server_state.total_requests += 1
+            self._send_error(self._deferred_error)
+        else:
+            super().on_response_complete()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Send the problem in its turn, and close."""
+        in_body = self._state.in_body
+        others_first = self._drop_incomplete_request() if in_body else not self._answered
+        self._state = ReadState.DISCARDING
+        self.count_error(problem.code)
+        client = ":".join(map(str, self.client or ("unknown",)))
+        self.logger.info("%s - refused before it was a request: %d %s", client, problem.status, problem.code)
+        if others_first:
+            self._deferred_error = problem
+        elif in_body:
+            self._break_off(problem)
+        else:
+            self._send_error(problem)
+
+    def _break_off(self, problem: Problem) -> None:
+        """End the request in progress, whose body turned out to be invalid."""
+        if self._answered:
+            self.transport.close()
+            return
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        if self.cycle.response_started:
+            self.transport.close()
+        else:
+            self._send_error(problem)
+
+    def _send_error(self, problem: Problem) -> None:
+        if self.transport.is_closing():
+            return
+        self._write(secured(render(self.url.decode("latin-1"), problem, {"Connection": "close"})))
+        if self._input_ended:
+            self.transport.close()
+        else:
+            self._discard_rest()
+
+    def _discard_rest(self) -> None:
+        self._state = ReadState.DISCARDING
+        self.flow.release(resume=True)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._unset_keepalive_if_required()
+        self._deadline.cancel()
+        self.transport.linger(LINGER_SECONDS)

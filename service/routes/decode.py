@@ -1,0 +1,59 @@
+"""Decode a body on the event loop if that is quick; otherwise numbers in a thread, and images in a process."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from fastapi import Request
+
+from service.batching import DeadlineExceeded
+from service.bundle import InputSpec
+from service.codec.arrays import Array, InputTooLarge
+from service.codec.encoded_images import CHEAP_PIXELS, EncodedImages
+from service.codec.images import check_images
+from service.http.disconnect import CancelOnDisconnect
+from service.runtime import Runtime
+
+T = TypeVar("T")
+# Decoding so few bytes takes no longer than handing them to a thread.
+INLINE_BYTES = 16 * 2**10
+
+
+async def decode_numbers(request: Request, runtime: Runtime, deadline: float, size: int, decode: Callable[[], T]) -> T:
+    """The result of `decode`, which takes a time in proportion to `size`, in bytes.
+
+    Raises `DeadlineExceeded`, `ClientDisconnect`, and what `decode` raises. The thread stays busy until `decode`
+    returns, whatever happens to the request.
+    """
+    if size <= INLINE_BYTES:
+        return decode()
+    async with _until(request, deadline):
+        return await runtime.in_thread(decode)
+
+
+async def decode_images(
+    request: Request, runtime: Runtime, deadline: float, pictures: EncodedImages, spec: InputSpec
+) -> Array:
+    """The images, (B, C, H, W) float32.
+
+    Raises what `pictures.array` raises, and `DeadlineExceeded` or `ClientDisconnect`: then the decoding process is
+    killed.
+    """
+    limits = runtime.limits
+    check_images(pictures.field, 1, spec, 1)
+    if pictures.cheap(limits.rows(spec)):
+        with contextlib.suppress(InputTooLarge):  # it may be small enough for a process
+            return pictures.array(spec, replace(limits, max_pixels=min(limits.max_pixels, CHEAP_PIXELS)))
+    async with _until(request, deadline):
+        return await runtime.decoders.array(pictures, spec, limits)
+
+
+@contextlib.asynccontextmanager
+async def _until(request: Request, deadline: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout_at(deadline), CancelOnDisconnect(request):
+            yield
+    except TimeoutError:
+        raise DeadlineExceeded("the deadline passed while the request was decoded") from None
