@@ -68,6 +68,7 @@ def create_app(
         version=VERSION,
         lifespan=lifespan,
         redirect_slashes=False,
+        openapi_url=None,  # `routes.docs` serves the document and the page
         docs_url=None,
         redoc_url=None,
     )

@@ -1,4 +1,4 @@
-"""Swagger UI, a page to read and try the API, from files that the service serves itself.
+"""The OpenAPI document, and Swagger UI to read and try it, from files that the service serves itself.
 
 FastAPI's own page loads Swagger UI from a public network: it stays blank without one, and runs a third party's script.
 Here a content policy allows only what this service serves.
@@ -11,12 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 
 import fastapi_offline
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
 router = APIRouter(include_in_schema=False)
 FILES = Path(fastapi_offline.__file__).parent / "static"
+GET = ["GET", "HEAD"]
 INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -28,7 +29,16 @@ class Asset(StrEnum):
     ICON = "favicon.png"
 
 
-@router.get("/docs")
+@router.api_route("/openapi.json", methods=GET)
+async def openapi(request: Request) -> Response:
+    """The OpenAPI document, rendered at the first request."""
+    state = request.app.state
+    if not hasattr(state, "openapi_json"):
+        state.openapi_json = JSONResponse(request.app.openapi()).body
+    return Response(state.openapi_json, media_type="application/json")
+
+
+@router.api_route("/docs", methods=GET)
 async def docs() -> HTMLResponse:
     """The page, with relative addresses: a proxy may serve the service below a path of its own."""
     page = get_swagger_ui_html(
@@ -42,19 +52,19 @@ async def docs() -> HTMLResponse:
     return page
 
 
-@router.get(f"/docs/{Asset.SCRIPT}")
+@router.api_route(f"/docs/{Asset.SCRIPT}", methods=GET)
 async def script() -> FileResponse:
     """Swagger UI's script."""
     return _file(Asset.SCRIPT)
 
 
-@router.get(f"/docs/{Asset.STYLE}")
+@router.api_route(f"/docs/{Asset.STYLE}", methods=GET)
 async def style() -> FileResponse:
     """Swagger UI's style sheet."""
     return _file(Asset.STYLE)
 
 
-@router.get(f"/docs/{Asset.ICON}")
+@router.api_route(f"/docs/{Asset.ICON}", methods=GET)
 async def icon() -> FileResponse:
     """The page's icon."""
     return _file(Asset.ICON)

@@ -265,6 +265,15 @@ def test_the_openapi_document(client: Client) -> None:
         )
 
 
+def test_the_openapi_document_is_rendered_once(classification: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Predictor.load(classification.path)) as client:
+        rendered = client.get("/openapi.json")
+        monkeypatch.setattr(client.app, "openapi", pytest.fail)
+        assert client.get("/openapi.json").content == rendered.content
+        assert rendered.headers["content-type"] == "application/json"
+        assert client.request("HEAD", "/openapi.json").status_code == 200
+
+
 def test_two_services_in_one_process_share_nothing(classification: Synthetic, regression: Synthetic) -> None:
     with serving(Predictor.load(classification.path)) as one, serving(Predictor.load(regression.path)) as other:
         assert one.get("/model").json()["task"] == "classification"

@@ -7,6 +7,9 @@ from tests.support.client import Client, problem
 ALLOWED = {
     "/health/live": {"GET", "HEAD"},
     "/metrics": {"GET", "HEAD"},
+    "/docs": {"GET", "HEAD"},
+    "/docs/swagger-ui.css": {"GET", "HEAD"},
+    "/openapi.json": {"GET", "HEAD"},
     "/predict": {"POST"},
     "/models": {"GET"},
     "/v2/health/ready": {"GET", "HEAD"},
