@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from service.batching.queue import RowQueue
 from service.bundle import read_bundle
 from service.environment.cpu import available_cpus
 from service.inference.predictor import Predictor
@@ -49,10 +50,7 @@ def busy(client: Client, slow: Slow) -> Answer:
 
 
 def wait_for(client: Client, condition: Callable[[str], bool]) -> None:
-    for _ in range(10_000):
-        if condition(client.get("/metrics").text):
-            return
-    pytest.fail("it never happened")
+    wait_until(lambda: condition(client.get("/metrics").text))
 
 
 def queued(rows: int) -> Callable[[str], bool]:
@@ -170,12 +168,11 @@ def test_a_client_that_goes_takes_its_rows_out_of_the_queue(slow: Slow) -> None:
 
 
 def test_when_the_batcher_has_died_the_service_says_so(
-    classification: Synthetic, caplog: pytest.LogCaptureFixture
+    classification: Synthetic, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(Predictor.load(classification.path)) as client:
         assert client.predict({"inputs": GOOD}).status_code == 200
-        model = client.app.state.runtime.store.find()
-        model._batcher._queue.take = lambda now: [][0]
+        monkeypatch.setattr(RowQueue, "take", lambda self, now: [][0])
         problem(client.predict({"inputs": GOOD}), 503, "batcher_failed")
         problem(client.get("/health/ready"), 503, "not_ready")
         problem(client.get("/health/live"), 503, "batcher_failed")
@@ -231,9 +228,10 @@ def test_decoding_ends_when_its_client_goes(images: Synthetic) -> None:
 
 
 def test_requests_that_wait_for_a_decoder_have_a_deadline_too(images: Synthetic) -> None:
+    before = children()
     with serving(Predictor.load(images.path)) as client:
         busy = [client.start("POST", "/predict", json=long_work()) for _ in range(available_cpus())]
-        wait_until(lambda: client.app.state.runtime.decoders._places.locked())
+        wait_until(lambda: len(children() - before) == len(busy))
         problem(client.predict(long_work(1), x_request_timeout="0.2"), 504, "deadline_client")
         assert client.predict({"images": [base64_text(image_file())]}).status_code == 200  # a small one needs none
         assert not any(one.done() for one in busy)

@@ -114,7 +114,7 @@ def test_the_end_in_the_middle_of_work_loses_nothing_that_was_admitted(classific
     with running(classification.path, PROBITY_DRAIN_SECONDS="3") as server:
         outcomes = asyncio.run(test(server))
         assert server.process.wait(TIMEOUT) == 0
-        server._reader.join(TIMEOUT)
+        server.wait_for_end_of_log()
         logged = Counter(match["status"] for line in server.lines if (match := re.search(ACCESS, line)))
     # While draining every response closes its connection, so no client reuses one that is about to end. A connection
     # that is reset was in the kernel's queue when the socket was closed.

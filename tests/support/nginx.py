@@ -47,7 +47,7 @@ def proxying(service_port: int, folder: Path, changes: Mapping[str, str] | None 
     finally:
         process.terminate()
         process.wait(TIMEOUT)
-        server._reader.join(TIMEOUT)
+        server.wait_for_end_of_log()
         assert process.stdout is not None
         process.stdout.close()
 

@@ -69,6 +69,11 @@ class Server:
         self.wait_for(re.escape(f'"GET {marker} '), start)
         return [line for line in self.lines[start:] if marker not in line]
 
+    def wait_for_end_of_log(self) -> None:
+        """Wait until the process and its workers have closed their log."""
+        self._reader.join(TIMEOUT)
+        assert not self._reader.is_alive(), "the log did not end"
+
     def start_peak(self) -> int:
         """Reset the peak of the process's memory, and return it in KiB."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
@@ -85,7 +90,7 @@ class Server:
         """SIGTERM; the exit status."""
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(TIMEOUT)
-        self._reader.join(TIMEOUT)
+        self.wait_for_end_of_log()
         return status
 
 

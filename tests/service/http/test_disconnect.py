@@ -17,6 +17,7 @@ from tests.support.bundles import Synthetic
 from tests.support.client import serving
 from tests.support.host import listening
 from tests.support.metrics import metric
+from tests.support.processes import wait_until
 from tests.support.requests import GOOD
 from tests.support.slow import TIMEOUT, Slow
 
@@ -96,10 +97,8 @@ def test_a_client_that_leaves_with_several_open_requests_is_no_error(classificat
         with host.connection() as leaving:
             leaving.sendall(WHOLE * 3)
             assert slow.entered.acquire(timeout=TIMEOUT)
-        for _ in range(10_000):
-            text = client.get("/metrics").text
-            if metric(text, "probity_http_requests_total", route="/predict"):
-                break
+        wait_until(lambda: metric(client.get("/metrics").text, "probity_http_requests_total", route="/predict") > 0)
+        text = client.get("/metrics").text
         slow.proceed.set()
         assert metric(text, "probity_http_requests_total", **CLIENT_GONE) == 1
         assert metric(text, "probity_errors_total") == metric(text, "probity_errors_total", reason="gone") == 1
@@ -114,10 +113,7 @@ def test_its_rows_leave_the_queue(classification: Synthetic) -> None:
     ):
 
         def wait_for(value: float, name: str, /, **labels: str) -> None:
-            for _ in range(10_000):
-                if metric(client.get("/metrics").text, name, **labels) == value:
-                    return
-            pytest.fail(f"{name} never became {value}")
+            wait_until(lambda: metric(client.get("/metrics").text, name, **labels) == value)
 
         first = stack.enter_context(host.connection())
         first.sendall(WHOLE)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.hanging import HANGS, write_hanging
+from tests.support.processes import wait_until
 from tests.support.requests import GOOD
-from tests.support.server import TIMEOUT, Server, running
+from tests.support.server import Server, running
 
 ENDLESS = json.dumps({"inputs": [HANGS]}).encode()
 GOOD_BODY = json.dumps({"inputs": GOOD}).encode()
@@ -34,9 +35,7 @@ def health(server: Server, name: str) -> int:
 
 
 def wait_for_health(server: Server, status: int) -> None:
-    end = time.monotonic() + TIMEOUT
-    while health(server, "live") != status:
-        assert time.monotonic() < end, f"liveness never became {status}"
+    wait_until(lambda: health(server, "live") == status)
 
 
 def oldest_batch(server: Server) -> float:
@@ -77,8 +76,7 @@ def test_the_process_ends_though_a_batch_hangs(hanging: Path) -> None:
         assert ask(server, ENDLESS) == (504, "deadline_client")
         connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(GOOD_BODY))
         connection.sendall(GOOD_BODY)
-        while "probity_http_requests_in_flight 2.0" not in server.request("GET", "/metrics")[2].decode():
-            pass
+        wait_until(lambda: b"probity_http_requests_in_flight 2.0" in server.request("GET", "/metrics")[2])
         start = time.monotonic()
         assert server.terminate() == 0
         assert time.monotonic() - start < 20

@@ -11,6 +11,7 @@ import pytest
 from service.schemas import PredictResponse, Problem
 from tests.support.bundles import Synthetic
 from tests.support.client import PROBLEM_TYPE, base64_text
+from tests.support.processes import wait_until
 from tests.support.requests import BAD_IMAGE_REQUESTS, BAD_REQUESTS, GOOD, JSON, Bad, image_file, odd_metadata
 from tests.support.server import ACCESS, TIMEOUT, Server, running
 
@@ -112,10 +113,7 @@ def errors_and_failures(server: Server) -> tuple[float, float]:
 
 def wait_until_in_flight(server: Server, others: int = 1) -> None:
     """Scrape until `others` requests besides the scrape are in flight."""
-    for _ in range(10_000):
-        if metric(server, "probity_http_requests_in_flight") == others + 1:
-            return
-    pytest.fail("the number of requests in flight never changed")
+    wait_until(lambda: metric(server, "probity_http_requests_in_flight") == others + 1)
 
 
 @needs_memory_peaks

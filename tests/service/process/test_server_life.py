@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -26,6 +25,7 @@ from service.schemas import PredictResponse
 from service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import PROBLEM_TYPE
+from tests.support.processes import wait_until
 from tests.support.requests import GOOD
 from tests.support.server import ROOT, TIMEOUT, environment, run_to_end, running
 from tests.support.server import Server as RunningServer
@@ -41,11 +41,7 @@ def test_sigterm_ends_it_with_status_0(classification: Synthetic) -> None:
 
 
 def wait_for_request_in_flight(server: RunningServer) -> None:
-    for _ in range(10_000):
-        text = server.request("GET", "/metrics")[2].decode()
-        if re.search(r"^probity_http_requests_in_flight 2\.0$", text, re.MULTILINE):
-            return
-    pytest.fail("the request was never begun")
+    wait_until(lambda: b"probity_http_requests_in_flight 2.0\n" in server.request("GET", "/metrics")[2])
 
 
 def test_a_request_that_was_begun_is_answered_before_the_end(classification: Synthetic) -> None:
@@ -100,7 +96,7 @@ def test_a_client_that_never_finishes_does_not_keep_it_alive(classification: Syn
         wait_for_request_in_flight(server)
         server.process.terminate()
         assert server.process.wait(TIMEOUT) == 0
-        server._reader.join(TIMEOUT)
+        server.wait_for_end_of_log()
         assert not [line for line in server.lines if "Traceback" in line or "Exception" in line]
 
 

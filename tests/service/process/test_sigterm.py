@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from service.connection.protocol import LAST_REQUEST_SECONDS
 from tests.service.process.test_workers import pids, stopped, two_workers
 from tests.support.bundles import Synthetic
 from tests.support.hanging import write_hanging
-from tests.support.processes import children_of
+from tests.support.processes import children_of, wait_until
 from tests.support.requests import GOOD
 from tests.support.server import ROOT, TIMEOUT, environment, running
 
@@ -50,12 +49,6 @@ def answer(connection: socket.socket) -> bytes:
 def _length(head: bytes) -> int:
     fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
     return int(fields[b"content-length"])
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < end
 
 
 def test_what_arrived_while_the_process_was_starved_is_answered(classification: Synthetic) -> None:
@@ -117,7 +110,7 @@ def test_it_ends_in_order_where_no_file_handle_is_left(classification: Synthetic
         begun.sendall(REQUEST[-5:])
         assert answer(begun) == b"200"
         assert server.process.wait(TIMEOUT) == 0
-        server._reader.join(TIMEOUT)
+        server.wait_for_end_of_log()
         assert not [line for line in server.lines if "Traceback" in line]
 
 
@@ -137,7 +130,7 @@ def test_a_signal_to_every_process_drains_once(classification: Synthetic, parent
         assert answered
         assert server.process.wait(TIMEOUT) == 0
         assert time.monotonic() - start >= drain
-        server._reader.join(TIMEOUT)
+        server.wait_for_end_of_log()
         assert len([line for line in server.lines if "Finished server process" in line]) == 2
         assert not [line for line in server.lines if "starting another" in line or "ERROR" in line]
 

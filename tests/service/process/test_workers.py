@@ -13,6 +13,7 @@ import pytest
 
 from service.schemas import PredictResponse
 from tests.support.bundles import Synthetic
+from tests.support.processes import wait_until
 from tests.support.requests import GOOD
 from tests.support.server import TIMEOUT, Server, run_to_end, running
 
@@ -34,10 +35,7 @@ def metric(server: Server, pattern: str) -> float:
 
 def wait_for_metric(server: Server, pattern: str, value: float) -> None:
     """A request is counted just after its client has the response."""
-    for _ in range(10_000):
-        if metric(server, pattern) == value:
-            return
-    pytest.fail(f"{pattern} never became {value}")
+    wait_until(lambda: metric(server, pattern) == value)
 
 
 def predict(server: Server) -> None:
@@ -50,8 +48,7 @@ def predict(server: Server) -> None:
 def stopped(pid: int) -> Iterator[None]:
     """Pause the process during the block; returns once the signal has taken effect."""
     os.kill(pid, signal.SIGSTOP)
-    while ") T " not in Path(f"/proc/{pid}/stat").read_text():
-        pass
+    wait_until(lambda: ") T " in Path(f"/proc/{pid}/stat").read_text())
     try:
         yield
     finally:
@@ -146,7 +143,7 @@ def test_a_signal_from_a_terminal_ends_all(classification: Synthetic) -> None:
     with two_workers(classification.path) as server:
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(TIMEOUT) == 0
-        server._reader.join(TIMEOUT)
+        server.wait_for_end_of_log()
         assert not [line for line in server.lines if "Traceback" in line or "Exception" in line]
         assert len([line for line in server.lines if "Finished server process" in line]) == 2
 
@@ -155,8 +152,7 @@ def test_workers_end_with_their_parent(classification: Synthetic) -> None:
     """Also when it is killed: nothing else would ever stop them. They drain first, still sending heartbeats."""
     with two_workers(classification.path, PROBITY_DRAIN_SECONDS="1.5") as server:
         server.process.kill()
-        server._reader.join(TIMEOUT)  # their ends of the log are closed
-        assert not server._reader.is_alive()
+        server.wait_for_end_of_log()
         assert len([line for line in server.lines if "Finished server process" in line]) == 2
 
 
@@ -168,7 +164,7 @@ def test_the_folder_of_the_metrics_goes_with_the_service(classification: Synthet
         assert [*mine.glob("*.db")]
         if killed:
             server.process.kill()
-            server._reader.join(TIMEOUT)
+            server.wait_for_end_of_log()
         else:
             assert server.terminate() == 0
     assert not mine.exists()
