@@ -34,7 +34,7 @@ def around(reference: Array | None, largest: float = math.inf) -> Buckets:
     """
     positive = sorted({_rounded(value) for value in _listed(reference) if SMALLEST <= value <= min(largest, LARGEST)})
     if not positive:
-        return UNKNOWN_SIZE if largest == math.inf else tuple(_rounded(largest * share) for share in UNIT)
+        return UNKNOWN_SIZE if largest == math.inf else (*(_rounded(largest * share) for share in UNIT[:-1]), largest)
     low, high = max(positive[0], positive[-1] / WIDEST), positive[-1]
     core = np.geomspace(low, max(low, min(REACH * high, largest)), CORE)
     half_step = math.sqrt(core[1] / core[0])

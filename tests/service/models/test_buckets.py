@@ -66,6 +66,7 @@ def test_without_quantiles_the_buckets_are_those_of_any_model() -> None:
     for reference in (None, np.zeros(5), np.array([-1.0] * 5)):
         assert around(reference) == UNKNOWN_SIZE
         assert around(reference, 1.0) == UNIT
+        assert around(reference, math.log(10))[-1] == math.log(10)
         assert around_complement(None, 0.1) == UNIT
     assert around_complement(np.ones(5), 0.1) == UNIT
 
