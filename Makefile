@@ -101,6 +101,7 @@ format: .venv/dev.stamp
 
 docs: rooms
 	$(BIN)/python -m docs.settings
+	$(BIN)/python -m docs.fit_options
 	$(BIN)/python -m docs.figures
 
 rooms: .venv/dev.stamp

@@ -25,44 +25,98 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class FitConfig(BaseModel):
-    """How to fit a bundle.
-
-    `subnetwork_size` is a number of weights or, as a float in (0, 1], a share of all trainable weights; "auto",
-    "last-layer", "modules" and "parameters" take at most so many. `selection` is a strategy and `selection_options` its
-    arguments; `within` restricts it to named modules, `kinds="weights"` leaves biases and normalisations out.
-    `prior_precision` is lambda, or how to find it: "budget" takes the smallest (the largest uncertainty) that costs at
-    most `uncertainty_budget` nats of held-out log-likelihood, "gridsearch" the best held-out log-likelihood, "marglik"
-    the largest evidence; with `prior_scaling="subnetwork"` the posterior holds lambda * S / D (Daxberger et al. 2021,
-    appendix "Updating the prior precision ..."). `posterior="low-rank"` keeps the eigenpairs that hold the variances to
-    `posterior_tolerance` (relative). `sigma_noise` (regression) is a standard deviation in the target's units; "mle"
-    takes the one that, with the variance of the weights, makes held-out targets likeliest. `temperature`
-    (classification) divides the logits; "fit" takes the best held-out log-likelihood. `false_reject_rate` is the share
-    of in-distribution inputs that may be rejected. `memory_budget` in bytes (or "2GiB"; None: 60 % of what is free).
-    `checkpoint_seconds`: how often a long pass is saved. `device`: "auto", "cpu", "cuda" or "cuda:n".
-    """
+    """How to fit a bundle. Each field has its description; docs/fitting.md lists them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    likelihood: Literal["classification", "regression"] = "classification"
-    subnetwork_size: int | float = 1000
-    selection: Strategy = "auto"
-    selection_options: dict[str, Any] = Field(default_factory=dict)
-    within: tuple[str, ...] | None = None
-    kinds: Literal["all", "weights"] = "all"
-    prior_precision: Positive | Literal["budget", "gridsearch", "marglik"] = "budget"
-    uncertainty_budget: Positive = 0.05
-    prior_scaling: Literal["subnetwork", "none"] = "subnetwork"
-    posterior: Literal["cholesky", "low-rank"] = "cholesky"
-    posterior_tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    sigma_noise: Positive | Literal["mle"] = "mle"
-    temperature: Positive | Literal["fit"] = 1.0
-    false_reject_rate: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    memory_budget: Annotated[ByteSize, Field(gt=0)] | None = None
-    checkpoint_seconds: Positive = 300.0
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
-    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/]+$")] = "model"
-    version: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/]+$")] = "1"
+    likelihood: Annotated[
+        Literal["classification", "regression"],
+        Field(description="Of the targets: class numbers, or values with Gaussian noise."),
+    ] = "classification"
+    subnetwork_size: Annotated[
+        int | float,
+        Field(
+            description="Weights to choose: a number, or as a float in (0, 1] a share of all trainable weights. "
+            "`auto`, `last-layer`, `modules` and `parameters` choose at most so many."
+        ),
+    ] = 1000
+    selection: Annotated[Strategy, Field(description="Strategy that chooses the weights.")] = "auto"
+    selection_options: dict[str, Any] = Field(default_factory=dict, description="Arguments of the strategy.")
+    within: Annotated[
+        tuple[str, ...] | None,
+        Field(description="Paths of modules: only weights inside them may be chosen; None: anywhere."),
+    ] = None
+    kinds: Annotated[
+        Literal["all", "weights"],
+        Field(description="`weights` leaves biases and the parameters of normalisations out."),
+    ] = "all"
+    prior_precision: Annotated[
+        Positive | Literal["budget", "gridsearch", "marglik"],
+        Field(
+            description="lambda, or how to find it: `budget` takes the smallest (the largest uncertainty) that costs "
+            "at most `uncertainty_budget`, `gridsearch` the best held-out log-likelihood, "
+            "`marglik` the largest evidence."
+        ),
+    ] = "budget"
+    uncertainty_budget: Annotated[
+        Positive, Field(description="Nats of mean held-out log-likelihood that the uncertainty may cost, for `budget`.")
+    ] = 0.05
+    prior_scaling: Annotated[
+        Literal["subnetwork", "none"],
+        Field(
+            description="Whether the posterior holds lambda S / D, as in the paper's appendix on the prior precision "
+            "of subnetworks, or lambda itself (`none`)."
+        ),
+    ] = "subnetwork"
+    posterior: Annotated[
+        Literal["cholesky", "low-rank"],
+        Field(description="`low-rank` keeps the fewest eigenpairs that hold the variances to `posterior_tolerance`."),
+    ] = "cholesky"
+    posterior_tolerance: Annotated[
+        float, Field(gt=0, lt=1, description="Relative error of the variances that a low rank may make.")
+    ] = 0.01
+    sigma_noise: Annotated[
+        Positive | Literal["mle"],
+        Field(
+            description="Observation noise of a regression: a standard deviation in the target's units, or `mle`, with "
+            "which held-out targets are most likely."
+        ),
+    ] = "mle"
+    temperature: Annotated[
+        Positive | Literal["fit"],
+        Field(description="Divides the logits of a classification; `fit` takes the best held-out log-likelihood."),
+    ] = 1.0
+    false_reject_rate: Annotated[
+        float,
+        Field(gt=0, lt=1, description="Share of in-distribution inputs that may be rejected; it sets the threshold."),
+    ] = 0.05
+    seed: Annotated[int, Field(ge=0, lt=2**63, description="Seed of everything random.")] = 0
+    memory_budget: Annotated[
+        Annotated[ByteSize, Field(gt=0)] | None,
+        Field(description="Most memory to take, in bytes or such as `2GiB`; None: 60 % of what is free."),
+    ] = None
+    checkpoint_seconds: Annotated[
+        Positive, Field(description="How often a long pass over the data is saved, in seconds.")
+    ] = 300.0
+    device: Annotated[
+        str,
+        Field(
+            pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+            description="`auto` (the GPU where there is one), `cpu`, `cuda` or `cuda:n`.",
+        ),
+    ] = "auto"
+    name: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=200,
+            pattern=r"^[^/]+$",
+            description="Name of the model; the service answers under it.",
+        ),
+    ] = "model"
+    version: Annotated[
+        str, Field(min_length=1, max_length=100, pattern=r"^[^/]+$", description="Version of the model.")
+    ] = "1"
 
     @field_validator("subnetwork_size", mode="before")
     @classmethod

@@ -76,35 +76,42 @@ def fit_bundle(
     check_writable(destination)
     check_loader(train_loader, "train_loader")
     check_loader(calibration_loader, "calibration_loader")
-    with _prepared(model, train_loader, config, progress) as job:
+    with _prepared(model, train_loader, config, progress) as job:  # 1. prepare
         say = say if job.distributed.is_main else quiet
         spec = check_input_spec(input_spec, job.example)
         names = check_class_names(class_names, job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination)
 
+        # 2. split held-out data; a first estimate of the noise
         tuning, conformal = _split_held_out(job, calibration_loader)
         job = _with_noise(job, tuning)
 
+        # 3. estimate memory and time
         for line in _estimate(job, tuning, conformal):
             say(line)
 
+        # 4. select
         subnetwork = select_subnetwork(job, tuning, checkpoint)
         jacobian = job.jacobian(subnetwork.indices)
         memory = plan_job(job, subnetwork.indices, tuning.bytes + conformal.bytes)
         because = f": {subnetwork.explanation}" if subnetwork.explanation else ""
         say(f"{len(subnetwork.indices):,} weights chosen{because}")
 
+        # 5. accumulate
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint)
 
         if job.distributed.is_main:
+            # 6. infer
             inference = infer(job, jacobian, curvature, tuning)
             for note in inference.notes:
                 say(note)
 
+            # 7. calibrate
             calibrated = calibrate(
                 job, jacobian, inference.factor, inference.likelihood, tuning, conformal, memory.rows("held-out")
             )
 
+            # 8. publish
             fitted = Fitted(subnetwork, jacobian, curvature, inference, calibrated, tuple(memory.record()), len(tuning))
             held_out = torch.cat([tuning.inputs, conformal.inputs])
             publish(job, fitted, destination, names, ranges.describe(spec, held_out))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         read_bundle,
         write_bundle,
     )
-    from service.client import AsyncClient, Client
+    from service.client import AsyncClient, Client, ProbityError
 
 __all__ = [
     "AsyncClient",
@@ -38,6 +38,7 @@ __all__ = [
     "NonFinitePrediction",
     "Prediction",
     "Predictor",
+    "ProbityError",
     "__version__",
     "fit_bundle",
     "read_bundle",
@@ -47,6 +48,7 @@ __all__ = [
 OPTIONAL = {
     "AsyncClient": ("service.client", "client"),
     "Client": ("service.client", "client"),
+    "ProbityError": ("service.client", "client"),
     "FitConfig": ("offline", "offline"),
     "fit_bundle": ("offline", "offline"),
 }

@@ -95,7 +95,7 @@ def _predicts(route: APIRoute) -> bool:
 
 @contextlib.asynccontextmanager
 async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics) -> AsyncIterator[Runtime]:
-    """Run the models and their queues; at the end, compute everything that was admitted."""
+    """Run the models and their queues; at the end, give what still runs two seconds."""
     workers = Workers(worker_count(settings))
     store = ModelStore(settings.default_model)
     folders = [predictor.path for predictor in loaded]

@@ -1,4 +1,4 @@
-"""The predictor under its public name; it stands in `service.inference.predictor`."""
+"""The predictor under its public name; it is in `service.inference.predictor`."""
 
 from service.inference.predictor import NonFinitePrediction, PlainPrediction, Prediction, Predictor, check_finite
 

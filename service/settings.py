@@ -125,7 +125,8 @@ class Settings(BaseSettings):
         Positive, Field(description="Largest head of a request; a larger one is answered 431.")
     ] = 32 * 2**10
     header_timeout_seconds: Annotated[
-        Seconds, Field(description="How long a request's head may take to arrive; then the connection is closed.")
+        Seconds,
+        Field(description="How long a request's head may take to arrive; then 408, and the connection is closed."),
     ] = 10.0
     max_rows: Annotated[Positive, Field(description="Most examples in one request; more are answered 413.")] = 1024
     max_pixels: Annotated[

@@ -43,7 +43,7 @@ class Inference:
 
 
 def infer(job: Job, jacobian: SubnetworkJacobian, curvature: Curvature, tuning: HeldOut) -> Inference:
-    """H_S + lambda_S I and its factor. Raises `FactorizationError`."""
+    """Choose lambda and the noise, and factor P = H + lambda_S I. Raises `FactorizationError`."""
     config, likelihood = job.config, job.likelihood
     ggn = curvature.ggn.div_(likelihood.noise_variance)
     spectrum = _spectrum(job, ggn)

@@ -1,4 +1,4 @@
-"""From curvature to posterior: H_S = H + lambda_S I, its Cholesky factor, and the choice of lambda.
+"""From the curvature H to the posterior precision P = H + lambda_S I and its Cholesky factor.
 
 With H = Q diag(e) Q^T known once, every prior precision costs only diagonal work: log evidence and the predictive
 variances of a held-out batch for a whole grid of lambda follow from e and J Q.
@@ -75,7 +75,7 @@ class Spectrum:
 
 
 def posterior_precision(ggn: Tensor, used: float) -> Tensor:
-    """H_S = H + lambda_S I, (S, S) float64."""
+    """P = H + lambda_S I, (S, S) float64."""
     return ggn + used * torch.eye(len(ggn), dtype=ggn.dtype)
 
 

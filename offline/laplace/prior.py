@@ -1,8 +1,8 @@
 """The prior precision lambda: everything that a search tries, and the rules that choose from it.
 
-With H_S = Q diag(e) Q^T known, a value of lambda costs only diagonal work (`Spectrum`), so a whole grid is tried in one
-pass over the held-out data. lambda_S = lambda S / D stands in the posterior precision (Daxberger et al. 2021, appendix
-"Updating the prior precision for uncertainty estimation with subnetworks").
+With the curvature H = Q diag(e) Q^T known, a value of lambda costs only diagonal work (`Spectrum`), so a whole grid is
+tried in one pass over the held-out data. lambda_S = lambda S / D stands in the posterior precision (Daxberger et al.
+2021, appendix "Updating the prior precision for uncertainty estimation with subnetworks").
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from service.bundle import Prior, Tried
 
 Method = Literal["gridsearch", "marglik", "budget"]
 PLAIN = np.inf  # without weight uncertainty: the variance vanishes as the prior precision grows
-FLAT = 1e-4  # nats in a decade of lambda: smaller values of lambda would change nothing either
+FLAT = 1e-4  # nats: the log-likelihood is flat where it changes by less over the lowest decade of lambda
 BYTES_A_VALUE = 64  # float64 intermediates of the predictive, for each example, output and prior precision
 
 

@@ -1,4 +1,4 @@
-"""From an exception to the error response: the one place where errors become HTTP."""
+"""From an exception to the error response: for everything that is raised in a route."""
 
 import math
 from collections.abc import Callable, Mapping

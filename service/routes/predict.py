@@ -36,9 +36,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         413: "The body, an image or the batch is over a limit.",
         415: "The body is of another media type.",
         422: "A field is missing, unknown, or holds a value the model cannot take.",
-        429: "The queue is full; try again after `Retry-After` seconds.",
+        429: "The queue or the memory for requests is full; try again after `Retry-After` seconds.",
         503: "Shutting down, or not able to compute.",
-        504: "The deadline passed while the request waited.",
+        504: "The deadline passed before the answer was ready.",
     }.items()
 }
 BINARY = {"schema": {"type": "string", "format": "binary"}}

@@ -12,10 +12,10 @@ TEXTS: dict[int | str, str] = {
     413: "The body, an image or the batch is over a limit.",
     415: "The body is of another media type or content encoding.",
     422: "A field is missing, or holds a value the model cannot take.",
-    429: "The queue is full; try again after `Retry-After` seconds.",
+    429: "The queue or the memory for requests is full; try again after `Retry-After` seconds.",
     500: "The service failed.",
     503: "Shutting down, not able to compute, or an output asked for that a degraded answer lacks.",
-    504: "The deadline passed while the request waited.",
+    504: "The deadline passed before the answer was ready.",
     "default": "Any other refusal.",
 }
 

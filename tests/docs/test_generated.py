@@ -2,8 +2,9 @@
 
 import pytest
 
-from docs import figures, settings
+from docs import figures, fit_options, settings
 from docs.marked import replace_part
+from offline.config import FitConfig
 from service.settings import Settings
 
 REMEDY = "run `make docs`"
@@ -27,6 +28,13 @@ def test_a_setting_without_advice_is_an_error(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delitem(settings.WHEN["Log"], "log_level")
     with pytest.raises(KeyError, match="log_level"):
         settings.page()
+
+
+def test_the_options_of_a_fit_are_up_to_date_and_described() -> None:
+    page = fit_options.PAGE.read_text()
+    ((name, content),) = fit_options.parts().items()
+    assert page == replace_part(page, name, content), REMEDY
+    assert all(field.description for field in FitConfig.model_fields.values())
 
 
 def test_the_figures_are_those_of_the_results() -> None:
