@@ -16,12 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
+    FakeTensor,
     FakeTensorDeviceMismatchError,
     FakeTensorMode,
 )
 
 from benchmarks.fit.networks.zoo import network_spec
 from offline.config import FitConfig
+from offline.data.held_out import HeldOut
 from offline.data.likelihood import Task, likelihood_of
 from offline.data.shifts import SHIFTS, Kind
 from offline.fit import fit_bundle
@@ -29,9 +31,12 @@ from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.ggn import add_curvature, add_squares, write_root
 from offline.laplace.gram import Gram
+from offline.laplace.noise import likeliest_noise
 from offline.laplace.posterior import Spectrum, posterior_precision
+from offline.laplace.prior import sweep_log_likelihood
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
+from offline.runtime.progress import silent
 from offline.selection.strategies.leverage import leverage_squares
 from offline.selection.strategies.sampled_leverage import SampleCurvature
 from service import Predictor
@@ -145,15 +150,39 @@ def test_shifts_stay_on_the_device(kind: Kind) -> None:
             assert found.device.type == DEVICE, name
 
 
-def test_the_posterior_on_the_device() -> None:
-    """The curvature comes back to the CPU; Jacobians of the search come from the device."""
+@pytest.fixture
+def zeros_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy gets zeros for a fake tensor, which must have come back to the CPU."""
+
+    def zeros(tensor: Tensor) -> np.ndarray:
+        assert tensor.device.type == "cpu"
+        return np.zeros(tuple(tensor.shape), np.float64 if tensor.is_floating_point() else np.int64)
+
+    monkeypatch.setattr(FakeTensor, "numpy", zeros, raising=False)
+
+
+@pytest.mark.usefixtures("zeros_in_numpy")
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_the_searches_take_jacobians_from_the_device(task: Task) -> None:
+    """The prior precision, and the noise of a regression: the curvature came back to the CPU before."""
+    made, cpu_inputs = planned("residual")
+    with moved(made, cpu_inputs) as (jacobian, inputs):
+        outputs = jacobian(inputs)[0].shape[1]
+        shape, dtype = ((), torch.int64) if task == "classification" else ((outputs,), torch.float32)
+        held_out = HeldOut(inputs, torch.empty(len(inputs), *shape, dtype=dtype, device=DEVICE))
+        spectrum = Spectrum.of(torch.empty(made.size, made.size, dtype=torch.float64))
+        likelihood = likelihood_of(task, outputs, sigma_noise=1.0)
+        scores = sweep_log_likelihood(jacobian, spectrum, held_out, np.array([1.0, np.inf]), likelihood, silent)
+        assert scores.shape == (2,)
+        assert np.isfinite(scores).all()
+        if task == "regression":
+            assert likeliest_noise(jacobian, spectrum, 1.0, held_out, 1.0, silent) > 0
+
+
+def test_the_posterior_is_on_the_cpu() -> None:
     with FakeTensorMode():
-        spectrum = Spectrum.of(torch.empty(7, 7, dtype=torch.float64))
-        j = torch.empty(3, 2, 7, device=DEVICE)
-        squares = (j.to(spectrum.vectors) @ spectrum.vectors).square_()
-        assert squares.device.type == "cpu"
-        scale_tril = torch.linalg.cholesky(posterior_precision(torch.empty(7, 7, dtype=torch.float64), 1.0))
-        assert scale_tril.device.type == "cpu"
+        precision = posterior_precision(torch.empty(7, 7, dtype=torch.float64), 1.0)
+        assert torch.linalg.cholesky(precision).device.type == "cpu"
 
 
 @NEEDS_DEVICE
