@@ -121,3 +121,14 @@ def leverage(jacobian: Array, precision: Array) -> Array:
         for row in example:
             total += (covariance @ row) ** 2
     return total / len(jacobian) / np.diag(covariance)
+
+
+def log_likelihood(mean: Array, variance: Array, target: Array, sigma: float | None, temperature: float = 1.0) -> float:
+    """Predictive log-likelihood of one example, outputs one at a time; `sigma` None means classification."""
+    if sigma is None:
+        scaled = [m / math.sqrt(temperature**2 + math.pi / 8 * v) for m, v in zip(mean, variance, strict=True)]
+        return scaled[int(target)] - math.log(sum(math.exp(s) for s in scaled))
+    return sum(
+        -0.5 * math.log(2 * math.pi * (v + sigma**2)) - (y - m) ** 2 / (2 * (v + sigma**2))
+        for m, v, y in zip(mean, variance, target, strict=True)
+    )

@@ -24,6 +24,7 @@ from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.progress import silent
 from service.maths.posterior_factor import CholeskyPosterior
+from tests import reference
 
 CPU = torch.device("cpu")
 
@@ -106,19 +107,6 @@ def test_tuning_takes_as_many_again() -> None:
 # --------------------------------------------------------------------------- predictions and their quality
 
 
-def slow_log_likelihood(
-    mean: np.ndarray, variance: np.ndarray, target: np.ndarray, sigma: float | None, temperature: float = 1.0
-) -> float:
-    """One example, outputs one at a time."""
-    if sigma is None:
-        scaled = [m / math.sqrt(temperature**2 + math.pi / 8 * v) for m, v in zip(mean, variance, strict=True)]
-        return scaled[int(target)] - math.log(sum(math.exp(s) for s in scaled))
-    return sum(
-        -0.5 * math.log(2 * math.pi * (v + sigma**2)) - (y - m) ** 2 / (2 * (v + sigma**2))
-        for m, v, y in zip(mean, variance, target, strict=True)
-    )
-
-
 def test_held_out_predictions_equal_a_slow_loop() -> None:
     (jacobian, ggn), data = make(3), held_out("classification", 3)
     scale_tril, _ = factor(ggn + torch.eye(7, dtype=torch.float64))
@@ -139,8 +127,8 @@ def test_held_out_metrics_equal_a_slow_loop(sigma: float | None) -> None:
     temperature = 1.7 if sigma is None else 1.0
     likelihood = Classification(3, temperature) if sigma is None else Regression(3, sigma)
     found = held_out_metrics(mean, variance, targets, likelihood, likelihood)
-    each = [slow_log_likelihood(mean[n], variance[n], targets[n], sigma, temperature) for n in range(8)]
-    plain = [slow_log_likelihood(mean[n], 0 * variance[n], targets[n], sigma, temperature) for n in range(8)]
+    each = [reference.log_likelihood(mean[n], variance[n], targets[n], sigma, temperature) for n in range(8)]
+    plain = [reference.log_likelihood(mean[n], 0 * variance[n], targets[n], sigma, temperature) for n in range(8)]
     expected = {
         "calibration_log_likelihood": sum(each) / 8,
         "calibration_log_likelihood_map": sum(plain) / 8,

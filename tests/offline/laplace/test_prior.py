@@ -49,19 +49,6 @@ def fitted(case: Case) -> tuple[SubnetworkJacobian, Spectrum, HeldOut, Likelihoo
     return jacobian, Spectrum.of(ggn), HeldOut(inputs, targets), likelihood
 
 
-def slow_log_likelihood(
-    mean: np.ndarray, variance: np.ndarray, target: np.ndarray, sigma: float | None, temperature: float = 1.0
-) -> float:
-    """One example, outputs one at a time."""
-    if sigma is None:
-        scaled = [m / math.sqrt(temperature**2 + math.pi / 8 * v) for m, v in zip(mean, variance, strict=True)]
-        return scaled[int(target)] - math.log(sum(math.exp(s) for s in scaled))
-    return sum(
-        -0.5 * math.log(2 * math.pi * (v + sigma**2)) - (y - m) ** 2 / (2 * (v + sigma**2))
-        for m, v, y in zip(mean, variance, target, strict=True)
-    )
-
-
 # --------------------------------------------------------------------------- the sweep
 
 
@@ -82,12 +69,13 @@ def test_the_sweep_equals_the_oracle(case: Case) -> None:
         )
         variance = reference.variance(full[:, :, chosen], precision)
         each = [
-            slow_log_likelihood(m, v, y.numpy(), sigma, temperature)
+            reference.log_likelihood(m, v, y.numpy(), sigma, temperature)
             for m, v, y in zip(mean, variance, data.targets, strict=True)
         ]
         assert found.log_likelihood[g] == pytest.approx(sum(each) / 9, rel=2e-4, abs=2e-5)
     plain = [
-        slow_log_likelihood(m, 0 * m, y.numpy(), sigma, temperature) for m, y in zip(mean, data.targets, strict=True)
+        reference.log_likelihood(m, 0 * m, y.numpy(), sigma, temperature)
+        for m, y in zip(mean, data.targets, strict=True)
     ]
     assert found.plain_log_likelihood == pytest.approx(sum(plain) / 9, rel=1e-5)
 
@@ -162,7 +150,8 @@ def test_every_variance_of_the_grid_is_used_with_its_example(sigma: float | None
         mean, variances, targets, Classification(3, 1.7) if sigma is None else Regression(3, sigma)
     )
     expected = [
-        [slow_log_likelihood(mean[n], variances[n, :, g], targets[n], sigma, 1.7) for n in range(5)] for g in range(4)
+        [reference.log_likelihood(mean[n], variances[n, :, g], targets[n], sigma, 1.7) for n in range(5)]
+        for g in range(4)
     ]
     np.testing.assert_allclose(found, expected)
 
