@@ -1,6 +1,7 @@
 """What onnxruntime would tell others of a user's models: nothing, in the service and in the offline job."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -16,26 +17,7 @@ GOLDEN = ROOT / "tests/golden/v1"
 SWITCH = "ORT_DISABLE_TELEMETRY"
 # matplotlib, which draws the report, remembers where this machine's fonts are.
 FONT_CACHE = ".cache/matplotlib/"
-RECIPE = """
-import torch
-from offline import FitConfig
-
-config = FitConfig(name="tiny", subnetwork_size=5, selection="random", prior_precision=3.0, device="cpu", seed=1)
-
-def model():
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
-
-def data(seed):
-    inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(seed))
-    return inputs, (inputs[:, 0] > 0).long()
-
-def train_data():
-    return [data(0), data(1)]
-
-def calibration_data():
-    return data(2)
-"""
+RECIPE = ROOT / "tests/image/recipe.py"
 # A package that is found before the real one and says what that would see when it is imported.
 WITNESS = {
     "onnxruntime/__init__.py": f"import os; print(os.environ.get({SWITCH!r}))",
@@ -74,7 +56,7 @@ def serve(home: Path, prefix: Iterable[str] = (), pass_fds: tuple[int, ...] = ()
 def fit(home: Path, prefix: Iterable[str] = (), pass_fds: tuple[int, ...] = ()) -> None:
     """Fit, export, verify and report."""
     recipe = home.parent / "recipe.py"
-    recipe.write_text(RECIPE)
+    shutil.copy(RECIPE, recipe)
     command = [
         *prefix,
         sys.executable,

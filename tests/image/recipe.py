@@ -1,4 +1,4 @@
-"""A small fit that an image runs."""
+"""A fit of a moment, for tests that run the command."""
 
 import torch
 
