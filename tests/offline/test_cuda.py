@@ -32,7 +32,7 @@ from offline.jacobian.plan import make_jacobian
 from offline.laplace.ggn import add_curvature, add_squares, write_root
 from offline.laplace.gram import Gram
 from offline.laplace.noise import likeliest_noise
-from offline.laplace.posterior import Spectrum, posterior_precision
+from offline.laplace.posterior import Spectrum
 from offline.laplace.prior import sweep_log_likelihood
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
@@ -177,12 +177,6 @@ def test_the_searches_take_jacobians_from_the_device(task: Task) -> None:
         assert np.isfinite(scores).all()
         if task == "regression":
             assert likeliest_noise(jacobian, spectrum, 1.0, held_out, 1.0, silent) > 0
-
-
-def test_the_posterior_is_on_the_cpu() -> None:
-    with FakeTensorMode():
-        precision = posterior_precision(torch.empty(7, 7, dtype=torch.float64), 1.0)
-        assert torch.linalg.cholesky(precision).device.type == "cpu"
 
 
 @NEEDS_DEVICE
