@@ -5,7 +5,7 @@ import hashlib
 import json
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from service.inference.predictor import Predictor
 FILES = (MANIFEST, MODEL, POSTERIOR, CALIBRATION)
 Tensors = dict[str, npt.NDArray[Any]]
 Place = tuple[str | int, ...]
+Change = Callable[[Tensors], None]
 
 
 def copy_bundle(source: Path, to: Path) -> Path:
@@ -56,6 +57,24 @@ def tensors(folder: Path, name: str) -> Tensors:
     """Writable copies of the tensors of one file."""
     loaded = safetensors.numpy.load((folder / name).read_bytes())
     return {key: np.array(value) for key, value in loaded.items()}
+
+
+def setter(name: str, place: Any, value: Any) -> Change:
+    """Set values of the tensor `name`."""
+
+    def change(loaded: Tensors) -> None:
+        loaded[name][place] = value
+
+    return change
+
+
+def swap(name: str, make: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Change:
+    """Put what `make` returns in the place of the tensor `name`."""
+
+    def change(loaded: Tensors) -> None:
+        loaded[name] = np.ascontiguousarray(make(loaded[name]))
+
+    return change
 
 
 def put_tensors(folder: Path, name: str, values: Tensors) -> None:

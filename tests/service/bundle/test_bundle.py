@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from service.bundle import (
 )
 from tests.support.bundles import LEVELS, Synthetic
 from tests.support.tamper import (
-    Tensors,
+    Change,
     contents,
     load_json,
     put,
@@ -37,11 +36,12 @@ from tests.support.tamper import (
     refusal,
     replaced,
     save_json,
+    setter,
+    swap,
     tensors,
 )
 
 Array = npt.NDArray[Any]
-Change = Callable[[Tensors], None]
 
 
 def test_a_bundle_comes_back_as_it_was_written(any_bundle: Synthetic) -> None:
@@ -120,20 +120,6 @@ def test_packing_a_triangle_and_unpacking_it_are_inverse(matrix: Array) -> None:
     assert packed.tolist() == [matrix[i, j] for i in range(size) for j in range(i + 1)]
     np.testing.assert_array_equal(unpack_lower_triangle(packed, size), np.tril(matrix))
     np.testing.assert_array_equal(pack_lower_triangle(unpack_lower_triangle(packed, size)), packed)
-
-
-def setter(name: str, place: Any, value: Any) -> Change:
-    def change(loaded: Tensors) -> None:
-        loaded[name][place] = value
-
-    return change
-
-
-def swap(name: str, make: Callable[[Array], Array]) -> Change:
-    def change(loaded: Tensors) -> None:
-        loaded[name] = np.ascontiguousarray(make(loaded[name]))
-
-    return change
 
 
 def without(name: str) -> Change:

@@ -1,7 +1,6 @@
 """Bundles with a low-rank posterior: written and read back, served, and refused where their tensors cannot be right."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.support.bundles import (
     write_linear,
 )
 from tests.support.tamper import (
+    Change,
     Tensors,
     contents,
     copy_bundle,
@@ -38,6 +38,8 @@ from tests.support.tamper import (
     refusal,
     replaced,
     save_json,
+    setter,
+    swap,
     tensors,
 )
 
@@ -129,22 +131,7 @@ def test_another_prior_precision_in_the_manifest_is_another_posterior(folder: Pa
     assert posterior.prior_precision == 10.0
 
 
-Change = Callable[[Tensors], None]
 VALUES, VECTORS = "eigenvalues", "eigenvectors"
-
-
-def setter(name: str, place: Any, value: Any) -> Change:
-    def change(loaded: Tensors) -> None:
-        loaded[name][place] = value
-
-    return change
-
-
-def swap(name: str, make: Callable[[Array], Array]) -> Change:
-    def change(loaded: Tensors) -> None:
-        loaded[name] = np.ascontiguousarray(make(loaded[name]))
-
-    return change
 
 
 def packed(loaded: Tensors) -> None:
