@@ -326,18 +326,23 @@ def device_for_the_model(folder: Path) -> None:
     (folder / MODEL).symlink_to("/dev/zero")
 
 
+async def keeps_serving(world: World, change: Callable[[], None]) -> None:
+    """The one model that is served before a change is still served after several scans."""
+    await world.repository.refresh()
+    before = world.serving()
+    change()
+    for _ in range(4):
+        await world.repository.refresh()
+    assert world.serving() == before
+    assert len(before) == 1
+
+
 @pytest.mark.parametrize("change", [lock_file, backup])
 def test_what_an_editor_leaves_changes_nothing(tmp_path: Path, change: Callable[[Path], None]) -> None:
     folder = bundle(tmp_path / "a", "a").path
 
     async def test(world: World) -> None:
-        await world.repository.refresh()
-        before = world.serving()
-        change(folder)
-        for _ in range(4):
-            await world.repository.refresh()
-        assert world.serving() == before
-        assert len(before) == 1
+        await keeps_serving(world, lambda: change(folder))
         assert world.metric("probity_model_stale", model="a") == 0
 
     run(test, tmp_path)
@@ -358,12 +363,7 @@ def test_what_is_no_regular_file_leaves_the_old_one_serving(tmp_path: Path, chan
     folder = bundle(tmp_path / "a", "a").path
 
     async def test(world: World) -> None:
-        await world.repository.refresh()
-        before = world.serving()
-        change(folder)
-        for _ in range(4):
-            await world.repository.refresh()
-        assert world.serving() == before
+        await keeps_serving(world, lambda: change(folder))
         assert world.metric("probity_model_stale", model="a") == 1
         assert "regular file" in world.repository.index()[0].reason
 
