@@ -16,7 +16,7 @@ LOCKS := deploy/requirements
 
 # Tests without a server and without an export.
 FAST := tests/service/batching tests/service/maths tests/service/oip --ignore tests/service/oip/test_fuzz.py \
-        tests/service/bundle/test_manifest.py tests/service/bundle/test_manifest_wrong.py tests/offline/data \
+        tests/service/format/test_manifest.py tests/service/format/test_manifest_wrong.py tests/offline/data \
         tests/offline/evaluation tests/offline/network --ignore tests/offline/network/test_model_copy.py \
         tests/offline/test_config.py tests/test_checkout.py tests/test_dependencies.py tests/test_distribution.py
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator
 
 # These take whole modules or parameters: the size is what they may have at most.
-WholeStrategy = Literal["last-layer", "modules", "parameters"]
-Strategy = Literal[
+WholeStrategyName = Literal["last-layer", "modules", "parameters"]
+StrategyName = Literal[
     "auto",
     "wasserstein-swag",
     "wasserstein-laplace",
@@ -18,7 +18,7 @@ Strategy = Literal[
     "novelty-sampling",
     "magnitude",
     "random",
-    WholeStrategy,
+    WholeStrategyName,
 ]
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -40,7 +40,7 @@ class FitConfig(BaseModel):
             "`auto`, `last-layer`, `modules` and `parameters` choose at most so many."
         ),
     ] = 1000
-    selection: Annotated[Strategy, Field(description="Strategy that chooses the weights.")] = "auto"
+    selection: Annotated[StrategyName, Field(description="Strategy that chooses the weights.")] = "auto"
     selection_options: dict[str, Any] = Field(default_factory=dict, description="Arguments of the strategy.")
     within: Annotated[
         tuple[str, ...] | None,
@@ -144,7 +144,7 @@ class FitConfig(BaseModel):
         """S for a model with D = `total` trainable weights; `ValueError` when S > D."""
         if isinstance(self.subnetwork_size, float):
             return max(1, round(self.subnetwork_size * total))
-        if self.subnetwork_size > total and self.selection not in get_args(WholeStrategy):
+        if self.subnetwork_size > total and self.selection not in get_args(WholeStrategyName):
             raise ValueError(
                 f"subnetwork_size: found {self.subnetwork_size}, expected at most the model's {total} trainable "
                 "weights; give a share such as 1.0 for all of them"

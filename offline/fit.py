@@ -112,9 +112,10 @@ def fit_bundle(
             )
 
             # 8. publish
-            fitted = Fitted(subnetwork, jacobian, curvature, inference, calibrated, tuple(memory.record()), len(tuning))
+            resources = tuple(memory.lines_without_budget())
+            fitted = Fitted(subnetwork, jacobian, curvature, inference, calibrated, resources, len(tuning))
             held_out = torch.cat([tuning.inputs, conformal.inputs])
-            publish(job, fitted, destination, names, ranges.describe(spec, held_out))
+            publish(job, fitted, destination, names, ranges.with_range(spec, held_out))
         job.distributed.barrier()
         if job.distributed.is_main:
             checkpoint.remove()
@@ -138,7 +139,7 @@ def dry_run(
     with _prepared(model, train_loader, config, silent) as job:
         halves = () if calibration_loader is None else _split_held_out(job, calibration_loader)
         expected = plan_stand_in(job, sum(half.bytes for half in halves))
-        return [*expected.describe(), _trial(job, job.example, expected, sum(map(len, halves)))]
+        return [*expected.lines(), _trial(job, job.example, expected, sum(map(len, halves)))]
 
 
 @contextmanager
@@ -205,7 +206,7 @@ def _estimate(job: Job, tuning: HeldOut, conformal: HeldOut) -> Iterator[str]:
     """What the job will take, in readable lines; fails early where it does not fit or cannot be exported."""
     expected = plan_stand_in(job, tuning.bytes + conformal.bytes)
     if job.distributed.is_main:
-        yield from expected.describe()[:2]
+        yield from expected.lines()[:2]
         yield _trial(job, conformal.inputs, expected, len(tuning) + len(conformal))
 
 

@@ -12,14 +12,14 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from service.batching import Workers
+from service.batching import ComputeThreads
 from service.format.text import printable
 from service.http.errors import TRANSLATIONS, problem_of
 from service.http.middleware import ApiKeys, RequestMetrics, SecurityHeaders, secured
 from service.http.problems import render
 from service.inference.predictor import Predictor
 from service.inference.session import NetworkFailed
-from service.models.cpu_share import worker_count
+from service.models.cpu_share import thread_count
 from service.models.loading import load_predictor
 from service.models.repository import Repository
 from service.models.served import ServedModel
@@ -96,21 +96,21 @@ def _predicts(route: APIRoute) -> bool:
 @contextlib.asynccontextmanager
 async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics) -> AsyncIterator[Runtime]:
     """Run the models and their queues; at the end, give what still runs two seconds."""
-    workers = Workers(worker_count(settings))
+    compute_threads = ComputeThreads(thread_count(settings))
     store = ModelStore(settings.default_model)
     folders = [predictor.path for predictor in loaded]
     trials = Trials(settings)
     repository = Repository(
         store,
         lambda folder: load_predictor(folder, settings, trials),
-        lambda predictor: ServedModel(predictor, settings, workers, metrics),
+        lambda predictor: ServedModel(predictor, settings, compute_threads, metrics),
         metrics,
         folders,
         settings.models,
     )
     repository.adopt(loaded)
     watching = asyncio.create_task(_watch(repository, settings))
-    runtime = Runtime(settings, metrics, store, repository, workers)
+    runtime = Runtime(settings, metrics, store, repository, compute_threads)
     try:
         yield runtime
     finally:
@@ -124,7 +124,7 @@ async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics
         except TimeoutError:
             log.error("A batch is still computed after %g s and is left behind", CLOSE_SECONDS)
         trials.close()
-        workers.shutdown()
+        compute_threads.shutdown()
 
 
 async def _load_models_folder(runtime: Runtime) -> None:

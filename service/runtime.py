@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from service.batching import ClientDeadlineExceeded, DeadlineExceeded, Workers
+from service.batching import ClientDeadlineExceeded, ComputeThreads, DeadlineExceeded
 from service.codec.arrays import InputLimits
 from service.codec.decoders.pool import DecoderPool
 from service.http.admission import ByteBudget
@@ -29,16 +29,16 @@ log = logging.getLogger("probity")
 
 
 @dataclass(frozen=True)
-class Deadline:
+class RequestDeadline:
     """When a request's time ends, on the event loop's clock: at `at`, and never after `latest`, which the operator's
     setting allows."""
 
     at: float
     latest: float
 
-    def sooner(self, at: float) -> "Deadline":
+    def sooner(self, at: float) -> "RequestDeadline":
         """The earlier one of this deadline and `at`."""
-        return Deadline(min(self.at, at), self.latest)
+        return RequestDeadline(min(self.at, at), self.latest)
 
     @contextlib.contextmanager
     def attributed(self) -> Iterator[None]:
@@ -56,7 +56,7 @@ class Deadline:
 class Runtime:
     """Everything that the routes share. Create it in a running event loop, and close it.
 
-    `threads` decompress, parse and serialise what takes too long for the event loop; `decoders` are processes for
+    `body_threads` decompress, parse and serialise what takes too long for the event loop; `decoders` are processes for
     images and forms; `draining` makes `/health/ready` fail.
     """
 
@@ -64,9 +64,9 @@ class Runtime:
     metrics: Metrics
     store: ModelStore
     repository: Repository
-    workers: Workers
+    compute_threads: ComputeThreads
     bodies: ByteBudget = field(init=False)
-    threads: ThreadPoolExecutor = field(init=False)
+    body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
     draining: bool = False
@@ -75,7 +75,7 @@ class Runtime:
     def __post_init__(self) -> None:
         self.bodies = ByteBudget(self.settings.max_pending_bytes)
         settings, at_once = self.settings, all_threads(self.settings)
-        self.threads = ThreadPoolExecutor(at_once, thread_name_prefix="probity-bodies")
+        self.body_threads = ThreadPoolExecutor(at_once, thread_name_prefix="probity-bodies")
         self.decoders = DecoderPool(at_once, decoder_bytes(settings))
         self.limits = InputLimits(
             settings.max_rows, settings.max_pixels, settings.max_total_pixels, settings.max_input_bytes
@@ -83,12 +83,12 @@ class Runtime:
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """The result of `function`, which takes a bounded time, but too long for the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, function)
+        return await asyncio.get_running_loop().run_in_executor(self.body_threads, function)
 
     async def close(self) -> None:
         """End the threads and the decoder processes; no request waits for them any more."""
         await self.decoders.close()
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.body_threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def alive(self) -> bool:
@@ -98,11 +98,11 @@ class Runtime:
     @property
     def hangs(self) -> bool:
         """Whether a batch has been computed for longer than `compute_timeout_seconds`."""
-        return self.workers.oldest_seconds > self.settings.compute_timeout_seconds
+        return self.compute_threads.oldest_seconds > self.settings.compute_timeout_seconds
 
     def check_computation(self) -> None:
         """Measure the oldest running batch, and log once if it hangs; call this about every second."""
-        seconds = self.workers.oldest_seconds
+        seconds = self.compute_threads.oldest_seconds
         self.metrics.oldest_batch.set(seconds)
         if self.hangs and not self._hang_logged:
             limit = f"{self.settings.compute_timeout_seconds:g} s (PROBITY_COMPUTE_TIMEOUT_SECONDS)"
@@ -114,11 +114,11 @@ class Runtime:
         """Whether to send requests: some model is loaded, every model computes, and the service is not draining."""
         return not self.draining and self.alive and any(True for _ in self.store)
 
-    def deadline(self, request: Request) -> Deadline:
+    def deadline(self, request: Request) -> RequestDeadline:
         """The request's deadline; raises `ProblemError` (422) for a header that is not a number."""
         now = asyncio.get_running_loop().time()
         latest, header = now + self.settings.request_timeout_seconds, request.headers.get(TIMEOUT_HEADER)
-        return Deadline(latest if header is None else min(latest, now + _seconds(header)), latest)
+        return RequestDeadline(latest if header is None else min(latest, now + _seconds(header)), latest)
 
 
 def decoder_bytes(settings: Settings) -> int:

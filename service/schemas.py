@@ -89,7 +89,7 @@ class RegressionPrediction(BaseModel):
 
 
 class Timing(BaseModel):
-    """Seconds spent on decoding the body, waiting for a worker, and computing the batches with these examples."""
+    """Seconds spent decoding the body, waiting for a compute thread, and computing the batches with these examples."""
 
     decode_seconds: float
     queue_seconds: float

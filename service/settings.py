@@ -60,30 +60,31 @@ class Settings(BaseSettings):
     ready_requires: Annotated[
         Literal["named", "all", "any"],
         Field(
-            description="Which models `/health/ready` demands: those named one by one (bundles, default model), "
-            "all bundles that there are, or any one."
+            description="Which models must be loaded for `/health/ready`: those named one by one (bundles, default "
+            "model), all, or any one."
         ),
     ] = "named"
     trial_seconds: Annotated[
-        Seconds, Field(description="How long a new bundle may take in the process that tries it; then it is refused.")
+        Seconds,
+        Field(description="How long a new bundle may take to load and predict in a trial process; then it is refused."),
     ] = 60.0
     trial_bytes: Annotated[
         Positive | None,
-        Field(description="Memory that the process which tries a new bundle may take; unset: what is free."),
+        Field(description="Memory that the trial of a new bundle may take; unset: what is free."),
     ] = None
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8000
     workers: Annotated[Positive, Field(description="Processes that serve on the port, each with its own models.")] = 1
     hang_seconds: Annotated[
-        Seconds, Field(description="With several workers: one that shows no sign of life for so long is replaced.")
+        Seconds, Field(description="With several workers, how long one may show no sign of life; then it is replaced.")
     ] = 30.0
     threads: Annotated[
         Positive | None,
-        Field(description="CPU threads for one batch; unset: 1, or all for a network that takes long for one example."),
+        Field(description="CPU threads for one batch; unset: 1, or all for a network that is slow on one example."),
     ] = None
     concurrency: Annotated[
         Positive | None,
-        Field(description="Batches computed at the same time; unset: as many as the CPU share has room for."),
+        Field(description="Batches computed at the same time; unset: as many as the CPUs allow."),
     ] = None
     max_batch_size: Annotated[
         Positive | None, Field(description="Most examples in a batch; unset: what the Jacobians' memory allows.")
@@ -93,18 +94,18 @@ class Settings(BaseSettings):
     ] = 4096
     max_queue_delay_seconds: Annotated[
         float,
-        Field(ge=0, allow_inf_nan=False, description="How long an example waits for company while a worker is idle."),
+        Field(ge=0, allow_inf_nan=False, description="How long an example waits to share a batch with others."),
     ] = 0.0
     request_timeout_seconds: Annotated[
         Seconds, Field(description="How long a request may take; then it is answered 504. Clients may ask for less.")
     ] = 30.0
     compute_timeout_seconds: Annotated[
         Seconds,
-        Field(description="A batch computed for longer is taken to hang: `/health/live` says 503 until it ends."),
+        Field(description="How long a batch may compute; then `/health/live` says 503 until it ends."),
     ] = 60.0
     degrade_after_seconds: Annotated[
         Seconds | None,
-        Field(description="Requests that waited longer get the plain network's answer, marked degraded; unset: never."),
+        Field(description="How long a request may wait; then it gets the plain network's answer, marked degraded."),
     ] = None
     max_body_bytes: Annotated[
         Positive, Field(description="Largest request body, also decompressed; a larger one is answered 413.")
@@ -119,7 +120,7 @@ class Settings(BaseSettings):
         Seconds, Field(description="How long a body may take to arrive; then it is answered 408.")
     ] = 30.0
     write_timeout_seconds: Annotated[
-        Seconds, Field(description="How long a client may take nothing of its answer; then the connection is closed.")
+        Seconds, Field(description="How long a client may read none of its answer; then the connection is closed.")
     ] = 30.0
     max_header_bytes: Annotated[
         Positive, Field(description="Largest head of a request; a larger one is answered 431.")
@@ -150,7 +151,7 @@ class Settings(BaseSettings):
         Field(
             ge=0,
             allow_inf_nan=False,
-            description="After SIGTERM, how long to go on accepting while `/health/ready` says 503 already.",
+            description="After SIGTERM, how long to accept requests still, while `/health/ready` says 503 already.",
         ),
     ] = 0.0
     shutdown_seconds: Annotated[Positive, Field(description="How long running requests may then take to finish.")] = 30

@@ -13,5 +13,5 @@ grep -E '^(click|hypothesis|packaging|pytest|pytest-timeout|pytest-xdist|PyYAML)
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$work/lowest.txt" -r "$work/tools.txt"
 cd "$root"
 [ $# -gt 0 ] || set -- tests/test_golden.py tests/service/test_app.py tests/service/connection tests/service/http \
-    tests/service/process tests/service/inference/test_predictor_bundles.py tests/service/bundle/test_bundle.py
+    tests/service/process tests/service/inference/test_predictor_bundles.py tests/service/format/test_bundle.py
 "$work/venv/bin/python" -m pytest -n 2 -p no:cacheprovider "$@"

@@ -20,7 +20,7 @@ from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
 from offline.selection.auto.choose import choose_automatically
 from offline.selection.auto.context import AutoContext, AutoOptions
-from offline.selection.candidates import candidate_positions
+from offline.selection.candidate_weights import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import is_live
 from offline.selection.registry import STRATEGIES, select
@@ -62,8 +62,8 @@ class Material:
     @cached_property
     def living(self) -> SelectionContext:
         """The same, among live weights only."""
-        curvature = curvature_diagonal(self.context, self.context.candidates)
-        return replace(self.context, candidates=self.context.candidates[is_live(curvature)])
+        curvature = curvature_diagonal(self.context, self.context.candidate_weights)
+        return replace(self.context, candidate_weights=self.context.candidate_weights[is_live(curvature)])
 
     def pairs(self, examples: int) -> list[tuple[Tensor, Tensor]]:
         return list(
@@ -73,7 +73,7 @@ class Material:
     def inside(self, modules: tuple[str, ...]) -> SelectionContext:
         """Live weights of these modules."""
         kept = candidate_positions(self.job.network, self.job.layout, modules, "weights")
-        return replace(self.living, candidates=kept[torch.isin(kept, self.living.candidates)])
+        return replace(self.living, candidate_weights=kept[torch.isin(kept, self.living.candidate_weights)])
 
 
 def reading(job: Job, pairs: list[tuple[Tensor, Tensor]]) -> Job:
@@ -100,8 +100,8 @@ def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...]
         AutoContext(
             job=reading(material.job, material.pairs(len(material.inputs))),
             tuning=material.held_out,
-            live=context.candidates,
-            dead_weights=len(material.context.candidates) - len(context.candidates),
+            live=context.candidate_weights,
+            dead_weights=len(material.context.candidate_weights) - len(context.candidate_weights),
             select=choice,
             options=AutoOptions(shifts=shifts, judged_examples=judged, training_examples=training),
         )

@@ -205,14 +205,14 @@ def one_network(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
             "held_out_log_likelihood": choices[n][1],
             "held_out_log_likelihood_plain": choices[n][2],
             "selection_seconds": seconds[n],
-            "dead_on_scored_digits": int((~torch.isin(i, material.living.candidates)).sum()),
+            "dead_on_scored_digits": int((~torch.isin(i, material.living.candidate_weights)).sum()),
             "weights_by_parameter": {p.name: len(where) for p, where in material.job.layout.locate(i)},
         }
     return {
         "network": name,
         "seed": seed,
         "weights": total,
-        "dead_candidates": len(material.context.candidates) - len(material.living.candidates),
+        "dead_candidates": len(material.context.candidate_weights) - len(material.living.candidate_weights),
         "accuracy": float((tests["0"][0].argmax(1) == digits.classes).mean()),
         "auto": {
             label: {"explanation": result.explanation, "table": [asdict(score) for score in result.candidates]}

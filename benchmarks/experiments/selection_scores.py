@@ -142,7 +142,7 @@ def _among(allowed: Tensor, scores: Tensor) -> Tensor:
 
 def greedy(fitted: Fitted, sizes: Iterable[int], scaling: Literal["subnetwork", "none"]) -> dict[int, Tensor]:
     """Size -> positions: they depend on it, through lambda S / D, and on the scaling."""
-    rows = outputs_to_match(fitted.context, fitted.context.candidates)
+    rows = outputs_to_match(fitted.context, fitted.context.candidate_weights)
     given = fitted.context
     job = replace(given.job, config=given.job.config.model_copy(update={"prior_scaling": scaling}))
     contexts = (replace(given, job=job, size=size) for size in sizes)

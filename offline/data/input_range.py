@@ -35,7 +35,7 @@ class RangeMeter:
         self._low = low if self._low is None else torch.minimum(self._low, low)
         self._high = high if self._high is None else torch.maximum(self._high, high)
 
-    def describe(self, spec: InputSpec, held_out: Tensor) -> InputSpec:
+    def with_range(self, spec: InputSpec, held_out: Tensor) -> InputSpec:
         """The spec with the range of the inputs noted and of `held_out` (n, *shape); one that the user gave stays.
 
         The range goes by features or channels where these have sizes of their own. It goes by all entries together

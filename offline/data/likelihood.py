@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from offline.runtime.arrays import Array
-from service.inference.predictor import Prediction, describe
+from service.inference.predictor import Prediction, undecided_prediction
 from service.maths.predictive import link_approx, predictive_std
 
 Task = Literal["classification", "regression"]
@@ -66,9 +66,9 @@ class Classification:
         """Predictive log-likelihood of each example (n,), by the probit approximation; mean, variance (n, K)."""
         return class_log_likelihood(link_approx(mean, variance, self.temperature), targets)
 
-    def describe(self, mean: Array, variance: Array) -> Prediction:
+    def predict(self, mean: Array, variance: Array) -> Prediction:
         """Probabilities and scores by the serving code, in its precision."""
-        return describe(mean.astype(np.float32), variance.astype(np.float32), None, self.temperature)
+        return undecided_prediction(mean.astype(np.float32), variance.astype(np.float32), None, self.temperature)
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class Regression:
         """Predictive log-likelihood of each example (n,), summed over outputs; mean, variance (n, K)."""
         return gaussian_log_likelihood(mean, self.std(variance), targets)
 
-    def describe(self, mean: Array, variance: Array) -> Prediction:
+    def predict(self, mean: Array, variance: Array) -> Prediction:
         """Standard deviations and scores by the serving code, in its precision."""
-        return describe(mean.astype(np.float32), variance.astype(np.float32), self.noise, 1.0)
+        return undecided_prediction(mean.astype(np.float32), variance.astype(np.float32), self.noise, 1.0)
 
 
 Likelihood = Classification | Regression

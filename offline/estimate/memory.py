@@ -58,12 +58,12 @@ class MemoryPlan:
         """Predicted peak of the job above the process's baseline."""
         return max(self.peak_of(stage.name) for stage in self.stages)
 
-    def describe(self) -> list[str]:
+    def lines(self) -> list[str]:
         """Readable lines, shown before the work starts."""
-        first, second, *stages = self.record()
+        first, second, *stages = self.lines_without_budget()
         return [first, f"{second}; budget {readable(self.budget_bytes)}", *stages]
 
-    def record(self) -> list[str]:
+    def lines_without_budget(self) -> list[str]:
         """The same without the budget: a bundle must not depend on the memory that happened to be free."""
         lines = [
             f"D = {self.weights:,} weights, S = {self.size:,} chosen, K = {self.outputs:,} outputs",

@@ -42,7 +42,7 @@ def weights_to_try(job: Job) -> Tensor:
     """The first and the last weight that may be chosen of every parameter, (n,) ascending."""
     config = job.config
     context = selection_context(job, job.size, config.within)
-    positions = context.candidates
+    positions = context.candidate_weights
     if STRATEGIES[config.selection].whole:
         options = {name: value for name, value in config.selection_options.items() if name != "live_only"}
         positions = select(config.selection, context, options).indices

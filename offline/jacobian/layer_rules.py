@@ -16,7 +16,7 @@ from offline.jacobian.sparse_products import ProductIndex, take
 from offline.jacobian.unfold import CONVOLUTIONS, Convolution, PatchRows, patch_row
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-CHANNEL_SECOND = (*CONVOLUTIONS, *BATCH_NORMS, nn.GroupNorm)
+CHANNELS_FIRST = (*CONVOLUTIONS, *BATCH_NORMS, nn.GroupNorm)
 Entries = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
@@ -130,7 +130,7 @@ def _conv_entries(layer: Convolution, positions: Tensor) -> ConvEntries:
 
 def by_feature(layer: nn.Module, gradient: Tensor) -> Tensor:
     """(B, K, *layer output) -> (B, K, features, T)."""
-    if isinstance(layer, CHANNEL_SECOND):
+    if isinstance(layer, CHANNELS_FIRST):
         return gradient.flatten(3) if gradient.dim() > 3 else gradient.unsqueeze(3)
     last = len(layer.normalized_shape) if isinstance(layer, nn.LayerNorm) else 1
     gradient = gradient.flatten(-last)

@@ -62,7 +62,7 @@ def calibrate(
         mean, variance = predict_held_out(jacobian, posterior, tuning, rows, job.track)
         likelihood = replace(likelihood, temperature=fit_temperature(mean, variance, to_numpy(tuning.targets)))
     mean, variance = predict_held_out(jacobian, posterior, conformal, rows, job.track)
-    prediction = likelihood.describe(mean, variance)
+    prediction = likelihood.predict(mean, variance)
     rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
     return Calibrated(likelihood, conformal, mean, variance, prediction, rule)
 

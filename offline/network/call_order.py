@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from offline.network.weights import parameter_owners
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-CHANNEL_SECOND = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 LOOK_UPS = (nn.Embedding, nn.EmbeddingBag)
 
 
@@ -137,7 +137,7 @@ def _multiply_adds(
         return 0
     if isinstance(module, TRANSPOSED):
         positions = inside[2:].numel()
-    elif isinstance(module, CHANNEL_SECOND):
+    elif isinstance(module, CONVOLUTIONS):
         positions = outside[2:].numel()
     else:
         positions = outside[1:-1].numel()

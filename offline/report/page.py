@@ -34,7 +34,7 @@ from offline.report.text import (
 )
 from offline.runtime.arrays import Array
 from service.bundle import Manifest
-from service.inference.predictor import Prediction, describe
+from service.inference.predictor import Prediction, undecided_prediction
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _held_out(data: ReportData) -> _HeldOut | None:
     manifest = data.manifest
     if data.mean is None or data.variance is None or data.targets is None:
         return None
-    prediction = describe(data.mean, data.variance, manifest.sigma_noise, manifest.temperature)
+    prediction = undecided_prediction(data.mean, data.variance, manifest.sigma_noise, manifest.temperature)
     in_use = float((prediction.score > manifest.calibration.threshold).mean())
     scores = prediction.score if data.scores is None else data.scores
     if manifest.task == "classification":

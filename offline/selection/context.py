@@ -17,13 +17,13 @@ from offline.selection.subnetwork import Subnetwork
 class SelectionContext:
     """What a strategy may use of the job; it must leave the network unchanged.
 
-    size: S. candidates (C,) int64 ascending: the positions that may be chosen at all. memory_bytes: what a strategy may
-    take beside vectors of D numbers. tuning: the held-out data on which `auto` compares candidates.
+    size: S. candidate_weights (C,) int64 ascending: the positions that may be chosen at all. memory_bytes: what a
+    strategy may take beside vectors of D numbers. tuning: the held-out data on which `auto` compares candidates.
     """
 
     job: Job
     size: int
-    candidates: Tensor
+    candidate_weights: Tensor
     memory_bytes: int
     tuning: HeldOut | None = None
 

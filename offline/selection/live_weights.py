@@ -40,7 +40,7 @@ def live_candidates(context: SelectionContext) -> tuple[Tensor, int]:
 def eligible(context: SelectionContext, live_only: bool) -> tuple[Tensor, int | None]:
     """The candidates to choose among, and how many dead ones were left out (None: not asked)."""
     check_live_only(live_only)
-    return live_candidates(context) if live_only else (context.candidates, None)
+    return live_candidates(context) if live_only else (context.candidate_weights, None)
 
 
 def curvature_estimate(context: SelectionContext) -> Tensor:
@@ -48,8 +48,8 @@ def curvature_estimate(context: SelectionContext) -> Tensor:
 
     Draws follow the seed. Raises `ValueError` where derivatives overflow.
     """
-    located = tuple(context.job.layout.locate(context.candidates))
-    sums = torch.zeros(len(context.candidates), dtype=torch.float64)
+    located = tuple(context.job.layout.locate(context.candidate_weights))
+    sums = torch.zeros(len(context.candidate_weights), dtype=torch.float64)
     generator, rows = torch.Generator().manual_seed(context.job.config.seed), 0
 
     def gradients(x: Tensor) -> tuple[Tensor, ...]:
@@ -103,4 +103,4 @@ def check_live_only(live_only: object, always: str | None = None) -> None:
 def split_live(context: SelectionContext, curvature: Tensor) -> tuple[Tensor, Tensor, int]:
     """From the candidates' curvature (C,): which are live (C,) bool, their positions, and the number of dead ones."""
     live = is_live(curvature)
-    return live, context.candidates[live], int(torch.count_nonzero(~live))
+    return live, context.candidate_weights[live], int(torch.count_nonzero(~live))

@@ -4,7 +4,7 @@ The paper keeps the S weights of largest marginal variance (Daxberger et al. 202
 assumption they minimise the 2-Wasserstein distance to the full posterior. Ties go to the smaller index.
 
 To add a strategy: write its function in `offline.selection.strategies`, give it an entry in `STRATEGIES`, and add its
-name to `offline.config.Strategy`, which must not import torch; a test holds the two equal.
+name to `offline.config.StrategyName`, which must not import torch; a test holds the two equal.
 """
 
 import inspect

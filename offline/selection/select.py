@@ -8,7 +8,7 @@ from offline.job import Job
 from offline.runtime.available_memory import selection_bytes
 from offline.runtime.checkpoint import Checkpoint
 from offline.runtime.resume import tensors_digest
-from offline.selection.candidates import candidate_positions
+from offline.selection.candidate_weights import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.registry import STRATEGIES, select
 from offline.selection.subnetwork import Subnetwork
@@ -41,7 +41,7 @@ def selection_context(
     return SelectionContext(
         job=job,
         size=size,
-        candidates=candidate_positions(job.network, job.layout, within, config.kinds),
+        candidate_weights=candidate_positions(job.network, job.layout, within, config.kinds),
         memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes, covariance),
         tuning=tuning,
     )

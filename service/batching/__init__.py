@@ -1,16 +1,16 @@
 """Dynamic batching: requests in, one result each out, computed in shared batches. Standard library and NumPy only.
 
-    submit(rows) -> RowQueue: which rows go next -> merge -> compute in a worker thread -> split -> each one's result
+    submit(rows) -> RowQueue: which rows go next -> merge -> compute in a thread -> split -> each one's result
 
 `queue` schedules, `pieces` merges and splits, `batcher` runs. None knows about networks or HTTP.
 """
 
 from service.batching.batcher import Answered, Batch, DynamicBatcher, Fallback
 from service.batching.clock import Clock, Timer
+from service.batching.compute_threads import ComputeThreads
 from service.batching.errors import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull, Unserved
 from service.batching.pieces import Rows
 from service.batching.queue import Limits
-from service.batching.workers import Workers
 
 __all__ = [
     "Answered",
@@ -19,6 +19,7 @@ __all__ = [
     "ClientDeadlineExceeded",
     "Clock",
     "Closed",
+    "ComputeThreads",
     "DeadlineExceeded",
     "DynamicBatcher",
     "Fallback",
@@ -27,5 +28,4 @@ __all__ = [
     "Rows",
     "Timer",
     "Unserved",
-    "Workers",
 ]

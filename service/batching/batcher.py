@@ -1,4 +1,4 @@
-"""The dynamic batcher: form a batch whenever a worker is idle, and give each request its own result."""
+"""The dynamic batcher: form a batch whenever a compute thread is idle, and give each request its own result."""
 
 import asyncio
 import functools
@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 import numpy.typing as npt
 
 from service.batching.clock import Clock, Timer
+from service.batching.compute_threads import ComputeThreads
 from service.batching.errors import BatcherFailed, Closed, DeadlineExceeded
 from service.batching.pieces import Rows, compute_merged, join
 from service.batching.queue import Item, Limits, NextBatch, Piece, RowQueue
-from service.batching.workers import Workers
 
 Array = npt.NDArray[Any]
 R = TypeVar("R", bound=Rows)
@@ -29,7 +29,7 @@ class Batch:
     rows: int
     requests: int
     compute_seconds: float
-    late: bool
+    degraded: bool
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Answered(Generic[R]):
     result: R
     queue_seconds: float
     compute_seconds: float
-    late: bool
+    degraded: bool
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Request(Item, Generic[R]):
 class DynamicBatcher(Generic[R]):
     """Batches for one model: `compute` takes (B, ...) to a result of B rows.
 
-    Make and use it in a running event loop. `share`: how many of the workers one batch keeps busy. `clock` None: the
+    Make and use it in a running event loop. `share`: how many of the threads one batch uses. `clock` None: the
     event loop's. `observe` is called with every batch.
     """
 
@@ -80,7 +80,7 @@ class DynamicBatcher(Generic[R]):
         self,
         compute: Callable[[Array], R],
         limits: Limits,
-        workers: Workers,
+        threads: ComputeThreads,
         *,
         share: int = 1,
         fallback: Fallback[R] | None = None,
@@ -89,7 +89,7 @@ class DynamicBatcher(Generic[R]):
     ) -> None:
         loop = asyncio.get_running_loop()
         self._compute, self._fallback, self._observe = compute, fallback, observe
-        self._workers, self._share = workers, share
+        self._threads, self._share = threads, share
         self._clock: Clock = clock or loop
         self._queue = RowQueue(limits, fallback.after_seconds if fallback else math.inf)
         self._changed = asyncio.Event()
@@ -160,7 +160,7 @@ class DynamicBatcher(Generic[R]):
 
     def _retry_after(self) -> float:
         """Seconds to compute what waits now, at the rate of the last batches and with as many batches at once."""
-        rate = self._rows_per_second * max(1, self._workers.count // self._share)
+        rate = self._rows_per_second * max(1, self._threads.count // self._share)
         return max(1.0, self._queue.rows / rate) if rate else 1.0
 
     def _expire(self, request: _Request[R]) -> None:
@@ -172,13 +172,13 @@ class DynamicBatcher(Generic[R]):
     async def _form_batches(self) -> None:
         while True:
             await self._until_ready()
-            await self._workers.acquire(self._share)
+            await self._threads.acquire(self._share)
             started = False
             try:
                 started = self._dispatch()
             finally:
                 if not started:
-                    self._workers.release(self._share)
+                    self._threads.release(self._share)
 
     async def _until_ready(self) -> None:
         while (ready_at := self._queue.ready_at()) > self._clock.time():
@@ -191,7 +191,7 @@ class DynamicBatcher(Generic[R]):
                     timer.cancel()
 
     def _dispatch(self) -> bool:
-        """Start the next batch on the acquired worker; False where no request waits any more."""
+        """Start the next batch on the acquired threads; False where no request waits any more."""
         now = self._clock.time()
         batch = self._queue.take(now)
         for item in batch.expired:
@@ -207,16 +207,16 @@ class DynamicBatcher(Generic[R]):
     async def _run(self, batch: NextBatch, now: float) -> None:
         pieces = [(piece, _request(piece)) for piece in batch.pieces]
         inputs = [request.inputs[piece.start : piece.stop] for piece, request in pieces]
-        compute = self._fallback.compute if batch.late and self._fallback else self._compute
+        compute = self._fallback.compute if batch.degraded and self._fallback else self._compute
         try:
-            results = await self._workers.run(functools.partial(compute_merged, compute, inputs))
+            results = await self._threads.run(functools.partial(compute_merged, compute, inputs))
         finally:
-            self._workers.release(self._share)
+            self._threads.release(self._share)
         seconds = self._clock.time() - now
         for (piece, request), result in zip(pieces, results, strict=True):
             request.computed(now, now + seconds)
             self._deliver(piece, request, result)
-        self._note(Batch(sum(map(len, inputs)), len(pieces), seconds, batch.late))
+        self._note(Batch(sum(map(len, inputs)), len(pieces), seconds, batch.degraded))
 
     def _deliver(self, piece: Piece, request: _Request[R], result: R | Exception) -> None:
         if request.future.done():  # the client has left, or another piece has failed
@@ -229,7 +229,7 @@ class DynamicBatcher(Generic[R]):
         request.done_rows += piece.rows
         if request.done_rows == request.rows:
             queued = request.first_taken - request.admitted
-            request.future.set_result(Answered(join(request.parts), queued, request.compute_seconds, request.late))
+            request.future.set_result(Answered(join(request.parts), queued, request.compute_seconds, request.degraded))
 
     def _note(self, batch: Batch) -> None:
         rate = batch.rows / max(batch.compute_seconds, 1e-6)

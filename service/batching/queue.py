@@ -13,8 +13,8 @@ SPARE_PART = 1 / 32  # of the queue's room, kept free at most by the check for a
 
 @dataclass(frozen=True)
 class Limits:
-    """batch_rows: most rows in one batch; queue_rows: most rows that may wait; delay_seconds: how long the first
-    row waits for others while a worker is idle (0: not at all); at_once: how many batches are computed side by side.
+    """batch_rows: most rows in one batch; queue_rows: most rows that may wait; delay_seconds: how long the first row
+    waits for others while a compute thread is idle (0: not at all); at_once: how many batches compute side by side.
     """
 
     batch_rows: int
@@ -35,7 +35,7 @@ class Item:
     admitted: float = 0.0
     deadline: float = math.inf
     taken: int = 0
-    late: bool = False
+    degraded: bool = False
 
     @property
     def waiting(self) -> int:
@@ -65,9 +65,9 @@ class NextBatch:
     expired: list[Item] = field(default_factory=list)
 
     @property
-    def late(self) -> bool:
-        """Whether the batch is one of late requests."""
-        return bool(self.pieces) and self.pieces[0].item.late
+    def degraded(self) -> bool:
+        """Whether its requests get the fallback instead."""
+        return bool(self.pieces) and self.pieces[0].item.degraded
 
 
 class RowQueue:
@@ -77,14 +77,14 @@ class RowQueue:
     with the others instead of making them wait until it is done.
 
     Where several batches are computed at once, each takes whole requests up to its share of the waiting rows, and a
-    request that waits alone is divided among them: otherwise one worker would be busy while the next one idles.
+    request that waits alone is divided among them: otherwise one compute thread would be busy while the next one idles.
 
-    With `late_seconds`, a request that waited that long before its first rows were taken is late. Late requests share
-    batches with each other only, because they are computed in another way.
+    With `degrade_after`, a request that waited so many seconds before its first rows were taken is degraded: it gets
+    the fallback. Degraded requests share batches with each other only, because they are computed in another way.
     """
 
-    def __init__(self, limits: Limits, late_seconds: float = math.inf) -> None:
-        self.limits, self.late_seconds = limits, late_seconds
+    def __init__(self, limits: Limits, degrade_after: float = math.inf) -> None:
+        self.limits, self.degrade_after = limits, degrade_after
         self.rows = 0
         self._items: deque[Item] = deque()
         self._gathered = -math.inf  # requests admitted until then have waited for others already
@@ -155,8 +155,8 @@ class RowQueue:
                 taken.expired.append(item)
                 continue
             if not item.taken:
-                item.late = now - item.admitted >= self.late_seconds
-            if taken.pieces and item.late != taken.late:
+                item.degraded = now - item.admitted >= self.degrade_after
+            if taken.pieces and item.degraded != taken.degraded:
                 break
             rows = min(room, item.waiting)
             taken.pieces.append(Piece(item, item.taken, item.taken + rows))

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from service.connection.deadline import GRACE_SECONDS, Deadline
+from service.connection.client_timeout import GRACE_SECONDS, ClientTimeout
 from service.connection.early_rejection_protocol import RejectEarly
 from service.connection.pacing import MAX_TINY_PIECES, SLICE_BYTES, UNCHUNKED_SLICE_BYTES, Pacer, is_flood
 from service.connection.refusing_protocol import RefusingProtocol
@@ -65,12 +65,12 @@ class LimitedProtocol(RefusingProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         client = ClientTransport(transport, self.settings.write_timeout_seconds, self.loop)
         super().connection_made(client)  # type: ignore[arg-type]
-        self._deadline = Deadline(self.loop, client.has_unread, self._on_timeout)
+        self._client_timeout = ClientTimeout(self.loop, client.has_unread, self._on_timeout)
         self._disconnect.drain = self.flow.drain
-        self._update_deadline()
+        self._update_client_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.cancel()
+        self._client_timeout.cancel()
         self.transport.stop()
         self._unset_keepalive_if_required()
         if self._running is not None and not self._running.response_complete:
@@ -93,16 +93,16 @@ class LimitedProtocol(RefusingProtocol):
         already announce that they are the last."""
         self._stopping = True
         if self._answered and not self._discarding and not self.transport.is_closing():
-            self._deadline.cancel()
+            self._client_timeout.cancel()
             self._unset_keepalive_if_required()
-            self._deadline.start(LAST_REQUEST_SECONDS)
+            self._client_timeout.start(LAST_REQUEST_SECONDS)
         else:
             super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
         self._parse(data)
-        self._update_deadline()
+        self._update_client_timeout()
 
     # ------------------------------------------------------------------ feeding the parser
 
@@ -188,7 +188,7 @@ class LimitedProtocol(RefusingProtocol):
     def on_headers_complete(self) -> None:
         if not self._state.in_body:
             self._check_host()
-            self._deadline.cancel()
+            self._client_timeout.cancel()
             super().on_headers_complete()
             self._on_progress()
 
@@ -210,36 +210,36 @@ class LimitedProtocol(RefusingProtocol):
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade() and self._framing:
             return  # only the parser believes so: the body follows
-        self._deadline.cancel()
+        self._client_timeout.cancel()
         super().on_message_complete()
         self._on_progress()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._continue_parsing()
-        self._update_deadline()
+        self._update_client_timeout()
 
     # ------------------------------------------------------------------ deadlines
 
-    def _update_deadline(self) -> None:
+    def _update_client_timeout(self) -> None:
         """A client that owes the rest of a head, or of a body that was answered already, has a deadline that further
         bytes do not move; one that owes nothing may keep its connection for a while."""
         if self._discarding or self.transport.is_closing():
             return
         if self._answered and self._state is not ReadState.IDLE:
             self._unset_keepalive_if_required()
-            self._deadline.start(self.settings.header_timeout_seconds)
+            self._client_timeout.start(self.settings.header_timeout_seconds)
             return
-        self._deadline.cancel()
+        self._client_timeout.cancel()
         if self._answered and self._stopping:
-            self._deadline.start(LAST_REQUEST_SECONDS)
+            self._client_timeout.start(LAST_REQUEST_SECONDS)
         elif self._answered and self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close the connection, unless the next request has arrived: see `Deadline`."""
+        """Close the connection, unless the next request has arrived: see `ClientTimeout`."""
         close = super().timeout_keep_alive_handler
         if self.transport.has_unread():
             self.timeout_keep_alive_task = self.loop.call_later(GRACE_SECONDS, close)

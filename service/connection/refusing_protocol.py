@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from service.connection.deadline import Deadline
+from service.connection.client_timeout import ClientTimeout
 from service.connection.half_closed_protocol import HalfClosedProtocol
 from service.connection.state import ReadState
 from service.http.middleware import secured
@@ -18,7 +18,7 @@ class RefusingProtocol(HalfClosedProtocol):
     """`count_error` is called with the code of each error response."""
 
     count_error: Callable[[str], None]
-    _deadline: Deadline
+    _client_timeout: ClientTimeout
 
     def on_response_complete(self) -> None:
         if self._deferred_error is not None and not self.pipeline:
@@ -69,5 +69,5 @@ class RefusingProtocol(HalfClosedProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._unset_keepalive_if_required()
-        self._deadline.cancel()
+        self._client_timeout.cancel()
         self.transport.linger(LINGER_SECONDS)

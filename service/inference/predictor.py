@@ -247,13 +247,13 @@ def check_finite(prediction: Prediction | PlainPrediction) -> None:
 
 def decide(mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule) -> Prediction:
     """From outputs and their variances to probabilities, score and decision; mean, variance (B, K)."""
-    prediction = describe(mean, variance, manifest.sigma_noise, manifest.temperature)
+    prediction = undecided_prediction(mean, variance, manifest.sigma_noise, manifest.temperature)
     score = np.where(prediction.finite, prediction.score, np.inf)
     rejected = rule.rejected(score) | ~prediction.finite
     return dataclasses.replace(prediction, score=score, p_value=rule.p_value(score), rejected=rejected)
 
 
-def describe(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
+def undecided_prediction(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
     """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
 
     `sigma_noise` None means classification.

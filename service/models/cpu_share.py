@@ -12,19 +12,19 @@ def all_threads(settings: Settings) -> int:
     return max(1, available_cpus() // settings.workers)
 
 
-def worker_count(settings: Settings) -> int:
+def thread_count(settings: Settings) -> int:
     """The slots that batches share: `concurrency` where it is set, otherwise one for each CPU."""
     return settings.concurrency or all_threads(settings)
 
 
 def share_of(settings: Settings, threads: int) -> int:
     """The slots that a batch of `threads` threads takes."""
-    return 1 if settings.concurrency else min(threads, worker_count(settings))
+    return 1 if settings.concurrency else min(threads, thread_count(settings))
 
 
 def batches_at_once(settings: Settings, threads: int) -> int:
     """How many batches of `threads` each are computed at the same time."""
-    return worker_count(settings) // share_of(settings, threads)
+    return thread_count(settings) // share_of(settings, threads)
 
 
 def fit_matrix_products(threads: Iterable[int | None]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from service.batching import Answered, Batch, Clock, DynamicBatcher, Fallback, Limits, Workers
+from service.batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
 from service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
 from service.models.cpu_share import batches_at_once, share_of
 from service.models.metrics import ModelMetrics
@@ -23,18 +23,23 @@ class ServedModel:
     """A predictor behind a queue of its own. Make it in a running event loop."""
 
     def __init__(
-        self, predictor: Predictor, settings: Settings, workers: Workers, metrics: Metrics, clock: Clock | None = None
+        self,
+        predictor: Predictor,
+        settings: Settings,
+        threads: ComputeThreads,
+        metrics: Metrics,
+        clock: Clock | None = None,
     ) -> None:
         self.predictor, self.manifest, self.digest = predictor, predictor.manifest, predictor.digest
         self.name, self.version = self.manifest.name, self.manifest.version
         self.metrics, self._users, self._unused = ModelMetrics(metrics, predictor), 0, asyncio.Event()
         self._unused.set()
-        threads = predictor.threads or workers.count
+        each = predictor.threads or threads.count
         self._batcher: DynamicBatcher[AnyPrediction] = DynamicBatcher(
             self._compute,
-            _limits(settings, predictor, threads),
-            workers,
-            share=share_of(settings, threads),
+            _limits(settings, predictor, each),
+            threads,
+            share=share_of(settings, each),
             fallback=self._fallback(settings.degrade_after_seconds),
             clock=clock,
             observe=self._note,

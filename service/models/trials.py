@@ -14,11 +14,11 @@ import service
 from service.bundle import BundleError
 from service.environment.memory import available_bytes
 from service.models.cpu_share import batches_at_once
-from service.models.trial import Task
+from service.models.trial_process import Task
 from service.settings import PREFIX, Settings
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-COMMAND = (sys.executable, "-P", "-m", "service.models.trial")
+COMMAND = (sys.executable, "-P", "-m", "service.models.trial_process")
 
 
 class Trials:

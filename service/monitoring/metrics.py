@@ -161,7 +161,7 @@ class Metrics:
             "oldest_batch_seconds", "For how long the oldest running batch has been computed; 0 without one."
         )
         self.compute_seconds = self._histogram("compute_seconds", "Computing one batch.", SECONDS, *MODEL)
-        self.queue_seconds = self._histogram("queue_seconds", "Waiting for a free worker.", SECONDS, *MODEL)
+        self.queue_seconds = self._histogram("queue_seconds", "Waiting for a free compute thread.", SECONDS, *MODEL)
         self.batch_rows = self._histogram("batch_rows", "Examples in one batch.", ROWS, *MODEL)
         self.top_probability = self._of_model("top_probability", "Probability of the predicted class.")
         self.normalised_entropy = self._of_model("normalised_entropy", "Predictive entropy / log K.")

@@ -77,7 +77,7 @@ class Server(uvicorn.Server):
         """Serve until a signal, without waiting for threads that still compute then."""
         super().run(sockets)
         runtime = _runtime(self.config.app)
-        if self._forced_exit is not None and runtime is not None and runtime.workers.oldest_seconds:
+        if self._forced_exit is not None and runtime is not None and runtime.compute_threads.oldest_seconds:
             log.error("A batch was still computed at the end and is left behind")
             exit_now(self._forced_exit.status)
 

@@ -39,7 +39,8 @@ async def live(runtime: RuntimeDependency) -> Health:
 def check_computes(runtime: Runtime) -> None:
     """Raises `ProblemError` (503) where a batch hangs."""
     if runtime.hangs:
-        detail = f"A batch has been computed for {runtime.workers.oldest_seconds:.0f} seconds and is taken to hang."
+        seconds = runtime.compute_threads.oldest_seconds
+        detail = f"A batch has been computed for {seconds:.0f} seconds and is taken to hang."
         raise ProblemError(503, "compute_hangs", detail)
 
 

@@ -114,7 +114,7 @@ def _kind(request: Request) -> str:
 
 async def _read(request: Request, runtime: Runtime, model: ServedModel, lease: Lease) -> bytes:
     settings = runtime.settings
-    body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.threads)
+    body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.body_threads)
     model.check_room()  # decode nothing for a request that the queue would reject
     return body
 
@@ -159,7 +159,7 @@ class _JsonResponse:
             {
                 "model": {"name": model.name, "version": model.version, "digest": model.digest},
                 "predictions": predictions_json(self.answered.result, model.predictor, self.level),
-                "degraded": self.answered.late,
+                "degraded": self.answered.degraded,
                 "warnings": self.warnings,
                 "timing": self.timing,
             }

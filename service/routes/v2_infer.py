@@ -91,7 +91,7 @@ async def _read_and_decode(
         detail = f"Found the media type {kind!r:.100}, expected {expected}."
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=expected)
     length, settings = header_length(request.headers.get(LENGTH_HEADER)), runtime.settings
-    body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.threads)
+    body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.body_threads)
     model.check_room()  # decode nothing for a request that the queue would reject
     spec, known = model.manifest.input, outputs_of(model.manifest)
     bounds = json_limits_for(spec, runtime.limits.rows(spec))
@@ -131,7 +131,7 @@ class _InferResponse:
             coding,
             outputs_of(model.manifest),
         )
-        self.head = Head(model.name, model.version, infer_request.id, answered.late, tuple(warnings))
+        self.head = Head(model.name, model.version, infer_request.id, answered.degraded, tuple(warnings))
 
     def encoded(self) -> Encoded:
         try:

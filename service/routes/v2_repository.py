@@ -92,5 +92,5 @@ async def _read_command(model: type[C], request: Request, runtime: Runtime) -> C
     settings = runtime.settings
     with runtime.bodies.lease() as lease:
         limit = min(MAX_COMMAND_BYTES, settings.max_body_bytes)
-        body = await read_body(request, limit, settings.body_timeout_seconds, lease, runtime.threads)
+        body = await read_body(request, limit, settings.body_timeout_seconds, lease, runtime.body_threads)
     return parse(model, read_json(body, COMMAND_BOUNDS) if body.strip() else {})

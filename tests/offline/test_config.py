@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from offline.config import FitConfig, Strategy, WholeStrategy
+from offline.config import FitConfig, StrategyName, WholeStrategyName
 from offline.selection.registry import STRATEGIES
 
 BAD = [
@@ -42,7 +42,7 @@ GOOD = [
     ("seed", [0, 2**63 - 1]),
     ("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:12"]),
     ("name", ["digits", "x" * 200, "Ziffern, neu"]),
-    ("selection", list(get_args(Strategy))),
+    ("selection", list(get_args(StrategyName))),
     ("within", [("fc",), ("layer4", "fc"), None]),
     ("kinds", ["all", "weights"]),
     ("uncertainty_budget", [1e-9, 0.05, 10]),
@@ -104,8 +104,8 @@ def test_a_config_survives_its_own_dump() -> None:
 
 
 def test_every_strategy_that_the_config_knows_exists() -> None:
-    assert get_args(Strategy) == tuple(STRATEGIES)
-    assert get_args(WholeStrategy) == tuple(name for name, strategy in STRATEGIES.items() if strategy.whole)
+    assert get_args(StrategyName) == tuple(STRATEGIES)
+    assert get_args(WholeStrategyName) == tuple(name for name, strategy in STRATEGIES.items() if strategy.whole)
     for strategy in STRATEGIES:
         assert FitConfig(selection=strategy).selection == strategy  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.batching import DynamicBatcher, Limits, Workers
+from service.batching import ComputeThreads, DynamicBatcher, Limits
 
 Array = npt.NDArray[Any]
 TIMEOUT = 30
@@ -119,7 +119,7 @@ def batcher(
     threads: int = 1,
     **options: Any,
 ) -> DynamicBatcher[Numbers]:
-    return DynamicBatcher(compute, Limits(rows, queue, delay), Workers(threads), **options)
+    return DynamicBatcher(compute, Limits(rows, queue, delay), ComputeThreads(threads), **options)
 
 
 async def settle() -> None:

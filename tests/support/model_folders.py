@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from service.batching import Workers
+from service.batching import ComputeThreads
 from service.inference.predictor import Predictor
 from service.models.repository import Repository
 from service.models.served import ServedModel
@@ -26,13 +26,13 @@ class World:
 
     def __init__(self, models: Path | None, named: tuple[Path, ...] = ()) -> None:
         self.registry = CollectorRegistry()
-        metrics, self.workers, self.store = Metrics(self.registry), Workers(1), ModelStore()
+        metrics, self.compute_threads, self.store = Metrics(self.registry), ComputeThreads(1), ModelStore()
         self.loads: list[Path] = []
         self.load: Callable[[Path], Predictor] = self.load_and_note
         self.repository = Repository(
             self.store,
             lambda folder: self.load(folder),
-            lambda predictor: ServedModel(predictor, Settings(), self.workers, metrics),
+            lambda predictor: ServedModel(predictor, Settings(), self.compute_threads, metrics),
             metrics,
             named,
             models,
@@ -56,7 +56,7 @@ def run(test: Callable[[World], Awaitable[None]], *arguments: Any) -> None:
         async with asyncio.timeout(TIMEOUT):
             await test(world)
             await world.repository.close()
-        world.workers.shutdown()
+        world.compute_threads.shutdown()
 
     asyncio.run(whole())
 

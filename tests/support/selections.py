@@ -100,12 +100,12 @@ def context(
     outputs: int = 2,
     likelihood: Task = "classification",
     memory_bytes: int = 2**26,
-    candidates: Tensor | None = None,
+    candidate_weights: Tensor | None = None,
     **changes: Any,
 ) -> SelectionContext:
     job = make_job(model, batches, size, outputs, likelihood, **changes)
     return SelectionContext(
-        job, size, torch.arange(job.layout.total) if candidates is None else candidates, memory_bytes
+        job, size, torch.arange(job.layout.total) if candidate_weights is None else candidate_weights, memory_bytes
     )
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from offline.network.call_order import CallOrder
 from offline.network.weights import parameter_owners
 from offline.selection.auto.context import AutoContext, Proposal
-from offline.selection.candidates import positions_of
+from offline.selection.candidate_weights import positions_of
 from offline.selection.subnetwork import Subnetwork
 
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules

@@ -160,7 +160,7 @@ def _qualities(
             variances[c].append(spectra[c].variances(part, np.array([priors[c].used]))[:, :, 0])
     f, y = np.concatenate(means), to_numpy(data.targets)
     each = [np.concatenate(parts) for parts in variances]
-    return [Quality(likelihood.log_likelihood(f, v, y), likelihood.describe(f, v).score) for v in each]
+    return [Quality(likelihood.log_likelihood(f, v, y), likelihood.predict(f, v).score) for v in each]
 
 
 def _cost(prior: PriorChoice) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from offline.selection.candidates import check_names, module_parameters, positions_of, unknown_name
+from offline.selection.candidate_weights import check_names, module_parameters, positions_of, unknown_name
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import eligible
 from offline.selection.subnetwork import Subnetwork
@@ -67,7 +67,7 @@ def _whole(context: SelectionContext, names: set[str], what: str, live_only: boo
 
 def _last_called(context: SelectionContext) -> tuple[str, set[str]]:
     """Path and parameter names of the last module called in a forward pass that has candidates of its own."""
-    among = {p.name for p, _ in context.job.layout.locate(context.candidates)}
+    among = {p.name for p, _ in context.job.layout.locate(context.candidate_weights)}
     first_name = {id(tensor): name for name, tensor in context.job.network.named_parameters()}
     calls: list[tuple[str, set[str]]] = []
     handles = []

@@ -40,7 +40,7 @@ def novelty(
     """
     check_live_only(live_only, always="novelty")
     given = _groups(Sample.of(context, examples))
-    usual = mean_squares(context, context.candidates, lambda: given("Gradients without shift"))
+    usual = mean_squares(context, context.candidate_weights, lambda: given("Gradients without shift"))
     live, positions, dead = split_live(context, usual)
     names = _accepted(context, given, shifts)
     shifted = mean_squares(context, positions, lambda: _shifted(context, given, names))
@@ -61,7 +61,7 @@ def novelty_sampling(
     """
     check_live_only(live_only, always="novelty-sampling")
     given = _groups(Sample.of(context, examples))
-    usual = mean_squares(context, context.candidates, lambda: given("Gradients without shift"))
+    usual = mean_squares(context, context.candidate_weights, lambda: given("Gradients without shift"))
     live, positions, dead = split_live(context, usual)
     names = _accepted(context, given, shifts)
     logs = torch.zeros(len(positions), dtype=torch.float64)

@@ -14,7 +14,7 @@ from offline.selection.subnetwork import Subnetwork
 def wasserstein_laplace(context: SelectionContext, live_only: bool = True) -> Subnetwork:
     """Largest 1 / (diag(H)_d + lambda), the marginal variance of a diagonal Laplace posterior: smallest curvature."""
     check_live_only(live_only, always="wasserstein-laplace")
-    curvature = curvature_diagonal(context, context.candidates)
+    curvature = curvature_diagonal(context, context.candidate_weights)
     live, positions, dead = split_live(context, curvature)
     return choose_largest(context, positions, -curvature[live], dead)
 
@@ -25,8 +25,8 @@ def wasserstein_exact(context: SelectionContext, live_only: bool = True) -> Subn
     Raises `ValueError` where the (C, C) matrices do not fit in the memory.
     """
     check_live_only(live_only, always="wasserstein-exact")
-    check_fits(context, len(context.candidates))
-    curvature = full_curvature(context, context.candidates)
+    check_fits(context, len(context.candidate_weights))
+    curvature = full_curvature(context, context.candidate_weights)
     live, positions, dead = split_live(context, curvature.diagonal())
     # A dead weight's row is zero: leaving it out changes no other's variance.
     scale_tril = posterior_factor(context, curvature[live][:, live] if dead else curvature)

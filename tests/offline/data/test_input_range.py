@@ -10,7 +10,7 @@ def described(spec: InputSpec, train: torch.Tensor, held_out: torch.Tensor) -> I
     meter = RangeMeter()
     for batch in train.split(7):
         assert [pair[0] is batch for pair in meter.watch([(batch, batch)])] == [True]
-    return meter.describe(spec, held_out).range
+    return meter.with_range(spec, held_out).range
 
 
 def test_features_of_different_sizes_have_a_range_each() -> None:

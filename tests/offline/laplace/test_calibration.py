@@ -195,7 +195,7 @@ def quantile(values: list[float], level: float) -> float:
 def test_reference_quantiles(sigma: float | None) -> None:
     rng = np.random.default_rng(1)
     mean, variance = rng.normal(size=(12, 3)), rng.uniform(0.1, 2, (12, 3))
-    prediction = (Classification(3) if sigma is None else Regression(3, sigma)).describe(mean, variance)
+    prediction = (Classification(3) if sigma is None else Regression(3, sigma)).predict(mean, variance)
     found = reference_quantiles(prediction)
     if sigma is None:
         p = np.exp(mean / np.sqrt(1 + math.pi / 8 * variance))

@@ -10,7 +10,7 @@ import pytest
 from offline.evaluation.diagnostics import effective_dimension, expected_calibration_error
 from offline.report.page import report_html
 from service.bundle import Posterior
-from service.inference.predictor import describe
+from service.inference.predictor import undecided_prediction
 from service.maths.predictive import link_approx, softmax
 from tests.support.report_pages import SIGMA, THRESHOLD, Page, S, bare, make_data, titles
 
@@ -119,7 +119,7 @@ def test_classification_figures_and_their_numbers(classification: Page) -> None:
     full = expected_calibration_error(link_approx(data.mean, data.variance), data.targets)
     alts = " ".join(image["alt"] or "" for image in classification.all("img"))
     assert f"{plain:.3f} for the plain network, {full:.3f} for Probity" in alts
-    rejected = int((describe(data.mean, data.variance, None, 1.0).score > THRESHOLD).sum())
+    rejected = int((undecided_prediction(data.mean, data.variance, None, 1.0).score > THRESHOLD).sum())
     assert 0 < rejected < 120
     assert f"{rejected} lie above the threshold 0.9" in alts
 

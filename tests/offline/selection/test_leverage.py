@@ -27,7 +27,7 @@ from tests.support.selections import (
 @cases
 def test_exact_leverage_equals_the_reference(case: Case) -> None:
     given = case_context(case, 1, prior_precision=PRIOR)
-    found = exact_leverage(given, given.candidates, Sample.of(given, None))
+    found = exact_leverage(given, given.candidate_weights, Sample.of(given, None))
     np.testing.assert_allclose(found, reference.leverage(*truth(case.name)), rtol=1e-3, atol=1e-9)
 
 
@@ -39,7 +39,7 @@ def test_sampled_leverage_with_all_examples_is_exact(case: Case, memory: int) ->
     given = case_context(case, 1, prior_precision=PRIOR, memory_bytes=memory + kernel)
     expected = reference.leverage(*truth(case.name))
     np.testing.assert_allclose(
-        sampled_leverage(given, given.candidates, case.data(COUNT)[0]), expected, rtol=1e-3, atol=1e-8
+        sampled_leverage(given, given.candidate_weights, case.data(COUNT)[0]), expected, rtol=1e-3, atol=1e-8
     )
 
 
@@ -87,7 +87,7 @@ def test_the_error_of_sampled_leverage_is_small_and_falls_with_the_sample(seed: 
     """Share of the exact leverage that the weights chosen from a sample have, S = D / 10."""
     model, batches = trained_regression()
     given = context(model, batches, 24, outputs=1, likelihood="regression", seed=seed)
-    exact = exact_leverage(given, given.candidates, Sample.of(given, None))
+    exact = exact_leverage(given, given.candidate_weights, Sample.of(given, None))
     best = exact[select("leverage", given, {"examples": None}).indices].sum()
 
     def kept(strategy: str, **options: object) -> float:

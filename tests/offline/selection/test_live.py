@@ -36,7 +36,7 @@ def test_dead_weights_are_told_apart(memory: int) -> None:
 
 
 def test_only_candidates_are_looked_at() -> None:
-    given = context(*dead_problem(), 5, candidates=torch.tensor([1, 6, 7, 20, 22, 25]))
+    given = context(*dead_problem(), 5, candidate_weights=torch.tensor([1, 6, 7, 20, 22, 25]))
     live, dead = live_candidates(given)
     assert live.tolist() == [1, 20, 25]
     assert dead == 3

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from offline.network.weights import WeightLayout
-from offline.selection.candidates import candidate_positions
+from offline.selection.candidate_weights import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.registry import select
 from tests.support.networks import Attention, Recurrent, Scaled, SharedLinears, Tied
@@ -74,7 +74,7 @@ def test_the_last_layer_is_the_last_that_holds_candidates() -> None:
     model, batches = problem()
     layout = WeightLayout.of(model)
     within = candidate_positions(model, layout, ["0", "4"], "weights")
-    assert located(context(model, batches, 25, candidates=within), "last-layer", {}) == [("4.weight", 20)]
+    assert located(context(model, batches, 25, candidate_weights=within), "last-layer", {}) == [("4.weight", 20)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_parameters_takes_whole_parameters() -> None:
 def test_whole_layers_leave_out_what_may_not_be_chosen() -> None:
     model, batches = problem()
     weights = candidate_positions(model, WeightLayout.of(model), None, "weights")
-    given = context(model, batches, 100, candidates=weights)
+    given = context(model, batches, 100, candidate_weights=weights)
     assert located(given, "modules", {"names": ["0", "1", "4"]}) == [("0.weight", 16), ("4.weight", 20)]
     with pytest.raises(ValueError, match="no weight that may be chosen in the modules 1, expected at least one"):
         select("modules", given, {"names": ["1"]})

@@ -28,7 +28,7 @@ def test_indices_are_ascending_and_as_many_as_asked_for(strategy: str, size: int
 @strategies
 def test_only_candidates_are_chosen(strategy: str) -> None:
     candidates = torch.arange(1, 65, 3)
-    indices = select(strategy, context(*problem(), 9, candidates=candidates), OPTIONS[strategy]).indices
+    indices = select(strategy, context(*problem(), 9, candidate_weights=candidates), OPTIONS[strategy]).indices
     assert set(indices.tolist()) <= set(candidates.tolist())
     assert len(indices) == (4 if strategy in WHOLE else 9)
 
@@ -36,13 +36,13 @@ def test_only_candidates_are_chosen(strategy: str) -> None:
 @ranking
 def test_all_candidates_can_be_chosen(strategy: str) -> None:
     candidates = torch.arange(1, 65, 3)
-    indices = select(strategy, context(*problem(), 22, candidates=candidates), OPTIONS[strategy]).indices
+    indices = select(strategy, context(*problem(), 22, candidate_weights=candidates), OPTIONS[strategy]).indices
     assert torch.equal(indices, candidates)
 
 
 @ranking
 def test_more_weights_than_candidates_is_an_error(strategy: str) -> None:
-    given = context(*problem(), 23, candidates=torch.arange(1, 65, 3))
+    given = context(*problem(), 23, candidate_weights=torch.arange(1, 65, 3))
     with pytest.raises(
         ValueError, match=r"subnetwork_size: found 23, expected at most the 22 weights .* give a smaller"
     ):
@@ -123,7 +123,7 @@ def test_dead_weights_of_whole_layers_are_left_out_when_asked(strategy: str, opt
 
 
 def test_dead_weights_are_counted_among_the_candidates() -> None:
-    found = select("random", context(*dead_problem(), 3, candidates=torch.arange(5, 12)), {"live_only": True})
+    found = select("random", context(*dead_problem(), 3, candidate_weights=torch.arange(5, 12)), {"live_only": True})
     assert found.dead_weights == 3
     assert set(found.indices.tolist()) < {5, 9, 10, 11}
 

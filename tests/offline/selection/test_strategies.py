@@ -122,7 +122,7 @@ def test_wasserstein_exact_needs_memory_for_the_covariance() -> None:
     remedy = "their covariance needs 2196608 bytes of memory, 2196000 may be taken; give a larger memory_budget"
     with pytest.raises(ValueError, match=f"found 131 candidates, expected at most 130: {remedy}"):
         select("wasserstein-exact", case_context(case, 9, memory_bytes=2_196_000), {})
-    few = case_context(case, 9, memory_bytes=2_196_000, candidates=torch.arange(100))
+    few = case_context(case, 9, memory_bytes=2_196_000, candidate_weights=torch.arange(100))
     assert len(select("wasserstein-exact", few, {}).indices) == 9
 
 
@@ -145,5 +145,5 @@ def test_magnitude_takes_the_largest_absolute_values() -> None:
     batches: list[tuple[Tensor, Tensor]] = [(torch.ones(2, 3), torch.tensor([0, 1]))]
     found = [select("magnitude", context(model, batches, size), {}).indices.tolist() for size in (2, 4, 5)]
     assert found == [[1, 6], [1, 2, 5, 6], [1, 2, 3, 5, 6]]
-    few = context(model, batches, 2, candidates=torch.tensor([0, 2, 3, 7]))
+    few = context(model, batches, 2, candidate_weights=torch.tensor([0, 2, 3, 7]))
     assert select("magnitude", few, {}).indices.tolist() == [2, 3]

@@ -25,7 +25,7 @@ from tests.support.selections import CASE, PRIOR, Reread, case_context, cases, c
 def test_squared_gradients_equal_the_reference(case: Case) -> None:
     jacobian, _ = truth(case.name)
     given = case_context(case, 1)
-    found = mean_squares(given, given.candidates, lambda: Sample.of(given, None).inputs(""))
+    found = mean_squares(given, given.candidate_weights, lambda: Sample.of(given, None).inputs(""))
     np.testing.assert_allclose(found, reference.mean_squared_jacobian(jacobian), rtol=1e-4, atol=1e-10)
 
 
@@ -34,7 +34,7 @@ def test_the_curvature_diagonal_equals_the_reference(case: Case) -> None:
     _, precision = truth(case.name, noise=1.0)
     given = case_context(case, 1)
     expected = np.diag(precision) - PRIOR
-    found = curvature_diagonal(given, given.candidates)
+    found = curvature_diagonal(given, given.candidate_weights)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-10)
 
 
@@ -42,7 +42,7 @@ def test_the_curvature_diagonal_equals_the_reference(case: Case) -> None:
 @pytest.mark.parametrize("memory", [8_000, 100_000])
 def test_statistics_are_the_same_with_any_memory(case: Case, memory: int) -> None:
     wide, narrow = case_context(case, 1), case_context(case, 1, memory_bytes=memory)
-    positions = wide.candidates[::2]
+    positions = wide.candidate_weights[::2]
     for statistic in (
         lambda c: mean_squares(c, positions, lambda: Sample.of(c, 9).inputs("")),
         lambda c: curvature_diagonal(c, positions),
@@ -54,20 +54,20 @@ def test_candidates_are_cut_only_where_a_parameter_is_too_wide() -> None:
     given = case_context(CASE["mlp-classification-2"], 1)  # parameters of 36, 9, 63, 7, 14 and 2 weights
     entry = 48 * 2
     for width, lengths in ((63, [131]), (62, [107, 24]), (30, [30, 45, 30, 26]), (200, [131])):
-        parts = groups(replace(given, memory_bytes=entry * width), given.candidates)
+        parts = groups(replace(given, memory_bytes=entry * width), given.candidate_weights)
         assert [len(part) for part in parts] == lengths
-        assert torch.equal(torch.cat(parts), given.candidates)
+        assert torch.equal(torch.cat(parts), given.candidate_weights)
 
 
 @pytest.mark.parametrize("memory", [2_000_000, 8_000_000])
 @pytest.mark.parametrize(
     "work",
     [
-        lambda given: mean_squares(given, given.candidates, lambda: Sample.of(given, None).inputs("")),
-        lambda given: curvature_diagonal(given, given.candidates),
+        lambda given: mean_squares(given, given.candidate_weights, lambda: Sample.of(given, None).inputs("")),
+        lambda given: curvature_diagonal(given, given.candidate_weights),
         lambda given: select("leverage", given, {}),
-        lambda given: select("leverage", replace(given, candidates=given.candidates[::60]), {}),
-        lambda given: select("wasserstein-exact", replace(given, candidates=given.candidates[::60]), {}),
+        lambda given: select("leverage", replace(given, candidate_weights=given.candidate_weights[::60]), {}),
+        lambda given: select("wasserstein-exact", replace(given, candidate_weights=given.candidate_weights[::60]), {}),
         lambda given: select("novelty", given, {}),
         lambda given: select("novelty-sampling", given, {}),
     ],
@@ -98,10 +98,10 @@ def test_any_network_may_be_taken_in_parts(name: str) -> None:
     outputs = model(inputs).shape[1]
     wide = context(model, [(inputs, torch.zeros(len(inputs)).long())], 1, outputs=outputs)
     narrow = replace(wide, memory_bytes=48 * outputs * 20)
-    assert len(groups(narrow, narrow.candidates)) > 1
+    assert len(groups(narrow, narrow.candidate_weights)) > 1
 
     def statistic(given: SelectionContext) -> Tensor:
-        return mean_squares(given, given.candidates, lambda: Sample.of(given, None).inputs(""))
+        return mean_squares(given, given.candidate_weights, lambda: Sample.of(given, None).inputs(""))
 
     np.testing.assert_allclose(statistic(narrow), statistic(wide), rtol=1e-4, atol=1e-9)
 

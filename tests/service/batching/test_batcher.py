@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.batching import Batch, BatcherFailed, Closed, DeadlineExceeded, Fallback, QueueFull, Workers
+from service.batching import Batch, BatcherFailed, Closed, ComputeThreads, DeadlineExceeded, Fallback, QueueFull
 from service.batching.batcher import DynamicBatcher
 from service.batching.queue import Limits
 from tests.support.batching import (
@@ -298,8 +298,8 @@ def test_who_has_waited_too_long_gets_the_cheaper_answer() -> None:
         gate.open()
         answers = await asyncio.gather(first, old, young)
         assert [answer.result.values.tolist() for answer in answers] == [[0], [-1], [4]]
-        assert [answer.late for answer in answers] == [False, True, False]
-        assert [batch.late for batch in observed] == [False, True, False]
+        assert [answer.degraded for answer in answers] == [False, True, False]
+        assert [batch.degraded for batch in observed] == [False, True, False]
         await batches.close()
 
     run(test)
@@ -392,9 +392,9 @@ def test_a_bug_in_the_loop_fails_everybody_at_once_and_for_good(caplog: pytest.L
 
 def test_a_bug_in_one_model_leaves_the_worker_to_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        workers, limits = Workers(1), Limits(4, 10)
-        observe_badly = DynamicBatcher(lambda x: Numbers(x), limits, workers, observe=lambda _: [][0])
-        fine = DynamicBatcher(lambda x: Numbers(x * 2), limits, workers)
+        threads, limits = ComputeThreads(1), Limits(4, 10)
+        observe_badly = DynamicBatcher(lambda x: Numbers(x), limits, threads, observe=lambda _: [][0])
+        fine = DynamicBatcher(lambda x: Numbers(x * 2), limits, threads)
         await observe_badly.submit(numbers(1))
         await until(lambda: not observe_badly.alive)
         assert (await fine.submit(numbers(1))).result.values.tolist() == [2]
@@ -407,7 +407,7 @@ def test_a_bug_in_one_model_leaves_the_worker_to_the_others(caplog: pytest.LogCa
 
 def test_models_take_turns() -> None:
     async def test() -> None:
-        workers, limits, order = Workers(1), Limits(1, 100), list[str]()
+        threads, limits, order = ComputeThreads(1), Limits(1, 100), list[str]()
 
         def noting(name: str) -> Callable[[Any], Numbers]:
             def compute(inputs: Any) -> Numbers:
@@ -416,8 +416,8 @@ def test_models_take_turns() -> None:
 
             return compute
 
-        greedy = DynamicBatcher(noting("greedy"), limits, workers)
-        modest = DynamicBatcher(noting("modest"), limits, workers)
+        greedy = DynamicBatcher(noting("greedy"), limits, threads)
+        modest = DynamicBatcher(noting("modest"), limits, threads)
         many = [asyncio.create_task(greedy.submit(np.zeros(30)))]
         await settle()
         before = len(order)

@@ -1,4 +1,4 @@
-"""Which rows go next: rows are counted, requests split, late ones kept apart; nothing is lost or doubled."""
+"""Which rows go next: rows are counted, requests split, degraded ones kept apart; nothing is lost or doubled."""
 
 import itertools
 import math
@@ -11,8 +11,10 @@ from service.batching import DeadlineExceeded, Limits, QueueFull
 from service.batching.queue import Item, RowQueue
 
 
-def queue(batch: int = 4, most: int = 10, delay: float = 0.0, late: float = math.inf, at_once: int = 1) -> RowQueue:
-    return RowQueue(Limits(batch, most, delay, at_once), late)
+def queue(
+    batch: int = 4, most: int = 10, delay: float = 0.0, degrade_after: float = math.inf, at_once: int = 1
+) -> RowQueue:
+    return RowQueue(Limits(batch, most, delay, at_once), degrade_after)
 
 
 def taken(rows: RowQueue, now: float = 0.0) -> list[tuple[int, int, int]]:
@@ -43,12 +45,12 @@ def test_an_oversized_request_takes_turns_with_those_that_wait() -> None:
 
 
 def test_only_who_had_a_part_in_the_batch_lets_others_pass() -> None:
-    rows = queue(most=30, late=5.0)
+    rows = queue(most=30, degrade_after=5.0)
     for size in (9, 1):
         rows.admit(Item(size), 0.0)
     assert taken(rows) == [(9, 0, 4)]
     rows.admit(Item(2), 0.0)
-    assert taken(rows, 10.0) == [(1, 0, 1)]  # late, and the rest of the big one is not
+    assert taken(rows, 10.0) == [(1, 0, 1)]  # degraded, and the rest of the big one is not
     assert taken(rows, 10.0) == [(9, 4, 8)]
 
 
@@ -149,22 +151,22 @@ def test_a_batch_goes_when_full_or_when_its_first_row_has_waited() -> None:
 
 
 def test_late_requests_share_batches_with_each_other_only() -> None:
-    rows = queue(batch=8, late=1.0)
+    rows = queue(batch=8, degrade_after=1.0)
     for moment in (0.0, 0.1, 0.9):
         rows.admit(Item(1), moment)
     take = rows.take(1.1)
-    assert take.late
+    assert take.degraded
     assert len(take.pieces) == 2
     rest = rows.take(1.1)
-    assert not rest.late
+    assert not rest.degraded
     assert len(rest.pieces) == 1
 
 
-def test_a_request_begun_in_time_never_becomes_late() -> None:
-    rows = queue(batch=2, late=1.0)
+def test_a_request_begun_in_time_is_never_degraded() -> None:
+    rows = queue(batch=2, degrade_after=1.0)
     rows.admit(Item(4), 0.0)
-    assert not rows.take(0.0).late
-    assert not rows.take(5.0).late
+    assert not rows.take(0.0).degraded
+    assert not rows.take(5.0).degraded
 
 
 def test_batches_at_once_divide_what_waits_by_whole_requests() -> None:
@@ -218,12 +220,12 @@ class Rows(RuleBasedStateMachine):
     @initialize(
         batch=st.integers(1, 5) | st.just(20),
         most=st.integers(1, 12) | st.just(90),
-        late=st.sampled_from([math.inf, 1.0]),
+        degrade_after=st.sampled_from([math.inf, 1.0]),
         at_once=st.integers(1, 3),
     )
-    def begin(self, batch: int, most: int, late: float, at_once: int) -> None:
+    def begin(self, batch: int, most: int, degrade_after: float, at_once: int) -> None:
         self.batch, self.most, self.now = batch, most, 0.0
-        self.queue = RowQueue(Limits(batch, most, at_once=at_once), late)
+        self.queue = RowQueue(Limits(batch, most, at_once=at_once), degrade_after)
         self.admitted: list[Item] = []
         self.handed: dict[Item, list[tuple[int, int]]] = {}
         self.out: set[Item] = set()
@@ -241,7 +243,7 @@ class Rows(RuleBasedStateMachine):
     def take(self) -> None:
         found = self.queue.take(self.now)
         assert sum(piece.rows for piece in found.pieces) <= self.batch
-        assert len({piece.item.late for piece in found.pieces}) <= 1
+        assert len({piece.item.degraded for piece in found.pieces}) <= 1
         self.out.update(found.expired)
         for piece in found.pieces:
             assert piece.item not in self.out

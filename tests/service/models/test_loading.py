@@ -10,7 +10,7 @@ import pytest
 from service.bundle import BundleError
 from service.inference.predictor import Predictor
 from service.models import cpu_share, loading
-from service.models.cpu_share import all_threads, batches_at_once, share_of, worker_count
+from service.models.cpu_share import all_threads, batches_at_once, share_of, thread_count
 from service.models.loading import load_named
 from service.models.loading import load_predictor as load_tried
 from service.models.trials import Trials
@@ -46,7 +46,7 @@ def load_predictor(folder: Path, settings: Settings) -> Predictor:
 )
 def test_processors_are_divided(settings: dict[str, int], threads: int, expected: tuple[int, int, int]) -> None:
     given = Settings(**settings)  # type: ignore[arg-type]
-    assert (worker_count(given), share_of(given, threads), batches_at_once(given, threads)) == expected
+    assert (thread_count(given), share_of(given, threads), batches_at_once(given, threads)) == expected
 
 
 @pytest.mark.parametrize(("long_seconds", "threads"), [(100.0, 1), (0.0, 8)])

@@ -29,7 +29,7 @@ from offline.selection.auto.choose import (
 )
 from offline.selection.auto.context import AutoContext, AutoOptions
 from offline.selection.auto.score import sample
-from offline.selection.candidates import candidate_positions
+from offline.selection.candidate_weights import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import eligible
 from offline.selection.registry import select_candidate

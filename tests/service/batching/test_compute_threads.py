@@ -1,34 +1,34 @@
-"""Shares of the workers are never overdrawn, never lost, and granted in the order of the requests."""
+"""Shares of the threads are never overdrawn, never lost, and granted in the order of the requests."""
 
 import asyncio
 import threading
 
 import pytest
 
-from service.batching import Workers
+from service.batching import ComputeThreads
 from tests.support.batching import ManualClock, settle, until
 
 
 def test_shares_are_given_in_order_also_large_ones() -> None:
     async def test() -> None:
-        workers, order = Workers(3), list[str]()
+        threads, order = ComputeThreads(3), list[str]()
 
         async def work(name: str, share: int) -> None:
-            await workers.acquire(share)
+            await threads.acquire(share)
             order.append(name)
 
         await work("first", 2)
         tasks = [asyncio.create_task(work(*one)) for one in (("large", 3), ("small", 1), ("other", 1))]
         await settle()
         assert order == ["first"]  # one is free, but the large one came first
-        workers.release(2)
+        threads.release(2)
         await settle()
         assert order == ["first", "large"]
-        workers.release(3)
+        threads.release(3)
         await asyncio.gather(*tasks)
         assert order == ["first", "large", "small", "other"]
-        assert workers.free == 1
-        workers.shutdown()
+        assert threads.free == 1
+        threads.shutdown()
 
     asyncio.run(test())
 
@@ -38,31 +38,31 @@ def test_the_age_of_what_is_computed_is_known_until_it_ends() -> None:
 
     async def test() -> None:
         clock, ended = ManualClock(), threading.Event()
-        workers = Workers(2, clock.time)
-        assert workers.oldest_seconds == 0
-        waits = asyncio.create_task(workers.run(ended.wait))
+        threads = ComputeThreads(2, clock.time)
+        assert threads.oldest_seconds == 0
+        waits = asyncio.create_task(threads.run(ended.wait))
         await settle()
         clock.advance(5)
-        assert await workers.run(lambda: workers.oldest_seconds) == 5
+        assert await threads.run(lambda: threads.oldest_seconds) == 5
         waits.cancel()
         await settle()
         clock.advance(2)
-        assert workers.oldest_seconds == 7
+        assert threads.oldest_seconds == 7
         ended.set()
-        await until(lambda: workers.oldest_seconds == 0)
-        workers.shutdown()
+        await until(lambda: threads.oldest_seconds == 0)
+        threads.shutdown()
 
     asyncio.run(test())
 
 
 def test_a_share_larger_than_all_is_all() -> None:
     async def test() -> None:
-        workers = Workers(2)
-        await workers.acquire(5)
-        assert workers.free == 0
-        workers.release(5)
-        assert workers.free == 2
-        workers.shutdown()
+        threads = ComputeThreads(2)
+        await threads.acquire(5)
+        assert threads.free == 0
+        threads.release(5)
+        assert threads.free == 2
+        threads.shutdown()
 
     asyncio.run(test())
 
@@ -70,21 +70,21 @@ def test_a_share_larger_than_all_is_all() -> None:
 @pytest.mark.parametrize("granted", [False, True])
 def test_who_is_cancelled_leaves_the_place_to_the_next(granted: bool) -> None:
     async def test() -> None:
-        workers = Workers(2)
-        await workers.acquire(2)
-        waits = asyncio.create_task(workers.acquire(2))
-        after = asyncio.create_task(workers.acquire(1))
+        threads = ComputeThreads(2)
+        await threads.acquire(2)
+        waits = asyncio.create_task(threads.acquire(2))
+        after = asyncio.create_task(threads.acquire(1))
         await settle()
         if granted:  # and cancelled before it could take notice
-            workers.release(2)
+            threads.release(2)
             waits.cancel()
         else:
             waits.cancel()
-            workers.release(2)
+            threads.release(2)
         await asyncio.wait_for(after, 5)
         with pytest.raises(asyncio.CancelledError):
             await waits
-        assert workers.free == 1
-        workers.shutdown()
+        assert threads.free == 1
+        threads.shutdown()
 
     asyncio.run(test())

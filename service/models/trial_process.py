@@ -1,4 +1,4 @@
-"""`python -m service.models.trial`: load one bundle and predict with it, in a process that may hang or crash.
+"""`python -m service.models.trial_process`: load one bundle and predict with it, in a process that may hang or crash.
 
 Standard input holds a `Task` as one JSON object; standard output receives the verdict as one JSON line: the bundle's
 `digest`, or `file`, `problem` and `remedy` as in `BundleError`. The other side is `service.models.trials`.

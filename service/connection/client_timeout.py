@@ -7,7 +7,7 @@ from collections.abc import Callable
 GRACE_SECONDS = 0.05
 
 
-class Deadline:
+class ClientTimeout:
     """Call `on_timeout` in time, and a little later where `has_unread` shows that bytes have come in the meantime.
 
     A process that had no processor for a while finds its timers expired before it has read what arrived in time.

@@ -15,7 +15,7 @@ Settle = Callable[[Any, BaseException | None], None]
 Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, Settle]
 
 
-class Workers:
+class ComputeThreads:
     """`count` compute threads. A batcher acquires as many as its network uses before it forms a batch, so that the
     batch grows while they are busy. `free` counts those that no batch holds.
 
