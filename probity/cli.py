@@ -5,12 +5,13 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from probity.card import print_card, print_lines, print_metrics
+from probity.fit_options import parsed, with_config_options
 from service.__main__ import serve
 from service.bundle import BundleError, read_bundle
 from service.keys import app as keys
@@ -82,72 +83,29 @@ def need_torch() -> None:
 
 
 @app.command()
+@with_config_options
 def fit(
     recipe: RecipeArgument,
     out: Annotated[Path, typer.Option(help="Where to write the bundle; an existing bundle is replaced.")],
-    subnetwork_size: Annotated[
-        str | None, typer.Option(help="Weights to choose: a number, or a share such as 0.1.")
-    ] = None,
-    selection: Annotated[str | None, typer.Option(help="Strategy that chooses them.")] = None,
-    within: Annotated[
-        list[str] | None, typer.Option(help="Choose only inside this module; may be given several times.")
-    ] = None,
-    kinds: Annotated[str | None, typer.Option(help="'all', or 'weights': without biases and normalisations.")] = None,
-    prior_precision: Annotated[str | None, typer.Option(help="A number, 'budget', 'gridsearch' or 'marglik'.")] = None,
-    uncertainty_budget: Annotated[
-        float | None, typer.Option(help="Nats of held-out log-likelihood that uncertainty may cost ('budget').")
-    ] = None,
-    posterior: Annotated[str | None, typer.Option(help="'cholesky' or 'low-rank'.")] = None,
-    false_reject_rate: Annotated[float | None, typer.Option(help="Share of good inputs that may be rejected.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:n.")] = None,
-    memory_budget: Annotated[
-        str | None, typer.Option(help="Most memory to take, such as 2GiB.", show_default="60 % of what is free")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the model.")] = None,
-    version: Annotated[str | None, typer.Option(help="Version of the model.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take: memory and time.")] = False,
     debug: DebugOption = False,
+    **given: Any,
 ) -> None:
     """Fit a bundle: choose weights, compute their posterior, calibrate, export, verify.
 
-    A fit that was killed goes on where it was when it is started again. Under torchrun the data are shared out.
+    The options after --debug replace fields of the recipe's configuration. A fit that was killed goes on where it was
+    when it is started again. Under torchrun the data are shared out.
     """
-    given = {
-        "subnetwork_size": number_or_word(subnetwork_size),
-        "selection": selection,
-        "within": tuple(within) if within else None,
-        "kinds": kinds,
-        "prior_precision": number_or_word(prior_precision),
-        "uncertainty_budget": uncertainty_budget,
-        "posterior": posterior,
-        "false_reject_rate": false_reject_rate,
-        "seed": seed,
-        "device": device,
-        "memory_budget": memory_budget,
-        "name": name,
-        "version": version,
-    }
     need_torch()
     from offline.recipes.run import dry_run_recipe, fit_recipe
 
-    stated = {key: value for key, value in given.items() if value is not None}
     with explained_errors(debug):
+        stated = parsed(given)
         if dry_run:
             print_lines(dry_run_recipe(recipe, stated))
         elif fit_recipe(recipe, out, stated):
             print_card(out)
             print_lines(["", f"Report: {out / 'report.html'}", f"Serve it: probity serve {shlex.quote(str(out))}"])
-
-
-def number_or_word(text: str | None) -> int | float | str | None:
-    """ "1000" is a count, "0.1" a share, anything else a word."""
-    for kind in (int, float):
-        try:
-            return kind(text) if text is not None else None
-        except ValueError:
-            continue
-    return text
 
 
 @app.command()

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 import offline.publish.bundle
 from offline.export.graph import ExportError
-from probity.cli import app, number_or_word
+from probity.cli import app
+from probity.fit_options import number_or_word
 from service.bundle import read_bundle
 
 RECIPE = """
@@ -89,16 +90,17 @@ class Fitted:
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
-    """One real fit, with options that replace three fields of the recipe's configuration."""
+    """One real fit, with options that replace four fields of the recipe's configuration."""
     folder = tmp_path_factory.mktemp("a-folder-whose-name-is-long-enough-to-be-wrapped-at-eighty-columns")
     recipe, bundle = write(folder), folder / "bundles" / "tiny"
-    options = ("--subnetwork-size", "0.25", "--prior-precision", "gridsearch", "--seed", "4")
+    options = ("--subnetwork-size", "0.25", "--prior-precision", "gridsearch", "--seed", "4", "--version", "2")
     return Fitted(probity("fit", recipe, "--out", bundle, *options), recipe, bundle)
 
 
 def test_fit_writes_a_bundle_and_shows_its_card(fitted: Fitted) -> None:
     assert fitted.result.exit_code == 0, fitted.result.output
     manifest = read_bundle(fitted.bundle).manifest
+    assert manifest.version == "2"
     assert (manifest.name, manifest.parameter_count, manifest.subnetwork_size) == ("tiny", 44, 11)
     assert (manifest.prior.method, manifest.selection.seed, manifest.selection.strategy) == ("gridsearch", 4, "random")
     assert manifest.calibration.false_reject_rate == 0.1
@@ -189,6 +191,10 @@ BAD_OPTIONS = [
     ("--device", "tpu", "device: "),
     ("--device", "cuda:99", "device: "),
     ("--name", "a/b", "name: "),
+    ("--likelihood", "poisson", "likelihood: "),
+    ("--temperature", "0", "temperature: "),
+    ("--selection-options", "{", "selection_options: found '{', expected a JSON object"),
+    ("--selection-options", "3", "selection_options: "),
 ]
 
 
@@ -241,9 +247,9 @@ def test_inspect_refuses_what_is_no_bundle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [(None, None), ("1000", 1000), ("1", 1), ("1.0", 1.0), ("0.1", 0.1), ("1e-3", 0.001), ("marglik", "marglik")],
+    [("1000", 1000), ("1", 1), ("1.0", 1.0), ("0.1", 0.1), ("1e-3", 0.001), ("marglik", "marglik")],
 )
-def test_numbers_on_the_command_line(text: str | None, value: Any) -> None:
+def test_numbers_on_the_command_line(text: str, value: Any) -> None:
     assert number_or_word(text) == value
     assert type(number_or_word(text)) is type(value)
 
