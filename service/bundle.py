@@ -35,6 +35,7 @@ from service.format.files import (
 )
 from service.format.manifest import FORMAT_VERSION, Manifest
 from service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
+from service.format.manifest_json import check_input
 from service.format.manifest_parts import (
     Calibration,
     Candidate,
@@ -46,6 +47,7 @@ from service.format.manifest_parts import (
     Tried,
     Verification,
 )
+from service.format.rules import ManifestError
 from service.format.seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
 from service.format.signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
 from service.format.signature import Signature, Verify, signature_from_bytes
@@ -84,6 +86,7 @@ __all__ = [
     "InputSpec",
     "LowRankPosterior",
     "Manifest",
+    "ManifestError",
     "ParameterSlice",
     "Posterior",
     "PosteriorFactor",
@@ -94,6 +97,7 @@ __all__ = [
     "Verification",
     "Verify",
     "check_destination",
+    "check_input",
     "check_writable",
     "is_bundle_at",
     "pack_lower_triangle",

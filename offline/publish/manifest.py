@@ -17,10 +17,12 @@ from service.bundle import (
     Candidate,
     InputSpec,
     Manifest,
+    ManifestError,
     ParameterSlice,
     Posterior,
     Prior,
     Selection,
+    check_input,
 )
 from service.maths.rejection import RejectionRule
 
@@ -28,11 +30,16 @@ LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "num
 
 
 def check_input_spec(spec: InputSpec | None, example: Tensor) -> InputSpec:
-    """The user's input spec, checked against the data; without one, plain arrays of the data's shape."""
+    """The user's input spec, checked as a reader of the bundle would and against the data; without one, plain arrays
+    of the data's shape."""
     shape = tuple(example.shape[1:])
     dtype: Literal["float32", "int64"] = "float32" if example.is_floating_point() else "int64"
     if spec is None:
         return InputSpec(shape=shape, dtype=dtype)
+    try:
+        spec = check_input(spec)
+    except ManifestError as error:
+        raise ValueError(f"input_spec: {error}") from None
     if spec.shape != shape or spec.dtype != dtype:
         raise ValueError(
             f"input_spec: found {spec.shape} {spec.dtype}, expected {shape} {dtype} as in the training data"

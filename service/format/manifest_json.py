@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from service.format.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION, Manifest
+from service.format.manifest_input import InputSpec
 from service.format.rules import FieldNameError, ManifestError, Versions
 
 MAX_DEPTH = 34  # the options of a strategy stand at level 2, and may be as deep as 32
@@ -40,6 +41,16 @@ def manifest_from_json(data: Any) -> Manifest:
     _check_plain(data, "", MAX_DEPTH)
     try:
         return manifest_adapter().validate_json(json.dumps(data), context=versions)
+    except ValidationError as error:
+        raise _explained(error) from None
+
+
+def check_input(spec: InputSpec) -> InputSpec:
+    """The spec as a reader of the bundle will see it; `ManifestError` where the reader would refuse it."""
+    data = dataclasses.asdict(spec)
+    try:
+        adapter = TypeAdapter(InputSpec)
+        return adapter.validate_json(json.dumps(data, default=repr), context=Versions(FORMAT_MINOR, FORMAT_MINOR))
     except ValidationError as error:
         raise _explained(error) from None
 

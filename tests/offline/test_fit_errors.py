@@ -26,7 +26,7 @@ from offline.export.graph import export_onnx
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from service.bundle import BundleError, read_bundle
+from service.bundle import BundleError, ImagePreprocessing, InputSpec, read_bundle
 
 CONFIG = FitConfig(
     subnetwork_size=6, selection="random", prior_precision=1.0, false_reject_rate=0.1, device="cpu", name="tiny"
@@ -278,6 +278,16 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "option": (other(selection_options={"snapshots": 3}), ValueError, "found 'snapshots', expected live_only"),
     "class names": ({"class_names": ["a", "b", "c"]}, ValueError, "class_names: found .*, expected .*2 names"),
     "one string": ({"class_names": "ab"}, ValueError, "class_names: found the string .ab., expected a list of 2 names"),
+    "input dtype": (
+        {"input_spec": InputSpec(shape=(4,), dtype="float16")},  # type: ignore[arg-type]
+        ValueError,
+        "input_spec: dtype: found 'float16', expected 'float32' or 'int64'",
+    ),
+    "image": (
+        {"input_spec": InputSpec(shape=(1, 2, 2), image=ImagePreprocessing(resize=1))},  # type: ignore[arg-type]
+        ValueError,
+        "input_spec: image.resize: found 1, expected a valid boolean",
+    ),
     "device": (other(device="cuda:99"), ValueError, "device: found 'cuda:99'"),
 }
 
@@ -297,6 +307,7 @@ def test_what_cannot_be_used_is_refused_before_the_export(
             calibration_loader=given.get("held_out", batches(seed=1)),
             config=given.get("config", CONFIG),
             class_names=given.get("class_names"),
+            input_spec=given.get("input_spec"),
         )
     assert str(state(model)) == str(before)  # as text: NaN equals itself
     assert list(tmp_path.iterdir()) == []
