@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 "$work/venv/bin/python" "$root/tests/lowest_versions.py" "$root/pyproject.toml" >"$work/lowest.txt"
 cp -R "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/probity" "$root/service" "$root/offline" "$work"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$work/lowest.txt" "$work[client]" onnx
-grep -E '^(click|hypothesis|packaging|pytest|pytest-timeout|pytest-xdist|PyYAML)==' "$root/constraints.txt" >"$work/tools.txt"
+grep -E '^(hypothesis|packaging|pytest|pytest-timeout|pytest-xdist|PyYAML)==' "$root/constraints.txt" >"$work/tools.txt"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$work/lowest.txt" -r "$work/tools.txt"
 cd "$root"
 [ $# -gt 0 ] || set -- tests/test_golden.py tests/service/test_app.py tests/service/connection tests/service/http \

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.pages import PAGES, README, ROOT, blocks, blocks_in, commands
+from tests.support.pages import PAGES, README, blocks, blocks_in, commands
+from tests.support.server import ROOT
 
 BIN = Path(sys.executable).parent
 # Run once each, in the order of the pages. What they need is made by those before them.

@@ -138,8 +138,7 @@ def test_answers_without_their_uncertainty(tmp_path: Path) -> None:
         for done in [pool.submit(service.ask, service.draw(64)) for _ in range(4)]:
             done.result()
 
-    settings = {"degrade_after_seconds": "0.001", "concurrency": "1"}
-    with served(**settings) as service, ThreadPoolExecutor(4) as pool:
+    with served(degrade_after_seconds="0.001", concurrency="1") as service, ThreadPoolExecutor(4) as pool:
         recording = service.record(20, minute)
     check_firing(tmp_path, recording, {3: (), 20: ("ProbityDegraded",)})
 

@@ -214,7 +214,7 @@ def test_a_flood_of_tiny_chunks_leaves_health_quick(proxy: Server, service: Serv
     threads = [threading.Thread(target=flood, args=(number,)) for number in range(20)]
     for thread in threads:
         thread.start()
-    seconds = []
+    seconds: list[float] = []
     try:
         while min(sent) < 2**20 or len(seconds) < 200:
             began = time.monotonic()

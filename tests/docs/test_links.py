@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks.registry import select
 from service.settings import PREFIX, Settings
-from tests.support.pages import PAGES, ROOT, prose
+from tests.support.pages import PAGES, prose
+from tests.support.server import ROOT
 
 LINK = re.compile(r"\]\((?!https?://)([^)]+)\)")
 FOLDERS = "benchmarks|deploy|docs|examples|offline|probity|service|tests"

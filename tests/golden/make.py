@@ -83,6 +83,7 @@ def write_low_rank(source: Path, out: Path, inputs: np.ndarray) -> None:
 def write_answers(folder: Path, inputs: np.ndarray) -> None:
     predictor = Predictor.load(folder / "bundle")
     prediction = predictor.predict(inputs)
+    assert prediction.probabilities is not None
     answers = {
         "digest": predictor.digest,
         "inputs": inputs.tolist(),

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from offline.config import FitConfig, StrategyName, WholeStrategyName
 from offline.selection.registry import STRATEGIES
 
-BAD = [
+BAD: list[tuple[str, list[Any]]] = [
     ("likelihood", ["poisson", None, ""]),
     ("subnetwork_size", [0, -1, 0.0, -0.1, 1.0001, 2.5, math.nan, math.inf, None, "many", True]),
     ("selection", ["wasserstein", "", None, "Random"]),
@@ -33,7 +33,7 @@ BAD = [
     ("name", ["", "a/b", "x" * 201, None]),
     ("version", ["", "1/2", "x" * 101, None]),
 ]
-GOOD = [
+GOOD: list[tuple[str, list[Any]]] = [
     ("subnetwork_size", [1, 10**9, 1.0, 0.5, 1e-9]),
     ("prior_precision", [1e-30, 1e30, 1.0, 3, "budget", "gridsearch", "marglik"]),
     ("sigma_noise", [1e-30, 2, "mle"]),
@@ -53,7 +53,7 @@ GOOD = [
 ]
 
 
-def cases(table: list[tuple[str, list[Any]]]) -> Any:
+def cases(table: list[tuple[str, list[Any]]]) -> pytest.MarkDecorator:
     pairs = [(field, value) for field, values in table for value in values]
     return pytest.mark.parametrize(("field", "value"), pairs, ids=[f"{f}={v!r:.20}" for f, v in pairs])
 
@@ -82,12 +82,13 @@ def test_a_memory_budget_may_have_units() -> None:
 def test_a_config_does_not_change() -> None:
     config = FitConfig()
     with pytest.raises(ValidationError, match="frozen"):
-        config.seed = 3  # type: ignore[misc]
+        config.seed = 3
 
 
 @pytest.mark.parametrize("field", ["prior_precision", "sigma_noise", "temperature"])
 def test_whole_numbers_become_floats(field: str) -> None:
-    assert type(getattr(FitConfig(**{field: 3}), field)) is float
+    values: dict[str, Any] = {field: 3}
+    assert type(getattr(FitConfig(**values), field)) is float
 
 
 def test_one_weight_and_all_weights_differ() -> None:

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from benchmarks.fit.networks.zoo import network_spec
-from offline.config import FitConfig
+from offline.config import FitConfig, StrategyName
 from offline.data.held_out import HeldOut
 from offline.data.likelihood import Task, likelihood_of
 from offline.data.shifts import SHIFTS, Kind
@@ -65,10 +65,10 @@ def move(model: nn.Module) -> None:
     """Parameters and buffers to the device; tied ones stay tied."""
     moved: dict[int, Tensor] = {}
     for module in model.modules():
-        for store in (module._parameters, module._buffers):
-            for name, tensor in store.items():
-                if tensor is not None:
-                    store[name] = moved.setdefault(id(tensor), _like(tensor))
+        parameters = module.named_parameters(recurse=False, remove_duplicate=False)
+        buffers = module.named_buffers(recurse=False, remove_duplicate=False)
+        for name, tensor in (*parameters, *buffers):
+            setattr(module, name, moved.setdefault(id(tensor), _like(tensor)))
 
 
 def _like(tensor: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ def test_the_searches_take_jacobians_from_the_device(task: Task) -> None:
 @NEEDS_DEVICE
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("selection", ["wasserstein-swag", "leverage", "novelty", "auto"])
-def test_a_whole_fit_on_a_device_equals_one_on_the_cpu(selection: str, tmp_path: Path) -> None:
+def test_a_whole_fit_on_a_device_equals_one_on_the_cpu(selection: StrategyName, tmp_path: Path) -> None:
     network = network_spec("small-cnn", "miniature")
     inputs, targets = network.data(80)
     batches = list(zip(inputs.split(20), targets.split(20), strict=True))

@@ -9,6 +9,7 @@ import torch
 
 import offline.job
 from offline import FitConfig, fit_bundle
+from offline.export.graph import export_onnx
 from offline.export.verify import VerificationError
 from service import Predictor, read_bundle
 from tests import reference
@@ -74,10 +75,12 @@ def test_served_answers_equal_the_oracle(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(prediction.variance, truth, rtol=1e-4, atol=1e-6 * truth.max())
     if case.likelihood == "classification":
         expected = reference.probit_probabilities(mean, truth)
+        assert prediction.probabilities is not None
         np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-4, atol=1e-7)
         entropies = [reference.entropy(p) for p in expected]
         np.testing.assert_allclose(prediction.score, entropies, rtol=1e-4)
     else:
+        assert prediction.std is not None
         np.testing.assert_allclose(prediction.std, np.sqrt(truth + SIGMA**2), rtol=1e-4)
         np.testing.assert_allclose(prediction.score, np.sqrt(truth.mean(axis=1)), rtol=1e-4)
 
@@ -149,14 +152,12 @@ def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pyt
     """The verification is not a formality: export another network than the one fitted, and it is found out."""
     import offline.publish.bundle
 
-    genuine = offline.publish.bundle.export_onnx
-
     def changed(jacobian, example, outputs):  # type: ignore[no-untyped-def]
         other = copy.copy(jacobian)
         other.model = copy.deepcopy(jacobian.model)
         with torch.no_grad():
             next(other.model.parameters()).mul_(1.001)
-        return genuine(other, example, outputs)
+        return export_onnx(other, example, outputs)
 
     monkeypatch.setattr(offline.publish.bundle, "export_onnx", changed)
     with pytest.raises(VerificationError, match="differs from torch in float64"):

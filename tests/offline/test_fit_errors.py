@@ -27,6 +27,7 @@ from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from service.bundle import BundleError, ImagePreprocessing, InputSpec, read_bundle
+from service.format.files import write_file
 
 CONFIG = FitConfig(
     subnetwork_size=6, selection="random", prior_precision=1.0, false_reject_rate=0.1, device="cpu", name="tiny"
@@ -44,12 +45,12 @@ def network() -> nn.Module:
     model = nn.Sequential(
         nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.5), nn.Linear(5, 5), nn.Linear(5, 2)
     ).train()
-    model[1].running_mean.copy_(torch.randn(5))  # type: ignore[index, union-attr, operator]
-    model[3].eval()  # type: ignore[index]
-    model[4].weight.requires_grad_(False)  # type: ignore[index, union-attr, operator]
-    model[0].weight.grad = torch.ones(5, 4)  # type: ignore[index, union-attr]
-    model[0].register_forward_hook(lambda *_: None)  # type: ignore[index]
-    model[5].register_forward_pre_hook(lambda *_: None)  # type: ignore[index]
+    model.get_buffer("1.running_mean").copy_(torch.randn(5))
+    model[3].eval()
+    model[4].weight.requires_grad_(False)
+    model[0].weight.grad = torch.ones(5, 4)
+    model[0].register_forward_hook(lambda *_: None)
+    model[5].register_forward_pre_hook(lambda *_: None)
     return model
 
 
@@ -203,7 +204,7 @@ def test_the_seed_alone_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken(value: float) -> nn.Module:
     model = network()
-    model[1].running_var[2] = value  # type: ignore[index, union-attr, operator]
+    model.get_buffer("1.running_var")[2] = value
     return model
 
 
@@ -349,14 +350,14 @@ def test_a_full_disk_leaves_the_old_bundle(tmp_path: Path, monkeypatch: pytest.M
         (out / name).write_text(f"old {name}")
     before = contents(tmp_path)
     skip_export(monkeypatch)
-    write, calls = service.bundle.write_file, []
+    calls: list[Path] = []
 
     def full(path: Path, data: bytes) -> None:
         calls.append(path)
         if len(calls) > written:
             path.write_bytes(data[: len(data) // 2])
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        write(path, data)
+        write_file(path, data)
 
     monkeypatch.setattr(service.bundle, "write_file", full)
     with pytest.raises(BundleError, match=r"bundle: could not be written \(No space left on device\) .*free some"):

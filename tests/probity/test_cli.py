@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import offline.publish.bundle
-from offline.export.graph import ExportError
+from offline.export.errors import ExportError
 from probity.cli import app
 from probity.fit_options import number_or_word
 from service.bundle import read_bundle

@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 Json = dict[str, Any]
 LEVEL = 0.9
 Z = 1.6448536269514722  # the standard normal quantile of (1 + LEVEL) / 2
-CLOSE = {"rel": 1e-3, "abs": 1e-5}
+CLOSE: dict[str, Any] = {"rel": 1e-3, "abs": 1e-5}
 
 
 @pytest.fixture(scope="module", params=["regression", "single_regression"])

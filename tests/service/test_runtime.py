@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from service.bundle import read_bundle
+from service.codec.decoding import from_json
 from service.inference.predictor import Predictor
 from service.routes import decode as decode_route
 from service.routes import predict as predict_route
@@ -42,11 +43,10 @@ def test_health_and_metrics_answer_while_a_prediction_is_computed(slow: Slow) ->
 
 def test_the_event_loop_never_computes_nor_decodes_large_bodies(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     decoders: list[int] = []
-    decode = predict_route.from_json
 
     def noting(*arguments: Any) -> Any:
         decoders.append(threading.get_ident())
-        return decode(*arguments)
+        return from_json(*arguments)
 
     monkeypatch.setattr(predict_route, "from_json", noting)
     slow.proceed.set()

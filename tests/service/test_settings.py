@@ -138,7 +138,7 @@ def test_a_wrong_value_is_refused_by_name(name: str, text: str, monkeypatch: pyt
 
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValidationError):
-        Settings().port = 1  # type: ignore[misc]
+        Settings().port = 1
     with pytest.raises(ValidationError):
         Settings(colour="red")  # type: ignore[call-arg]
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from service.inference.predictor import Predictor
+from service.oip.request import parse_request
 from service.oip.schemas_models import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics, ServerMetadata
 from service.routes import decode as decode_route
 from service.routes import v2_infer
@@ -126,11 +127,10 @@ def test_answers_are_compressed_where_one_coding_is_named(client: Client, name: 
 
 def test_only_large_requests_leave_the_event_loop(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
-    parse = v2_infer.parse_request
 
     def noting(*arguments: Any) -> Any:
         threads.append(threading.get_ident())
-        return parse(*arguments)
+        return parse_request(*arguments)
 
     monkeypatch.setattr(v2_infer, "parse_request", noting)
     monkeypatch.setattr(decode_route, "INLINE_BYTES", 400)

@@ -196,7 +196,7 @@ def write_linear(
 def rewrite(source: Path, out: Path, **changes: Any) -> Path:
     """Write a copy of the bundle at `source` to `out`, with some arguments of `write_bundle` changed."""
     bundle = read_bundle(source)
-    parts = {
+    parts: dict[str, Any] = {
         "manifest": bundle.manifest,
         "model": bundle.model,
         "posterior": bundle.posterior,
@@ -219,7 +219,7 @@ def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
         helper.make_node("ReduceSum", ["steep", "axis"], ["flat"], keepdims=0),
         helper.make_node("Reshape", ["flat", "shape"], ["jacobian"]),
     ]
-    constants = {
+    constants: dict[str, np.ndarray] = {
         "table": table,
         "slope": jacobian,
         "axis": np.array([1], np.int64),

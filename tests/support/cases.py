@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from offline.data.likelihood import Task
+
 
 @dataclass(frozen=True)
 class Case:
     """A network with K outputs, its data, and the likelihood."""
 
     name: str
-    likelihood: str
+    likelihood: Task
     outputs: int
     build: Callable[[int], nn.Module]
     input_shape: tuple[int, ...]
@@ -68,6 +70,13 @@ def batchnorm_cnn(outputs: int) -> nn.Module:
     )
 
 
+LIKELIHOODS: tuple[tuple[Task, int], ...] = (
+    ("classification", 2),
+    ("classification", 10),
+    ("regression", 1),
+    ("regression", 2),
+    ("regression", 10),
+)
 CASES = [
     Case(f"{name}-{likelihood}-{outputs}", likelihood, outputs, build, shape)
     for name, build, shape in (
@@ -75,11 +84,5 @@ CASES = [
         ("cnn", cnn, (1, 8, 8)),
         ("batchnorm-cnn", batchnorm_cnn, (2, 6, 6)),
     )
-    for likelihood, outputs in (
-        ("classification", 2),
-        ("classification", 10),
-        ("regression", 1),
-        ("regression", 2),
-        ("regression", 10),
-    )
+    for likelihood, outputs in LIKELIHOODS
 ]

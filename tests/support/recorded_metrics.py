@@ -7,7 +7,7 @@ readings as one a minute. An hour passes in seconds, and nothing is waited for.
 import itertools
 import re
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import yaml
@@ -56,7 +56,7 @@ def record(minutes: int, minute: Callable[[int], object], scrape: Callable[[], s
     return recording
 
 
-def check_firing(folder: Path, recording: Recording, expected: dict[int, Iterable[str]]) -> None:
+def check_firing(folder: Path, recording: Recording, expected: Mapping[int, Iterable[str]]) -> None:
     """Fails unless exactly these alerts fire at these minutes."""
     firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
     tests = [

@@ -111,7 +111,7 @@ def context(
 
 def case_context(case: Case, size: int, count: int = COUNT, **changes: Any) -> SelectionContext:
     batches = case.batches(count, 7)
-    return context(case.model(), batches, size, case.outputs, case.likelihood, **changes)  # type: ignore[arg-type]
+    return context(case.model(), batches, size, case.outputs, case.likelihood, **changes)
 
 
 def problem() -> tuple[nn.Module, Batches]:
@@ -128,7 +128,7 @@ def dead_problem() -> tuple[nn.Module, Batches]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     with torch.no_grad():
-        model[0].bias.copy_(torch.tensor([2.0, 2.0, -100.0, 2.0]))
+        model[0].get_parameter("bias").copy_(torch.tensor([2.0, 2.0, -100.0, 2.0]))
     return model, [(torch.randn(8, 3), torch.randint(0, 2, (8,))) for _ in range(2)]
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from offline.data.likelihood import Classification
-from offline.estimate.memory import MemoryPlan, Stage, plan_memory, readable
-from offline.estimate.stage_memory import copies
+from offline.estimate.memory import MemoryPlan, plan_memory, readable
+from offline.estimate.stage_memory import Stage, copies
 from offline.estimate.timing import seconds_per_example
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy

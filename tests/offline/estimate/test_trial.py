@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from offline import FitConfig, fit_bundle
 from offline.estimate.trial import check_whole_way, weights_to_try
-from offline.export.graph import ExportError
+from offline.export.errors import ExportError
 from offline.export.verify import VerificationError
 from offline.fit import dry_run
 from offline.job import prepare
@@ -53,7 +53,7 @@ class OddGradient(torch.autograd.Function):
         return x * 1
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         return gradient + 0 * torch.special.bessel_j1(ctx.saved_tensors[0])
 
 

@@ -9,7 +9,8 @@ import torch
 from onnxscript import ir
 from torch import nn
 
-from offline.export.graph import ExportError, export_onnx, fold
+from offline.export.errors import ExportError
+from offline.export.graph import export_onnx, fold
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout

@@ -1,5 +1,7 @@
 """Structured and generic Jacobians of real networks, against one backward pass an example and an output."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -140,9 +142,13 @@ def test_the_trial_of_a_plan_leaves_the_network_as_it_was() -> None:
 
 def test_the_trial_of_a_plan_costs_the_same_for_any_number_of_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a thousand classes, an exact backward pass for each of them would take longer than the job."""
-    passes = []
-    backward = torch.autograd.backward
-    monkeypatch.setattr(torch.autograd, "backward", lambda *a, **k: (passes.append(1), backward(*a, **k)))
+    passes, backward = list[int](), torch.autograd.backward
+
+    def counting(*arguments: Any, **options: Any) -> None:
+        passes.append(1)
+        backward(*arguments, **options)
+
+    monkeypatch.setattr(torch.autograd, "backward", counting)
     for outputs in (2, 300):
         model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs))
         network = private_copy(model, torch.device("cpu"))

@@ -136,7 +136,10 @@ def test_a_subnetwork_has_its_rows_and_columns(network: str) -> None:
     expected = explicit_ggn(jacobian.model, inputs, "classification")
     chosen = torch.arange(1, jacobian.size, 3)
     part = make_jacobian(jacobian.model, jacobian.layout, chosen, inputs)
-    close(accumulate_ggn(part, [(inputs, targets)], Classification(3)).ggn, expected[np.ix_(chosen, chosen)])
+    close(
+        accumulate_ggn(part, [(inputs, targets)], Classification(3)).ggn,
+        expected[np.ix_(chosen.numpy(), chosen.numpy())],
+    )
     close(diagonal_ggn(part, [(inputs, targets)], Classification(3)), np.diagonal(expected)[chosen])
 
 
@@ -196,7 +199,7 @@ def test_targets_are_checked() -> None:
 def test_overflow_is_an_error(function: Callable[..., object]) -> None:
     """Also for the diagonal: otherwise every weight would be called dead."""
     jacobian, inputs, targets = make("mlp", "regression", 1)
-    jacobian.model[2].weight.fill_(math.inf)  # type: ignore[index, union-attr, operator]
+    jacobian.model.get_parameter("2.weight").fill_(math.inf)
     with pytest.raises(ValueError, match="curvature is not finite"):
         function(jacobian, [(inputs, targets)], Regression(1))
 

@@ -155,7 +155,7 @@ def test_nothing_given_is_changed() -> None:
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:
     values, vectors, sample = draw(7, 5, 3)
-    arguments = {
+    arguments: dict[str, Any] = {
         "spectrum_values": values,
         "spectrum_vectors": vectors,
         "prior_used": 1.0,

@@ -106,6 +106,8 @@ def test_the_share_scales_what_stands_in_the_posterior() -> None:
     plain = sweep_prior(spectrum, weights, 1.0, jacobian, data, likelihood, precisions=PRECISIONS)
     np.testing.assert_array_equal(found.precisions, 4 * PRECISIONS)
     np.testing.assert_allclose(found.used, PRECISIONS)
+    assert found.log_likelihood is not None
+    assert plain.log_likelihood is not None
     np.testing.assert_allclose(found.log_likelihood, plain.log_likelihood)
     np.testing.assert_allclose(found.log_evidence, plain.log_evidence)
     np.testing.assert_allclose(found.log_evidence, spectrum.log_evidence(weights, PRECISIONS))
@@ -118,7 +120,8 @@ def test_without_held_out_data_only_the_evidence_is_known() -> None:
     nothing = HeldOut(data.inputs[:0], data.targets[:0])
     for tuning in (None, nothing):
         sweep = sweep_prior(spectrum, torch.ones(jacobian.size), 1.0, jacobian, tuning, likelihood)
-        assert sweep.log_likelihood is sweep.plain_log_likelihood is None
+        assert sweep.log_likelihood is None
+        assert sweep.plain_log_likelihood is None
         choice = choose_prior(sweep, "marglik")
         assert choice.cost is None
         assert choice.used == sweep.used[np.argmax(sweep.log_evidence)]

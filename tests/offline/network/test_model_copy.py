@@ -84,6 +84,8 @@ class Complex(nn.Module):
 class Wide(nn.Module):
     """Needs float64: its factor is 1 there, and 0 in float32."""
 
+    big: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.last = nn.Linear(4, 3)
@@ -138,7 +140,9 @@ def test_sparse_gradients_and_double_precision_are_taken(tmp_path: Path) -> None
 
 def test_a_compiled_module_is_the_module_it_was_made_of(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
-    folder = fit_bundle(torch.compile(net), data(), tmp_path / "b", calibration_loader=data(), config=CONFIG)
+    compiled = torch.compile(net)
+    assert isinstance(compiled, nn.Module)
+    folder = fit_bundle(compiled, data(), tmp_path / "b", calibration_loader=data(), config=CONFIG)
     inputs = data()[0][0][:3]
     mean, _ = reference.full_jacobian(net, inputs)
     np.testing.assert_allclose(Predictor.load(folder).predict(inputs.numpy()).mean, mean, rtol=1e-4, atol=1e-5)

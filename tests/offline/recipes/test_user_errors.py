@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import offline.recipes.run
 from offline.recipes import user_errors

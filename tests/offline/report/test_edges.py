@@ -127,9 +127,10 @@ def test_scores_alone_make_a_histogram() -> None:
 
 @pytest.mark.parametrize("missing", ["log_likelihood", "log_evidence", "plain_log_likelihood"])
 def test_a_search_may_lack_a_curve(missing: str) -> None:
+    without: dict[str, Any] = {missing: None}
     prior = report_manifest().prior
     assert prior.tried is not None
-    tried = dataclasses.replace(prior.tried, **{missing: None})
+    tried = dataclasses.replace(prior.tried, **without)
     data = bare(prior=dataclasses.replace(prior, tried=tried))
     assert len(Page(report_html(data)).all("img")) == 1
 

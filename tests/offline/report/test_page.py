@@ -115,6 +115,7 @@ def test_classification_figures_and_their_numbers(classification: Page) -> None:
     data = make_data()
     assert data.mean is not None
     assert data.variance is not None
+    assert data.targets is not None
     plain = expected_calibration_error(softmax(data.mean), data.targets)
     full = expected_calibration_error(link_approx(data.mean, data.variance), data.targets)
     alts = " ".join(image["alt"] or "" for image in classification.all("img"))

@@ -214,7 +214,7 @@ def test_within_takes_modules_by_whole_components() -> None:
 
 def test_frozen_parameters_are_no_candidates() -> None:
     model = Stages()
-    model.layer1[0].weight.requires_grad_(False)  # type: ignore[union-attr]
+    model.layer1[0].weight.requires_grad_(False)
     found = candidate_positions(model, WeightLayout.of(model), ["layer1"], "all")
     assert names(model, found) == ["layer1.0.bias", "layer1.1.weight", "layer1.1.bias"]
     assert found.tolist() == list(range(9))

@@ -83,7 +83,7 @@ def test_a_cycle_ends_with_next_to_no_step() -> None:
 def test_a_shuffling_loader_follows_the_seed() -> None:
     model, batches = problem()
     data = TensorDataset(torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches]))
-    loader: DataLoader[tuple[Tensor, Tensor]] = DataLoader(data, batch_size=4, shuffle=True)
+    loader: DataLoader[tuple[Tensor, ...]] = DataLoader(data, batch_size=4, shuffle=True)
 
     def variance(seed: int) -> Tensor:
         given = context(model, batches, 5)

@@ -13,6 +13,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from service.connection.pacing import SLICES_PER_TURN, Pacer, is_dense
+from service.connection.protocol import LimitedProtocol
 from service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
 from tests.support.flood import CHUNKED, TINY
@@ -90,6 +91,7 @@ def test_what_is_sent_ahead_of_an_answer_is_not_taken_in() -> None:
                 sent += connection.send(ahead)
         assert sent < 2**27
         (protocol,) = host.state.connections
+        assert isinstance(protocol, LimitedProtocol)
         assert len(protocol.cycle.body) == 0
         proceed.set()
 
@@ -112,7 +114,7 @@ def test_turns_are_shared() -> None:
             else:
                 pacer.request_turn(asking[i])
 
-        asking = [lambda i=i: ask(i) for i in range(2 * SLICES_PER_TURN)]  # type: ignore[misc]
+        asking = [lambda i=i: ask(i) for i in range(2 * SLICES_PER_TURN)]
         for each in asking:
             pacer.request_turn(each)
         closed = partial(pytest.fail, "its connection has ended")

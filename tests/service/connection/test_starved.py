@@ -53,12 +53,13 @@ class Serving:
         self.starver = lambda: Starver(starved_for, self.entered)
 
     def protocol(self) -> LimitedProtocol:
-        self.made.append(
-            self.config.http_protocol_class(  # type: ignore[call-arg]
-                config=self.config, server_state=self.state, app_state={}, _loop=self.loop
-            )
-        )
+        made: Any = self.config.http_protocol_class
+        self.made.append(made(config=self.config, server_state=self.state, app_state={}, _loop=self.loop))
         return self.made[-1]
+
+    def shut_down(self) -> None:
+        for one in self.made:
+            one.shutdown()
 
     async def listen(self) -> SimpleNamespace:
         listening = [await self.loop.create_server(kind, "127.0.0.1", 0) for kind in (self.protocol, self.starver)]
@@ -101,7 +102,7 @@ def test_what_came_in_time_is_answered(timer: str) -> None:
                 connection.sendall(REQUEST.replace(b"close", b"keep-alive"))
                 assert connection.recv(65536).endswith(b"hi")
         if timer == "shutdown":
-            service.call(lambda: [one.shutdown() for one in service.made])
+            service.call(service.shut_down)
         starver.sendall(b"x")
         assert service.entered.wait(30)
         for connection in connections:

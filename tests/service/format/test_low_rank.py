@@ -105,20 +105,20 @@ def test_a_posterior_that_the_manifest_does_not_describe_is_not_written(
     folder: Path, case: str, tmp_path: Path
 ) -> None:
     rng, used = np.random.default_rng(0), LOW_RANK_PRIOR.used
-    posterior: PosteriorFactor = {
+    posteriors: dict[str, PosteriorFactor] = {
         "cholesky": draw_cholesky(rng, SIZE),
         "another rank": draw_low_rank(rng, SIZE, RANK + 1, used),
         "another size": draw_low_rank(rng, SIZE - 1, RANK, used),
         "another prior": draw_low_rank(rng, SIZE, RANK, 2 * used),
         "rank not stated": draw_low_rank(rng, SIZE, RANK, used),
-    }[case]
+    }
     manifest = read_bundle(folder).manifest
     if case == "rank not stated":
         manifest = dataclasses.replace(manifest, posterior=Posterior("cholesky", SIZE, 0.0))
     before = contents(folder)
     for out in (tmp_path / "new", folder):
         with pytest.raises(ValueError, match=r"posterior: found \(.*expected \(.* as in the manifest"):
-            rewrite(folder, out, manifest=manifest, posterior=posterior)
+            rewrite(folder, out, manifest=manifest, posterior=posteriors[case])
     assert contents(folder) == before
     assert not (tmp_path / "new").exists()
 

@@ -155,7 +155,7 @@ def test_an_unknown_field_is_for_later_minor_versions_only(classification: Synth
 
 
 # Where, the minor version that added it, and what earlier manifests mean.
-ADDED: list[tuple[Place, int, Any]] = [
+ADDED: list[tuple[tuple[str, str], int, Any]] = [
     (("prior", "budget"), 1, None),
     (("prior", "tried"), 1, None),
     (("selection", "explanation"), 1, None),
@@ -192,7 +192,7 @@ def test_an_earlier_manifest_means_the_defaults_of_what_came_later(regression: S
 
 @pytest.mark.parametrize(("place", "since", "value"), ADDED, ids=str)
 def test_a_field_is_unknown_before_it_came_and_then_required(
-    regression: Synthetic, place: Place, since: int, value: Any
+    regression: Synthetic, place: tuple[str, str], since: int, value: Any
 ) -> None:
     data = document(regression.manifest)
     with pytest.raises(ManifestError, match=rf"{place[0]}\.{place[1]}: unknown field"):

@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from service.bundle import MODEL
 from service.inference.onnx_external import ExternalDataError, refuse_external_data
 from service.inference.onnx_wire import WireError, field
-from tests.support.bundles import IR_VERSION, OPSET, Synthetic, value_info
+from tests.support.bundles import IR_VERSION, Synthetic, value_info
+from tests.support.manifests import OPSET
 from tests.support.tamper import put, refusal
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*/bundle"))

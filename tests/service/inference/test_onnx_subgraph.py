@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from service.bundle import MODEL
 from service.inference.onnx_runtime import onnxruntime
-from service.inference.onnx_subgraph import WireError, extract_subgraph
+from service.inference.onnx_subgraph import extract_subgraph
+from service.inference.onnx_wire import WireError
 from service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic, model_bytes, value_info
 
@@ -88,4 +89,5 @@ def test_the_plain_network_is_opened_only_where_it_is_asked_for(classification: 
     plain, full = predictor.predict_plain(inputs), predictor.predict(inputs)
     np.testing.assert_allclose(plain.mean, full.mean, rtol=1e-6)
     assert plain.map_probabilities is not None
+    assert full.map_probabilities is not None
     np.testing.assert_allclose(plain.map_probabilities, full.map_probabilities, rtol=1e-6)

@@ -46,7 +46,8 @@ def assert_same(one: Prediction, other: Prediction, rtol: float = 0) -> None:
 
 def rows(prediction: Prediction, start: int, stop: int) -> Prediction:
     parts = {f.name: getattr(prediction, f.name) for f in dataclasses.fields(Prediction)}
-    return Prediction(**{name: None if part is None else part[start:stop] for name, part in parts.items()})
+    cut: dict[str, Any] = {name: None if part is None else part[start:stop] for name, part in parts.items()}
+    return Prediction(**cut)
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
@@ -68,6 +69,7 @@ def test_a_classification_is_what_numpy_says(name: str, scale: float, request: p
         (prediction.aleatoric, np.minimum(slow_entropy(plain), slow_entropy(probabilities))),
         (prediction.score, slow_entropy(probabilities)),
     ]:
+        assert found is not None
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
     assert prediction.std is None
     check_decision(synthetic, prediction)
@@ -81,6 +83,7 @@ def test_a_regression_is_what_numpy_says(name: str, request: pytest.FixtureReque
     variance = synthetic.variance(inputs)
     np.testing.assert_allclose(prediction.mean, synthetic.mean(inputs), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(prediction.variance, variance, rtol=1e-4, atol=1e-6)
+    assert prediction.std is not None
     np.testing.assert_allclose(prediction.std, np.sqrt(variance + 0.5**2), rtol=1e-4)
     np.testing.assert_allclose(prediction.score, np.sqrt(variance.mean(axis=1)), rtol=1e-4)
     assert prediction.probabilities is None
@@ -103,6 +106,8 @@ def test_temperature_divides_the_logits(tmp_path: Path) -> None:
     prediction = Predictor.load(warm.path).predict(inputs)
     mean, variance = warm.mean(inputs), warm.variance(inputs)
     expected = slow_probabilities(mean / np.sqrt(2.5**2 + math.pi / 8 * variance))
+    assert prediction.probabilities is not None
+    assert prediction.map_probabilities is not None
     np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-4)
     np.testing.assert_allclose(prediction.map_probabilities, slow_probabilities(mean / 2.5), rtol=1e-4)
     np.testing.assert_allclose(prediction.mean, mean, rtol=1e-4, atol=1e-5)
@@ -168,6 +173,8 @@ def test_an_output_that_is_not_finite_is_rejected_and_leaves_the_others_alone(
     assert found.rejected[3]
     assert found.score[3] == np.inf
     assert found.p_value[3] == 1 / (len(classification.scores) + 1)
+    assert found.probabilities is not None
+    assert expected.probabilities is not None
     for place in (0, 1, 2, 4):
         np.testing.assert_allclose(found.probabilities[place], expected.probabilities[place], rtol=1e-6)
         assert found.rejected[place] == expected.rejected[place]

@@ -16,8 +16,9 @@ from service.bundle import MANIFEST, MODEL, BundleError, InputSpec
 from service.codec.arrays import InputLimits
 from service.codec.images import array_from_images
 from service.inference.predictor import NonFinitePrediction, Predictor, check_finite
-from tests.support.bundles import IR_VERSION, OPSET, Synthetic, linear_graph, value_info
+from tests.support.bundles import IR_VERSION, Synthetic, linear_graph, value_info
 from tests.support.client import base64_text, encoded
+from tests.support.manifests import OPSET
 from tests.support.tamper import Place, copy_bundle, load_json, put, refusal, replaced, save_json
 
 Change = Callable[[onnx.GraphProto], None]

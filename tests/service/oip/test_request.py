@@ -86,9 +86,9 @@ def test_images(shape: list[int]) -> None:
     as_json = parse({**tensor, "data": [base64_text(file) for file in files]})
     body, length = binary(join_elements(files), **tensor)
     as_bytes = parse_request(body, length, MOST)
-    found = [array_of(asked.tensor, IMAGES, LIMITS) for asked in (as_json, as_bytes)]
-    assert found[0].shape == (2, 1, 4, 5)
-    np.testing.assert_array_equal(*found)
+    first, second = (array_of(asked.tensor, IMAGES, LIMITS) for asked in (as_json, as_bytes))
+    assert first.shape == (2, 1, 4, 5)
+    np.testing.assert_array_equal(first, second)
 
 
 def test_what_is_asked_for() -> None:

@@ -53,9 +53,9 @@ def _grow(folder: str, pages: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (pages * FIRST_BYTES, pages * FIRST_BYTES))
     shared = ReservedDict(f"{folder}/counter_1.db")
     for number in range(5000):
-        shared.write_value(f"series {number} {'x' * 60}", float(number), 0.0)  # type: ignore[no-untyped-call]
+        shared.write_value(f"series {number} {'x' * 60}", float(number), 0.0)
     for number in range(5000):
-        assert shared.read_value(f"series {number} {'x' * 60}")[0] == number  # type: ignore[no-untyped-call]
+        assert shared.read_value(f"series {number} {'x' * 60}")[0] == number
 
 
 def test_what_was_counted_until_the_disk_was_full_stays_there(tmp_path: Path) -> None:
@@ -63,6 +63,6 @@ def test_what_was_counted_until_the_disk_was_full_stays_there(tmp_path: Path) ->
     process.start()
     process.join(TIMEOUT)
     assert process.exitcode == 0
-    kept = list(MmapedDict.read_all_values_from_file(tmp_path / "counter_1.db"))  # type: ignore[no-untyped-call]
+    kept = list(MmapedDict.read_all_values_from_file(tmp_path / "counter_1.db"))
     assert 1000 < len(kept) < 5000
     assert all(value == number for number, (_, value, _, _) in enumerate(kept))

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,7 @@ def test_requests_that_were_begun_are_answered_before_the_end(classification: Sy
         for connection in connections:
             connection.sendall(BODY[1:])
         for connection in connections:
-            answer = b"".join(iter(lambda connection=connection: connection.recv(65536), b""))
+            answer = b"".join(iter(partial(connection.recv, 65536), b""))
             assert answer.startswith(b"HTTP/1.1 200 ")
         assert server.process.wait(TIMEOUT) == 0
 

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ne
 WATCHED = {"PROBITY_WATCH_SECONDS": "0.2"}
 
 
-def bundle(folder: Path, version: str, seed: int, **changes: object) -> Synthetic:
+def bundle(folder: Path, version: str, seed: int, **changes: Any) -> Synthetic:
     return write_linear(folder, outputs=3, spec=FEATURE_SPEC, seed=seed, name="a", version=version, **changes)
 
 

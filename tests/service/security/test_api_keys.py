@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -129,8 +130,13 @@ def test_keys_are_exchanged_without_a_restart(file: Path, clock: Clock) -> None:
 
 def test_the_file_is_looked_at_once_a_second_at_most(file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     (key,) = write(file, "name")
-    ring, looks, stat = KeyRing(file, clock), [], Path.stat
-    monkeypatch.setattr(Path, "stat", lambda path, **options: looks.append(path) or stat(path, **options))
+    ring, looks, stat = KeyRing(file, clock), list[Path](), Path.stat
+
+    def looking(path: Path, **options: Any) -> os.stat_result:
+        looks.append(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", looking)
     for _ in range(100):
         clock.seconds += CHECK_SECONDS / 10
         assert ring.owner(key) == "name"

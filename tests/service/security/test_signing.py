@@ -240,7 +240,7 @@ def test_a_bundle_that_is_replaced_while_it_is_signed_is_told(
 
 
 def test_the_service_loads_what_is_signed_by_a_trusted_key_only(folder: Path, trusted: Path) -> None:
-    demanding = Settings(bundle=str(folder), trusted_keys=trusted, threads=1)
+    demanding = Settings(bundle=(str(folder),), trusted_keys=trusted, threads=1)
     with pytest.raises(BundleError, match=r"found no signature.*trusted"):
         load_named(demanding)
     sign_bundle(folder, OTHER)
@@ -248,7 +248,7 @@ def test_the_service_loads_what_is_signed_by_a_trusted_key_only(folder: Path, tr
         load_predictor(folder, demanding, Trials(demanding))
     trusted.write_text(pem(OTHER, KEY))  # from now on, without a restart
     assert load_predictor(folder, demanding, Trials(demanding)).digest == read_manifest(folder)[1]
-    assert len(load_named(Settings(bundle=str(folder), threads=1))) == 1
+    assert len(load_named(Settings(bundle=(str(folder),), threads=1))) == 1
 
 
 def other_key() -> str:
@@ -277,7 +277,7 @@ def private_pem() -> str:
 def test_bad_trusted_keys_are_refused(signed: Path, trusted: Path, content: str, message: str) -> None:
     trusted.write_text(content)
     with pytest.raises(BundleError, match=message) as caught:
-        load_named(Settings(bundle=str(signed), trusted_keys=trusted))
+        load_named(Settings(bundle=(str(signed),), trusted_keys=trusted))
     assert caught.value.file == str(trusted)
     assert private_pem().splitlines()[1] not in str(caught.value)
     with pytest.raises(BundleError, match=message):  # also where every bundle comes later

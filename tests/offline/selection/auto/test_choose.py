@@ -127,6 +127,11 @@ def trained(model: nn.Module, inputs: Tensor, targets: Tensor, likelihood: Task)
         optimiser.step()
 
 
+def explanation_of(result: Subnetwork) -> str:
+    assert result.explanation is not None
+    return result.explanation
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def case(request: pytest.FixtureRequest) -> tuple[str, AutoContext, Subnetwork]:
     context = context_of(request.param)
@@ -169,12 +174,11 @@ def test_the_indices_are_live_and_ascending(case: tuple[str, AutoContext, Subnet
 def test_the_explanation_is_one_sentence(case: tuple[str, AutoContext, Subnetwork]) -> None:
     _, _, result = case
     (chosen,) = [score for score in result.candidates if score.chosen]
-    assert result.explanation.startswith(f"{chosen.name}: log-likelihood under synthetic shift ")
-    assert f"AUROC {chosen.shift_auroc:.2f}, {chosen.forward_passes:.1f} forward passes an example" in (
-        result.explanation
-    )
-    assert "\n" not in result.explanation
-    assert ". " not in result.explanation
+    explanation = explanation_of(result)
+    assert explanation.startswith(f"{chosen.name}: log-likelihood under synthetic shift ")
+    assert f"AUROC {chosen.shift_auroc:.2f}, {chosen.forward_passes:.1f} forward passes an example" in explanation
+    assert "\n" not in explanation
+    assert ". " not in explanation
 
 
 def test_the_same_seed_gives_the_same_result(case: tuple[str, AutoContext, Subnetwork]) -> None:
@@ -327,7 +331,7 @@ def test_no_tuning_data_is_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["judged_weights", "judged_examples", "training_examples"])
 @pytest.mark.parametrize("value", [0, -3, 2.5, True, "10", None])
-def test_counts_are_integers_of_at_least_one(name: str, value: object) -> None:
+def test_counts_are_integers_of_at_least_one(name: str, value: Any) -> None:
     with pytest.raises(
         ValueError, match=rf"selection_options\['{name}'\]: found .*, expected an integer of at least 1"
     ):
@@ -347,7 +351,7 @@ def test_only_the_shifts_that_were_named_count() -> None:
     context = context_of("images", shifts=("rotation-90",))
     result = choose_automatically(context)
     whole = choose_automatically(context_of("images"))
-    assert "log-likelihood under rotation-90 " in result.explanation
+    assert "log-likelihood under rotation-90 " in explanation_of(result)
     pairs = {a.name: (a, b) for a in result.candidates for b in whole.candidates if a.name == b.name}
     same = [
         pair for name, pair in pairs.items() if name != "novelty-sampling"
@@ -362,9 +366,10 @@ def test_a_shift_that_the_network_is_not_defined_for_does_not_count() -> None:
     given = context_of("table")
     seen = [inputs for inputs, _ in given.job.pass_over_training()]
     limit = float(torch.cat([*seen, given.tuning.inputs]).abs().max()) + 1e-3
-    given.job.network[0].register_forward_pre_hook(lambda _, x: torch.where(x[0].abs() > limit, torch.nan, x[0]))
+    first = given.job.network.get_submodule("0")
+    first.register_forward_pre_hook(lambda _, x: torch.where(x[0].abs() > limit, torch.nan, x[0]))
     result = choose_automatically(replace(given, options=AutoOptions(strategies=())))
-    assert "log-likelihood under permuted-columns " in result.explanation
+    assert "log-likelihood under permuted-columns " in explanation_of(result)
     assert all(math.isfinite(merit(score)) for score in result.candidates)
 
 
@@ -391,7 +396,7 @@ def test_large_candidates_are_judged_on_some_of_their_weights() -> None:
     assert {score.judged for score in result.candidates} == {25}
     assert max(score.size for score in result.candidates) == 60
     (chosen,) = [score for score in result.candidates if score.chosen]
-    assert f", judged on 25 of {chosen.size} weights" in result.explanation
+    assert f", judged on 25 of {chosen.size} weights" in explanation_of(result)
     assert len(result.indices) == chosen.size
 
 
