@@ -74,5 +74,5 @@ class Predict(LaplaceTorch):
             self.laplace(self.inputs[:batch], pred_type="glm", link_approx="probit")
 
     def answer(self) -> Array:
-        _, covariance = self.laplace._glm_predictive_distribution(self.inputs[:FITTED])
+        _, covariance = self.laplace._glm_predictive_distribution(self.inputs[:FITTED])  # noqa: SLF001  variances alone
         return np.asarray(covariance.diagonal(dim1=1, dim2=2).numpy()).ravel()

@@ -16,13 +16,13 @@ aten = torch.ops.aten
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """By operator."""
+    """By operator, also those that only torch itself calls."""
     return {
         aten.avg_pool2d_backward.default: partial(avg_pool_backward, dimensions=2),
         aten.avg_pool3d_backward.default: partial(avg_pool_backward, dimensions=3),
-        aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool_backward,
-        aten._adaptive_avg_pool3d.default: adaptive_avg_pool,
-        aten._adaptive_avg_pool3d_backward.default: adaptive_avg_pool_backward,
+        aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool_backward,  # noqa: SLF001
+        aten._adaptive_avg_pool3d.default: adaptive_avg_pool,  # noqa: SLF001
+        aten._adaptive_avg_pool3d_backward.default: adaptive_avg_pool_backward,  # noqa: SLF001
         aten.adaptive_max_pool2d.default: adaptive_max_pool,
         aten.adaptive_max_pool2d_backward.default: max_pool_backward,
         aten.adaptive_max_pool3d.default: adaptive_max_pool,

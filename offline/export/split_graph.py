@@ -50,7 +50,7 @@ def traced(function: Callable[..., Any], *examples: Tensor, symbolic: bool) -> f
     with Rewrites(), _compiling_state_context():  # models that ask whether they are traced must hear it here too
         graph = make_fx(function, decompositions(), tracing_mode=mode, _allow_non_fake_inputs=True)(*inputs)
     for node in graph.graph.nodes:
-        if node.target in (aten.view.default, aten._unsafe_view.default):
+        if node.target in (aten.view.default, aten._unsafe_view.default):  # noqa: SLF001  traced by torch
             node.target = aten.reshape.default  # a rewritten operator may return other strides
     graph.recompile()
     return graph

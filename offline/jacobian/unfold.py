@@ -52,7 +52,7 @@ def patch_row(layer: Convolution, offset: Tensor, channel: Tensor) -> Tensor:
 
 def padded(layer: Convolution, x: Tensor) -> Tensor:
     """The input with the layer's padding applied, in its mode."""
-    sizes = list(layer._reversed_padding_repeated_twice)
+    sizes = list(layer._reversed_padding_repeated_twice)  # noqa: SLF001  also for padding="same"
     if not any(sizes):
         return x
     return F.pad(x, sizes, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)

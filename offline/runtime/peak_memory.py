@@ -47,7 +47,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _note(self, storage: torch.UntypedStorage, size: int) -> None:
         """Count a new storage as `size` bytes until it is freed."""
-        key = storage._cdata
+        key = storage._cdata  # noqa: SLF001  the storage itself, whichever object stands for it
         if key in self._seen:
             return
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from offline.network.weights import Parameter, WeightLayout, parameter_owners
 
 Kinds = Literal["all", "weights"]
-NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)  # noqa: SLF001  InstanceNorm, too
 CLOSE_NAMES = 5
 
 

@@ -175,7 +175,7 @@ def observe_all(histogram: Histogram, values: npt.NDArray[Any]) -> None:
         for value in values.tolist():
             histogram.observe(value)
         return
-    histogram._sum.inc(float(values.sum()))
-    counts = np.bincount(np.searchsorted(histogram._upper_bounds, values))
+    histogram._sum.inc(float(values.sum()))  # noqa: SLF001
+    counts = np.bincount(np.searchsorted(histogram._upper_bounds, values))  # noqa: SLF001
     for i in np.flatnonzero(counts).tolist():
-        histogram._buckets[i].inc(int(counts[i]))
+        histogram._buckets[i].inc(int(counts[i]))  # noqa: SLF001

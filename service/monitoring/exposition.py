@@ -19,7 +19,8 @@ def readable(metrics: Metrics) -> CollectorRegistry:
     if not several_processes():
         return metrics.registry
     registry = CollectorRegistry()
-    registry.register(ServedModels(os.environ["PROMETHEUS_MULTIPROC_DIR"], {one._name for one in metrics.descriptions}))
+    descriptions = {family.name for gauge in metrics.descriptions for family in gauge.describe()}
+    registry.register(ServedModels(os.environ["PROMETHEUS_MULTIPROC_DIR"], descriptions))
     return registry
 
 

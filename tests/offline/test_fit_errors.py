@@ -28,6 +28,7 @@ from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from service.bundle import BundleError, ImagePreprocessing, InputSpec, read_bundle
 from service.format.files import write_file
+from tests.support.networks import hooks_of
 
 CONFIG = FitConfig(
     subnetwork_size=6, selection="random", prior_precision=1.0, false_reject_rate=0.1, device="cpu", name="tiny"
@@ -71,10 +72,7 @@ def state(model: nn.Module) -> dict[str, Any]:
         "requires_grad": [p.requires_grad for p in parameters.values()],
         "grad": {name: None if p.grad is None else p.grad.tolist() for name, p in parameters.items()},
         "training": [m.training for m in modules],
-        "hooks": [
-            [list(getattr(m, name)) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")]
-            for m in modules
-        ],
+        "hooks": hooks_of(model),
         "attributes": [sorted(vars(m)) for m in modules],
         "torch": torch.get_rng_state().tolist(),
         "numpy": str(np.random.get_state()),

@@ -44,7 +44,8 @@ def test_same_precision_and_variance(case: Case, share: float) -> None:
         sigma_noise=sigma,
     )
     peer.fit(DataLoader(TensorDataset(inputs, targets), batch_size=10))
-    _, peer_covariance = peer._glm_predictive_distribution(test_inputs)
+    peer_jacobian, _ = peer.backend.jacobians(test_inputs)
+    peer_covariance = peer.functional_variance(peer_jacobian)
 
     jacobian = make_jacobian(private_copy(model, torch.device("cpu")), layout, indices, inputs)
     curvature = accumulate_ggn(jacobian, [(inputs, targets)], likelihood_of(case.likelihood, case.outputs))

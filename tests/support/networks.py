@@ -167,3 +167,9 @@ def build(name: str) -> tuple[nn.Module, Tensor, Tensor]:
         total = sum(p.numel() for p in network.parameters())
         indices = torch.randperm(total)[: max(1, int(share * total))].sort().values
     return network, inputs, indices
+
+
+def hooks_of(network: nn.Module) -> list[list[int]]:
+    """The hooks of each module, by number. torch has no public way to ask."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+    return [[number for kind in kinds for number in getattr(module, kind)] for module in network.modules()]

@@ -18,7 +18,11 @@ def _exported() -> dict[str, frozenset[str]]:
     """Every series name that a scrape of the service can hold -> the names of its labels."""
     registry = CollectorRegistry()
     metrics = [metric for metric in vars(Metrics(registry)).values() if isinstance(metric, MetricWrapperBase)]
-    labels = {family.name: metric._labelnames for metric in metrics for family in metric.describe()}
+    labels = {
+        family.name: metric._labelnames  # noqa: SLF001  prometheus-client shows them with a first sample only
+        for metric in metrics
+        for family in metric.describe()
+    }
     return {
         family.name + suffix: frozenset(labels[family.name]) | ({"le"} if suffix == "_bucket" else set())
         for family in registry.collect()

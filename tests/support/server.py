@@ -74,6 +74,15 @@ class Server:
         self._reader.join(TIMEOUT)
         assert not self._reader.is_alive(), "the log did not end"
 
+    def close(self) -> None:
+        """Kill the process if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(TIMEOUT)
+        self._reader.join(TIMEOUT)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
     def start_peak(self) -> int:
         """Reset the peak of the process's memory, and return it in KiB."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
@@ -119,12 +128,7 @@ def starting(*arguments: str, **extra: str) -> Iterator[Server]:
     try:
         yield server
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(TIMEOUT)
-        server._reader.join(TIMEOUT)
-        assert process.stdout is not None
-        process.stdout.close()
+        server.close()
 
 
 def run_to_end(*arguments: str, **extra: str) -> tuple[int, str, str]:

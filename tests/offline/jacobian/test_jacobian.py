@@ -22,7 +22,7 @@ from offline.jacobian.sparse_products import ProductIndex
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from tests import reference
-from tests.support.networks import NETWORKS, build
+from tests.support.networks import NETWORKS, build, hooks_of
 
 # torch warns of its own accord about kernels that vmap handles slowly, and about its LSTM outside of cuDNN.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -82,8 +82,8 @@ def test_the_model_passed_in_is_not_touched() -> None:
     assert network.training
     assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
-    assert not any(module._forward_hooks for module in network.modules())
-    assert not any(module._forward_hooks for module in jacobian.model.modules())
+    assert not any(hooks_of(network))
+    assert not any(hooks_of(jacobian.model))
 
 
 def test_layers_below_the_lowest_chosen_weight_are_not_differentiated() -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from offline.network.call_order import CallOrder
-from tests.support.networks import NETWORKS, build
+from tests.support.networks import NETWORKS, build, hooks_of
 
 
 def order_of(name: str) -> CallOrder:
@@ -62,13 +62,13 @@ def test_a_parameter_of_a_module_that_is_never_called_counts_from_the_caller_aro
 def test_every_parameter_has_a_place_and_a_share(name: str) -> None:
     network, inputs, _ = build(name)
     network.eval()
-    hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules()]
+    hooks = hooks_of(network)
     order = CallOrder.of(network, inputs[:1])
     names = [parameter for parameter, _ in network.named_parameters()]
     assert order.first_call.keys() == order.groups().keys() == set(names)
     assert all(0 <= order.backward_share([parameter]) <= 1 for parameter in names)
     assert order.backward_share(names) == max(order.backward_share([parameter]) for parameter in names)
-    assert [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in network.modules()] == hooks
+    assert hooks_of(network) == hooks
 
 
 def test_the_hooks_go_also_when_the_network_fails() -> None:
@@ -83,7 +83,7 @@ def test_the_hooks_go_also_when_the_network_fails() -> None:
     network = Failing()
     with pytest.raises(RuntimeError):
         CallOrder.of(network, torch.zeros(1, 3))
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
+    assert not any(hooks_of(network))
 
 
 def test_a_network_without_any_matrix_costs_one_pass() -> None:

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from offline.selection.context import largest
 from offline.selection.registry import select
+from tests.support.networks import hooks_of
 from tests.support.selections import ALWAYS_LIVE, DEAD, NAMED, OPTIONS, WHOLE, context, dead_problem, problem
 
 strategies = pytest.mark.parametrize("strategy", NAMED)
@@ -74,7 +75,8 @@ def test_the_network_comes_back_as_it_was(strategy: str) -> None:
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert not any(p.requires_grad or p.grad is not None for p in given.job.network.parameters())
-    assert not any(m.training or m._forward_hooks or m._forward_pre_hooks for m in given.job.network.modules())
+    assert not any(module.training for module in given.job.network.modules())
+    assert not any(hooks_of(given.job.network))
     assert torch.equal(generator, torch.random.get_rng_state())
 
 

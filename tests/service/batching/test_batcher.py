@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.batching import Batch, BatcherFailed, Closed, ComputeThreads, DeadlineExceeded, Fallback, QueueFull
 from service.batching.batcher import DynamicBatcher
-from service.batching.queue import Limits
+from service.batching.queue import Limits, RowQueue
 from tests.support.batching import (
     TIMEOUT,
     Gate,
@@ -364,16 +364,18 @@ class Bug(Exception):
     pass
 
 
-def test_a_bug_in_the_loop_fails_everybody_at_once_and_for_good(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_the_loop_fails_everybody_at_once_and_for_good(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test() -> None:
         gate = Gate()
         batches = batcher(gate)
         first = await held(gate, batches)
 
-        def broken(now: float) -> Any:
+        def broken(_queue: RowQueue, _now: float) -> Any:
             raise Bug("a bug")
 
-        batches._queue.take = broken  # type: ignore[method-assign]
+        monkeypatch.setattr(RowQueue, "take", broken)
         waiting = asyncio.create_task(batches.submit(numbers(1)))
         await settle()
         gate.open()

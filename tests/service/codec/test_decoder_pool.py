@@ -153,7 +153,7 @@ def test_one_that_dies_is_no_end(before: set[int]) -> None:
         await pool.array(ImageFiles([PNG], "files"), SPEC, LIMITS)
         (child,) = children_of(os.getpid()) - before
         os.kill(child, signal.SIGKILL)  # while it waits for work
-        wait_until(lambda: pool._idle[0].process.poll() is not None)
+        await asyncio.to_thread(os.waitid, os.P_PID, child, os.WEXITED | os.WNOWAIT)
         await pool.array(ImageFiles([PNG], "files"), SPEC, LIMITS)
 
     run(attempt)

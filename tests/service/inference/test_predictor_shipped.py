@@ -45,23 +45,21 @@ COUNTING = """
 import json, sys, threading
 import numpy as np, threadpoolctl
 from service import Predictor
+from service.maths.posterior_factor import CholeskyPosterior
 
 def threads():
     return [one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
 
-class Noting:
-    def __init__(self, posterior):
-        self.posterior, self.seen = posterior, []
-    def variance(self, jacobian):
-        self.seen.append(threads())
-        return self.posterior.variance(jacobian)
+def noting(posterior, jacobian):
+    noted.append(threads())
+    return variance(posterior, jacobian)
 
-before, seen = threads(), {}
+before, seen, noted = threads(), {}, []
+variance, CholeskyPosterior.variance = CholeskyPosterior.variance, noting
 for wanted in (1, None):
     predictor = Predictor.load(sys.argv[1], threads=wanted)
-    noting = predictor._posterior = Noting(predictor._posterior)
     predictor.predict(np.zeros((1, 4), np.float32))
-    seen[str(wanted)] = noting.seen[0]
+    seen[str(wanted)] = noted[-1]
 print(json.dumps({"before": before, "seen": seen, "after": threads()}))
 """
 

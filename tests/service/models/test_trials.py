@@ -19,6 +19,7 @@ from service.models.trials import Trials
 from service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.hostile import endless, greedy, huge_input, many_dimensions
+from tests.support.processes import children_of, wait_until
 from tests.support.tamper import FILES, load_json, replaced, save_json
 
 ROOT = Path(__file__).parents[3]
@@ -88,14 +89,15 @@ def test_absurd_inputs_are_refused(tmp_path: Path, make: object) -> None:
 @contextlib.contextmanager
 def hanging(folder: Path) -> Iterator[tuple[Trials, "Future[str]", int]]:
     """A trial that does not end, as a future, and its process."""
+    before = children_of(os.getpid())
     with ThreadPoolExecutor(1) as pool, Trials(Settings()) as trials:
         future = pool.submit(trials.check, folder)
-        while not trials._running:
-            assert not future.done()
-        (process,) = trials._running
-        yield trials, future, process.pid
+        wait_until(lambda: future.done() or children_of(os.getpid()) > before)
+        (pid,) = children_of(os.getpid()) - before
+        yield trials, future, pid
 
 
+@needs_proc
 @pytest.mark.parametrize(
     ("number", "message"),
     [(signal.SIGKILL, "was killed, most likely because it took more memory"), (signal.SIGSEGV, "crashed (signal 11)")],
@@ -121,16 +123,15 @@ def test_the_end_waits_for_no_trial_and_leaves_none(tmp_path: Path) -> None:
 
 
 ORPHAN = """
-import sys, threading
+import os, sys, threading
 from pathlib import Path
 from service.models.trials import Trials
 from service.settings import Settings
+from tests.support.processes import children_of, wait_until
 trials = Trials(Settings())
 threading.Thread(target=trials.check, args=[Path(sys.argv[1])], daemon=True).start()
-while not trials._running:
-    pass
-(process,) = trials._running
-print(process.pid, flush=True)
+wait_until(lambda: bool(children_of(os.getpid())))
+print(*children_of(os.getpid()), flush=True)
 threading.Event().wait()
 """
 

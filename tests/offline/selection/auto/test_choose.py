@@ -36,6 +36,7 @@ from offline.selection.registry import select_candidate
 from offline.selection.strategies.baselines import random_weights
 from offline.selection.subnetwork import CandidateScore, Subnetwork
 from tests import reference
+from tests.support.networks import hooks_of
 from tests.support.selections import changed
 from tests.support.selections import context as selection_context
 
@@ -195,7 +196,7 @@ def test_the_network_and_the_data_come_back_as_they_were() -> None:
     inputs, state = context.tuning.inputs.clone(), torch.get_rng_state()
     choose_automatically(context)
     assert all(torch.equal(tensor, before[name]) for name, tensor in context.job.network.state_dict().items())
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in context.job.network.modules())
+    assert not any(hooks_of(context.job.network))
     assert torch.equal(context.tuning.inputs, inputs)
     assert torch.equal(torch.get_rng_state(), state)
 
