@@ -1,203 +1,21 @@
-"""fit_bundle refuses what cannot be used, changes nothing that is the user's, and leaves nothing behind."""
+"""fit_bundle refuses what cannot be used, before the export, and takes what only looks odd."""
 
-import errno
 import math
-import random
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch import nn
 
-import offline.fit
-import offline.job
-import offline.laplace.calibration
-import offline.laplace.inference
 import offline.publish.bundle
-import offline.selection.select
-import service.bundle
-from offline import FitConfig, fit_bundle
+from offline import fit_bundle
 from offline.export.graph import export_onnx
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
-from service.bundle import BundleError, ImagePreprocessing, InputSpec, read_bundle
-from service.format.files import write_file
-from tests.support.networks import hooks_of
-
-CONFIG = FitConfig(
-    subnetwork_size=6, selection="random", prior_precision=1.0, false_reject_rate=0.1, device="cpu", name="tiny"
-)
-Batches = list[tuple[Tensor, Tensor]]
-
-
-class Stop(Exception):
-    """Raised by a stage that a test replaced."""
-
-
-def network() -> nn.Module:
-    """In train mode, with dropout, BatchNorm, a frozen tensor, a gradient and hooks of the user's own."""
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.5), nn.Linear(5, 5), nn.Linear(5, 2)
-    ).train()
-    model.get_buffer("1.running_mean").copy_(torch.randn(5))
-    model[3].eval()
-    model[4].weight.requires_grad_(False)
-    model[0].weight.grad = torch.ones(5, 4)
-    model[0].register_forward_hook(lambda *_: None)
-    model[5].register_forward_pre_hook(lambda *_: None)
-    return model
-
-
-def batches(count: int = 20, seed: int = 0, features: int = 4, classes: int = 2) -> Batches:
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(count, features, generator=generator)
-    targets = torch.randint(0, classes, (count,), generator=generator)
-    return list(zip(inputs.split(8), targets.split(8), strict=True))
-
-
-def state(model: nn.Module) -> dict[str, Any]:
-    """Everything of a model and of the random number generators that a fit could disturb, comparable with ==."""
-    parameters = dict(model.named_parameters())
-    modules = list(model.modules())
-    return {
-        "tensors": {name: (t.dtype, t.tolist()) for name, t in model.state_dict().items()},
-        "identity": [id(p) for p in parameters.values()],
-        "requires_grad": [p.requires_grad for p in parameters.values()],
-        "grad": {name: None if p.grad is None else p.grad.tolist() for name, p in parameters.items()},
-        "training": [m.training for m in modules],
-        "hooks": hooks_of(model),
-        "attributes": [sorted(vars(m)) for m in modules],
-        "torch": torch.get_rng_state().tolist(),
-        "numpy": str(np.random.get_state()),
-        "python": random.getstate(),
-        "grad mode": torch.is_grad_enabled(),
-        "dtype": torch.get_default_dtype(),
-    }
-
-
-def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what stands beside the export is tried here."""
-    monkeypatch.setattr(offline.fit, "check_whole_way", lambda *_: None)
-    monkeypatch.setattr(offline.publish.bundle, "export_onnx", lambda *_: (b"graph", 18))
-
-
-def captured(
-    monkeypatch: pytest.MonkeyPatch, model: nn.Module, train: Any, held_out: Batches, config: FitConfig
-) -> dict[str, Any]:
-    """What the stages hand to `make_manifest`; the fit stops there."""
-    found: dict[str, Any] = {}
-
-    def make_manifest(*_: object, **fields: Any) -> None:
-        found.update(fields)
-        raise Stop
-
-    skip_export(monkeypatch)
-    monkeypatch.setattr(offline.publish.bundle, "make_manifest", make_manifest)
-    with pytest.raises(Stop):
-        fit_bundle(model, train, "never-written", calibration_loader=held_out, config=config)
-    return found
-
-
-# --------------------------------------------------------------------------- nothing of the user's changes
-
-
-def test_success_changes_nothing_of_the_users_and_records_dropped_examples(tmp_path: Path) -> None:
-    inputs, targets = (torch.cat(parts) for parts in zip(*batches(23), strict=True))
-    loader = DataLoader(TensorDataset(inputs, targets), batch_size=8, shuffle=True, drop_last=True)
-    model = network()
-    before = state(model)
-    path = fit_bundle(model, loader, tmp_path / "new" / "bundle", calibration_loader=batches(seed=1), config=CONFIG)
-    assert state(model) == before
-    manifest = read_bundle(path).manifest
-    assert manifest.metrics["train_examples"] == 16
-    warning = next(text for text in manifest.warnings if "dataset" in text)
-    assert "train_loader gave 16 examples, its dataset has 23 (drop_last" in warning
-    assert [p.name for p in path.parent.iterdir()] == ["bundle"]
-
-
-STAGES = {
-    "copied_model": offline.job,
-    "check_input_spec": offline.fit,
-    "collect_held_out": offline.fit,
-    "select": offline.selection.select,
-    "make_jacobian": offline.job,
-    "accumulate_ggn": offline.fit,
-    "sweep_prior": offline.laplace.inference,
-    "factor": offline.laplace.inference,
-    "predict_held_out": offline.laplace.calibration,
-    "fit_temperature": offline.laplace.calibration,
-    "export_onnx": offline.publish.bundle,
-    "make_manifest": offline.publish.bundle,
-    "seal_bundle": offline.publish.bundle,
-    "plain_jacobian": offline.publish.bundle,
-    "verify": offline.publish.bundle,
-    "report_html": offline.publish.bundle,
-    "reseal_manifest": offline.publish.bundle,
-}
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
-    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise Stop
-
-    skip_export(monkeypatch)
-    if stage in ("reseal_manifest", "report_html"):
-        monkeypatch.setattr(offline.publish.bundle, "verify", lambda *_: None)
-    monkeypatch.setattr(STAGES[stage], stage, fails)
-    config = CONFIG.model_copy(update={"prior_precision": "gridsearch", "temperature": "fit"})
-    model = network()
-    before = state(model)
-    with pytest.raises(Stop):
-        fit_bundle(model, batches(), tmp_path / "bundle", calibration_loader=batches(seed=1), config=config)
-    assert state(model) == before
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("selection", ["wasserstein-swag", "wasserstein-laplace", "last-layer"])
-def test_an_interruption_while_choosing_changes_nothing(selection: str) -> None:
-    """The training data fail in the second pass over them."""
-    model = network()
-    before = state(model)
-
-    class Broken(list[Any]):
-        passes = 0
-
-        def __iter__(self) -> Any:
-            self.passes += 1
-            if self.passes > 1:
-                raise KeyboardInterrupt
-            return super().__iter__()
-
-    config = CONFIG.model_copy(update={"selection": selection, "subnetwork_size": 12})
-    with pytest.raises(KeyboardInterrupt):
-        fit_bundle(model, Broken(batches()), "never-written", calibration_loader=batches(seed=1), config=config)
-    assert state(model) == before
-
-
-def test_the_seed_alone_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with a loader that shuffles by the global generator."""
-    inputs, targets = (torch.cat(parts) for parts in zip(*batches(40), strict=True))
-    loader = DataLoader(TensorDataset(inputs, targets), batch_size=4, shuffle=True)
-    options = {"selection": "wasserstein-swag", "selection_options": {"snapshots": 2}, "subnetwork_size": 20}
-    chosen = []
-    for seed, noise in ((0, 1), (0, 2), (5, 1)):
-        torch.manual_seed(noise)
-        config = CONFIG.model_copy(update={**options, "seed": seed})
-        chosen.append(captured(monkeypatch, network(), loader, batches(seed=1), config)["selection"].indices.tolist())
-    assert chosen[0] == chosen[1] != chosen[2]
-
-
-# --------------------------------------------------------------------------- what cannot be used
+from service.bundle import ImagePreprocessing, InputSpec
+from tests.support.small_fit import CONFIG, Batches, batches, captured, network, skip_export, state
 
 
 def broken(value: float) -> nn.Module:
@@ -312,77 +130,11 @@ def test_what_cannot_be_used_is_refused_before_the_export(
     assert list(tmp_path.iterdir()) == []
 
 
-# --------------------------------------------------------------------------- destination
-
-
-def contents(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
-
-
-def file(path: Path) -> None:
-    path.write_text("precious")
-
-
-def link(path: Path) -> None:
-    path.symlink_to(path.parent, target_is_directory=True)
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
-    file(path / "thesis.txt")
-
-
-@pytest.mark.parametrize("make", [file, link, folder])
-def test_a_destination_that_is_no_bundle_is_refused_before_any_work(tmp_path: Path, make: Callable[..., None]) -> None:
-    make(tmp_path / "out")
-    with pytest.raises(BundleError, match=r"out: exists and is not .*choose another destination"):
-        fit_bundle(network(), [], tmp_path / "out", calibration_loader=[], config=CONFIG)
-    assert list(contents(tmp_path).values()) == [] if make is link else ["precious"]
-
-
-@pytest.mark.parametrize("written", [0, 1, 3])
-def test_a_full_disk_leaves_the_old_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int) -> None:
-    out = tmp_path / "bundle"
-    out.mkdir()
-    for name in ("manifest.json", "model.onnx", "posterior.safetensors", "calibration.safetensors"):
-        (out / name).write_text(f"old {name}")
-    before = contents(tmp_path)
-    skip_export(monkeypatch)
-    calls: list[Path] = []
-
-    def full(path: Path, data: bytes) -> None:
-        calls.append(path)
-        if len(calls) > written:
-            path.write_bytes(data[: len(data) // 2])
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        write_file(path, data)
-
-    monkeypatch.setattr(service.bundle, "write_file", full)
-    with pytest.raises(BundleError, match=r"bundle: could not be written \(No space left on device\) .*free some"):
-        fit_bundle(network(), batches(), out, calibration_loader=batches(seed=1), config=CONFIG)
-    assert len(calls) == written + 1
-    assert contents(tmp_path) == before
-
-
-def test_a_destination_that_cannot_be_written_is_known_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> str:
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
-    with pytest.raises(BundleError, match=r"out: cannot be written \(Read-only file system\) .*make .* writable"):
-        fit_bundle(network(), [], tmp_path / "new" / "out", calibration_loader=[], config=CONFIG)
-
-
 def test_probabilities_are_not_taken_for_logits(tmp_path: Path) -> None:
     model = nn.Sequential(network(), nn.Softmax(1))
     with pytest.raises(ValueError, match=r"found outputs that are probabilities .* expected logits"):
         fit_bundle(model, batches(), tmp_path / "out", calibration_loader=batches(seed=1), config=CONFIG)
-    assert contents(tmp_path) == {}
-
-
-# --------------------------------------------------------------------------- corner cases
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_regression_that_fits_exactly_reports_no_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:

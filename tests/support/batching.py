@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,3 +133,21 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(TIMEOUT):
         while not condition():
             await asyncio.sleep(0)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    """An event loop of its own for each test, which ends in time and leaves nothing behind."""
+
+    async def whole() -> None:
+        async with asyncio.timeout(TIMEOUT):
+            await test()
+
+    asyncio.run(whole(), debug=False)
+
+
+async def held(gate: Gate, batches: DynamicBatcher[Numbers]) -> "asyncio.Task[Any]":
+    """A request that keeps the only worker busy until the gate is opened."""
+    gate.close()
+    task = asyncio.create_task(batches.submit(numbers(0)))
+    await until(lambda: len(gate.batches) == 1)
+    return task

@@ -1,6 +1,7 @@
 """A repository in its own event loop, over small bundles that are quick to write."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -63,3 +64,21 @@ def run(test: Callable[[World], Awaitable[None]], *arguments: Any) -> None:
 
 def bundle(folder: Path, name: str, version: str = "1", seed: int = 0) -> Synthetic:
     return write_linear(folder, outputs=3, spec=FEATURE_SPEC, seed=seed, name=name, version=version)
+
+
+class Held:
+    """Loads that wait until they are let go."""
+
+    def __init__(self, world: World, *names: str) -> None:
+        self.load, self.names = world.load, names
+        self.begun, self.let_go = threading.Semaphore(0), threading.Event()
+        world.load = self
+
+    def __call__(self, folder: Path) -> Predictor:
+        if folder.name in self.names:
+            self.begun.release()
+            assert self.let_go.wait(TIMEOUT)
+        return self.load(folder)
+
+    async def until_begun(self) -> None:
+        assert await asyncio.to_thread(self.begun.acquire, timeout=TIMEOUT)

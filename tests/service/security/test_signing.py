@@ -1,9 +1,8 @@
-"""Signed bundles: what is demanded is checked over the very bytes that are read; the commands that sign."""
+"""Signed bundles: what is demanded is checked over the very bytes that are read."""
 
 import base64
 import dataclasses
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -11,12 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from service.bundle import (
     MANIFEST,
@@ -29,44 +24,11 @@ from service.bundle import (
     reseal_manifest,
 )
 from service.format.signature import signature_to_bytes
-from service.keys import app
-from service.models.loading import load_named, load_predictor
-from service.models.trials import Trials
-from service.security.signing import (
-    SigningKeyError,
-    TrustedKeys,
-    key_id,
-    load_signing_key,
-    new_signing_key,
-    sign_bundle,
-)
-from service.settings import Settings
+from service.security.signing import TrustedKeys, key_id, sign_bundle
 from tests.support.bundles import Synthetic, rewrite
-from tests.support.server import ROOT, TIMEOUT, environment, run_to_end
+from tests.support.server import ROOT, TIMEOUT, environment
+from tests.support.signing import KEY, OTHER, TRUSTED
 from tests.support.tamper import contents, copy_bundle, load_json, replaced, save_json
-
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
-TRUSTED = TrustedKeys([KEY.public_key()])
-
-
-def pem(*keys: Ed25519PrivateKey) -> str:
-    encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    return "".join(key.public_key().public_bytes(encoding, form).decode() for key in keys)
-
-
-@pytest.fixture
-def signed(folder: Path) -> Path:
-    sign_bundle(folder, KEY)
-    return folder
-
-
-@pytest.fixture
-def trusted(tmp_path: Path) -> Path:
-    """A file of trusted keys with words between them."""
-    file = tmp_path / "trusted.pem"
-    file.write_text(f"the release key\n{pem(KEY)}")
-    return file
 
 
 def refused(folder: Path, *fragments: str, file: str = SIGNATURE, by: TrustedKeys | None = TRUSTED) -> None:
@@ -234,135 +196,6 @@ def test_a_bundle_that_is_replaced_while_it_is_signed_is_told(
     monkeypatch.setattr(Path, "replace", swap_first)
     with pytest.raises(BundleError, match=r"not one of this manifest\.json"):
         sign_bundle(folder, KEY)
-
-
-# ------------------------------------------------------------------ the service that demands signatures
-
-
-def test_the_service_loads_what_is_signed_by_a_trusted_key_only(folder: Path, trusted: Path) -> None:
-    demanding = Settings(bundle=(str(folder),), trusted_keys=trusted, threads=1)
-    with pytest.raises(BundleError, match=r"found no signature.*trusted"):
-        load_named(demanding)
-    sign_bundle(folder, OTHER)
-    with pytest.raises(BundleError, match="found the key"):
-        load_predictor(folder, demanding, Trials(demanding))
-    trusted.write_text(pem(OTHER, KEY))  # from now on, without a restart
-    assert load_predictor(folder, demanding, Trials(demanding)).digest == read_manifest(folder)[1]
-    assert len(load_named(Settings(bundle=(str(folder),), threads=1))) == 1
-
-
-def other_key() -> str:
-    public = ec.generate_private_key(ec.SECP256R1()).public_key()
-    encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    return public.public_bytes(encoding, form).decode()
-
-
-def private_pem() -> str:
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    return KEY.private_bytes(serialization.Encoding.PEM, *form).decode()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "found no block 'BEGIN PUBLIC KEY'"),
-        (pem(KEY).replace("END", "AND"), "found no block"),
-        (private_pem(), "found a block 'PRIVATE KEY', expected 'PUBLIC KEY' only"),
-        (other_key(), "found a key of another kind"),
-        (pem(KEY) + "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "trusted keys: "),
-        ("x" * (2**20 + 1), "found more than"),
-    ],
-    ids=["empty", "no end", "private", "another kind", "garbage", "huge"],
-)
-def test_bad_trusted_keys_are_refused(signed: Path, trusted: Path, content: str, message: str) -> None:
-    trusted.write_text(content)
-    with pytest.raises(BundleError, match=message) as caught:
-        load_named(Settings(bundle=(str(signed),), trusted_keys=trusted))
-    assert caught.value.file == str(trusted)
-    assert private_pem().splitlines()[1] not in str(caught.value)
-    with pytest.raises(BundleError, match=message):  # also where every bundle comes later
-        load_named(Settings(models=signed.parent, trusted_keys=trusted))
-
-
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_the_service_does_not_start_with_an_unsigned_bundle(folder: Path, trusted: Path, workers: str) -> None:
-    extra = {"PROBITY_TRUSTED_KEYS": str(trusted), "PROBITY_WORKERS": workers}
-    status, out, errors = run_to_end(str(folder), **extra)
-    assert (status, out) == (2, "")
-    (line,) = errors.splitlines()
-    assert line.startswith(f"error: {folder / SIGNATURE}: found no signature")
-
-
-# ------------------------------------------------------------------ the commands
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments))
-    return result.exit_code, result.stdout, result.stderr
-
-
-def test_keys_are_made_once_and_sign(folder: Path, tmp_path: Path) -> None:
-    status, out, _ = run("signing", str(tmp_path))
-    assert status == 0
-    private, public = tmp_path / "signing-key.pem", tmp_path / "signing-key.pem.pub"
-    assert stat.S_IMODE(private.stat().st_mode) == 0o600
-    name = key_id(load_signing_key(private).public_key())
-    for word in (name, str(private), str(public), "PROBITY_TRUSTED_KEYS"):
-        assert word in out
-    assert private.read_text().splitlines()[1] not in out
-    assert run("sign", str(folder), "--key", str(private)) == (0, f"{folder}: signed with the key {name}\n", "")
-    assert read_bundle(folder, TrustedKeys.from_file(public)).signature is not None
-
-    before = contents(tmp_path / "bundle"), private.read_bytes(), public.read_bytes()
-    status, _, errors = run("signing", str(private))
-    assert status == 2
-    assert "exists; nothing was overwritten" in errors
-    private.unlink()  # the public key alone is not overwritten either
-    status, _, errors = run("signing", str(private))
-    assert status == 2
-    assert not private.exists()
-    assert public.read_bytes() == before[2]
-
-
-@pytest.mark.parametrize("kind", ["missing", "text", "public", "another kind", "encrypted", "folder"])
-def test_what_is_no_signing_key_is_one_line(folder: Path, tmp_path: Path, kind: str) -> None:
-    file = tmp_path / "key"
-    elliptic = ec.generate_private_key(ec.SECP256R1())
-    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    content = {
-        "text": b"hello",
-        "public": pem(KEY).encode(),
-        "another kind": elliptic.private_bytes(*form, serialization.NoEncryption()),
-        "encrypted": KEY.private_bytes(*form, serialization.BestAvailableEncryption(b"secret")),
-    }
-    if kind == "folder":
-        file.mkdir()
-    elif kind != "missing":
-        file.write_bytes(content[kind])
-    status, out, errors = run("sign", str(folder), "--key", str(file))
-    assert (status, out) == (2, "")
-    (line,) = errors.splitlines()
-    assert line.startswith(f"error: {file}: ")
-    assert not (folder / SIGNATURE).exists()
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_told(folder: Path, tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(BundleError, match="could not be written"):
-            sign_bundle(folder, KEY)
-        with pytest.raises(SigningKeyError, match="cannot be written"):
-            new_signing_key(tmp_path / "key")
-    finally:
-        tmp_path.chmod(0o700)
-
-
-def test_the_offline_commands_are_the_same() -> None:
-    from probity.cli import app as probity
-
-    for arguments in (["sign", "--help"], ["keys", "new", "--help"], ["keys", "signing", "--help"]):
-        assert CliRunner().invoke(probity, arguments).exit_code == 0
 
 
 def test_reading_a_bundle_needs_no_cryptography(signed: Path) -> None:

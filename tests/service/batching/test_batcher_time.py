@@ -1,0 +1,178 @@
+"""The batcher's times: deadlines, company, when to come again, and who gets the cheaper answer. Time by hand."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from service.batching import Batch, DeadlineExceeded, Fallback, QueueFull
+from tests.support.batching import Gate, ManualClock, Numbers, batcher, held, numbers, run, settle, until
+
+
+def test_a_full_queue_refuses_at_once_and_says_when_to_come_again() -> None:
+    async def test() -> None:
+        gate, clock = Gate(), ManualClock()
+        batches = batcher(gate, rows=2, queue=3, clock=clock)
+        first = await held(gate, batches)
+        waiting = asyncio.create_task(batches.submit(numbers(1, 2, 3)))
+        await settle()
+        with pytest.raises(QueueFull) as full:
+            await batches.submit(numbers(4))
+        assert (full.value.rows, full.value.limit, full.value.retry_after_seconds) == (3, 3, 1.0)
+        clock.advance(2.0)
+        gate.open()
+        await asyncio.gather(first, waiting)
+        await batches.close()
+
+    run(test)
+
+
+def test_the_time_to_come_again_follows_the_speed() -> None:
+    async def test() -> None:
+        gate, clock = Gate(), ManualClock()
+        batches = batcher(gate, rows=1, queue=30, clock=clock)
+        first = await held(gate, batches)
+        clock.advance(0.5)  # one row in half a second
+        gate.open()
+        await first
+        second = asyncio.create_task(batches.submit(numbers(1)))
+        gate.close()
+        await until(lambda: len(gate.batches) == 2)
+        waiting = asyncio.create_task(batches.submit(np.zeros(30)))
+        await settle()
+        with pytest.raises(QueueFull) as full:
+            await batches.submit(numbers(4))
+        assert full.value.retry_after_seconds == pytest.approx(15.0)
+        gate.open()
+        await asyncio.gather(second, waiting)
+        await batches.close()
+
+    run(test)
+
+
+def test_a_deadline_is_kept_while_a_request_waits() -> None:
+    async def test() -> None:
+        gate, clock = Gate(), ManualClock()
+        batches = batcher(gate, clock=clock)
+        first = await held(gate, batches)
+        short = asyncio.create_task(batches.submit(numbers(1), deadline=1.0))
+        long = asyncio.create_task(batches.submit(numbers(2), deadline=3.0))
+        await settle()
+        clock.advance(1.0)
+        with pytest.raises(DeadlineExceeded):
+            await short
+        assert batches.queue_rows == 1
+        gate.open()
+        assert (await long).result.values.tolist() == [4]
+        assert gate.batches == [[0], [2]]
+        with pytest.raises(DeadlineExceeded):
+            await batches.submit(numbers(1), deadline=0.5)
+        await first
+        assert clock.pending == 0
+        await batches.close()
+
+    run(test)
+
+
+def test_a_deadline_is_kept_while_a_request_is_computed() -> None:
+    """Also where the computation never ends; its other requests have their own deadlines, and closing goes on."""
+
+    async def test() -> None:
+        gate, clock = Gate(), ManualClock()
+        batches = batcher(gate, clock=clock, rows=2)
+        first = await held(gate, batches)
+        short = asyncio.create_task(batches.submit(numbers(1, 2, 3), deadline=1.0))
+        long = asyncio.create_task(batches.submit(numbers(4), deadline=3.0))
+        gate.open()
+        await first
+        gate.close()
+        await until(lambda: len(gate.batches) == 2)
+        clock.advance(1.0)
+        with pytest.raises(DeadlineExceeded, match="while the request was computed"):
+            await short
+        assert batches.queue_rows == 1  # what was left of it waits no longer
+        clock.advance(2.0)
+        with pytest.raises(DeadlineExceeded, match="while the request waited"):
+            await long
+        assert batches.queue_rows == clock.pending == 0
+        gate.open()
+        await batches.close()
+
+    run(test)
+
+
+def test_company_is_waited_for_no_longer_than_allowed() -> None:
+    async def test() -> None:
+        gate, clock = Gate(), ManualClock()
+        batches = batcher(gate, rows=3, delay=0.5, clock=clock)
+        one = asyncio.create_task(batches.submit(numbers(1)))
+        await settle()
+        clock.advance(0.4)
+        two = asyncio.create_task(batches.submit(numbers(2)))
+        await settle()
+        assert gate.batches == []
+        clock.advance(0.1)
+        await asyncio.gather(one, two)
+        assert gate.batches == [[1, 2]]
+        await asyncio.gather(*(batches.submit(numbers(i)) for i in (3, 4, 5)))  # a full batch waits for nobody
+        assert gate.batches[1:] == [[3, 4, 5]]
+        await batches.close()
+
+    run(test)
+
+
+def test_who_has_waited_too_long_gets_the_cheaper_answer() -> None:
+    async def test() -> None:
+        gate, clock, observed = Gate(), ManualClock(), list[Batch]()
+        fallback = Fallback(lambda inputs: Numbers(-inputs), 1.0)
+        batches = batcher(gate, clock=clock, fallback=fallback, observe=observed.append)
+        first = await held(gate, batches)
+        old = asyncio.create_task(batches.submit(numbers(1)))
+        await settle()
+        clock.advance(0.6)
+        young = asyncio.create_task(batches.submit(numbers(2)))
+        await settle()
+        clock.advance(0.6)
+        gate.open()
+        answers = await asyncio.gather(first, old, young)
+        assert [answer.result.values.tolist() for answer in answers] == [[0], [-1], [4]]
+        assert [answer.degraded for answer in answers] == [False, True, False]
+        assert [batch.degraded for batch in observed] == [False, True, False]
+        await batches.close()
+
+    run(test)
+
+
+def test_times_are_told() -> None:
+    async def test() -> None:
+        gate, clock, observed = Gate(), ManualClock(), list[Batch]()
+        batches = batcher(gate, clock=clock, observe=observed.append)
+        first = await held(gate, batches)
+        second = asyncio.create_task(batches.submit(numbers(1, 2)))
+        await settle()
+        clock.advance(3.0)
+        gate.open()
+        one, two = await asyncio.gather(first, second)
+        assert (one.queue_seconds, one.compute_seconds) == (0.0, 3.0)
+        assert (two.queue_seconds, two.compute_seconds) == (3.0, 0.0)
+        assert [(batch.rows, batch.requests) for batch in observed] == [(1, 1), (2, 1)]
+        await batches.close()
+
+    run(test)
+
+
+def test_time_in_batches_at_once_counts_once() -> None:
+    async def test() -> None:
+        gate, clock = Gate(), ManualClock()
+        gate.close()
+        batches = batcher(gate, clock=clock, rows=8, threads=2)
+        asked = asyncio.create_task(batches.submit(numbers(*range(16))))
+        await settle()
+        clock.advance(3.0)
+        gate.open()
+        answered = await asked
+        assert answered.result.values.tolist() == [2 * value for value in range(16)]
+        assert (len(gate.batches), answered.compute_seconds) == (2, 3.0)
+        await batches.close()
+
+    run(test)

@@ -1,0 +1,88 @@
+"""A fit that takes no time: a small network with everything that a user's may have, its data, and its state."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import offline.fit
+import offline.publish.bundle
+from offline import FitConfig, fit_bundle
+from tests.support.networks import hooks_of
+
+CONFIG = FitConfig(
+    subnetwork_size=6, selection="random", prior_precision=1.0, false_reject_rate=0.1, device="cpu", name="tiny"
+)
+Batches = list[tuple[Tensor, Tensor]]
+
+
+class Stop(Exception):
+    """Raised by a stage that a test replaced."""
+
+
+def network() -> nn.Module:
+    """In train mode, with dropout, BatchNorm, a frozen tensor, a gradient and hooks of the user's own."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.5), nn.Linear(5, 5), nn.Linear(5, 2)
+    ).train()
+    model.get_buffer("1.running_mean").copy_(torch.randn(5))
+    model[3].eval()
+    model[4].weight.requires_grad_(False)
+    model[0].weight.grad = torch.ones(5, 4)
+    model[0].register_forward_hook(lambda *_: None)
+    model[5].register_forward_pre_hook(lambda *_: None)
+    return model
+
+
+def batches(count: int = 20, seed: int = 0, features: int = 4, classes: int = 2) -> Batches:
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(count, features, generator=generator)
+    targets = torch.randint(0, classes, (count,), generator=generator)
+    return list(zip(inputs.split(8), targets.split(8), strict=True))
+
+
+def state(model: nn.Module) -> dict[str, Any]:
+    """Everything of a model and of the random number generators that a fit could disturb, comparable with ==."""
+    parameters = dict(model.named_parameters())
+    modules = list(model.modules())
+    return {
+        "tensors": {name: (t.dtype, t.tolist()) for name, t in model.state_dict().items()},
+        "identity": [id(p) for p in parameters.values()],
+        "requires_grad": [p.requires_grad for p in parameters.values()],
+        "grad": {name: None if p.grad is None else p.grad.tolist() for name, p in parameters.items()},
+        "training": [m.training for m in modules],
+        "hooks": hooks_of(model),
+        "attributes": [sorted(vars(m)) for m in modules],
+        "torch": torch.get_rng_state().tolist(),
+        "numpy": str(np.random.get_state()),
+        "python": random.getstate(),
+        "grad mode": torch.is_grad_enabled(),
+        "dtype": torch.get_default_dtype(),
+    }
+
+
+def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what stands beside the export is tried here."""
+    monkeypatch.setattr(offline.fit, "check_whole_way", lambda *_: None)
+    monkeypatch.setattr(offline.publish.bundle, "export_onnx", lambda *_: (b"graph", 18))
+
+
+def captured(
+    monkeypatch: pytest.MonkeyPatch, model: nn.Module, train: Any, held_out: Batches, config: FitConfig
+) -> dict[str, Any]:
+    """What the stages hand to `make_manifest`; the fit stops there."""
+    found: dict[str, Any] = {}
+
+    def make_manifest(*_: object, **fields: Any) -> None:
+        found.update(fields)
+        raise Stop
+
+    skip_export(monkeypatch)
+    monkeypatch.setattr(offline.publish.bundle, "make_manifest", make_manifest)
+    with pytest.raises(Stop):
+        fit_bundle(model, train, "never-written", calibration_loader=held_out, config=config)
+    return found
