@@ -1,7 +1,7 @@
 """The numerical stages on a device that is not there: fake tensors know where they are, and refuse mixes of devices.
 
 What depends on the data (the trial of a plan, NumPy) has no fake form: plans are made on the CPU and moved. Where there
-is a device, a whole fit runs on it.
+is a device, every strategy chooses on it, and a whole fit runs on it.
 """
 
 from collections.abc import Iterator
@@ -37,15 +37,24 @@ from offline.laplace.prior import sweep_log_likelihood
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.progress import silent
+from offline.selection.auto.choose import decide, merit
+from offline.selection.context import SelectionContext, largest
+from offline.selection.registry import STRATEGIES, select
+from offline.selection.strategies.greedy import closest
 from offline.selection.strategies.leverage import leverage_squares
 from offline.selection.strategies.sampled_leverage import SampleCurvature
+from offline.selection.subnetwork import CandidateScore, Subnetwork
 from service import Predictor
 from tests.support.networks import build
+from tests.support.selections import CASE, OPTIONS, case_context
 
 # Autograd asks the device for its stream, and ends the process where torch was built without cuda. "meta" has one: a
 # fake tensor that is there mixes with one of the CPU as little.
 DEVICE = "cuda" if torch.backends.cuda.is_built() else "meta"
 NEEDS_DEVICE = pytest.mark.skipif(not torch.cuda.is_available(), reason="no cuda device here")
+LAST_LAYER = {"cnn-classification-10": 250, "batchnorm-cnn-regression-2": 34}  # its weights: as many are chosen
+CLOSE = 1e-3  # far above the rounding of float32, far below what another network would give
+Chosen = tuple[Subnetwork, list[np.ndarray]]
 # Parameters of the generic route, too.
 TESTED = ("groups-few", "residual", "scaled", "transposed", "attention", "tied")
 
@@ -177,6 +186,66 @@ def test_the_searches_take_jacobians_from_the_device(task: Task) -> None:
         assert np.isfinite(scores).all()
         if task == "regression":
             assert likeliest_noise(jacobian, spectrum, 1.0, held_out, 1.0, silent) > 0
+
+
+def given(name: str, device: torch.device) -> SelectionContext:
+    """A small network on a device, its training data, and the same as held-out data for `auto`."""
+    made = case_context(CASE[name], LAST_LAYER[name], device=device)
+    parts = zip(*made.job.pass_over_training(), strict=True)
+    return replace(made, tuning=HeldOut(*map(torch.cat, parts)))
+
+
+@contextmanager
+def noted() -> Iterator[list[np.ndarray]]:
+    """What is chosen by: scores of weights, squares that the greedy choice is from, candidates of `auto`."""
+    seen: list[np.ndarray] = []
+
+    def by_scores(scores: np.ndarray, size: int) -> Tensor:
+        seen.append(scores)
+        return largest(scores, size)
+
+    def by_matrices(made: SelectionContext, curvature: Tensor, jacobian: Tensor) -> Tensor:
+        seen.extend([curvature.diagonal().numpy(), jacobian.square().sum(0).numpy()])  # one entry may jump at a ReLU
+        return closest(made, curvature, jacobian)
+
+    def by_merit(scores: tuple[CandidateScore, ...], budget: float) -> int:
+        seen.append(np.array([(merit(score), score.forward_passes) for score in scores]))
+        return decide(scores, budget)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("offline.selection.context.largest", by_scores)
+        patch.setattr("offline.selection.strategies.greedy.closest", by_matrices)
+        patch.setattr("offline.selection.auto.choose.decide", by_merit)
+        yield seen
+
+
+def chosen(strategy: str, made: SelectionContext) -> Chosen:
+    with noted() as numbers:
+        return select(strategy, made, OPTIONS.get(strategy, {})), numbers
+
+
+def assert_as_good(found: Chosen, expected: Chosen) -> None:
+    """The same weights, or others by numbers that are the same but for rounding, as where two weights tie."""
+    (subnetwork, numbers), (reference, reference_numbers) = found, expected
+    assert subnetwork.indices.device.type == "cpu"
+    if torch.equal(subnetwork.indices, reference.indices):
+        return
+    assert numbers, "nothing here depends on rounding"
+    for one, other in zip(numbers, reference_numbers, strict=True):
+        np.testing.assert_allclose(one, other, rtol=CLOSE, atol=CLOSE * float(np.sqrt(np.mean(other**2))))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_DEVICE)])
+@pytest.mark.parametrize("name", LAST_LAYER)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_chooses_on_a_device_as_on_the_cpu(
+    strategy: str, name: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU once more, so that the comparison itself is tried where there is no device."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # convolutions would keep 10 bits of 23
+    expected = chosen(strategy, given(name, torch.device("cpu")))
+    assert_as_good(chosen(strategy, given(name, torch.device(device))), expected)
 
 
 @NEEDS_DEVICE

@@ -50,23 +50,24 @@ def make_job(
     outputs: int = 2,
     task: Task = "classification",
     sigma_noise: float | None = None,
+    device: torch.device = CPU,
     **changes: Any,
 ) -> Job:
     """A job as a fit makes it; the noise of a regression is by default that of its training data's residuals."""
-    network, layout = private_copy(model, CPU), WeightLayout.of(model)
+    network, layout = private_copy(model, device), WeightLayout.of(model)
     likelihood = likelihood_of(task, outputs, sigma_noise)
     if isinstance(likelihood, Regression) and sigma_noise is None:
         data = collect_held_out(iter(batches), likelihood)
-        likelihood = Regression(outputs, residual_noise(network, data))
+        likelihood = Regression(outputs, residual_noise(private_copy(model, CPU), data))
     job = Job(
         config=FitConfig(likelihood=task, prior_precision=1.0),
         network=network,
         layout=layout,
-        device=CPU,
+        device=device,
         distributed=DistributedContext(),
         train=batches,
         passes=Passes("train_loader"),
-        example=next(iter(batches))[0][:2],
+        example=next(iter(batches))[0][:2].to(device),
         likelihood=likelihood,
         size=size,
         memory_bytes=2**30,
