@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import httpx
+import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 from PIL import Image
@@ -102,3 +103,8 @@ def pixel_bomb(width: int, height: int) -> bytes:
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(body)
+
+
+def up_to_rounding(text: str) -> Any:
+    """The value of a JSON text, equal to others with nearly the same numbers: a product rounds by its rows."""
+    return json.loads(text, parse_float=lambda number: pytest.approx(float(number), rel=1e-4))
