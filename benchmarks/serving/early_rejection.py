@@ -10,7 +10,7 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import Request, binary
 from benchmarks.serving.early_rejection_server import WITH, WITHOUT
 from benchmarks.serving.fitted import bundle
-from benchmarks.serving.load import OVERLOAD, OVERLOAD_ROWS, QUEUE_SECONDS, QUIET, overload_round
+from benchmarks.serving.load import OVERLOAD, OVERLOAD_ROWS, QUEUE_SECONDS, QUIET, offer_three_times
 from benchmarks.serving.process import ServerProcess, free_port, started
 from benchmarks.serving.wrk import ROWS_IN_FLIGHT, saturate
 from service.environment.cpu import available_cpus
@@ -27,11 +27,16 @@ def run(settings: Settings) -> Values:
 
 
 def compare(settings: Settings, folder: Path, request: Request) -> Values:
-    """Goodput over capacity of both servers, whose queues hold half a second of work as in the benchmark `load`."""
-    scratch = settings.scratch
+    """Goodput over capacity of both servers, whose queues hold half a second of work as in the benchmark `load`.
+
+    The capacity is that without overload, where nothing is rejected, so that both are offered the same.
+    """
+    scratch, rounds = settings.scratch, settings.choose(3, 1)
     with serve(WITH, folder, scratch, request, settings.threads) as server:
-        capacity = saturate(server, request, settings.choose(6, 1), scratch).examples_per_second
-    limit = max(2 * ROWS_IN_FLIGHT, round(QUEUE_SECONDS * capacity))
+        saturate(server, request, 1, scratch)  # first use
+        runs = [saturate(server, request, settings.choose(6, 1), scratch) for _ in range(rounds)]
+    capacity = statistics.median(run.requests_per_second for run in runs)
+    limit = max(2 * ROWS_IN_FLIGHT, round(QUEUE_SECONDS * capacity * request.rows))
     given = {"PROBITY_MAX_QUEUE_ROWS": str(limit)}
     with contextlib.ExitStack() as stack:
         servers = {
@@ -40,22 +45,25 @@ def compare(settings: Settings, folder: Path, request: Request) -> Values:
         }
         for server in servers.values():
             saturate(server, request, 1, scratch)  # first use
-        rounds = [one_round(settings, servers, request, turn) for turn in range(settings.choose(3, 1))]
+        turns = [one_round(settings, servers, request, turn, capacity) for turn in range(rounds)]
     goodput = {
-        variant: statistics.median(turn[variant]["goodput_over_capacity"] for turn in rounds) for variant in VARIANTS
+        variant: statistics.median(turn[variant]["goodput_over_capacity"] for turn in turns) for variant in VARIANTS
     }
     return {
         "request": request.name,
         "settings": given,
-        "rounds": rounds,
+        "capacity": [run.as_json() for run in runs],
+        "rounds": turns,
         "goodput_over_capacity": goodput,
         "gain": goodput[WITH] - goodput[WITHOUT],
     }
 
 
-def one_round(settings: Settings, servers: dict[str, ServerProcess], request: Request, turn: int) -> Values:
+def one_round(
+    settings: Settings, servers: dict[str, ServerProcess], request: Request, turn: int, capacity: float
+) -> Values:
     order = VARIANTS if turn % 2 == 0 else VARIANTS[::-1]
-    return {variant: overload_round(settings, servers[variant], request, turn) for variant in order}
+    return {variant: offer_three_times(settings, servers[variant], request, turn, capacity) for variant in order}
 
 
 @contextlib.contextmanager

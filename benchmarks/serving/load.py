@@ -147,16 +147,25 @@ def overload(settings: Settings, folder: Path, request: Request, guess: float) -
 def overload_round(settings: Settings, server: ServerProcess, request: Request, turn: int) -> Values:
     """The capacity by a closed loop, then at once the open loop at three times that."""
     capacity = saturate(server, request, settings.choose(6, 2), settings.scratch)
-    rate, seconds = OVERLOAD * capacity.requests_per_second, settings.choose(20, 3)
+    return {
+        "capacity": capacity.as_json(),
+        **offer_three_times(settings, server, request, turn, capacity.requests_per_second),
+    }
+
+
+def offer_three_times(
+    settings: Settings, server: ServerProcess, request: Request, turn: int, capacity: float
+) -> Values:
+    """The open loop at three times `capacity`, requests a second."""
+    rate, seconds = OVERLOAD * capacity, settings.choose(20, 3)
     outcomes = play(server.port, poisson([Kind.of(request)], rate, seconds, SEED + turn))
     begin, end = outcomes.start + seconds / 10, float(outcomes.due[-1])
     goodput = outcomes.answered(begin, end) / (end - begin)
     usual = {"200", *map(str, REFUSED)}
     return {
-        "capacity": capacity.as_json(),
         "rate": rate,
         **outcomes.as_json(),
         "goodput_per_second": goodput,
-        "goodput_over_capacity": goodput / capacity.requests_per_second,
+        "goodput_over_capacity": goodput / capacity,
         "other_failures": {name: count for name, count in outcomes.counts().items() if name not in usual},
     }
