@@ -13,7 +13,7 @@ import pytest
 
 from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, BundleError
 from service.inference.predictor import Predictor
-from service.models.entry import Entry
+from service.models.folder_record import FolderRecord
 from tests.support.model_folders import INPUTS, TIMEOUT, World, bundle, run
 
 
@@ -534,8 +534,8 @@ def test_what_is_unloaded_while_it_is_loaded_stays_unloaded(tmp_path: Path) -> N
 
 
 def test_what_takes_long_to_be_refused_is_not_tried_all_the_time(tmp_path: Path) -> None:
-    entry = Entry(tmp_path, "a")
+    record = FolderRecord(tmp_path, "a")
     for attempt, seconds in ((0.0, 60.0), (1200.0, 0.5)):
-        assert entry.refused("why", attempt, seconds) == (attempt == 0)
-        due = [moment for moment in (attempt + 1.0 * i for i in range(1300)) if entry.due(moment)]
+        assert record.refused("why", attempt, seconds) == (attempt == 0)
+        due = [moment for moment in (attempt + 1.0 * i for i in range(1300)) if record.due(moment)]
         assert due[0] == pytest.approx(1200.0 if seconds > 1 else attempt + 1)
