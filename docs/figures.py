@@ -13,7 +13,14 @@ from docs.marked import update_parts
 
 PAGE = Path(__file__).with_name("benchmarks.md")
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
-MEASURED = (("peer", "floor", "growth", "cost"), ("load",), ("peers",), ("soak",), ("fuzz", "contract"))
+MEASURED = (
+    ("peer", "floor", "growth", "cost"),
+    ("mnist_shift",),
+    ("load",),
+    ("peers",),
+    ("soak",),
+    ("fuzz", "contract"),
+)
 
 
 def parts() -> dict[str, str]:
