@@ -31,78 +31,86 @@ class FitConfig(BaseModel):
 
     likelihood: Annotated[
         Literal["classification", "regression"],
-        Field(description="Of the targets: class numbers, or values with Gaussian noise."),
+        Field(description="Kind of targets: class numbers, or values with Gaussian noise."),
     ] = "classification"
     subnetwork_size: Annotated[
         int | float,
         Field(
-            description="Weights to choose: a number, or as a float in (0, 1] a share of all trainable weights. "
-            "`auto`, `last-layer`, `modules` and `parameters` choose at most so many."
+            description="Number of weights to choose; a float in (0, 1] is a fraction of all trainable weights. "
+            "`auto`, `last-layer`, `modules` and `parameters` treat it as an upper limit."
         ),
     ] = 1000
     selection: Annotated[StrategyName, Field(description="Strategy that chooses the weights.")] = "auto"
-    selection_options: dict[str, Any] = Field(default_factory=dict, description="Arguments of the strategy.")
+    selection_options: dict[str, Any] = Field(default_factory=dict, description="Options of the strategy.")
     within: Annotated[
         tuple[str, ...] | None,
-        Field(description="Paths of modules: only weights inside them may be chosen; None: anywhere."),
+        Field(description="Paths of the modules to choose weights from; None: the whole network."),
     ] = None
     kinds: Annotated[
         Literal["all", "weights"],
-        Field(description="`weights` leaves biases and the parameters of normalisations out."),
+        Field(description="`weights` excludes biases and the parameters of normalisation layers."),
     ] = "all"
     prior_precision: Annotated[
         Positive | Literal["budget", "gridsearch", "marglik"],
         Field(
-            description="lambda, or how to find it: `budget` takes the smallest (the largest uncertainty) that costs "
-            "at most `uncertainty_budget`, `gridsearch` the best held-out log-likelihood, "
-            "`marglik` the largest evidence."
+            description="Prior precision lambda, or how to choose it: `budget` takes the smallest (the most "
+            "uncertainty) that costs at most `uncertainty_budget`, `gridsearch` the one with the best "
+            "held-out log-likelihood, `marglik` the one with the largest evidence."
         ),
     ] = "budget"
     uncertainty_budget: Annotated[
-        Positive, Field(description="Nats of mean held-out log-likelihood that the uncertainty may cost, for `budget`.")
+        Positive,
+        Field(description="For `budget`: how many nats of mean held-out log-likelihood the uncertainty may cost."),
     ] = 0.05
     prior_scaling: Annotated[
         Literal["subnetwork", "none"],
         Field(
-            description="Whether the posterior holds lambda S / D, as in the paper's appendix on the prior precision "
-            "of subnetworks, or lambda itself (`none`)."
+            description="`subnetwork`: the posterior uses lambda S / D, as in the paper's appendix on the prior "
+            "precision of subnetworks; `none`: it uses lambda itself."
         ),
     ] = "subnetwork"
     posterior: Annotated[
         Literal["cholesky", "low-rank"],
-        Field(description="`low-rank` keeps the fewest eigenpairs that hold the variances to `posterior_tolerance`."),
+        Field(
+            description="`cholesky` stores the whole factor; `low-rank` keeps the fewest eigenpairs that hold the "
+            "variances to `posterior_tolerance`."
+        ),
     ] = "cholesky"
     posterior_tolerance: Annotated[
-        float, Field(gt=0, lt=1, description="Relative error of the variances that a low rank may make.")
+        float, Field(gt=0, lt=1, description="Maximum relative error of the variances for `low-rank`.")
     ] = 0.01
     sigma_noise: Annotated[
         Positive | Literal["mle"],
         Field(
-            description="Observation noise of a regression: a standard deviation in the target's units, or `mle`, with "
-            "which held-out targets are most likely."
+            description="Observation noise of a regression: a standard deviation in the target's units, or `mle`, "
+            "the value under which the held-out targets are most likely."
         ),
     ] = "mle"
     temperature: Annotated[
         Positive | Literal["fit"],
-        Field(description="Divides the logits of a classification; `fit` takes the best held-out log-likelihood."),
+        Field(
+            description="Divisor of a classifier's logits; `fit` takes the value with the best held-out log-likelihood."
+        ),
     ] = 1.0
     false_reject_rate: Annotated[
         float,
-        Field(gt=0, lt=1, description="Share of in-distribution inputs that may be rejected; it sets the threshold."),
+        Field(
+            gt=0, lt=1, description="Fraction of in-distribution inputs that may be rejected; it sets the threshold."
+        ),
     ] = 0.05
-    seed: Annotated[int, Field(ge=0, lt=2**63, description="Seed of everything random.")] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63, description="Seed for everything random.")] = 0
     memory_budget: Annotated[
         Annotated[ByteSize, Field(gt=0)] | None,
-        Field(description="Most memory to take, in bytes or such as `2GiB`; None: 60 % of what is free."),
+        Field(description="Maximum memory, in bytes or e.g. `2GiB`; None: 60 % of the free memory."),
     ] = None
     checkpoint_seconds: Annotated[
-        Positive, Field(description="How often a long pass over the data is saved, in seconds.")
+        Positive, Field(description="Seconds between checkpoints of a long pass over the data.")
     ] = 300.0
     device: Annotated[
         str,
         Field(
             pattern=r"^(auto|cpu|cuda(:\d+)?)$",
-            description="`auto` (the GPU where there is one), `cpu`, `cuda` or `cuda:n`.",
+            description="`auto` (the GPU if there is one), `cpu`, `cuda` or `cuda:n`.",
         ),
     ] = "auto"
     name: Annotated[
@@ -111,7 +119,7 @@ class FitConfig(BaseModel):
             min_length=1,
             max_length=200,
             pattern=r"^[^/]+$",
-            description="Name of the model; the service answers under it.",
+            description="Name of the model, under which the service serves it.",
         ),
     ] = "model"
     version: Annotated[

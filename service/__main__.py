@@ -30,9 +30,7 @@ def serve(
         list[Path] | None,
         typer.Argument(help="Folders of the bundles to serve; without any, PROBITY_BUNDLE.", show_default=False),
     ] = None,
-    models: Annotated[
-        Path | None, typer.Option(help="Folder whose subfolders are bundles; all of them are served.")
-    ] = None,
+    models: Annotated[Path | None, typer.Option(help="Folder of bundles; every bundle in it is served.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
 ) -> None:

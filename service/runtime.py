@@ -56,8 +56,8 @@ class RequestDeadline:
 class Runtime:
     """Everything that the routes share. Create it in a running event loop, and close it.
 
-    `body_threads` decompress, parse and serialise what takes too long for the event loop; `decoders` are processes for
-    images and forms; `draining` makes `/health/ready` fail.
+    `byte_budget` bounds what all requests hold; `body_threads` decompress, parse and serialise what takes too long for
+    the event loop; `decoders` are processes for images and forms; `draining` makes `/health/ready` fail.
     """
 
     settings: Settings
@@ -65,7 +65,7 @@ class Runtime:
     store: ModelStore
     repository: Repository
     compute_threads: ComputeThreads
-    bodies: ByteBudget = field(init=False)
+    byte_budget: ByteBudget = field(init=False)
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
@@ -73,7 +73,7 @@ class Runtime:
     _hang_logged: bool = False
 
     def __post_init__(self) -> None:
-        self.bodies = ByteBudget(self.settings.max_pending_bytes)
+        self.byte_budget = ByteBudget(self.settings.max_pending_bytes)
         settings, at_once = self.settings, all_threads(self.settings)
         self.body_threads = ThreadPoolExecutor(at_once, thread_name_prefix="probity-bodies")
         self.decoders = DecoderPool(at_once, decoder_bytes(settings))

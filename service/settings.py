@@ -42,140 +42,178 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     bundle: Annotated[
-        Words, Field(description=f"Folders of bundles to serve, separated by '{os.pathsep}'.", validate_default=False)
+        Words, Field(description=f"Bundle folders to serve, separated by '{os.pathsep}'.", validate_default=False)
     ] = ()
-    models: Annotated[
-        Path | None, Field(description="Folder whose subfolders are bundles; all of them are served.")
-    ] = None
+    models: Annotated[Path | None, Field(description="Folder of bundles; every bundle in it is served.")] = None
     default_model: Annotated[
-        str | None, Field(description="Model that answers `/predict`; unset: the first one loaded.")
+        str | None, Field(description="Model that answers `/predict`; if unset, the first one loaded.")
     ] = None
     watch_seconds: Annotated[
         Seconds | None,
-        Field(description="How often to look for new, changed and removed bundles; unset: never."),
+        Field(description="How often to check for new, changed and removed bundles; if unset, never."),
     ] = None
     repository_api: Annotated[
-        bool, Field(description="Whether clients may load and unload models over `/v2/repository`.")
+        bool, Field(description="Whether clients may load and unload models through `/v2/repository`.")
     ] = False
     ready_requires: Annotated[
         Literal["named", "all", "any"],
         Field(
-            description="Which models must be loaded for `/health/ready`: those named one by one (bundles, default "
+            description="Which models must be loaded for `/health/ready`: the named ones (bundles and the default "
             "model), all, or any one."
         ),
     ] = "named"
     trial_seconds: Annotated[
         Seconds,
-        Field(description="How long a new bundle may take to load and predict in a trial process; then it is refused."),
+        Field(
+            description="How long a new bundle may take to load and predict in a trial process before it is rejected."
+        ),
     ] = 60.0
     trial_bytes: Annotated[
         Positive | None,
-        Field(description="Memory that the trial of a new bundle may take; unset: what is free."),
+        Field(
+            description="Memory limit of the trial process (Linux only); if unset, the memory that is free at the time."
+        ),
     ] = None
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8000
-    workers: Annotated[Positive, Field(description="Processes that serve on the port, each with its own models.")] = 1
+    workers: Annotated[
+        Positive, Field(description="Number of processes that serve the port, each with its own models.")
+    ] = 1
     hang_seconds: Annotated[
-        Seconds, Field(description="With several workers, how long one may show no sign of life; then it is replaced.")
+        Seconds, Field(description="With several workers, how long one may send no heartbeat before it is replaced.")
     ] = 30.0
     threads: Annotated[
         Positive | None,
-        Field(description="CPU threads for one batch; unset: 1, or all for a network that is slow on one example."),
+        Field(
+            description="CPU threads per batch; if unset, 1, or all of them for a network that is slow on one example."
+        ),
     ] = None
     concurrency: Annotated[
         Positive | None,
-        Field(description="Batches computed at the same time; unset: as many as the CPUs allow."),
+        Field(description="Batches computed in parallel; if unset, as many as the CPUs allow."),
     ] = None
     max_batch_size: Annotated[
-        Positive | None, Field(description="Most examples in a batch; unset: what the Jacobians' memory allows.")
+        Positive | None,
+        Field(
+            description="Maximum examples per batch. It only lowers the built-in limit: 64, or fewer if "
+            "`PROBITY_JACOBIAN_BYTES` holds fewer Jacobians."
+        ),
     ] = None
     max_queue_rows: Annotated[
-        Positive, Field(description="Most examples that may wait for a model; more are answered 429.")
+        Positive,
+        Field(
+            description="Maximum examples waiting for one model; further requests get 429. An empty queue accepts "
+            "a request of any size."
+        ),
     ] = 4096
     max_queue_delay_seconds: Annotated[
         float,
-        Field(ge=0, allow_inf_nan=False, description="How long an example waits to share a batch with others."),
+        Field(ge=0, allow_inf_nan=False, description="How long an example may wait for others to share its batch."),
     ] = 0.0
     request_timeout_seconds: Annotated[
-        Seconds, Field(description="How long a request may take; then it is answered 504. Clients may ask for less.")
+        Seconds, Field(description="How long a request may take before it gets 504. Clients may ask for less.")
     ] = 30.0
     compute_timeout_seconds: Annotated[
         Seconds,
-        Field(description="How long a batch may compute; then `/health/live` says 503 until it ends."),
+        Field(
+            description="How long a batch may compute before `/health/live` and `/health/ready` return 503, until "
+            "it ends."
+        ),
     ] = 60.0
     degrade_after_seconds: Annotated[
         Seconds | None,
-        Field(description="How long a request may wait; then it gets the plain network's answer, marked degraded."),
+        Field(
+            description="How long a request may wait before it gets the plain network's answer, marked as "
+            "degraded; if unset, it keeps waiting."
+        ),
     ] = None
     max_body_bytes: Annotated[
-        Positive, Field(description="Largest request body, also decompressed; a larger one is answered 413.")
+        Positive,
+        Field(description="Maximum size of a request body, before and after decompression; a larger one gets 413."),
     ] = 16 * 2**20
     max_pending_bytes: Annotated[
         Positive,
         Field(
-            description="Most bytes of bodies, decoded inputs and unsent answers held at once; more are answered 429."
+            description="Maximum bytes of bodies, decoded inputs and unsent responses held at once; further "
+            "requests get 429. If no other request holds any, a request of any size is accepted."
         ),
     ] = 256 * 2**20
     body_timeout_seconds: Annotated[
-        Seconds, Field(description="How long a body may take to arrive; then it is answered 408.")
+        Seconds, Field(description="How long a body may take to arrive before the request gets 408.")
     ] = 30.0
     write_timeout_seconds: Annotated[
-        Seconds, Field(description="How long a client may read none of its answer; then the connection is closed.")
+        Seconds, Field(description="How long a client may read none of its response before the connection is closed.")
     ] = 30.0
     max_header_bytes: Annotated[
-        Positive, Field(description="Largest head of a request; a larger one is answered 431.")
+        Positive,
+        Field(description="Maximum size of a request's head (request line and headers); a larger one gets 431."),
     ] = 32 * 2**10
     header_timeout_seconds: Annotated[
         Seconds,
-        Field(description="How long a request's head may take to arrive; then 408, and the connection is closed."),
+        Field(
+            description="How long a request's head may take to arrive before the client gets 408 and the "
+            "connection is closed."
+        ),
     ] = 10.0
-    max_rows: Annotated[Positive, Field(description="Most examples in one request; more are answered 413.")] = 1024
+    max_rows: Annotated[Positive, Field(description="Maximum examples per request; one with more gets 413.")] = 1024
     max_pixels: Annotated[
-        Positive, Field(description="Most pixels of one image, checked before it is decoded; more are answered 413.")
+        Positive, Field(description="Maximum pixels per image, checked before it is decoded; a larger image gets 413.")
     ] = 16 * 2**20
     max_total_pixels: Annotated[
-        Positive, Field(description="Most pixels of all images of one request; more are answered 413.")
+        Positive, Field(description="Maximum pixels in all images of a request; a request with more gets 413.")
     ] = 64 * 2**20
     max_input_bytes: Annotated[
         Positive,
-        Field(description="Most bytes of one request's examples as the network takes them; more are answered 413."),
+        Field(
+            description="Maximum size of a request's examples after decoding; a larger request gets 413. One "
+            "example is always accepted."
+        ),
     ] = 64 * 2**20
     jacobian_bytes: Annotated[
-        Positive, Field(description="Memory for the Jacobians of the batches computed at once; it bounds them.")
+        Positive,
+        Field(
+            description="Memory for the Jacobians of all batches computed at once; it limits the number of "
+            "examples per batch."
+        ),
     ] = 256 * 2**20
     interval_level: Annotated[
-        float, Field(gt=0, lt=1, description="Probability that a regression answer's interval covers.")
+        float,
+        Field(gt=0, lt=1, description="Probability that the interval in a regression response covers the target."),
     ] = 0.95
     drain_seconds: Annotated[
         float,
         Field(
             ge=0,
             allow_inf_nan=False,
-            description="After SIGTERM, how long to accept requests still, while `/health/ready` says 503 already.",
+            description="After SIGTERM, how long to keep accepting requests while `/health/ready` already returns 503.",
         ),
     ] = 0.0
-    shutdown_seconds: Annotated[Positive, Field(description="How long running requests may then take to finish.")] = 30
+    shutdown_seconds: Annotated[
+        Positive, Field(description="How long running requests may take to finish after the drain.")
+    ] = 30
     api_keys_file: Annotated[
-        Path | None, Field(description="File of API keys' hashes; with it, requests need a key. Read again on change.")
+        Path | None,
+        Field(description="File of hashed API keys; if set, requests need a key. It is read again when it changes."),
     ] = None
-    metrics_public: Annotated[bool, Field(description="Whether `/metrics` is answered without an API key.")] = True
+    metrics_public: Annotated[bool, Field(description="Whether `/metrics` is served without an API key.")] = True
     cors_origins: Annotated[
         Words, Field(description="Origins whose pages may call the service, separated by ','; none by default.")
     ] = ()
     trusted_proxies: Annotated[
         Words,
         Field(
-            description="Proxies (addresses or networks, separated by ',') whose `X-Forwarded-For` names the client.",
+            description="Proxies (addresses or networks, separated by ',') that are trusted to name the client in "
+            "`X-Forwarded-For`.",
         ),
     ] = ("127.0.0.1", "::1")
     trusted_keys: Annotated[
-        Path | None, Field(description="File of public keys; with it, only bundles signed by one of them are loaded.")
+        Path | None, Field(description="File of public keys; if set, only bundles signed with one of them are loaded.")
     ] = None
     access_log: Annotated[
-        bool, Field(description="Whether each request is a line of the log; the metrics count them anyway.")
+        bool, Field(description="Whether to log each request; the metrics count requests either way.")
     ] = True
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Field(description="Least severe message to log.")
+        Literal["debug", "info", "warning", "error"], Field(description="Least severe level to log.")
     ] = "info"
 
     @classmethod

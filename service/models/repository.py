@@ -11,7 +11,7 @@ from service.bundle import BundleError, is_bundle_at
 from service.format.text import printable
 from service.inference.predictor import Predictor
 from service.models.cpu_share import fit_matrix_products
-from service.models.entry import Entry, Listed
+from service.models.folder_record import FolderRecord, Listed
 from service.models.folders import Stamp, bundles_in, stamp_of
 from service.models.served import ServedModel
 from service.models.store import ModelNotFound, ModelStore
@@ -23,7 +23,7 @@ MAX_MISSED_SCANS = 2
 LOADS_AT_ONCE = 2
 log = logging.getLogger("probity")
 Required = Literal["named", "all", "any"]
-Read = Callable[[Entry], Predictor | None]
+Read = Callable[[FolderRecord], Predictor | None]
 
 
 class Repository:
@@ -41,7 +41,7 @@ class Repository:
     ) -> None:
         self.store, self._load, self._serve, self._metrics = store, load, serve, metrics
         self._folders, self._models_folder = list(folders), models_folder
-        self._entries: dict[Path, Entry] = {}
+        self._records: dict[Path, FolderRecord] = {}
         self._at_once = asyncio.Semaphore(LOADS_AT_ONCE)
         self._loading: set[asyncio.Task[None]] = set()
         self._retiring: set[asyncio.Task[None]] = set()
@@ -49,24 +49,24 @@ class Repository:
     def adopt(self, predictors: Iterable[Predictor]) -> None:
         """Serve what was loaded before the event loop ran; raises `BundleError` where two are the same model."""
         for predictor in predictors:
-            entry = self._entry(predictor.path)
-            self._swap(entry, predictor)
+            record = self._record(predictor.path)
+            self._swap(record, predictor)
 
-    def _entry(self, folder: Path) -> Entry:
+    def _record(self, folder: Path) -> FolderRecord:
         deeper = self._models_folder is not None and folder.parent.parent == self._models_folder
         name = folder.parent.name if deeper and folder not in self._folders else folder.name
-        return self._entries.setdefault(folder, Entry(folder, name))
+        return self._records.setdefault(folder, FolderRecord(folder, name))
 
     def index(self) -> list[Listed]:
         """Every folder, loaded or not."""
         return [
             Listed(
-                entry.name,
-                entry.model.version if entry.model else "",
-                "READY" if entry.model and not entry.unloaded else "UNAVAILABLE",
-                "unloaded" if entry.unloaded else entry.reason,
+                record.name,
+                record.model.version if record.model else "",
+                "READY" if record.model and not record.unloaded else "UNAVAILABLE",
+                "unloaded" if record.unloaded else record.reason,
             )
-            for entry in self._entries.values()
+            for record in self._records.values()
         ]
 
     def missing(self, required: Required, default: str | None) -> list[str]:
@@ -77,9 +77,9 @@ class Repository:
         """
         if required == "any":
             return []
-        entries = self._entries.values()
-        names = [entry.name for entry in entries if required == "all" and entry.model is None and entry.reason]
-        unloaded = {entry.name for entry in entries if entry.unloaded}
+        records = self._records.values()
+        names = [record.name for record in records if required == "all" and record.model is None and record.reason]
+        unloaded = {record.name for record in records if record.unloaded}
         if default is not None and default not in unloaded and self.store.latest(default) is None:
             names.append(default)
         return sorted({*names} - unloaded)
@@ -89,23 +89,23 @@ class Repository:
         tried first."""
         changed, turn = await self._changed(), None
         async with asyncio.TaskGroup() as group:
-            for entry, stamp in changed:
-                turn = group.create_task(self._renew(entry, stamp, self._read, turn))
+            for record, stamp in changed:
+                turn = group.create_task(self._renew(record, stamp, self._read, turn))
 
-    async def _changed(self) -> list[tuple[Entry, Stamp]]:
+    async def _changed(self) -> list[tuple[FolderRecord, Stamp]]:
         """The folders to load, with their stamps. Unloads models whose folders are gone."""
         found, now = await self._scan(), asyncio.get_running_loop().time()
         changed = []
         for folder, stamp in found.items():
-            entry = self._entry(folder)
-            entry.missed_scans = 0
-            if entry.unloaded or entry.busy.locked():  # until a client loads it again; until the load ends
+            record = self._record(folder)
+            record.missed_scans = 0
+            if record.unloaded or record.busy.locked():  # until a client loads it again; until the load ends
                 continue
-            if entry.stamp != stamp or entry.due(now):
-                changed.append((entry, stamp))
-        for folder in [*self._entries]:
+            if record.stamp != stamp or record.due(now):
+                changed.append((record, stamp))
+        for folder in [*self._records]:
             if folder not in found:
-                self._note_missing(self._entries[folder])
+                self._note_missing(self._records[folder])
         return changed
 
     async def watch(self, seconds: float) -> None:
@@ -115,8 +115,8 @@ class Repository:
         while True:
             await asyncio.sleep(seconds)
             try:
-                for entry, stamp in await self._changed():
-                    self._start(self._renew(entry, stamp, self._read))
+                for record, stamp in await self._changed():
+                    self._start(self._renew(record, stamp, self._read))
                 trouble = ""
             except OSError as error:
                 if str(error) != trouble:
@@ -135,20 +135,20 @@ class Repository:
         """Load the model again, or for the first time; raises `ModelNotFound` or `BundleError`, and then the one
         loaded before still serves."""
         for folder in await self._scan():
-            self._entry(folder)
-        for entry in self._named(name):
-            stamp = await asyncio.to_thread(stamp_of, entry.folder)
-            await self._renew(entry, stamp, lambda entry: self._load(entry.folder))
-            if entry.reason:
-                raise BundleError(entry.folder, entry.reason, "mend the bundle; the model loaded before still serves")
+            self._record(folder)
+        for record in self._named(name):
+            stamp = await asyncio.to_thread(stamp_of, record.folder)
+            await self._renew(record, stamp, lambda record: self._load(record.folder))
+            if record.reason:
+                raise BundleError(record.folder, record.reason, "mend the bundle; the model loaded before still serves")
 
     async def unload(self, name: str) -> None:
         """Stop serving every version of the model; raises `ModelNotFound`."""
-        for entry in self._named(name):
-            entry.unloaded = True
-            entry.unloads += 1
-            if entry.model is not None and self.store.remove(entry.model):
-                self._retire(entry.model)
+        for record in self._named(name):
+            record.unloaded = True
+            record.unloads += 1
+            if record.model is not None and self.store.remove(record.model):
+                self._retire(record.model)
 
     async def stop_loading(self) -> None:
         """Cancel the loads that are under way."""
@@ -162,79 +162,79 @@ class Repository:
             self._retire(model)
         await asyncio.gather(*self._retiring)
 
-    def _named(self, name: str) -> list[Entry]:
-        entries = [entry for entry in self._entries.values() if entry.name == name]
-        if not entries:
-            raise ModelNotFound(name, None, sorted({entry.name for entry in self._entries.values()}))
-        return entries
+    def _named(self, name: str) -> list[FolderRecord]:
+        records = [record for record in self._records.values() if record.name == name]
+        if not records:
+            raise ModelNotFound(name, None, sorted({record.name for record in self._records.values()}))
+        return records
 
     async def _renew(
-        self, entry: Entry, stamp: Stamp | None, read: Read, turn: asyncio.Task[None] | None = None
+        self, record: FolderRecord, stamp: Stamp | None, read: Read, turn: asyncio.Task[None] | None = None
     ) -> None:
         """Serve the predictor that `read` gives for the folder (None: the one that serves), after the task `turn`."""
         clock = asyncio.get_running_loop().time
-        async with entry.busy:
-            entry.stamp, unloads = stamp, entry.unloads
+        async with record.busy:
+            record.stamp, unloads = stamp, record.unloads
             async with self._at_once:
                 start = clock()
-                outcome = await asyncio.to_thread(_outcome, read, entry)
+                outcome = await asyncio.to_thread(_outcome, read, record)
                 seconds = clock() - start
             if turn is not None:
                 await asyncio.wait([turn])
-            if entry.unloads != unloads:  # a client unloaded it meanwhile
+            if record.unloads != unloads:  # a client unloaded it meanwhile
                 return
             try:
-                self._settle(entry, outcome)
+                self._settle(record, outcome)
             except BundleError as error:
-                self._refuse(entry, error, seconds)
+                self._refuse(record, error, seconds)
 
-    def _read(self, entry: Entry) -> Predictor | None:
+    def _read(self, record: FolderRecord) -> Predictor | None:
         """The bundle's predictor; None where the folder still holds the bundle that was loaded."""
-        served = None if entry.model is None else entry.model.predictor
-        if served is not None and is_bundle_at(entry.folder, served.manifest_sha256, served.manifest.files):
+        served = None if record.model is None else record.model.predictor
+        if served is not None and is_bundle_at(record.folder, served.manifest_sha256, served.manifest.files):
             return None
-        return self._load(entry.folder)
+        return self._load(record.folder)
 
-    def _settle(self, entry: Entry, outcome: Predictor | BundleError | None) -> None:
+    def _settle(self, record: FolderRecord, outcome: Predictor | BundleError | None) -> None:
         if isinstance(outcome, BundleError):
             raise outcome
-        before, refused = entry.name, bool(entry.reason)
+        before, refused = record.name, bool(record.reason)
         if outcome is not None:
-            self._swap(entry, outcome)
-        entry.reason = ""
+            self._swap(record, outcome)
+        record.reason = ""
         if outcome is not None or refused:  # a bad bundle was undone, or replaced
             self._metrics.load_recovered(before)
 
-    def _refuse(self, entry: Entry, error: BundleError, seconds: float) -> None:
-        kept = "the model loaded before still serves" if entry.model and not entry.unloaded else "nothing is served"
-        if entry.refused(str(error), asyncio.get_running_loop().time(), seconds):
-            log.error("%s: not loaded, %s: %s", entry.place, kept, error)
-        self._metrics.load_failed(entry.name)
+    def _refuse(self, record: FolderRecord, error: BundleError, seconds: float) -> None:
+        kept = "the model loaded before still serves" if record.model and not record.unloaded else "nothing is served"
+        if record.refused(str(error), asyncio.get_running_loop().time(), seconds):
+            log.error("%s: not loaded, %s: %s", record.place, kept, error)
+        self._metrics.load_failed(record.name)
 
-    def _swap(self, entry: Entry, predictor: Predictor) -> None:
+    def _swap(self, record: FolderRecord, predictor: Predictor) -> None:
         """Replace the model loaded from this folder by `predictor`, between two requests."""
-        old = entry.model
-        self._refuse_clash(entry, predictor)
+        old = record.model
+        self._refuse_clash(record, predictor)
         model = self._serve(predictor)
         model.metrics.announce()
         self.store.put(model)
-        if old is not None and not entry.unloaded:
+        if old is not None and not record.unloaded:
             self.store.remove(old)
             self._retire(old)
-        entry.loaded(model)
+        record.loaded(model)
         fit_matrix_products(one.predictor.threads for one in self.store)
         described = printable(f"{model.name} version {model.version}")
-        log.info("%s: serving %s, digest %s", entry.place, described, model.digest)
+        log.info("%s: serving %s, digest %s", record.place, described, model.digest)
 
-    def _refuse_clash(self, entry: Entry, predictor: Predictor) -> None:
+    def _refuse_clash(self, record: FolderRecord, predictor: Predictor) -> None:
         manifest = predictor.manifest
-        for other in self._entries.values():
+        for other in self._records.values():
             model = other.model
-            if other is entry or model is None or other.unloaded:
+            if other is record or model is None or other.unloaded:
                 continue
             if (model.name, model.version) == (manifest.name, manifest.version):
                 found = f"found the model {manifest.name!r} version {manifest.version!r}, which {other.folder} serves"
-                raise BundleError(entry.folder, found, "give one of them another name or version")
+                raise BundleError(record.folder, found, "give one of them another name or version")
 
     def _retire(self, model: ServedModel) -> None:
         if not any(other.digest == model.digest for other in self.store if other is not model):
@@ -254,20 +254,20 @@ class Repository:
         # may come many models later.
         gc.collect()
 
-    def _note_missing(self, entry: Entry) -> None:
-        if entry.busy.locked():
+    def _note_missing(self, record: FolderRecord) -> None:
+        if record.busy.locked():
             return
-        entry.missed_scans += 1
-        if entry.missed_scans < MAX_MISSED_SCANS or entry.folder in self._folders:
+        record.missed_scans += 1
+        if record.missed_scans < MAX_MISSED_SCANS or record.folder in self._folders:
             return
-        del self._entries[entry.folder]
-        self._metrics.load_recovered(entry.name)
-        if entry.model is not None and self.store.remove(entry.model):
-            self._retire(entry.model)
-        log.info("%s: gone, unloaded", entry.place)
+        del self._records[record.folder]
+        self._metrics.load_recovered(record.name)
+        if record.model is not None and self.store.remove(record.model):
+            self._retire(record.model)
+        log.info("%s: gone, unloaded", record.place)
 
     async def _scan(self) -> dict[Path, Stamp]:
-        return await asyncio.to_thread(_stamps, [*self._folders, *self._entries], self._models_folder)
+        return await asyncio.to_thread(_stamps, [*self._folders, *self._records], self._models_folder)
 
 
 def _stamps(known: list[Path], models_folder: Path | None) -> dict[Path, Stamp]:
@@ -281,12 +281,12 @@ def _stamps(known: list[Path], models_folder: Path | None) -> dict[Path, Stamp]:
     return {folder: stamp for folder, stamp in stamps.items() if stamp is not None}
 
 
-def _outcome(read: Read, entry: Entry) -> Predictor | BundleError | None:
+def _outcome(read: Read, record: FolderRecord) -> Predictor | BundleError | None:
     """The result of `read`, or its error: no bundle, whatever it holds, may stop the others from being loaded."""
     try:
-        return read(entry)
+        return read(record)
     except BundleError as error:
         return error
     except Exception as error:
-        log.exception("%s: could not be loaded", entry.place)
-        return BundleError(entry.folder, f"could not be loaded: {type(error).__name__}: {error}")
+        log.exception("%s: could not be loaded", record.place)
+        return BundleError(record.folder, f"could not be loaded: {type(error).__name__}: {error}")

@@ -31,7 +31,7 @@ class DirectRoute(APIRoute):
 def _leased(app: ASGIApp) -> ASGIApp:
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         runtime: Runtime = scope["app"].state.runtime
-        with runtime.bodies.lease() as lease:
+        with runtime.byte_budget.lease() as lease:
             scope[LEASE] = lease
             await app(scope, receive, send)
             await response_taken(scope)

@@ -90,7 +90,7 @@ def _allowed(request: Request) -> Runtime:
 async def _read_command(model: type[C], request: Request, runtime: Runtime) -> C:
     """The small JSON object that may come with a command, whatever its media type."""
     settings = runtime.settings
-    with runtime.bodies.lease() as lease:
+    with runtime.byte_budget.lease() as lease:
         limit = min(MAX_COMMAND_BYTES, settings.max_body_bytes)
         body = await read_body(request, limit, settings.body_timeout_seconds, lease, runtime.body_threads)
     return parse(model, read_json(body, COMMAND_BOUNDS) if body.strip() else {})

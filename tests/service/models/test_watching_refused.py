@@ -7,7 +7,7 @@ import pytest
 
 from service.bundle import CALIBRATION, MODEL, POSTERIOR, BundleError
 from service.inference.predictor import Predictor
-from service.models.entry import Entry
+from service.models.folder_record import FolderRecord
 from tests.support.model_folders import World, bundle, run
 
 
@@ -165,7 +165,7 @@ def test_an_error_that_nobody_foresaw_holds_up_no_other(tmp_path: Path) -> None:
 
 
 def test_what_takes_long_to_be_refused_is_not_tried_all_the_time(tmp_path: Path) -> None:
-    entry = Entry(tmp_path, "a")
+    entry = FolderRecord(tmp_path, "a")
     for attempt, seconds in ((0.0, 60.0), (1200.0, 0.5)):
         assert entry.refused("why", attempt, seconds) == (attempt == 0)
         due = [moment for moment in (attempt + 1.0 * i for i in range(1300)) if entry.due(moment)]

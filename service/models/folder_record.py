@@ -17,7 +17,7 @@ SLOW_SECONDS, PAUSE_FACTOR = 1.0, 20.0
 
 
 @dataclass(eq=False)
-class Entry:
+class FolderRecord:
     """One bundle folder: the model loaded from it, and the reason where its present content does not serve.
 
     `unloaded`: a client unloaded it, and nothing loads it until a client asks; `missed_scans`: scans in a row that did
