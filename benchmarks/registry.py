@@ -2,7 +2,7 @@
 
 from benchmarks.core.settings import Benchmark
 from benchmarks.experiments import mnist_plot, mnist_shift, selection_plot, selection_uci
-from benchmarks.fit import against_laplace, bundles, cost, floor, gpu, growth, layers
+from benchmarks.fit import against_laplace, bundles, cost, floor, gpu, growth, layers, price
 from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, contract, early_rejection, fuzz, load, soak
 from benchmarks.serving import plots as serving_plots
@@ -17,6 +17,7 @@ BENCHMARKS = (
         stem="peer",
     ),
     Benchmark("floor", "Jacobian time over forward time, against 1 + 2 K", floor.run, fit_plots.floor),
+    Benchmark("price", "time of a prediction over that of the plain network in onnxruntime", price.run, threads=1),
     Benchmark("growth", "time and memory of the fit against S, N and D", growth.run, fit_plots.growth),
     Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
     Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),

@@ -1,6 +1,6 @@
 """`python -m docs.figures`: write into docs/benchmarks.md what the files in benchmarks/results say of themselves.
 
-These are the counts of `layers`, and the date and commit of each measurement.
+These are the counts of `layers`, the table of `price`, and the date and commit of each measurement.
 """
 
 import json
@@ -15,6 +15,7 @@ PAGE = Path(__file__).with_name("benchmarks.md")
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 MEASURED = (
     ("peer", "floor", "growth", "cost"),
+    ("price",),
     ("mnist_shift",),
     ("load",),
     ("peers",),
@@ -26,7 +27,7 @@ MEASURED = (
 def parts() -> dict[str, str]:
     """The generated parts of the page by their names."""
     dates = {f"measured: {', '.join(names)}": measured(names) for names in MEASURED}
-    return {"layers": layers(read("layers")), **dates}
+    return {"layers": layers(read("layers")), "price": price(read("price")), **dates}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -46,6 +47,18 @@ def layers(result: dict[str, Any]) -> str:
         f"exported, within {math.ceil(error / 10**power)}e{power} of plain differentiation; {counts[1]} are rejected "
         f"with an error that says why{failed}.\n"
     )
+
+
+def price(result: dict[str, Any]) -> str:
+    """The table of prices, one row a choice of weights."""
+    head = "| weights | S of D | graph, 1 example | graph, 16 | prediction, 1 | prediction, 16 |"
+    lines = [head, "| --- " * 6 + "|"]
+    for row in result["rows"]:
+        alone, together = row["batches"]
+        ratios = [one[f"{name}_over_plain"] for name in ("graph", "predict") for one in (alone, together)]
+        cells = (row["name"], f"{row['S']:,} of {row['D']:,}", *(f"{ratio:.2g}" for ratio in ratios))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def measured(names: tuple[str, ...]) -> str:

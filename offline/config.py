@@ -69,6 +69,13 @@ class FitConfig(BaseModel):
             "precision of subnetworks; `none`: it uses lambda itself."
         ),
     ] = "subnetwork"
+    max_cost: Annotated[
+        Positive | None,
+        Field(
+            description="For `auto`: most that a prediction may cost, in forward passes of the plain network; None: 3, "
+            "or the least there is."
+        ),
+    ] = None
     posterior: Annotated[
         Literal["cholesky", "low-rank"],
         Field(
@@ -106,6 +113,13 @@ class FitConfig(BaseModel):
     checkpoint_seconds: Annotated[
         Positive, Field(description="Seconds between checkpoints of a long pass over the data.")
     ] = 300.0
+    measure_price: Annotated[
+        bool,
+        Field(
+            description="Whether to time predictions and keep their price in the bundle; if not, the same fit gives "
+            "the same digest."
+        ),
+    ] = True
     device: Annotated[
         str,
         Field(

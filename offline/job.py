@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from offline.config import FitConfig
 from offline.data.likelihood import Likelihood, likelihood_of
 from offline.data.loaders import Batches, Passes, checked_batches
+from offline.jacobian.find_head import find_head
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.linear_head import LinearHead
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import check_private, copied_model, usable
 from offline.network.weights import WeightLayout
@@ -25,6 +27,7 @@ class Job:
     """`network` is a private copy; `example` (2, *input_shape) or fewer; `size` is S, at most.
 
     likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
+    head: the network's linear head, if it has one.
     """
 
     config: FitConfig
@@ -39,6 +42,7 @@ class Job:
     size: int
     memory_bytes: int
     track: Track
+    head: LinearHead | None = None
 
     @property
     def weights(self) -> Tensor:
@@ -47,7 +51,7 @@ class Job:
 
     def jacobian(self, indices: Tensor) -> SubnetworkJacobian:
         """The Jacobian of the weights at ascending positions."""
-        return make_jacobian(self.network, self.layout, indices.to(self.device), self.example)
+        return make_jacobian(self.network, self.layout, indices.to(self.device), self.example, self.head)
 
     def pass_over_training(self, description: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass, with progress where it has a description; the same number of examples each time."""
@@ -110,4 +114,5 @@ def prepare(
         size=config.resolve_size(layout.total),
         memory_bytes=config.memory_budget or default_budget(device),
         track=track,
+        head=find_head(network, inputs[:2]),
     )

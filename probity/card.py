@@ -42,6 +42,9 @@ def print_card(bundle: Path) -> None:
         f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
         f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
     )
+    if manifest.graph is not None and manifest.graph.price:
+        each = (f"{price.forward_passes:.2g} in a batch of {price.batch}" for price in manifest.graph.price)
+        rows["price"] = f"forward passes of the plain network: {', '.join(each)}"
     if manifest.verification is not None:
         rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
     rows |= {name.replace("_", " "): f"{value:.4g}" for name, value in manifest.metrics.items()}

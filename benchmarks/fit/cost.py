@@ -20,7 +20,7 @@ from benchmarks.fit.workloads import Workload
 from offline.config import FitConfig
 from offline.data.likelihood import Classification
 from offline.data.loaders import Passes
-from offline.export.graph import export_onnx
+from offline.export.graph import export_jacobian
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
 from offline.job import prepare
@@ -99,7 +99,7 @@ def measure(values: dict[str, Any]) -> dict[str, Values]:
     ggn = curve()
     _, spectrum = timed(lambda: Spectrum.of(ggn))
     _, factored = timed(lambda: factor(posterior_precision(ggn, PRIOR)))
-    _, export = timed(lambda: export_onnx(jacobian, inputs, outputs))
+    _, export = timed(lambda: export_jacobian(jacobian, inputs, outputs))
     scores["what"] = f"the squared Jacobian in all D weights, streamed; `auto` takes it of {SCORED} inputs"
     return {
         "plan of all weights": {"seconds": plan_all},

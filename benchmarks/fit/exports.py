@@ -11,7 +11,7 @@ import torch
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.methods import Predict
 from benchmarks.fit.workloads import Workload
-from offline.export.graph import export_onnx
+from offline.export.graph import export_jacobian
 from offline.network.model_copy import private_copy
 
 
@@ -28,7 +28,7 @@ def write(values: dict[str, Any]) -> dict[str, Any]:
     np.save(folder / "inputs.npy", eager.inputs.numpy())
     np.save(folder / "scale_tril.npy", eager.scale_tril)
     start = time.perf_counter()
-    model, opset = export_onnx(eager.jacobian, eager.inputs, eager.outputs)
+    model, opset = export_jacobian(eager.jacobian, eager.inputs, eager.outputs)
     seconds = time.perf_counter() - start
     (folder / "model.onnx").write_bytes(model)
     write_forward(eager, folder / "forward.onnx")

@@ -14,9 +14,10 @@ from benchmarks.core.harness import MeasurementError, call
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.layer_cases import FUNCTIONS, LAYERS, OUTPUTS, Case, network
 from offline.export.errors import ExportError
-from offline.export.graph import export_onnx
-from offline.jacobian.jacobian import Chosen
-from offline.jacobian.plan import make_jacobian, plain_jacobian
+from offline.export.graph import export_jacobian
+from offline.jacobian.plain import plain_jacobian
+from offline.jacobian.plan import make_jacobian
+from offline.jacobian.routes import Chosen
 from offline.network.model_copy import check_private, private_copy
 from offline.network.weights import WeightLayout
 from service.inference.onnx_runtime import onnxruntime
@@ -89,7 +90,7 @@ def export(model: nn.Module, inputs: Tensor) -> tuple[bytes, Array]:
         for parameter in layout.parameters
     ]
     indices = np.concatenate(chosen)
-    graph, _ = export_onnx(make_jacobian(copied, layout, torch.as_tensor(indices), inputs), inputs, OUTPUTS)
+    graph, _ = export_jacobian(make_jacobian(copied, layout, torch.as_tensor(indices), inputs), inputs, OUTPUTS)
     return graph, indices
 
 

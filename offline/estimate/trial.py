@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from offline.export.errors import ExportError
-from offline.export.graph import export_onnx
+from offline.export.graph import export_jacobian
 from offline.export.verify import LOOSEST, VerificationError, relative_error
-from offline.jacobian.jacobian import Chosen
-from offline.jacobian.plan import output_mixing, plain_jacobian
+from offline.jacobian.plain import plain_jacobian
+from offline.jacobian.plan import output_mixing
+from offline.jacobian.routes import Chosen
 from offline.job import Job
 from offline.network.model_copy import highest_precision
 from offline.runtime.arrays import Array, to_numpy
@@ -56,7 +57,7 @@ def weights_to_try(job: Job) -> Tensor:
 def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
     jacobian = job.jacobian(indices)
     try:
-        graph, _ = export_onnx(jacobian, job.example, job.likelihood.outputs)
+        graph, _ = export_jacobian(jacobian, job.example, job.likelihood.outputs)
     except ExportError as error:
         if error.stage == "forward":  # whatever is chosen, it is part of the graph
             raise
@@ -77,7 +78,7 @@ def _what_can_be_chosen(job: Job) -> str:
     context = selection_context(job, job.layout.total, None)
     try:
         last = select("last-layer", context, {}).indices
-        export_onnx(job.jacobian(last[:OF_EACH_PARAMETER]), job.example, job.likelihood.outputs)
+        export_jacobian(job.jacobian(last[:OF_EACH_PARAMETER]), job.example, job.likelihood.outputs)
     except (ExportError, ValueError):
         return "The network cannot be exported for any choice of weights"
     return (

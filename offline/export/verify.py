@@ -1,6 +1,6 @@
 """Verify a new bundle: the serving code against plain torch in float64; a bundle that is too far off is refused."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class VerificationError(RuntimeError):
 @dataclass(frozen=True)
 class Truth:
     """Plain torch in this precision: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance
-    (n, K)."""
+    (n, K); a graph that gives no Jacobian is compared without it."""
 
     inputs: Array
     mean: Array
@@ -34,12 +34,11 @@ class Truth:
     variance: Array
     precision: str = "float64"
 
-    def errors(self, mean: Array, jacobian: Array, variance: Array) -> dict[str, float]:
-        """Relative errors of other values for the same inputs."""
+    def errors(self, found: Mapping[str, Array]) -> dict[str, float]:
+        """Relative errors of other values for the same inputs, by name."""
         return {
-            "mean": relative_error(mean, self.mean, absolute=True),
-            "jacobian": relative_error(jacobian, self.jacobian, absolute=True),
-            "variance": relative_error(variance, self.variance, absolute=False),
+            name: relative_error(values, getattr(self, name), absolute=name != "variance")
+            for name, values in found.items()
         }
 
 
@@ -58,14 +57,14 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
     predictor = Predictor.load(folder)
     batches = [truth.inputs, *(truth.inputs[i : i + 1] for i in range(len(truth.inputs)))]
     joint, *single = [_answers(predictor, batch) for batch in batches]
-    alone = [np.concatenate(parts) for parts in zip(*single, strict=True)]
+    alone = {name: np.concatenate([answers[name] for answers in single]) for name in joint}
     for answers in (joint, alone):
         _check_finite(answers, truth)
-    attempts = [truth.errors(*joint), truth.errors(*alone)]
+    attempts = [truth.errors(joint), truth.errors(alone)]
     errors = {name: max(one[name] for one in attempts) for name in attempts[0]}
     allowed = dict.fromkeys(errors, tolerance)
     if not all(error <= tolerance for error in errors.values()):
-        allowed = {name: _allowed(tolerance, error) for name, error in rounding().items()} or allowed
+        allowed |= {name: _allowed(tolerance, error) for name, error in rounding().items() if name in allowed}
     for name, error in errors.items():
         if not error <= allowed[name]:
             raise VerificationError(
@@ -78,19 +77,22 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
         examples=len(truth.inputs),
         tolerance=max(allowed.values()),
         mean_error=errors["mean"],
-        jacobian_error=errors["jacobian"],
+        jacobian_error=errors.get("jacobian"),
         variance_error=errors["variance"],
     )
 
 
-def _answers(predictor: Predictor, batch: Array) -> tuple[Array, Array, Array]:
+def _answers(predictor: Predictor, batch: Array) -> dict[str, Array]:
     prediction = predictor.predict(batch)
-    return prediction.mean, predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1], prediction.variance
+    answers = {"mean": prediction.mean, "variance": prediction.variance}
+    if predictor.manifest.gives_variance:
+        return answers
+    return answers | {"jacobian": predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1]}
 
 
-def _check_finite(answers: Sequence[Array], truth: Truth) -> None:
-    """`VerificationError` for the first of mean, jacobian and variance that is served as NaN or infinite."""
-    for name, served in zip(("mean", "jacobian", "variance"), answers, strict=True):
+def _check_finite(answers: Mapping[str, Array], truth: Truth) -> None:
+    """`VerificationError` for the first of the answers that is NaN or infinite."""
+    for name, served in answers.items():
         bad = [i for i, values in enumerate(served) if not np.isfinite(values).all()]
         if bad:
             low, high = float(truth.inputs.min()), float(truth.inputs.max())

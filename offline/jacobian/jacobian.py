@@ -3,99 +3,32 @@
 For a layer with input a and output z, a zero probe is added to z, and its gradient g = d out / d z follows from one
 backward pass for each output. The chosen entries are then formed from a and g alone (`offline.jacobian.layer_rules`).
 Nothing of size (batch, outputs, D) ever exists, and layers below the lowest chosen weight are not differentiated. A
-bare parameter of shape (1, ...) is given to the model once an example, with a probe of its own. Every other parameter
-takes the generic route: reverse-mode differentiation of one example, restricted to the touched tensors.
+bare parameter of shape (1, ...) is given to the model once an example, with a probe of its own. Weights of a linear
+head and of layers whose features reach it separately need none or one backward pass (`offline.jacobian.linear_head`).
+Every other parameter takes the generic route: reverse-mode differentiation of one example, restricted to the touched
+tensors.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
-from offline.jacobian.layer_rules import Entries
-from offline.network.model_copy import check_output
+from offline.jacobian.linear_head import FeatureParameter, LinearHead
+from offline.jacobian.probes import (
+    ProbeCall,
+    ProbedForward,
+    feature_gradients,
+    outputs_at_once,
+    probe_gradients,
+    probed_forward,
+)
+from offline.jacobian.routes import Chosen, JacobianPlan, StructuredParameter
 from offline.network.weights import Parameter, WeightLayout
 
-# More rows than these in a backward pass are no faster on a CPU: they leave the caches.
-ROWS_AT_ONCE = 32
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The chosen entries of one parameter: positions (n,) within it, ascending."""
-
-    parameter: Parameter
-    positions: Tensor
-
-
-@dataclass(frozen=True)
-class StructuredParameter:
-    """A parameter formed from probes: the rule for each place (path of a layer, or its own name) that holds it."""
-
-    parameter: Parameter
-    rules: dict[str, Entries]
-
-
-@dataclass(frozen=True)
-class JacobianPlan:
-    """Which chosen parameters are formed from probes, and which take the generic route.
-
-    `expanded`: names of the bare parameters among the structured ones. `batched_outputs`: whether the outputs may be
-    differentiated several at once (`probe_gradients`).
-    """
-
-    structured: tuple[StructuredParameter, ...]
-    generic: tuple[Chosen, ...]
-    expanded: tuple[str, ...] = ()
-    batched_outputs: bool = False
-
-    @property
-    def paths(self) -> list[str]:
-        """The layers to probe."""
-        return sorted({path for item in self.structured for path in item.rules} - set(self.expanded))
-
-
-@dataclass(frozen=True)
-class ProbeCall:
-    """One call of a probed layer: its path, its input, and the zero probe that was added to its output.
-
-    For a bare parameter: its name, itself, and the probe that was added to it.
-    """
-
-    path: str
-    input: Tensor
-    probe: Tensor
-
-
-class Probes:
-    """Context manager: hooks that add a zero probe to the output of each layer and record the call.
-
-    An output that the batch shares (position embeddings of shape (1, T, ...)) is first repeated for each example, so
-    that the probe tells the examples apart.
-    """
-
-    def __init__(self, model: nn.Module, paths: list[str], batch: int) -> None:
-        self.layers = {model.get_submodule(path): path for path in paths}
-        self.batch = batch
-        self.calls: list[ProbeCall] = []
-
-    def __enter__(self) -> list[ProbeCall]:
-        self.handles = [layer.register_forward_hook(self._record, with_kwargs=True) for layer in self.layers]
-        return self.calls
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self.handles:
-            handle.remove()
-
-    def _record(self, layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Tensor:
-        a = (args[0] if args else kwargs["input"]).detach()
-        if output.shape[0] == 1 and self.batch != 1:
-            a, output = (t.expand(self.batch, *t.shape[1:]) for t in (a, output))
-        probe = torch.zeros_like(output).requires_grad_()
-        self.calls.append(ProbeCall(self.layers[layer], a, probe))
-        return output + probe
+BlockMakers = dict[str, Callable[[], Tensor]]
 
 
 class SubnetworkJacobian:
@@ -113,77 +46,62 @@ class SubnetworkJacobian:
         """S, the number of chosen weights."""
         return len(self.indices)
 
+    def ranks(self) -> dict[str, Tensor]:
+        """Where the chosen entries of each parameter stand among all S, by its name."""
+        located = [(parameter.name, len(inside)) for parameter, inside in self.layout.locate(self.indices)]
+        every = torch.arange(self.size, device=self.indices.device)
+        parts = torch.split(every, [count for _, count in located])
+        return {name: part for (name, _), part in zip(located, parts, strict=True)}
+
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean, blocks = self.blocks(x)
         return mean, torch.cat([block for _, block in blocks], dim=2)
 
     def blocks(self, x: Tensor) -> tuple[Tensor, Iterator[tuple[Parameter, Tensor]]]:
         """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n)."""
-        mean, calls, gradients = probe(self.model, self.plan, x)
-        return mean, self._blocks(x, calls, gradients)
+        forward = probed_forward(self.model, self.plan, x)
+        at_once = outputs_at_once(*forward.mean.shape) if self.plan.batched_outputs else 1
+        calls = forward.of([*self.plan.paths, *self.plan.expanded])
+        gradients = probe_gradients(forward.mean, calls, at_once)
+        makers = self._generic(x) | self._structured(calls, gradients) | closed_blocks(self.model, self.plan, forward)
+        ordered = ((p, makers[p.name]()) for p in self.layout.parameters if p.name in makers)
+        return forward.mean.detach(), ordered
 
-    def _blocks(self, x: Tensor, calls: list[ProbeCall], gradients: list[Tensor]) -> Iterator[tuple[Parameter, Tensor]]:
-        structured = {item.parameter.name: item for item in self.plan.structured}
-        generic = generic_blocks(self.model, self.plan.generic, x) if self.plan.generic else {}
-        for parameter in self.layout.parameters:
-            if parameter.name in structured:
-                yield parameter, structured_block(self.model, structured[parameter.name], calls, gradients)
-            elif parameter.name in generic:
-                yield parameter, generic[parameter.name]
+    def _structured(self, calls: list[ProbeCall], gradients: list[Tensor]) -> BlockMakers:
+        return {
+            item.parameter.name: partial(structured_block, self.model, item, calls, gradients)
+            for item in self.plan.structured
+        }
 
-
-def probed_forward(model: nn.Module, plan: JacobianPlan, x: Tensor) -> tuple[Tensor, list[ProbeCall]]:
-    """One forward pass with probes in place: mean (B, K) and the calls of the probed places."""
-    parameters, batch = dict(model.named_parameters()), x.shape[0]  # len() would fix the size where this is traced
-    with torch.enable_grad(), Probes(model, plan.paths, batch) as calls:
-        bare = [_expanded(name, parameters[name], batch) for name in plan.expanded]
-        given = {call.path: call.input + call.probe for call in bare}
-        output = functional_call(model, given, (x,)) if given else model(x)
-    return check_output(output, batch), [*bare, *calls]
+    def _generic(self, x: Tensor) -> BlockMakers:
+        blocks = generic_blocks(self.model, self.plan.generic, x) if self.plan.generic else {}
+        return {name: partial(_same, block) for name, block in blocks.items()}
 
 
-def _expanded(name: str, parameter: Tensor, batch: int) -> ProbeCall:
-    value = parameter.detach().expand(batch, *parameter.shape[1:])
-    return ProbeCall(name, value, torch.zeros_like(value).requires_grad_())
+def closed_blocks(model: nn.Module, plan: JacobianPlan, forward: ProbedForward) -> BlockMakers:
+    """What makes the blocks (B, K, n) of the head's parameters and of those whose features reach it separately."""
+    h, outputs = forward.features, forward.mean.shape[1]
+    if plan.head is None or h is None:
+        return {}
+    calls = forward.of(plan.feature_paths)
+    gradients = feature_gradients(h, calls)
+    makers: BlockMakers = {item.parameter.name: partial(item.block, h.detach(), outputs) for item in plan.in_head}
+    for item in plan.by_feature:
+        makers[item.parameter.name] = partial(feature_block, model, plan.head, item, calls, gradients)
+    return makers
 
 
-def probe(model: nn.Module, plan: JacobianPlan, x: Tensor) -> tuple[Tensor, list[ProbeCall], list[Tensor]]:
-    """One forward pass with probes and K backward passes, several at once where the plan allows.
-
-    x (B, *input_shape) -> mean (B, K), the calls of the probed places, and for each call the gradients of the
-    outputs in its probe, (B, K, *layer output).
-    """
-    mean, calls = probed_forward(model, plan, x)
-    at_once = outputs_at_once(*mean.shape) if plan.batched_outputs else 1
-    return mean.detach(), calls, probe_gradients(mean, calls, at_once)
+def _same(block: Tensor) -> Tensor:
+    return block
 
 
-def outputs_at_once(batch: int, outputs: int) -> int:
-    """So many that at most `ROWS_AT_ONCE` rows go backwards at once, in passes of equal size."""
-    passes = -(-batch * outputs // ROWS_AT_ONCE)
-    return max(1, -(-outputs // passes))
-
-
-def probe_gradients(outputs: Tensor, calls: list[ProbeCall], at_once: int) -> list[Tensor]:
-    """For each call the gradients of `outputs` (B, K) in its probe, (B, K, *layer output).
-
-    at_once: outputs that share a backward pass. A pass reads every weight of the network; for few examples that is
-    most of what it costs.
-    """
-    probes = [call.probe for call in calls]
-    batch, count = outputs.shape
-    if not outputs.requires_grad:
-        return [item.new_zeros(batch, count, *item.shape[1:]) for item in probes]
-
-    def pulled(cotangents: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(
-            outputs, probes, cotangents, retain_graph=True, allow_unused=True, materialize_grads=True
-        )
-
-    one_hot = torch.eye(count, dtype=outputs.dtype, device=outputs.device).unsqueeze(1).expand(count, batch, count)
-    if at_once == 1:
-        return [torch.stack(parts, dim=1) for parts in zip(*map(pulled, one_hot), strict=True)]
-    return [part.transpose(0, 1) for part in vmap(pulled, chunk_size=at_once)(one_hot)]
+def feature_block(
+    model: nn.Module, head: LinearHead, item: FeatureParameter, calls: list[ProbeCall], gradients: list[Tensor]
+) -> Tensor:
+    """(B, K, n) of a layer whose features reach the head separately; it is called once."""
+    (place,) = (i for i, call in enumerate(calls) if call.path == item.path)
+    layer = model.get_submodule(item.path)
+    return item.block(head.layer(model), layer, calls[place].input, gradients[place])
 
 
 def structured_block(

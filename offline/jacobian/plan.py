@@ -6,24 +6,22 @@ in float64, at positions spread over each parameter, and a parameter that does n
 """
 
 import warnings
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from offline.jacobian.jacobian import (
-    Chosen,
-    JacobianPlan,
-    ProbeCall,
-    StructuredParameter,
-    SubnetworkJacobian,
-    probe_gradients,
-    probed_forward,
-    structured_block,
-)
+from offline.jacobian.jacobian import SubnetworkJacobian, closed_blocks, structured_block
 from offline.jacobian.layer_rules import Entries, ExpandedEntries, entries_of, is_structured
+from offline.jacobian.linear_head import (
+    FeatureParameter,
+    HeadParameter,
+    LinearHead,
+    features_of,
+)
+from offline.jacobian.plain import plain_jacobian
+from offline.jacobian.probes import ProbeCall, probe_gradients, probed_forward
+from offline.jacobian.routes import Chosen, JacobianPlan, StructuredParameter
 from offline.network.finite import check_finite_jacobian, check_finite_outputs
 from offline.network.model_copy import check_output, highest_precision
 from offline.network.weights import Owners, WeightLayout, parameter_owners
@@ -34,27 +32,30 @@ CHECK_OUTPUTS = 2  # random mixtures of the outputs stand for all of them: the r
 CHECK_POSITIONS = 48  # of each parameter: comparing all of a large one would need its whole Jacobian
 
 
-def make_jacobian(model: nn.Module, layout: WeightLayout, indices: Tensor, examples: Tensor) -> SubnetworkJacobian:
+def make_jacobian(
+    model: nn.Module, layout: WeightLayout, indices: Tensor, examples: Tensor, head: LinearHead | None = None
+) -> SubnetworkJacobian:
     """The Jacobian of the chosen weights, its plan tried on the first of `examples` (B, *input_shape).
 
-    model: from `private_copy`, in float64 while the plan is tried; indices (S,) ascending positions in the layout.
-    Raises `NotFiniteError` for outputs or derivatives of these examples that are NaN or infinite.
+    model: from `private_copy`, in float64 while the plan is tried; indices (S,) ascending positions in the layout;
+    head: from `find_head`, None: no closed forms. Raises `NotFiniteError` for outputs or derivatives of these examples
+    that are NaN or infinite.
     """
     indices = indices.to(examples.device)
     chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
-    owners = parameter_owners(model)
-    names = trusted_names(model, chosen, owners, examples[:CHECK_EXAMPLES])
-    plan = plan_for(model, chosen, owners, names)
+    routes = trusted_routes(model, head, chosen, parameter_owners(model), examples[:CHECK_EXAMPLES])
+    plan = plan_for(model, chosen, routes)
     plan = replace(plan, batched_outputs=allows_batched_outputs(model, plan, examples[:CHECK_EXAMPLES]))
     return SubnetworkJacobian(model, layout, indices, plan)
 
 
 def allows_batched_outputs(model: nn.Module, plan: JacobianPlan, x: Tensor) -> bool:
     """Whether several outputs can be differentiated in one pass: tried, since not every operation has a rule for it."""
-    mean, calls = probed_forward(model, plan, x)
-    if mean.shape[1] == 1 or not calls:
+    forward = probed_forward(model, plan, x)
+    calls = forward.of([*plan.paths, *plan.expanded])
+    if forward.mean.shape[1] == 1 or not calls:
         return False
-    mixed = mean @ output_mixing(mean.detach())
+    mixed = forward.mean @ output_mixing(forward.mean.detach())
     expected = probe_gradients(mixed, calls, 1)
     for gradient in expected:
         check_finite_jacobian(model, x, gradient, EXAMPLES)
@@ -74,17 +75,84 @@ def _nearly(found: Tensor, expected: Tensor) -> bool:
     return torch.allclose(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
 
 
-def trusted_names(model: nn.Module, chosen: tuple[Chosen, ...], owners: Owners, x: Tensor) -> set[str]:
-    """Names of the parameters whose structured rule is right for this model."""
+NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Routes:
+    """How the derivatives of each parameter are formed, by its name; those in none of the sets take the generic route.
+
+    `head`: the linear head, `in_head` its own parameters; `by_feature`: parameters of layers whose features reach it
+    separately; `structured`: those with a backward pass an output.
+    """
+
+    owners: Owners
+    head: LinearHead | None
+    in_head: frozenset[str]
+    by_feature: frozenset[str]
+    structured: frozenset[str]
+
+    @classmethod
+    def of(cls, model: nn.Module, plan: JacobianPlan) -> "Routes":
+        """Those of a plan, for other entries of the same parameters."""
+        in_head, by_feature, structured = (
+            frozenset(item.parameter.name for item in items)
+            for items in (plan.in_head, plan.by_feature, plan.structured)
+        )
+        return cls(parameter_owners(model), plan.head, in_head, by_feature, structured)
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """The parameters with a closed form."""
+        return self.in_head | self.by_feature
+
+    def without_closed_forms(self, names: frozenset[str]) -> "Routes":
+        """The same, with backward passes for the outputs in place of the closed forms of `names`."""
+        return replace(
+            self,
+            in_head=self.in_head - names,
+            by_feature=self.by_feature - names,
+            structured=self.structured | (self.closed & names),
+        )
+
+
+def trusted_routes(
+    model: nn.Module, head: LinearHead | None, chosen: tuple[Chosen, ...], owners: Owners, x: Tensor
+) -> Routes:
+    """The cheapest route that is right for this model, for each chosen parameter; x (B, *input_shape)."""
     sampled = tuple(replace(c, positions=_spread(c.positions)) for c in chosen)
     layers = {c.parameter.name for c in chosen if _in_layers(model, owners.get(c.parameter.name, []))}
     bare = {c.parameter.name for c in chosen if _is_bare(model, c, owners.get(c.parameter.name, []))}
     with highest_precision(model, x) as precise:
-        for names in (layers | bare, layers):  # a model that cannot take a bare parameter once an example
-            right = _agreeing(model, plan_for(model, sampled, owners, names), sampled, precise)
-            if right is not None:
-                return right
-    return set()
+        routes = _closed_forms(head, layers, owners)
+        while True:
+            tried, right = _tried(model, routes, bare, sampled, precise)
+            wrong = tried.closed if right is None else tried.closed - right
+            if not wrong:
+                return replace(tried, structured=tried.structured & (right or NONE))
+            routes = routes.without_closed_forms(wrong)
+
+
+def _tried(
+    model: nn.Module, routes: Routes, bare: set[str], chosen: tuple[Chosen, ...], x: Tensor
+) -> tuple[Routes, frozenset[str] | None]:
+    """The routes, with the bare parameters or, for a model that cannot take these once an example, without; and which
+    of them are right (None: the probes fail)."""
+    whole = replace(routes, structured=routes.structured | bare)
+    right = _agreeing(model, whole, chosen, x)
+    if right is not None or not bare:
+        return whole, right
+    return routes, _agreeing(model, routes, chosen, x)
+
+
+def _closed_forms(head: LinearHead | None, names: set[str], owners: Owners) -> Routes:
+    """Routes of the parameters `names`, which belong to layers with rules: closed forms where the structure allows."""
+    if head is None:
+        return Routes(owners, None, NONE, NONE, frozenset(names))
+    alone = {name: owners[name][0][0] for name in names if len(owners[name]) == 1}
+    in_head = frozenset(name for name, path in alone.items() if path == head.path)
+    by_feature = frozenset(name for name, path in alone.items() if path in head.separate)
+    return Routes(owners, head, in_head, by_feature, frozenset(names) - in_head - by_feature)
 
 
 def _spread(positions: Tensor) -> Tensor:
@@ -106,43 +174,69 @@ def _is_bare(model: nn.Module, chosen: Chosen, places: list[tuple[str, str]]) ->
     return len(places) == 1 and not _in_layers(model, places) and len(shape) > 1 and shape[0] == 1
 
 
-def plan_for(model: nn.Module, chosen: tuple[Chosen, ...], owners: Owners, names: set[str]) -> JacobianPlan:
-    """The parameters of `names` by their rules, the others by the generic route."""
+def plan_for(model: nn.Module, chosen: tuple[Chosen, ...], routes: Routes) -> JacobianPlan:
+    """The chosen entries of each parameter by its route."""
     structured, expanded = [], []
     for c in chosen:
         name = c.parameter.name
-        if name in names:
-            in_layers = _in_layers(model, owners[name])
+        if name in routes.structured:
+            in_layers = _in_layers(model, routes.owners[name])
             rules: dict[str, Entries] = {name: ExpandedEntries(c.positions)}
             if in_layers:
-                rules = {p: entries_of(model.get_submodule(p), role, c.positions) for p, role in owners[name]}
+                rules = {p: entries_of(model.get_submodule(p), role, c.positions) for p, role in routes.owners[name]}
             else:
                 expanded.append(name)
             structured.append(StructuredParameter(c.parameter, rules))
-    generic = tuple(c for c in chosen if c.parameter.name not in names)
-    return JacobianPlan(tuple(structured), generic, tuple(expanded))
+    in_head = tuple(_head_parameter(model, c, routes) for c in chosen if c.parameter.name in routes.in_head)
+    by_feature = tuple(_feature_parameter(model, c, routes) for c in chosen if c.parameter.name in routes.by_feature)
+    known = routes.structured | routes.in_head | routes.by_feature
+    return JacobianPlan(
+        tuple(structured),
+        tuple(c for c in chosen if c.parameter.name not in known),
+        tuple(expanded),
+        head=routes.head if in_head or by_feature else None,
+        in_head=in_head,
+        by_feature=by_feature,
+    )
 
 
-def _agreeing(exact: nn.Module, plan: JacobianPlan, chosen: tuple[Chosen, ...], x: Tensor) -> set[str] | None:
-    """Names of structured parameters that equal plain differentiation; None where the probes fail."""
-    names = {item.parameter.name for item in plan.structured}
-    if not names:
-        return names
-    structured = tuple(c for c in chosen if c.parameter.name in names)
+def _head_parameter(model: nn.Module, chosen: Chosen, routes: Routes) -> HeadParameter:
+    assert routes.head is not None
+    _, role = routes.owners[chosen.parameter.name][0]
+    return HeadParameter.of(routes.head.layer(model), chosen.parameter, role, chosen.positions)
+
+
+def _feature_parameter(model: nn.Module, chosen: Chosen, routes: Routes) -> FeatureParameter:
+    path, role = routes.owners[chosen.parameter.name][0]
+    layer = model.get_submodule(path)
+    entries, features = entries_of(layer, role, chosen.positions), features_of(layer, role, chosen.positions)
+    return FeatureParameter(chosen.parameter, path, entries, features)
+
+
+def _agreeing(exact: nn.Module, routes: Routes, chosen: tuple[Chosen, ...], x: Tensor) -> frozenset[str] | None:
+    """Names of parameters whose route equals plain differentiation; None where the probes fail."""
+    known = routes.structured | routes.in_head | routes.by_feature
+    tried = tuple(c for c in chosen if c.parameter.name in known)
+    if not tried:
+        return NONE
+    plan = plan_for(exact, tried, routes)
     output = check_output(exact(x), x.shape[0])
     check_finite_outputs(exact, x, output, EXAMPLES)
     mixing = output_mixing(output)
-    plain = plain_jacobian(exact, structured, x, mixing)
+    plain = plain_jacobian(exact, tried, x, mixing)
     check_finite_jacobian(exact, x, plain, EXAMPLES)
-    truth = torch.split(plain, [len(c.positions) for c in structured], dim=2)
-    expected = {c.parameter.name: part for c, part in zip(structured, truth, strict=True)}
+    parts = torch.split(plain, [len(c.positions) for c in tried], dim=2)
     try:
-        mean, calls = probed_forward(exact, plan, x)
-        gradients = probe_gradients(mean @ mixing, calls, 1)
+        forward = probed_forward(exact, plan, x)
+        calls = forward.of([*plan.paths, *plan.expanded])
+        gradients = probe_gradients(forward.mean @ mixing, calls, 1)
+        closed = closed_blocks(exact, plan, forward)
     except (RuntimeError, TypeError, AttributeError, ValueError):  # a place that gives or takes something unusual
         return None
     blocks = {item.parameter.name: _try_block(exact, item, calls, gradients) for item in plan.structured}
-    return {name for name in names if _agree(blocks[name], expected[name])}
+    blocks |= {name: torch.einsum("bkn,km->bmn", make(), mixing) for name, make in closed.items()}
+    names = [c.parameter.name for c in tried]
+    return frozenset(name for name, part in zip(names, parts, strict=True) if _agree(blocks[name], part))
 
 
 def output_mixing(mean: Tensor) -> Tensor:
@@ -170,49 +264,3 @@ def _agree(found: Tensor | None, expected: Tensor) -> bool:
     if found.dtype != torch.float64:
         return _nearly(found, expected)
     return torch.allclose(found, expected, rtol=1e-8, atol=1e-10 * float(expected.abs().max()))
-
-
-def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor, mixing: Tensor | None = None) -> Tensor:
-    """(B, K, n), one example and one output at a time by plain autograd: slow, and independent of all the above.
-
-    mixing (K, M): the derivatives of M mixtures of the outputs instead, (B, M, n). A parameter that the outputs do not
-    depend on has derivative zero. The chosen entries of each parameter's gradient are taken as soon as it is there, and
-    the rest of it is freed: all gradients at once would be a second network.
-    """
-    parameters = dict(model.named_parameters())
-    tensors = [parameters[c.parameter.name] for c in chosen]
-    try:
-        for tensor in tensors:
-            tensor.requires_grad_(True)
-        with torch.enable_grad():
-            return torch.stack([_plain_example(model, chosen, tensors, example.unsqueeze(0), mixing) for example in x])
-    finally:
-        for tensor in tensors:
-            tensor.requires_grad_(False)
-
-
-def _plain_example(
-    model: nn.Module, chosen: tuple[Chosen, ...], tensors: Sequence[Tensor], x: Tensor, mixing: Tensor | None
-) -> Tensor:
-    outputs = check_output(model(x), 1)[0]
-    outputs = outputs if mixing is None else outputs @ mixing
-    result = torch.zeros(len(outputs), sum(len(c.positions) for c in chosen), dtype=outputs.dtype, device=x.device)
-    if outputs.requires_grad:
-        for output, row in zip(outputs, result, strict=True):
-            _plain_row(output, chosen, tensors, row)
-    return result
-
-
-def _plain_row(output: Tensor, chosen: tuple[Chosen, ...], tensors: Sequence[Tensor], row: Tensor) -> None:
-    """One output's derivatives into `row` (n,)."""
-    with ExitStack() as hooks:
-        for c, tensor, part in zip(chosen, tensors, torch.split(row, [len(c.positions) for c in chosen]), strict=True):
-
-            def take(leaf: Tensor, part: Tensor = part, positions: Tensor = c.positions) -> None:
-                assert leaf.grad is not None
-                part.copy_(leaf.grad.reshape(-1)[positions])
-                leaf.grad = None
-
-            handle = tensor.register_post_accumulate_grad_hook(take)  # type: ignore[no-untyped-call]
-            hooks.callback(handle.remove)
-        torch.autograd.backward(output, retain_graph=True)

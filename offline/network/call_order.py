@@ -54,6 +54,11 @@ class CallOrder:
         total = sum(call.multiply_adds for call in self.calls)
         return sum(call.multiply_adds for call in self.calls[lowest + 1 :]) / total if total else 0.0
 
+    @property
+    def multiply_adds(self) -> int:
+        """Those of one forward pass of one example."""
+        return sum(call.multiply_adds for call in self.calls)
+
     def forward_passes(self, names: Iterable[str], outputs: int) -> float:
         """What one prediction costs, in forward passes of the network: 1 + K * `backward_share`.
 

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from offline.data.likelihood import Classification, Regression
-from offline.export.graph import export_onnx
+from offline.export.graph import export_jacobian, export_variance
+from offline.export.price import measured_price
 from offline.export.verify import Truth, verify
-from offline.jacobian.jacobian import Chosen, SubnetworkJacobian
-from offline.jacobian.plan import plain_jacobian
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plain import plain_jacobian
+from offline.jacobian.routes import Chosen
 from offline.job import Job
+from offline.laplace.block_factor import factor_of, factor_size
 from offline.laplace.calibration import Calibrated, held_out_metrics, reference_quantiles
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
@@ -23,9 +26,12 @@ from offline.report.page import ReportData, report_html
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import length_of, one_step
 from offline.selection.subnetwork import Subnetwork
-from service.bundle import InputSpec, Manifest, reseal_manifest, seal_bundle, staged_bundle
+from service.bundle import Graph, InputSpec, Manifest, MeasuredPrice, reseal_manifest, seal_bundle, staged_bundle
+from service.inference.predictor import Predictor
+from service.maths.posterior_factor import CholeskyPosterior
 
 VERIFY_EXAMPLES = 8
+FACTOR_LIMIT = 2**28  # bytes of the factor in the graph, of which the export holds several copies
 VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
 ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
 
@@ -45,8 +51,8 @@ class Fitted:
 
 def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] | None, spec: InputSpec) -> None:
     """Write the bundle, all of it or nothing; raises `ExportError` and `VerificationError`."""
-    outputs, calibrated = job.likelihood.outputs, fitted.calibrated
-    model, opset = one_step(job.track, "Export to ONNX", lambda: export_onnx(fitted.jacobian, job.example, outputs))
+    calibrated = fitted.calibrated
+    graph, (model, opset) = one_step(job.track, "Export to ONNX", lambda: _export(job, fitted))
     manifest = make_manifest(
         job,
         spec=spec,
@@ -56,6 +62,7 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         posterior=fitted.inference.posterior,
         likelihood=calibrated.likelihood,
         opset=opset,
+        graph=graph,
         rule=calibrated.rule,
         metrics=_metrics(job, fitted),
         warnings=[*_warnings(job, fitted), *fitted.inference.warnings],
@@ -69,8 +76,33 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         verification = one_step(
             job.track, "Verification", lambda: verify(folder, truth, lambda: _rounding(job, fitted, truth))
         )
-        verified = replace(sealed, verification=verification, warnings=(*sealed.warnings, *_imprecise(truth)))
+        verified = replace(
+            sealed,
+            verification=verification,
+            graph=replace(graph, price=_price(job, folder, truth)),
+            warnings=(*sealed.warnings, *_imprecise(truth)),
+        )
         reseal_manifest(folder, verified, _report(verified, fitted))
+
+
+def _export(job: Job, fitted: Fitted) -> tuple[Graph, tuple[bytes, int]]:
+    """The graph with the variances in it; with the Jacobian where the posterior is not a factor, or too large."""
+    jacobian, posterior, outputs = fitted.jacobian, fitted.inference.factor, job.likelihood.outputs
+    if isinstance(posterior, CholeskyPosterior) and 4 * factor_size(jacobian, outputs) <= FACTOR_LIMIT:
+        factor = factor_of(jacobian, posterior.scale_tril, outputs)
+        graph = Graph("variance", outputs * factor.row_size)
+        return graph, export_variance(jacobian, job.example, outputs, factor)
+    row_numbers = outputs * (jacobian.size + posterior.working_size)
+    return Graph("jacobian", row_numbers), export_jacobian(jacobian, job.example, outputs)
+
+
+def _price(job: Job, folder: Path, truth: Truth) -> tuple[MeasuredPrice, ...] | None:
+    """What a prediction costs; None where that is not asked for."""
+    if not job.config.measure_price:
+        return None
+    predictor = Predictor.load(folder, threads=1, plain_too=True)
+    full, plain = predictor.mean_and_variance, predictor.mean
+    return one_step(job.track, "Price", lambda: measured_price(full, plain, truth.inputs[:1]))
 
 
 def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:
@@ -127,7 +159,7 @@ def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
     In a large network some units lie so near a kink that rounding makes their derivative jump.
     """
     inputs = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES]
-    single = truth.errors(*_plainly(job.network, job, fitted, inputs))
+    single = truth.errors(_named(_plainly(job.network, job, fitted, inputs)))
     shaken = private_copy(job.network, job.device, torch.float64)
     generator = torch.Generator(job.device).manual_seed(0)
     for weight in shaken.parameters():
@@ -136,8 +168,12 @@ def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
     if truth.precision == "float32":
         shaken.float()
     precise = inputs.to(next(shaken.parameters()).dtype) if inputs.is_floating_point() else inputs
-    moved = truth.errors(*_plainly(shaken, job, fitted, precise))
+    moved = truth.errors(_named(_plainly(shaken, job, fitted, precise)))
     return {name: max(single[name], moved[name]) for name in single}
+
+
+def _named(values: tuple[Array, Array, Array]) -> dict[str, Array]:
+    return dict(zip(("mean", "jacobian", "variance"), values, strict=True))
 
 
 def _plainly(network: nn.Module, job: Job, fitted: Fitted, inputs: Tensor) -> tuple[Array, Array, Array]:

@@ -15,6 +15,7 @@ from offline.selection.subnetwork import CandidateScore, Subnetwork
 from service.bundle import (
     Calibration,
     Candidate,
+    Graph,
     InputSpec,
     Manifest,
     ManifestError,
@@ -94,6 +95,7 @@ def make_manifest(
     posterior: Posterior,
     likelihood: Likelihood,
     opset: int,
+    graph: Graph,
     rule: RejectionRule,
     metrics: Mapping[str, float],
     warnings: Sequence[str],
@@ -116,6 +118,7 @@ def make_manifest(
         temperature=likelihood.temperature,
         link=likelihood.link,
         opset=opset,
+        graph=graph,
         calibration=Calibration(
             score=likelihood.score,
             examples=len(rule.scores),
@@ -151,6 +154,7 @@ def _candidate(score: CandidateScore) -> Candidate:
         name=score.name,
         size=score.size,
         forward_passes=score.forward_passes,
+        measured=score.measured,
         prior_precision=score.prior_precision,
         log_likelihood=score.log_likelihood,
         shift_log_likelihood=score.shift_log_likelihood,

@@ -64,7 +64,7 @@ def _verified(manifest: Manifest) -> Iterator[Check]:
     if verification is None:
         yield Check(False, "The serving code was not compared with the network: the bundle holds no verification.")
         return
-    worst = max(verification.mean_error, verification.jacobian_error, verification.variance_error)
+    worst = max(verification.errors.values())
     yield Check(
         worst <= verification.tolerance,
         f"The serving code agrees with the network in float64 on {verification.examples} examples: largest relative "

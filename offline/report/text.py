@@ -69,7 +69,11 @@ def selection_rows(manifest: Manifest) -> dict[str, str]:
     )
     if selection.dead_weights is not None:
         rows["Dead weights left out"] = f"{selection.dead_weights:,} without curvature: no training example feels them"
-    return rows | {"Seed": str(selection.seed)}
+    rows["Seed"] = str(selection.seed)
+    if manifest.graph is not None and manifest.graph.price:
+        each = [f"{number(price.forward_passes)} in a batch of {price.batch}" for price in manifest.graph.price]
+        rows["Price, in forward passes"] = ", ".join(each)
+    return rows
 
 
 def parameter_rows(manifest: Manifest) -> list[ParameterRow]:
@@ -94,7 +98,7 @@ def _parameter_row(parameter: ParameterSlice, size: int, largest: int) -> Parame
 
 
 def candidate_cells(candidate: Candidate) -> list[str]:
-    """Size, prior precision, log-likelihood, the same under shift, AUROC under shift, forward passes."""
+    """Size, prior precision, log-likelihood, the same under shift, AUROC under shift, cost counted and measured."""
     exact = (candidate.log_likelihood, candidate.shift_log_likelihood)
     return [
         f"{candidate.size:,}",
@@ -102,6 +106,7 @@ def candidate_cells(candidate: Candidate) -> list[str]:
         *(f"{value:.3f}".replace("-", MINUS) for value in exact),
         f"{candidate.shift_auroc:.3f}",
         f"{candidate.forward_passes:.1f}",
+        NONE if candidate.measured is None else f"{candidate.measured:.1f}",
     ]
 
 
@@ -147,9 +152,7 @@ def verification_rows(manifest: Manifest) -> dict[str, str]:
     verification = manifest.verification
     if verification is None:
         return {}
-    errors = {
-        "Mean": verification.mean_error,
-        "Jacobian": verification.jacobian_error,
-        "Variance": verification.variance_error,
+    return {
+        f"{name.capitalize()}, relative error": number(float(f"{error:.1e}"))
+        for name, error in verification.errors.items()
     }
-    return {f"{name}, relative error": number(float(f"{error:.1e}")) for name, error in errors.items()}

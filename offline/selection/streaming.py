@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from offline.data.loaders import rows_within
-from offline.jacobian.jacobian import Chosen, SubnetworkJacobian
-from offline.jacobian.plan import plan_for
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plan import Routes, plan_for
+from offline.jacobian.routes import Chosen
 from offline.laplace.ggn import add_curvature, add_squares, check_finite, diagonal_ggn
-from offline.network.weights import parameter_owners
 from offline.runtime.peak_memory import peak_bytes
 from offline.selection.context import SelectionContext
 
@@ -76,12 +76,11 @@ def restricted(whole: SubnetworkJacobian, parts: Sequence[Tensor]) -> Iterator[S
     if len(parts) == 1:
         yield whole
         return
-    names = {item.parameter.name for item in whole.plan.structured}
-    owners = parameter_owners(whole.model)
+    routes = Routes.of(whole.model, whole.plan)
     for part in parts:
         indices = part.to(whole.indices.device)
         chosen = tuple(Chosen(parameter, inside) for parameter, inside in whole.layout.locate(indices))
-        plan = replace(plan_for(whole.model, chosen, owners, names), batched_outputs=whole.plan.batched_outputs)
+        plan = replace(plan_for(whole.model, chosen, routes), batched_outputs=whole.plan.batched_outputs)
         yield SubnetworkJacobian(whole.model, whole.layout, indices, plan)
 
 

@@ -10,8 +10,9 @@ from torch import Tensor
 class CandidateScore:
     """How one candidate of `auto` did. `size`: its weights, of which `judged` were compared.
 
-    forward_passes: what a prediction costs (`offline.network.call_order`). prior_precision: lambda within the budget.
-    cost: nats of held-out log-likelihood that its uncertainty costs. log_likelihood: mean on held-out data.
+    forward_passes: what a prediction costs by a count; measured: by a clock, None where that was not needed.
+    prior_precision: lambda within the budget. cost: nats of held-out log-likelihood that its uncertainty costs.
+    log_likelihood: mean on held-out data.
     shift_log_likelihood: mean over the shifts that keep the label, of the true labels. shift_auroc: mean over all
     shifts of the area under the ROC curve of the score, held-out against shifted examples.
     """
@@ -26,6 +27,7 @@ class CandidateScore:
     shift_log_likelihood: float
     shift_auroc: float
     chosen: bool = False
+    measured: float | None = None
 
 
 @dataclass(frozen=True)

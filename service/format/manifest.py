@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
-from service.format.manifest_parts import Calibration, FileEntry, Posterior, Prior, Selection, Verification
-from service.format.rules import Part, check_fields
+from service.format.manifest_parts import Calibration, FileEntry, Graph, Posterior, Prior, Selection, Verification
+from service.format.rules import Part, added_in, check_fields
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 2
+FORMAT_MINOR = 3
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
@@ -43,6 +43,7 @@ class Manifest(Part):
     libraries: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     files: dict[str, FileEntry] = field(default_factory=dict)
+    graph: Graph | None = field(default=None, metadata=added_in(3))
     format: Literal["probity-bundle"] = "probity-bundle"
     format_version: str = FORMAT_VERSION
 
@@ -72,3 +73,13 @@ class Manifest(Part):
         usable = posterior.kind == "cholesky" or SMALLEST <= used <= LARGEST
         expected = f"a number from {SMALLEST:g} to {LARGEST:g} for a posterior of kind 'low-rank'"
         check_fields("prior", self.prior, ("used", usable, expected))
+
+    @property
+    def gives_variance(self) -> bool:
+        """Whether the graph gives the variances itself."""
+        return self.graph is not None and self.graph.result == "variance"
+
+    def row_numbers(self, working_size: int) -> int:
+        """How many numbers a prediction takes in memory at most for one example, `working_size` of them for the product
+        of one row of the Jacobian with the posterior."""
+        return self.outputs * (self.subnetwork_size + working_size) if self.graph is None else self.graph.row_numbers

@@ -30,8 +30,9 @@ class ParameterSlice(Part):
 class Candidate(Part):
     """One subnetwork that the strategy `auto` tried, and how it did.
 
-    `size` weights, `forward_passes` what one prediction costs, `prior_precision` lambda within the budget;
-    `log_likelihood` (mean, nats) on held-out data, `shift_log_likelihood` and `shift_auroc` on synthetic shifts of it.
+    `size` weights, `forward_passes` what one prediction costs by a count (`measured`: by a clock), `prior_precision`
+    lambda within the budget; `log_likelihood` (mean, nats) on held-out data, `shift_log_likelihood` and `shift_auroc`
+    on synthetic shifts of it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Candidate(Part):
     shift_log_likelihood: float
     shift_auroc: Share
     chosen: bool
+    measured: Positive | None = field(default=None, metadata=added_in(3))
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,27 @@ class Posterior(Part):
 
 
 @dataclass(frozen=True)
+class MeasuredPrice(Part):
+    """What mean and variance of a batch of `batch` examples took, in forward passes of the plain network."""
+
+    batch: AtLeastOne
+    forward_passes: Positive
+
+
+@dataclass(frozen=True)
+class Graph(Part):
+    """What the ONNX graph gives beside the mean: the variances, or the Jacobian, from which the posterior gives them.
+
+    `row_numbers`: how many numbers this takes in memory at most for one example. `price`: what a prediction cost on the
+    machine of the fit, for some batch sizes; null: not measured.
+    """
+
+    result: Literal["jacobian", "variance"]
+    row_numbers: AtLeastOne
+    price: tuple[MeasuredPrice, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Calibration(Part):
     """The rejection rule. `threshold` is the largest score still accepted."""
 
@@ -158,13 +181,22 @@ class Calibration(Part):
 
 @dataclass(frozen=True)
 class Verification(Part):
-    """Largest relative errors of the serving code against torch in float64, on `examples` inputs."""
+    """Largest relative errors of the serving code against torch in float64, on `examples` inputs.
+
+    `jacobian_error` is null where the graph gives no Jacobian.
+    """
 
     examples: int
     tolerance: float
     mean_error: float
-    jacobian_error: float
+    jacobian_error: float | None
     variance_error: float
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Those that were measured, by name."""
+        found = {"mean": self.mean_error, "Jacobian": self.jacobian_error, "variance": self.variance_error}
+        return {name: error for name, error in found.items() if error is not None}
 
 
 @dataclass(frozen=True)

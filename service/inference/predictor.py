@@ -137,10 +137,10 @@ class Predictor:
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
         self.rule = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
         _check_threshold(self.rule, bundle)
-        row_bytes = 4 * self.manifest.outputs * (self.manifest.subnetwork_size + bundle.posterior.working_size)
+        row_bytes = 4 * self.manifest.row_numbers(bundle.posterior.working_size)
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
         self.threads, self._jacobian_bytes = threads, jacobian_bytes
-        self._posterior = bundle.posterior
+        self._posterior = None if self.manifest.gives_variance else bundle.posterior
         self._session = open_session(bundle, threads)
         self._plain_session = open_plain(bundle, threads) if plain_too else None
 
@@ -169,7 +169,7 @@ class Predictor:
         """
         inputs = self._check_inputs(inputs)
         chunks = [
-            self._mean_and_variance(inputs[start : start + self.chunk_rows])
+            self.mean_and_variance(inputs[start : start + self.chunk_rows])
             for start in range(0, len(inputs), self.chunk_rows)
         ]
         mean, variance = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
@@ -182,16 +182,24 @@ class Predictor:
 
         Needs `plain_too`; raises `RuntimeError` without.
         """
-        if self._plain_session is None:
-            raise RuntimeError("found a predictor without the plain network, expected one made with plain_too=True")
         inputs = self._check_inputs(inputs)
-        (mean,) = run(self._plain_session, ["mean"], inputs)
+        mean = self.mean(inputs)
         prediction = PlainPrediction(mean, out_of_range=self._outside(inputs))
         if self.manifest.sigma_noise is not None:
             return prediction
         with np.errstate(invalid="ignore", over="ignore"):
             probabilities = softmax(np.asarray(mean, np.float64) / self.manifest.temperature)
         return dataclasses.replace(prediction, map_probabilities=probabilities)
+
+    def mean(self, inputs: Array) -> Array:
+        """The outputs of the plain network alone: inputs (B, *input_shape) -> (B, K), float32; one forward pass.
+
+        Needs `plain_too`; raises `RuntimeError` without, and `NetworkError`.
+        """
+        if self._plain_session is None:
+            raise RuntimeError("found a predictor without the plain network, expected one made with plain_too=True")
+        (mean,) = run(self._plain_session, ["mean"], inputs)
+        return mean
 
     @property
     def has_plain(self) -> bool:
@@ -203,20 +211,31 @@ class Predictor:
         inputs = np.zeros((1, *self.manifest.input.shape), self.manifest.input.dtype)
         for _ in range(attempts):
             start = time.perf_counter()
-            self.mean_and_jacobian(inputs)
+            self.mean_and_variance(inputs)
             if time.perf_counter() - start <= seconds:
                 return False
         return True
 
     def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
-        """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`."""
+        """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`, and
+        `RuntimeError` where the graph gives the variances instead."""
+        if self.manifest.gives_variance:
+            raise RuntimeError("found a graph that gives the variances, expected one that gives the Jacobian")
         mean, jacobian = run(self._session, ["mean", "jacobian"], inputs)
         return mean, jacobian
 
     def _outside(self, inputs: Array) -> Array | None:
         return None if self.range_check is None else self.range_check.outside(inputs)
 
-    def _mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
+    def mean_and_variance(self, inputs: Array) -> tuple[Array, Array]:
+        """The outputs and their variances alone: inputs (B, *input_shape) -> (B, K) both, float32.
+
+        Raises `NetworkError`.
+        """
+        if self.manifest.gives_variance:
+            mean, variance = run(self._session, ["mean", "variance"], inputs)
+            return mean, variance
+        assert self._posterior is not None
         mean, jacobian = self.mean_and_jacobian(inputs)
         with np.errstate(over="ignore", invalid="ignore"), matrix_threads().at_most(self.threads):
             return mean, self._posterior.variance(jacobian)

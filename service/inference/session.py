@@ -67,14 +67,15 @@ def run(network: Network, outputs: list[str], inputs: npt.NDArray[Any]) -> list[
 
 
 def open_session(bundle: Bundle, threads: int | None) -> Network:
-    """inputs -> mean, jacobian; `threads`: onnxruntime's (None: its default). Raises `BundleError` where the graph is
-    not what the manifest says."""
+    """inputs -> mean, and jacobian or variance; `threads`: onnxruntime's (None: its default).
+
+    Raises `BundleError` where the graph is not what the manifest says.
+    """
     file, manifest = bundle.path / MODEL, bundle.manifest
     _check_self_contained(bundle.model, file)
     session = _session(bundle.model, threads, file)
     _check_signature(session, manifest, file)
-    k, s = manifest.outputs, manifest.subnetwork_size
-    network = Network(file, session, {"mean": (k,), "jacobian": (k, s)})
+    network = Network(file, session, _shapes(manifest))
     _check_run(network, manifest, file)
     return network
 
@@ -118,13 +119,17 @@ def _session(model: bytes, threads: int | None, file: Path) -> onnxruntime.Infer
         raise BundleError(file, f"onnxruntime cannot open it: {error!s:.300}") from error
 
 
+def _shapes(manifest: Manifest) -> dict[str, tuple[int, ...]]:
+    """The shape of each result for one example."""
+    k = manifest.outputs
+    if manifest.gives_variance:
+        return {"mean": (k,), "variance": (k,)}
+    return {"mean": (k,), "jacobian": (k, manifest.subnetwork_size)}
+
+
 def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, file: Path) -> None:
-    k, s = manifest.outputs, manifest.subnetwork_size
-    expected = {
-        "inputs": (ONNX_TYPES[manifest.input.dtype], manifest.input.shape),
-        "mean": ("tensor(float)", (k,)),
-        "jacobian": ("tensor(float)", (k, s)),
-    }
+    expected = {"inputs": (ONNX_TYPES[manifest.input.dtype], manifest.input.shape)}
+    expected |= {name: ("tensor(float)", shape) for name, shape in _shapes(manifest).items()}
     nodes = (*session.get_inputs(), *session.get_outputs())
     for node in nodes:
         if node.shape and isinstance(node.shape[0], int):
@@ -138,7 +143,7 @@ def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, 
 def _check_run(network: Network, manifest: Manifest, file: Path) -> None:
     """Run the graph once on two examples, to check its real output shapes and to warm it up."""
     try:
-        run(network, ["mean", "jacobian"], np.zeros((2, *manifest.input.shape), manifest.input.dtype))
+        run(network, list(network.shapes), np.zeros((2, *manifest.input.shape), manifest.input.dtype))
     except MemoryError as error:
         problem = f"found an input of shape {manifest.input.shape}, of which two examples do not fit into the memory"
         raise BundleError(file, problem) from error

@@ -9,7 +9,7 @@ import torch
 
 import offline.job
 from offline import FitConfig, fit_bundle
-from offline.export.graph import export_onnx
+from offline.export.graph import export_variance
 from offline.export.verify import VerificationError
 from service import Predictor, read_bundle
 from tests import reference
@@ -120,7 +120,7 @@ def test_same_seed_same_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             torch.utils.data.DataLoader(dataset, batch_size=8, shuffle=True),
             tmp_path / "bundle",
             calibration_loader=case.batches(HELD_OUT, 25, seed=1),
-            config=FitConfig(subnetwork_size=20, selection="wasserstein-swag", seed=3),
+            config=FitConfig(subnetwork_size=20, selection="wasserstein-swag", seed=3, measure_price=False),
         )
         assert torch.equal(torch.get_rng_state(), state)
         digests.append(read_bundle(tmp_path / "bundle").digest)
@@ -152,14 +152,14 @@ def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pyt
     """The verification is not a formality: export another network than the one fitted, and it is found out."""
     import offline.publish.bundle
 
-    def changed(jacobian, example, outputs):  # type: ignore[no-untyped-def]
+    def changed(jacobian, example, outputs, factor):  # type: ignore[no-untyped-def]
         other = copy.copy(jacobian)
         other.model = copy.deepcopy(jacobian.model)
         with torch.no_grad():
             next(other.model.parameters()).mul_(1.001)
-        return export_onnx(other, example, outputs)
+        return export_variance(other, example, outputs, factor)
 
-    monkeypatch.setattr(offline.publish.bundle, "export_onnx", changed)
+    monkeypatch.setattr(offline.publish.bundle, "export_variance", changed)
     with pytest.raises(VerificationError, match="differs from torch in float64"):
         fit(BY_NAME["mlp-classification-2"], tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []

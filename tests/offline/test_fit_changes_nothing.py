@@ -43,7 +43,7 @@ STAGES = {
     "factor": offline.laplace.inference,
     "predict_held_out": offline.laplace.calibration,
     "fit_temperature": offline.laplace.calibration,
-    "export_onnx": offline.publish.bundle,
+    "export_variance": offline.publish.bundle,
     "make_manifest": offline.publish.bundle,
     "seal_bundle": offline.publish.bundle,
     "plain_jacobian": offline.publish.bundle,

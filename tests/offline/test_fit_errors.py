@@ -10,7 +10,7 @@ from torch import nn
 
 import offline.publish.bundle
 from offline import fit_bundle
-from offline.export.graph import export_onnx
+from offline.export.graph import export_jacobian
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
@@ -113,7 +113,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 def test_what_cannot_be_used_is_refused_before_the_export(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline.publish.bundle, "export_onnx", lambda *_: pytest.fail("the export was reached"))
+    monkeypatch.setattr(offline.publish.bundle, "export_variance", lambda *_: pytest.fail("the export was reached"))
     model = given.get("model", network())
     before = state(model)
     with pytest.raises(error, match=message):
@@ -161,4 +161,4 @@ def test_no_size_of_the_input_is_taken_for_the_batch(features: int) -> None:
     """Three as the channels of a colour image; eleven examples are what the export traces with at first."""
     model, example, indices = nn.Linear(features, 2), torch.ones(1, features), torch.tensor([0, 7])
     jacobian = make_jacobian(private_copy(model, torch.device("cpu")), WeightLayout.of(model), indices, example)
-    assert export_onnx(jacobian, example, 2)[0]
+    assert export_jacobian(jacobian, example, 2)[0]

@@ -14,6 +14,7 @@ from offline.config import FitConfig
 from offline.data.held_out import collect_held_out
 from offline.data.likelihood import Regression, Task, likelihood_of
 from offline.data.loaders import Passes
+from offline.jacobian.find_head import find_head
 from offline.job import Job
 from offline.laplace.noise import residual_noise
 from offline.network.model_copy import private_copy
@@ -72,6 +73,7 @@ def make_job(
         size=size,
         memory_bytes=2**30,
         track=silent,
+        head=find_head(network, next(iter(batches))[0][:2].to(device)),
     )
     return changed(job, **changes)
 

@@ -14,7 +14,13 @@ from offline import FitConfig, fit_bundle
 from tests.support.networks import hooks_of
 
 CONFIG = FitConfig(
-    subnetwork_size=6, selection="random", prior_precision=1.0, false_reject_rate=0.1, device="cpu", name="tiny"
+    subnetwork_size=6,
+    selection="random",
+    prior_precision=1.0,
+    false_reject_rate=0.1,
+    device="cpu",
+    name="tiny",
+    measure_price=False,
 )
 Batches = list[tuple[Tensor, Tensor]]
 
@@ -68,7 +74,7 @@ def state(model: nn.Module) -> dict[str, Any]:
 def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what stands beside the export is tried here."""
     monkeypatch.setattr(offline.fit, "check_whole_way", lambda *_: None)
-    monkeypatch.setattr(offline.publish.bundle, "export_onnx", lambda *_: (b"graph", 18))
+    monkeypatch.setattr(offline.publish.bundle, "export_variance", lambda *_: (b"graph", 18))
 
 
 def captured(

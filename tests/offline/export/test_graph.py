@@ -10,7 +10,7 @@ from onnxscript import ir
 from torch import nn
 
 from offline.export.errors import ExportError
-from offline.export.graph import export_onnx, fold
+from offline.export.graph import export_jacobian, fold
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
@@ -32,7 +32,7 @@ def export(name: str) -> tuple[bytes, int]:
     network, inputs, indices = build(name)
     layout = WeightLayout.of(network)
     jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs)
-    return export_onnx(jacobian, inputs, jacobian(inputs)[0].shape[1])
+    return export_jacobian(jacobian, inputs, jacobian(inputs)[0].shape[1])
 
 
 @pytest.mark.parametrize("name", sorted(set(NETWORKS) - {"called-twice", "shared-linears", "groups-all"}))
@@ -97,4 +97,4 @@ def test_an_operator_without_onnx_equivalent_is_named() -> None:
     indices = torch.arange(layout.total)
     jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs)
     with pytest.raises(ExportError, match=r"bessel_j0.*remedy"):
-        export_onnx(jacobian, inputs, 2)
+        export_jacobian(jacobian, inputs, 2)

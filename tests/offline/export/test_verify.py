@@ -34,7 +34,8 @@ def never() -> dict[str, float]:
 def test_what_agrees_passes_and_its_errors_are_told(case: tuple[Path, Truth]) -> None:
     verification = verify(*case, never)
     assert (verification.examples, verification.tolerance) == (6, TOLERANCE)
-    assert max(verification.mean_error, verification.jacobian_error, verification.variance_error) < 1e-5
+    assert set(verification.errors) == {"mean", "Jacobian", "variance"}
+    assert max(verification.errors.values()) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["mean", "jacobian", "variance"])

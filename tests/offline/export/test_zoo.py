@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from benchmarks.fit.networks.zoo import FULL, MINIATURE, network_spec
 from offline import FitConfig, fit_bundle
-from offline.export.graph import export_onnx
+from offline.export.graph import export_jacobian
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
@@ -101,7 +101,7 @@ def test_jacobian_equals_plain_differentiation(name: str, dtype: torch.dtype) ->
 def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
     case = truth(name)
     jacobian = make_jacobian(private_copy(case.model, torch.device("cpu")), case.layout, case.indices, case.inputs)
-    model, _ = export_onnx(jacobian, case.inputs, case.mean.shape[1])
+    model, _ = export_jacobian(jacobian, case.inputs, case.mean.shape[1])
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     for rows in (slice(0, BATCH), slice(1, 2)):
         mean, found = session.run(["mean", "jacobian"], {"inputs": case.inputs[rows].numpy()})

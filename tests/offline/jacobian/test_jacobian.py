@@ -9,15 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from offline.jacobian.jacobian import (
-    ROWS_AT_ONCE,
-    Chosen,
-    SubnetworkJacobian,
-    outputs_at_once,
-    probe_gradients,
-    probed_forward,
-)
-from offline.jacobian.plan import CHECK_EXAMPLES, CHECK_OUTPUTS, make_jacobian, plain_jacobian
+from offline.jacobian.find_head import find_head
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.plain import plain_jacobian
+from offline.jacobian.plan import CHECK_EXAMPLES, CHECK_OUTPUTS, make_jacobian
+from offline.jacobian.probes import ROWS_AT_ONCE, outputs_at_once, probe_gradients, probed_forward
+from offline.jacobian.routes import Chosen
 from offline.jacobian.sparse_products import ProductIndex
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
@@ -31,7 +28,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 def jacobian_of(name: str) -> tuple[SubnetworkJacobian, nn.Module, torch.Tensor, torch.Tensor]:
     network, inputs, indices = build(name)
     layout = WeightLayout.of(network)
-    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs)
+    copied = private_copy(network, torch.device("cpu"))
+    jacobian = make_jacobian(copied, layout, indices, inputs, find_head(copied, inputs))
     return jacobian, network, inputs, indices
 
 
@@ -87,13 +85,13 @@ def test_the_model_passed_in_is_not_touched() -> None:
 
 
 def test_layers_below_the_lowest_chosen_weight_are_not_differentiated() -> None:
-    network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 6), nn.Softmax(1), nn.Linear(6, 3))
     layout = WeightLayout.of(network)
-    head = torch.arange(layout.parameters[2].offset, layout.total)
-    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, head, torch.randn(2, 4))
+    upper = torch.arange(layout.parameters[2].offset, layout.total)
+    jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, upper, torch.randn(2, 4))
     inputs = torch.randn(3, 4)
     jacobian(inputs)
-    assert jacobian.plan.paths == ["2"]
+    assert jacobian.plan.paths == ["2", "4"]
     assert not inputs.requires_grad
 
 
@@ -180,8 +178,10 @@ def test_outputs_go_backwards_together_up_to_a_number_of_rows(batch: int, output
 def test_outputs_together_give_what_one_by_one_gives(name: str, at_once: int) -> None:
     jacobian, _, inputs, _ = jacobian_of(name)
     assert jacobian.plan.batched_outputs
-    mean, calls = probed_forward(jacobian.model, jacobian.plan, inputs)
-    for found, expected in zip(probe_gradients(mean, calls, at_once), probe_gradients(mean, calls, 1), strict=True):
+    forward = probed_forward(jacobian.model, jacobian.plan, inputs)
+    calls = forward.of(jacobian.plan.paths)
+    together, one_by_one = (probe_gradients(forward.mean, calls, count) for count in (at_once, 1))
+    for found, expected in zip(together, one_by_one, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 

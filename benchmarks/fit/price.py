@@ -1,0 +1,133 @@
+"""What a prediction costs, in forward passes of the plain network in onnxruntime: everything that a request computes.
+
+The networks but the digits' are not trained: the price depends on the network and on where the weights lie.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.core.folders import ROOT
+from benchmarks.core.harness import call
+from benchmarks.core.settings import Settings, Values
+from benchmarks.experiments.mnist_networks import small_cnn
+from benchmarks.fit.networks.zoo import NetworkSpec, network_spec
+from offline.config import FitConfig
+from offline.fit import fit_bundle
+from offline.recipes.load import load_recipe
+from service.inference.predictor import Predictor
+
+BATCHES = (1, 16)
+TRAINED, HELD_OUT = 64, 40
+ROUNDS, ROUND_SECONDS = 9, 0.05
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network and the choice of its weights; goal: forward passes."""
+
+    name: str
+    network: str
+    weights: int
+    selection: str
+    within: tuple[str, ...] | None = None
+    goal: float | None = None
+    max_cost: float | None = None
+
+
+ROWS = (
+    Row("digits auto", "digits", 500, "auto", goal=2),
+    Row("digits anywhere", "digits", 500, "novelty-sampling"),
+    Row("digits last layer", "digits", 5130, "last-layer", goal=60),
+    Row("MNIST CNN auto", "mnist-cnn", 750, "auto", goal=2),
+    Row("ResNet-18 auto", "resnet18", 2000, "auto", goal=1.2, max_cost=3.0),
+    Row("ResNet-18 last block", "resnet18", 2000, "random", ("layer4", "fc")),
+    Row("ResNet-18 anywhere", "resnet18", 2000, "random", goal=12),
+)
+NAMES, QUICK = tuple(row.name for row in ROWS), ("digits auto",)
+
+
+def run(settings: Settings) -> Values:
+    """One process for each row, with one thread."""
+    names = settings.names(NAMES, QUICK)
+    chosen = [row for row in ROWS if row.name in names]
+    rows = [
+        {**asdict(row), **call("benchmarks.fit.price:one", asdict(row), 1)}
+        for row in settings.track(chosen, "Price", len(chosen))
+    ]
+    return {"rows": settings.with_earlier("price.json", "name", rows, NAMES)}
+
+
+def one(values: dict[str, Any]) -> dict[str, Any]:
+    """Fit the row's bundle, and time its predictions."""
+    row = Row(**{name: value for name, value in values.items() if name != "threads"})
+    model, train, held_out, examples = problem(row.network)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, start = Path(scratch) / "bundle", time.perf_counter()
+        config = FitConfig(
+            subnetwork_size=row.weights,
+            selection=row.selection,  # type: ignore[arg-type]
+            within=row.within,
+            max_cost=row.max_cost,
+            measure_price=row.selection == "auto",
+        )
+        fit_bundle(model, train, folder, calibration_loader=held_out, config=config)
+        seconds = time.perf_counter() - start
+        predictor = Predictor.load(folder, threads=1, plain_too=True)
+    manifest = predictor.manifest
+    return {
+        "fit_seconds": seconds,
+        "chosen": manifest.selection.explanation,
+        "S": manifest.subnetwork_size,
+        "D": manifest.parameter_count,
+        "verified": None if manifest.verification is None else manifest.verification.variance_error,
+        "batches": [timed(predictor, examples[:batch].numpy()) for batch in BATCHES],
+    }
+
+
+def problem(network: str) -> tuple[nn.Module, Any, Any, Tensor]:
+    """The model, its training and held-out data, and at least 16 examples to predict."""
+    if network == "digits":
+        recipe = load_recipe(ROOT / "examples" / "digits.py")
+        return recipe.model(), recipe.data("train_data"), recipe.data("calibration_data"), recipe.module.test_data()[0]
+    torch.manual_seed(0)
+    spec = (
+        NetworkSpec(lambda _: small_cnn(), (1, 28, 28), 10) if network == "mnist-cnn" else network_spec(network, "full")
+    )
+    model, inputs = spec.model(), torch.rand(TRAINED + HELD_OUT, *spec.input_shape)
+    targets = torch.randint(0, 10, (len(inputs),))
+    train, held_out = (inputs[:TRAINED], targets[:TRAINED]), (inputs[TRAINED:], targets[TRAINED:])
+    return model, [train], [held_out], inputs
+
+
+def timed(predictor: Predictor, inputs: Any) -> dict[str, Any]:
+    """Seconds for the batch: the plain network, mean and variance, the whole prediction; and their ratios."""
+    works: dict[str, Callable[[], object]] = {
+        "plain": lambda: predictor.mean(inputs),
+        "variance": lambda: predictor.mean_and_variance(inputs),
+        "predict": lambda: predictor.predict(inputs),
+    }
+    counts = {
+        name: max(1, round(ROUND_SECONDS / max(_seconds(work, 1) for _ in range(3)))) for name, work in works.items()
+    }
+    rounds = [{name: _seconds(work, counts[name]) for name, work in works.items()} for _ in range(ROUNDS)]
+    return {
+        "batch": len(inputs),
+        "seconds": {name: statistics.median(each[name] for each in rounds) for name in works},
+        "graph_over_plain": statistics.median(each["variance"] / each["plain"] for each in rounds),
+        "predict_over_plain": statistics.median(each["predict"] / each["plain"] for each in rounds),
+    }
+
+
+def _seconds(work: Callable[[], object], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        work()
+    return (time.perf_counter() - start) / count
