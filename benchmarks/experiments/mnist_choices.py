@@ -19,7 +19,7 @@ from offline.job import Job, prepare
 from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
 from offline.selection.auto.choose import choose_automatically
-from offline.selection.auto.context import AutoContext, AutoOptions
+from offline.selection.auto.context import AutoContext, AutoOptions, Names
 from offline.selection.candidate_weights import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import is_live
@@ -90,11 +90,11 @@ def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...]
     """The offline job's own choice, on part of the held-out data; `shifts`: those that it is told of, None: none."""
     context = material.living
 
-    def choice(strategy: str, size: int, named: tuple[str, ...] | None) -> Subnetwork:
+    def choice(strategy: str, size: int, named: Names, within: Names) -> Subnetwork:
         extra: dict[str, Any] = {"examples": NOVEL} if strategy == "novelty-sampling" else {}
         if named is not None and STRATEGIES[strategy].shifts:
             extra["shifts"] = list(named)
-        return select(strategy, replace(context, size=size), extra)
+        return select(strategy, replace(context, size=size).inside(within), extra)
 
     return choose_automatically(
         AutoContext(

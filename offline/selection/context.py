@@ -1,7 +1,7 @@
 """The input of every strategy, and the choice of the largest scores."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from offline.data.held_out import HeldOut
 from offline.job import Job
 from offline.runtime.arrays import Array
+from offline.selection.candidate_weights import candidate_positions
 from offline.selection.subnetwork import Subnetwork
 
 
@@ -32,6 +33,14 @@ class SelectionContext:
         """lambda of the full posterior: 1 where it is searched for, which needs the weights first."""
         given = self.job.config.prior_precision
         return given if isinstance(given, float) else 1.0
+
+    def inside(self, modules: Sequence[str] | None) -> "SelectionContext":
+        """The same with the candidate weights inside `modules` only (None: all of them)."""
+        if modules is None:
+            return self
+        positions = candidate_positions(self.job.network, self.job.layout, modules, self.job.config.kinds)
+        kept = torch.isin(self.candidate_weights, positions.to(self.candidate_weights.device))
+        return replace(self, candidate_weights=self.candidate_weights[kept])
 
     def batches(self, description: str) -> Iterable[tuple[Tensor, Tensor]]:
         """One pass over the training data, with progress."""

@@ -16,7 +16,8 @@ from typing import Any
 
 from offline.data.shifts import MOST_SHIFTS
 from offline.selection.auto.choose import choose_automatically
-from offline.selection.auto.context import AutoContext, AutoOptions
+from offline.selection.auto.context import AutoContext, AutoOptions, Names
+from offline.selection.auto.price import measured
 from offline.selection.context import SelectionContext
 from offline.selection.covariance import covariance_bytes
 from offline.selection.live_weights import live_candidates
@@ -59,15 +60,18 @@ def auto(context: SelectionContext, **options: Any) -> Subnetwork:
     assert context.tuning is not None
     checked = AutoOptions(**options)
     live, dead = live_candidates(context)
-    by_name = partial(select_candidate, context)
-    return choose_automatically(AutoContext(context.job, context.tuning, live.cpu(), dead, by_name, checked))
+    by_name, job, example = partial(select_candidate, context), context.job, context.tuning.inputs[:1]
+    by_clock = job.config.measure_price and job.config.posterior == "cholesky"
+    measure = partial(measured, job, example=example) if by_clock else None
+    return choose_automatically(AutoContext(job, context.tuning, live.cpu(), dead, by_name, checked, measure))
 
 
-def select_candidate(context: SelectionContext, strategy: str, size: int, shifts: tuple[str, ...] | None) -> Subnetwork:
-    """What a strategy proposes to `auto`: with its default options, but for the shifts that count (None: all)."""
+def select_candidate(context: SelectionContext, strategy: str, size: int, shifts: Names, within: Names) -> Subnetwork:
+    """What a strategy proposes to `auto`, inside modules (None: all): with its default options, but for the shifts
+    that count (None: all)."""
     entry = STRATEGIES.get(strategy)
     named = {"shifts": list(shifts)} if shifts is not None and entry is not None and entry.shifts else {}
-    return select(strategy, replace(context, size=size), named)
+    return replace(select(strategy, replace(context, size=size).inside(within), named), within=within)
 
 
 def no_memory(options: Options, total: int) -> int:  # noqa: ARG001

@@ -4,7 +4,7 @@ What depends on the data (the trial of a plan, NumPy) has no fake form: plans ar
 is a device, every strategy chooses on it, and a whole fit runs on it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from offline.laplace.prior import sweep_log_likelihood
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.progress import silent
-from offline.selection.auto.choose import decide, merit
+from offline.selection.auto.choose import merit, nearly_best
 from offline.selection.context import SelectionContext, largest
 from offline.selection.registry import STRATEGIES, select
 from offline.selection.strategies.greedy import closest
@@ -208,14 +208,14 @@ def noted() -> Iterator[list[np.ndarray]]:
         seen.extend([curvature.diagonal().numpy(), jacobian.square().sum(0).numpy()])  # one entry may jump at a ReLU
         return closest(made, curvature, jacobian)
 
-    def by_merit(scores: tuple[CandidateScore, ...], budget: float) -> int:
+    def by_merit(scores: Sequence[CandidateScore], budget: float, among: Sequence[int]) -> list[int]:
         seen.append(np.array([(merit(score), score.forward_passes) for score in scores]))
-        return decide(scores, budget)
+        return nearly_best(scores, budget, among)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("offline.selection.context.largest", by_scores)
         patch.setattr("offline.selection.strategies.greedy.closest", by_matrices)
-        patch.setattr("offline.selection.auto.choose.decide", by_merit)
+        patch.setattr("offline.selection.auto.choose.nearly_best", by_merit)
         yield seen
 
 

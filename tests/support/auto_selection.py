@@ -89,6 +89,7 @@ def context_of(kind: str, size: int = 40, **changes: Any) -> AutoContext:
     if likelihood == "regression" and "sigma_noise" not in changes:
         changes["sigma_noise"] = residual_noise(model, tuning)
     options = {name: changes.pop(name) for name in signature(AutoOptions).parameters if name in changes}
+    changes = {"max_cost": 1000.0, **changes}
     whole = selection_context(model, train, size, outputs, likelihood, uncertainty_budget=BUDGET, **changes)
     live, dead = eligible(whole, True)
     by_name = partial(select_candidate, whole)

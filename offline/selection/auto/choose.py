@@ -8,7 +8,7 @@ same on held-out data (the uncertainty budget), and is then judged on synthetic 
 
 the mean log-probability of the true label under shift plus that of telling a shifted example from an ordinary one;
 differences do not depend on the units of a regression's targets. Candidates within `MARGIN` of the best are alike, and
-the cheapest of them to serve is taken.
+the cheapest of them to serve is taken: by the time of their graphs, which are exported and timed.
 """
 
 import math
@@ -17,12 +17,13 @@ from dataclasses import replace
 
 from offline.data.shifts import accepted_shifts, available_shifts
 from offline.selection.auto.candidates import propose
-from offline.selection.auto.context import AutoContext
+from offline.selection.auto.context import USUAL_COST, AutoContext, Proposal
 from offline.selection.auto.score import score_candidates
 from offline.selection.subnetwork import CandidateScore, Subnetwork
 
 MARGIN = 0.02  # nats; of the order of the error that some hundred examples leave in the merit
 LEAST_AUROC = 1e-3
+FINALISTS, TIMING_ERROR = 3, 1.1
 
 
 def choose_automatically(context: AutoContext) -> Subnetwork:
@@ -44,7 +45,8 @@ def choose_automatically(context: AutoContext) -> Subnetwork:
         context = replace(context, options=replace(context.options, shifts=accepted))
     proposals = propose(context)
     scores = score_candidates(context, proposals)
-    place = decide(scores, context.job.config.uncertainty_budget)
+    place, prices = decide(context, proposals, scores)
+    scores = tuple(replace(score, measured=prices.get(c)) for c, score in enumerate(scores))
     return replace(
         proposals[place].subnetwork,
         candidates=tuple(replace(score, chosen=c == place) for c, score in enumerate(scores)),
@@ -57,16 +59,53 @@ def merit(score: CandidateScore) -> float:
     return score.shift_log_likelihood + math.log(max(score.shift_auroc, LEAST_AUROC))
 
 
-def decide(scores: tuple[CandidateScore, ...], budget: float) -> int:
-    """Place of the cheapest candidate to serve among those whose merit is within `MARGIN` of the best.
+def decide(
+    context: AutoContext, proposals: Sequence[Proposal], scores: Sequence[CandidateScore]
+) -> tuple[int, dict[int, float]]:
+    """The place of the candidate to take, and the prices that were measured on the way, by place.
 
-    A candidate that cannot keep to the budget is taken only where none can. Equal costs: the larger merit, then the
-    earlier place.
+    Of those whose merit is nearly the best, one for each of the lowest counted costs is timed, and the cheapest taken.
+    Where all of them are dearer than `max_cost`, their parts of the network are left out, and the others compared.
+    Where nothing keeps to the limit: `ValueError` if the user gave it, and otherwise the cheapest.
     """
-    affordable = [c for c, score in enumerate(scores) if score.cost <= budget] or list(range(len(scores)))
+    config, rest = context.job.config, list(range(len(scores)))
+    most = TIMING_ERROR * (USUAL_COST if config.max_cost is None else config.max_cost)
+    prices: dict[int, float] = {}
+    while rest:
+        alike = nearly_best(scores, config.uncertainty_budget, rest)
+        if context.measure is None:
+            return alike[0], prices
+        finalists = _firsts(scores, alike)
+        prices |= {c: context.measure(proposals[c].subnetwork.indices) for c in finalists}
+        if fitting := [c for c in finalists if prices[c] <= most]:
+            return min(fitting, key=lambda c: (round(prices[c], 1), -merit(scores[c]), c)), prices
+        dear = {proposals[c].subnetwork.within for c in finalists}
+        rest = [c for c in rest if proposals[c].subnetwork.within not in dear]
+    least = min(prices, key=lambda c: prices[c])
+    if config.max_cost is not None:
+        raise ValueError(
+            f"max_cost: found {config.max_cost:g} forward passes, expected at least {prices[least]:.2g}, the measured "
+            f"price of {scores[least].name}; fewer weights (subnetwork_size) cost less"
+        )
+    return least, prices
+
+
+def nearly_best(scores: Sequence[CandidateScore], budget: float, among: Sequence[int]) -> list[int]:
+    """Of the candidates `among`, those whose merit is within `MARGIN` of the best, the cheapest to serve first.
+
+    A candidate that cannot keep to the budget is taken only where none can. Costs that are equal to a tenth of a
+    forward pass: the larger merit, then the earlier place.
+    """
+    affordable = [c for c in among if scores[c].cost <= budget] or list(among)
     best = max(merit(scores[c]) for c in affordable)
     alike = [c for c in affordable if merit(scores[c]) >= best - MARGIN]
-    return min(alike, key=lambda c: (scores[c].forward_passes, -merit(scores[c]), c))
+    return sorted(alike, key=lambda c: (round(scores[c].forward_passes, 1), -merit(scores[c]), c))
+
+
+def _firsts(scores: Sequence[CandidateScore], places: Sequence[int]) -> list[int]:
+    """The first place for each of the lowest counted costs, at most `FINALISTS`."""
+    first = {round(scores[c].forward_passes, 1): c for c in reversed(places)}
+    return [first[cost] for cost in sorted(first)][:FINALISTS]
 
 
 def explain(scores: tuple[CandidateScore, ...], place: int, shifts: Sequence[str] | None = None) -> str:
@@ -79,7 +118,8 @@ def explain(scores: tuple[CandidateScore, ...], place: int, shifts: Sequence[str
         other = max(others, key=merit)
         word = "next best" if merit(other) <= merit(chosen) else "best"
         parts.append(f" ({word} {other.shift_log_likelihood:.2f}, {other.name})")
-    parts.append(f", AUROC {chosen.shift_auroc:.2f}, {chosen.forward_passes:.1f} forward passes an example")
+    price = chosen.measured or chosen.forward_passes
+    parts.append(f", AUROC {chosen.shift_auroc:.2f}, {price:.1f} forward passes an example")
     if chosen.judged < chosen.size:
         parts.append(f", judged on {chosen.judged} of {chosen.size} weights")
     return "".join(parts)

@@ -11,6 +11,8 @@ from offline.data.held_out import HeldOut
 from offline.job import Job
 from offline.selection.subnetwork import Subnetwork
 
+Names = tuple[str, ...] | None
+USUAL_COST = 3.0  # forward passes, where the user gives no limit
 JUDGED_WEIGHTS = 1000
 JUDGED_EXAMPLES = 500
 # Fewer leave directions without curvature that all the data would have given them. Measured on MNIST: the merit of a
@@ -60,16 +62,18 @@ class AutoContext:
 
     tuning: the held-out data that tune; those that set the threshold must not be among them. live (C,) int64 ascending:
     the positions that may be chosen and have curvature on the training data; dead_weights: how many may be chosen and
-    have none. select(strategy, size, shifts): what a strategy proposes, with the names of the
-    shifts that count (None: all).
+    have none. select(strategy, size, shifts, within): what a strategy proposes, with the names of the shifts that count
+    and the modules that it may choose in (None: all). measure(indices): what a prediction costs by a clock, in forward
+    passes; None: a count decides.
     """
 
     job: Job
     tuning: HeldOut
     live: Tensor
     dead_weights: int
-    select: Callable[[str, int, tuple[str, ...] | None], Subnetwork]
+    select: Callable[[str, int, Names, Names], Subnetwork]
     options: AutoOptions
+    measure: Callable[[Tensor], float] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """The candidates of `auto`: which weights, and what they cost to serve."""
 
+import re
 from dataclasses import replace
 
 import pytest
 import torch
 
 from offline.selection.auto.candidates import propose
-from offline.selection.auto.context import AutoOptions
+from offline.selection.auto.context import AutoContext, AutoOptions, Proposal
+from offline.selection.auto.price import CALL_WORK
 from offline.selection.candidate_weights import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.strategies.baselines import random_weights
@@ -23,13 +25,48 @@ def test_the_cheap_end_comes_first_and_costs_less() -> None:
         "random live weights of the network",
     ]
     # multiply-adds: 54 * 64 of the first convolution, then 432 * 16, 128 * 12 and 48
-    parts = [54 * 64, 432 * 16, 1536, 48]
-    shares = [0.0, parts[3] / sum(parts), (parts[2] + parts[3]) / sum(parts), sum(parts[1:]) / sum(parts)]
-    for proposal, share in zip(proposals, shares, strict=True):
-        assert proposal.forward_passes == pytest.approx(1 + 4 * share)
+    total = 54 * 64 + 432 * 16 + 128 * 12 + 48 + CALL_WORK
+    # The features of '6' reach the head separately, so that one backward pass, here through '8', is for all outputs.
+    backward = [0, 48, 48 + 4 * (1536 + 48), 48 + 4 * (432 * 16 + 1536 + 48)]
+    for proposal, crossed in zip(proposals, backward, strict=True):
+        assert proposal.forward_passes == pytest.approx(1 + (crossed + factor_work(context, proposal)) / total)
         assert len(proposal.subnetwork.indices) == 20
         assert torch.isin(proposal.subnetwork.indices, context.live).all()
         assert proposal.subnetwork.dead_weights == context.dead_weights
+
+
+def factor_work(context: AutoContext, proposal: Proposal) -> int:
+    """K n^2 + n m K + m^2 K; the head, 12 inputs for each of 4 outputs, and their biases, come last."""
+    start = context.job.layout.total - 52
+    indices = proposal.subnetwork.indices
+    outside = int((indices < start).sum())
+    own = [int(((indices >= start + 12 * k) & (indices < start + 12 * (k + 1))).sum()) for k in range(4)]
+    most = max(count + int((indices == start + 48 + k).any()) for k, count in enumerate(own))
+    return 4 * (outside**2 + outside * most + most**2)
+
+
+def test_without_a_limit_what_costs_more_than_three_passes_is_not_tried() -> None:
+    """All weights of the network cost K n^2 multiply-adds, 5 million."""
+    every, cheap = (propose(context_of("images", size=1200, max_cost=limit)) for limit in (1000.0, None))
+    assert max(proposal.forward_passes for proposal in every) > 3
+    assert [p.name for p in cheap] == [p.name for p in every if p.forward_passes <= 3]
+
+
+def test_a_limit_below_the_cheapest_place_names_what_can_be_had() -> None:
+    expected = "max_cost: found 1 forward passes, expected at least 1, which random live weights of '8' cost with"
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        propose(context_of("images", size=20, max_cost=1.0))
+
+
+def test_a_strategy_in_a_place_chooses_there_and_can_be_repeated() -> None:
+    context = context_of("images", size=20, strategies=("novelty-sampling",))
+    (inside,) = (p for p in propose(context) if p.name == "novelty-sampling in '6' and after it")
+    modules = inside.subnetwork.within
+    assert modules == ("6", "8")
+    positions = candidate_positions(context.job.network, context.job.layout, modules, "all")
+    assert torch.isin(inside.subnetwork.indices, positions).all()
+    again = context.select("novelty-sampling", 20, None, modules)
+    assert torch.equal(again.indices, inside.subnetwork.indices)
 
 
 def test_fewer_live_weights_than_asked_for_are_all_taken() -> None:

@@ -33,11 +33,12 @@ def test_the_table_is_complete_and_one_is_chosen(case: tuple[str, AutoContext, S
     names = [score.name for score in result.candidates]
     assert len(set(names)) == len(names) >= 4
     assert {"gradient", "novelty-sampling"} <= set(names)
+    assert any(name.startswith("novelty-sampling in ") for name in names)
     assert sum(name.startswith(("random live weights", "all live weights")) for name in names) >= 2
     (chosen,) = [score for score in result.candidates if score.chosen]
     assert chosen.size == len(result.indices) <= context.job.size
     for score in result.candidates:
-        assert 1 <= score.forward_passes <= 1 + context.job.likelihood.outputs
+        assert score.forward_passes >= 1
         assert math.isfinite(score.log_likelihood)
         assert math.isfinite(score.shift_log_likelihood)
         assert 0 <= score.shift_auroc <= 1

@@ -1,14 +1,20 @@
 """The rule of `auto`: the best candidate within the budget, the cheaper of those nearly as good, and its words."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
-from offline.selection.auto.choose import MARGIN, decide, explain, merit
-from offline.selection.subnetwork import CandidateScore
-from tests.support.auto_selection import BUDGET
+from offline.selection.auto.choose import MARGIN, decide, explain, merit, nearly_best
+from offline.selection.auto.context import Proposal
+from offline.selection.auto.price import measured
+from offline.selection.subnetwork import CandidateScore, Subnetwork
+from tests.support.auto_selection import BUDGET, context_of
 
 
 def score_of(ll: float, auroc: float = 1.0, passes: float = 2.0, cost: float = 0.0, name: str = "x") -> CandidateScore:
@@ -30,7 +36,7 @@ def score_of(ll: float, auroc: float = 1.0, passes: float = 2.0, cost: float = 0
     ],
 )
 def test_the_rule(scores: list[CandidateScore], place: int) -> None:
-    assert decide(tuple(scores), BUDGET) == place
+    assert nearly_best(scores, BUDGET, range(len(scores)))[0] == place
 
 
 @given(
@@ -40,12 +46,13 @@ def test_what_is_chosen_is_near_the_best_and_no_near_one_is_cheaper(
     values: list[tuple[float, float, float, float]],
 ) -> None:
     scores = tuple(score_of(*value) for value in values)
-    place = decide(scores, BUDGET)
+    place = nearly_best(scores, BUDGET, range(len(scores)))[0]
     allowed = [s for s in scores if s.cost <= BUDGET] or list(scores)
     best = max(map(merit, allowed))
     assert scores[place] in allowed
     assert merit(scores[place]) >= best - MARGIN
-    assert not any(s.forward_passes < scores[place].forward_passes and merit(s) >= best - MARGIN for s in allowed)
+    cheaper = [s for s in allowed if round(s.forward_passes, 1) < round(scores[place].forward_passes, 1)]
+    assert not any(merit(s) >= best - MARGIN for s in cheaper)
 
 
 def test_merit_is_in_nats() -> None:
@@ -64,3 +71,70 @@ def test_the_words() -> None:
     assert explain(scores[:1], 0) == (
         "last: log-likelihood under synthetic shift -1.10, AUROC 0.97, 1.9 forward passes an example"
     )
+
+
+def candidates() -> list[Proposal]:
+    """Each in a part of the network of its own, but for the first two."""
+    parts = ("head", "head", "block", "all")
+    return [Proposal(part, Subnetwork(torch.tensor([c]), within=(part,)), 1.0) for c, part in enumerate(parts)]
+
+
+def clock(prices: dict[int, float], asked: list[int]) -> Callable[[Tensor], float]:
+    """Stands for the time of a graph, by the only weight of the candidate."""
+
+    def measure(indices: Tensor) -> float:
+        asked.append(int(indices))
+        return prices[int(indices)]
+
+    return measure
+
+
+SCORES = (score_of(-1, passes=1.1), score_of(-1.001, passes=1.1), score_of(-1, passes=2.0), score_of(-1, passes=9.0))
+
+
+def decided(
+    scores: tuple[CandidateScore, ...], prices: dict[int, float], max_cost: float | None
+) -> tuple[int, list[int]]:
+    """The place chosen, and whose graphs were timed."""
+    asked: list[int] = []
+    context = replace(context_of("table", strategies=(), max_cost=max_cost), measure=clock(prices, asked))
+    place, found = decide(context, candidates(), scores)
+    assert found == {c: prices[c] for c in asked}
+    return place, asked
+
+
+def test_of_those_alike_the_cheapest_by_the_clock_is_taken() -> None:
+    assert decided(SCORES, {0: 5.0, 2: 2.5, 3: 8.0}, 1000.0) == (2, [0, 2, 3])  # one for each counted cost
+
+
+@pytest.mark.parametrize("limit", [2.0, None])
+def test_where_the_best_are_too_dear_the_best_of_the_others_is_taken(limit: float | None) -> None:
+    scores = (
+        score_of(-2.0, passes=1.1),
+        score_of(-3.0, passes=1.1),
+        score_of(-1, passes=2.0),
+        score_of(-9, passes=2.0),
+    )
+    assert decided(scores, {0: 1.5, 2: 30.0}, limit) == (0, [2, 0])
+
+
+def test_where_nothing_keeps_to_the_users_limit_the_error_names_the_least() -> None:
+    with pytest.raises(ValueError, match=r"max_cost: found 2 forward passes, expected at least 3\.2, the measured"):
+        decided(SCORES, {0: 4.5, 2: 3.25, 3: 9.0}, 2.0)
+
+
+def test_without_a_limit_of_the_users_the_least_is_taken() -> None:
+    assert decided(SCORES, {0: 4.5, 2: 3.5, 3: 9.0}, None) == (2, [0, 2, 3])
+
+
+def test_without_a_clock_the_count_decides() -> None:
+    context = context_of("table", strategies=())
+    assert decide(context, candidates(), SCORES) == (0, {})
+
+
+def test_the_price_of_a_graph_is_measured_for_real() -> None:
+    context = context_of("table", strategies=())
+    example = context.tuning.inputs[:1]
+    price = measured(context.job, context.live, example)
+    assert math.isfinite(price)
+    assert price > 0

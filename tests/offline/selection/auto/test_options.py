@@ -37,12 +37,13 @@ def test_only_the_shifts_that_were_named_count() -> None:
     assert "log-likelihood under rotation-90 " in explanation_of(result)
     pairs = {a.name: (a, b) for a in result.candidates for b in whole.candidates if a.name == b.name}
     same = [
-        pair for name, pair in pairs.items() if name != "novelty-sampling"
+        pair for name, pair in pairs.items() if not name.startswith("novelty-sampling")
     ]  # up to rounding: another batch of columns
     assert all(a.log_likelihood == pytest.approx(b.log_likelihood, rel=1e-6) for a, b in same)
     assert any(a.shift_log_likelihood != b.shift_log_likelihood for a, b in pairs.values())
-    (novel,) = (proposal for proposal in propose(context) if proposal.subnetwork.strategy == "novelty-sampling")
-    assert novel.subnetwork.options == {"shifts": ["rotation-90"]}
+    novel = [proposal for proposal in propose(context) if proposal.subnetwork.strategy == "novelty-sampling"]
+    assert novel
+    assert all(proposal.subnetwork.options == {"shifts": ["rotation-90"]} for proposal in novel)
 
 
 @pytest.mark.parametrize("value", ["noise", [3]])

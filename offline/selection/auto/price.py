@@ -1,0 +1,87 @@
+"""What a prediction with some chosen weights costs, in forward passes of the plain network: counted, and timed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from offline.export.graph import export_variance
+from offline.export.price import measured_price
+from offline.job import Job
+from offline.laplace.block_factor import factor_of
+from offline.network.call_order import CallOrder
+from offline.network.weights import Owners, parameter_owners
+from offline.runtime.arrays import Array, to_numpy
+from service.inference.onnx_runtime import onnxruntime
+from service.inference.onnx_subgraph import extract_subgraph
+
+MEAN, VARIANCE = "mean", "variance"
+LEAST_SECONDS = 5e-5  # a request takes several times as long around its graph
+CALL_WORK = 2**18  # multiply-adds in the time that a call of the smallest graph takes
+
+
+@dataclass(frozen=True)
+class PriceModel:
+    """Counts multiply-adds: of the backward passes, and of the product with the posterior's factor.
+
+    It leaves out what is bound by memory, and what each operator costs however little it computes, but for one call of
+    the whole graph.
+    """
+
+    job: Job
+    order: CallOrder
+    owners: Owners
+
+    @classmethod
+    def of(cls, job: Job, example: Tensor) -> "PriceModel":
+        """From one forward pass of `example` (1, *input_shape)."""
+        return cls(job, CallOrder.of(job.network, example), parameter_owners(job.network))
+
+    def predict(self, indices: Tensor) -> float:
+        """1 for the forward pass, K for each backward pass by its share of the network (1 for layers whose features
+        reach the head separately, 0 for the head), and K n^2 + n m K + m^2 K for the factor, with n weights outside the
+        head and at most m of the head for an output."""
+        outputs, head = self.job.likelihood.outputs, self.job.head
+        separate, others, outside = list[str](), list[str](), 0
+        own = torch.zeros(outputs, dtype=torch.int64)
+        for parameter, inside in self.job.layout.locate(indices.cpu()):
+            path, role = self.owners[parameter.name][0]
+            alone = head is not None and len(self.owners[parameter.name]) == 1
+            if head is not None and alone and path == head.path:
+                belongs = inside if role == "bias" else inside // head.layer(self.job.network).in_features
+                own += torch.bincount(belongs, minlength=outputs)
+                continue
+            outside += len(inside)
+            (separate if head is not None and alone and path in head.separate else others).append(parameter.name)
+        most = int(own.max())
+        product = outputs * (outside**2 + outside * most + most**2)
+        backward = self.order.backward_share(separate) if separate else 0.0
+        backward += outputs * self.order.backward_share(others) if others else 0.0
+        forward = self.order.multiply_adds
+        return 1 + (backward * forward + product) / (forward + CALL_WORK)
+
+
+def measured(job: Job, indices: Tensor, example: Tensor) -> float:
+    """The larger price of one example and of a batch, of the graph that would be served; raises `ExportError`.
+
+    A network that takes less than `LEAST_SECONDS` counts as taking so long.
+
+    The values of the factor do not matter for its time; example (1, *input_shape).
+    """
+    jacobian, outputs = job.jacobian(indices), job.likelihood.outputs
+    identity = np.eye(len(indices), dtype=np.float64)
+    model, _ = export_variance(jacobian, job.example, outputs, factor_of(jacobian, identity, outputs))
+    full, plain = _runner(model, [MEAN, VARIANCE]), _runner(extract_subgraph(model, [MEAN]), [MEAN])
+    prices = measured_price(full, plain, to_numpy(example), LEAST_SECONDS)
+    return max(price.forward_passes for price in prices)
+
+
+def _runner(model: bytes, results: list[str]) -> Callable[[Array], object]:
+    """The graph in onnxruntime, with one thread."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return lambda inputs: session.run(results, {"inputs": inputs})
