@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 BASELINE := laplace-torch backpack-for-pytorch curvlinops-for-pytorch asdfghjkl einops einconv opt-einsum \
             linear-operator unfoldnd torchmetrics
 
-# Packages of the images, with the hashes of their files. uv reads its own settings, not pip's: UV_INDEX and others.
+# Packages of the images and of development, with the hashes of their files. uv reads its own settings, not pip's: UV_INDEX and others.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-annotate --custom-compile-command 'make lock' \
         --python-version 3.11 --constraint constraints.txt
 LOCKS := deploy/requirements
@@ -33,7 +33,7 @@ help:
 	@echo "make bench   speed and memory against laplace-torch, the floor, growth (results in benchmarks/results)"
 	@echo "make bench-selection   which weights: toys, UCI and MNIST (hours; data from PROBITY_DATA_DIR)"
 	@echo "make image-test   build both images as root with buildah and run them with podman (Debian)"
-	@echo "make lock    the packages of the images, with their hashes (deploy/requirements)"
+	@echo "make lock    the packages of the images and of development, with their hashes (deploy/requirements)"
 	@echo "make test-lowest   the service's tests at the lowest versions that pyproject.toml allows"
 	@echo "make docs    the generated parts of the pages: settings, figures, rooms (make rooms: these alone)"
 	@echo "make smoke   a fresh environment with the wheel serves the golden bundle"
@@ -113,6 +113,8 @@ lock: .venv/dev.stamp
 	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --python-platform x86_64-manylinux_2_28 \
 	    --output-file $(LOCKS)/offline.txt
 	$(LOCK) $(LOCKS)/build.in --universal --output-file $(LOCKS)/build.txt
+	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --extra client --group dev \
+	    --python-platform x86_64-manylinux_2_28 --output-file $(LOCKS)/development.txt
 
 image-test: .venv/dev.stamp
 	PYTHON=$(BIN)/python sh tests/image/run.sh
