@@ -17,7 +17,7 @@ BENCHMARKS = (
         stem="peer",
     ),
     Benchmark("floor", "Jacobian time over forward time, against 1 + 2 K", floor.run, fit_plots.floor),
-    Benchmark("price", "time of a prediction over that of the plain network in onnxruntime", price.run, threads=1),
+    Benchmark("price", "time of a prediction over that of the plain network in onnxruntime", price.run),
     Benchmark("growth", "time and memory of the fit against S, N and D", growth.run, fit_plots.growth),
     Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
     Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),

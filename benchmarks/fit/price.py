@@ -55,11 +55,11 @@ NAMES, QUICK = tuple(row.name for row in ROWS), ("digits auto",)
 
 
 def run(settings: Settings) -> Values:
-    """One process for each row, with one thread."""
+    """One process for each row; it fits with all threads, and predicts with one."""
     names = settings.names(NAMES, QUICK)
     chosen = [row for row in ROWS if row.name in names]
     rows = [
-        {**asdict(row), **call("benchmarks.fit.price:one", asdict(row), 1)}
+        {**asdict(row), **call("benchmarks.fit.price:one", asdict(row), settings.threads)}
         for row in settings.track(chosen, "Price", len(chosen))
     ]
     return {"rows": settings.with_earlier("price.json", "name", rows, NAMES)}
