@@ -48,7 +48,7 @@ ROWS = (
     Row("digits last layer", "digits", 5130, "last-layer", goal=60),
     Row("MNIST CNN auto", "mnist-cnn", 750, "auto", goal=2),
     Row("ResNet-18 auto", "resnet18", 2000, "auto", goal=1.2, max_cost=3.0),
-    Row("ResNet-18 last block", "resnet18", 2000, "random", ("layer4", "fc")),
+    Row("ResNet-18 last block", "resnet18", 2000, "random", ("layer4", "head")),
     Row("ResNet-18 anywhere", "resnet18", 2000, "random", goal=12),
 )
 NAMES, QUICK = tuple(row.name for row in ROWS), ("digits auto",)
