@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.connection.pacing import SLICES_PER_TURN, Pacer, is_dense
+from service.connection.pacing import SLICE_BYTES, SLICES_PER_TURN, Pacer, is_dense
 from service.connection.protocol import LimitedProtocol
 from service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
@@ -89,11 +89,12 @@ def test_what_is_sent_ahead_of_an_answer_is_not_taken_in() -> None:
         with contextlib.suppress(BlockingIOError):
             while sent < 2**27:
                 sent += connection.send(ahead)
-        assert sent < 2**27
         (protocol,) = host.state.connections
         assert isinstance(protocol, LimitedProtocol)
-        assert len(protocol.cycle.body) == 0
-        proceed.set()
+        taken = len(protocol.cycle.body)
+        proceed.set()  # before anything can fail: the application waits for it
+        assert sent < 2**27
+        assert taken <= SLICE_BYTES  # on a busy machine one slice is read before reading is paused
 
 
 def test_what_counts_as_dense() -> None:
