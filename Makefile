@@ -9,7 +9,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 BASELINE := laplace-torch backpack-for-pytorch curvlinops-for-pytorch asdfghjkl einops einconv opt-einsum \
             linear-operator unfoldnd torchmetrics
 
-# Packages of the images and of development, with the hashes of their files. uv reads its own settings, not pip's: UV_INDEX and others.
+# Packages of the images and of development, with the hashes of their files. uv reads its own settings, not pip's:
+# UV_INDEX and others.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-annotate --custom-compile-command 'make lock' \
         --python-version 3.11 --constraint constraints.txt
 LOCKS := deploy/requirements

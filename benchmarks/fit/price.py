@@ -20,11 +20,11 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.mnist_networks import small_cnn
 from benchmarks.fit.networks.zoo import NetworkSpec, network_spec
 from offline.config import FitConfig
+from offline.export.price import BATCHES, seconds_of
 from offline.fit import fit_bundle
 from offline.recipes.load import load_recipe
 from service.inference.predictor import Predictor
 
-BATCHES = (1, 16)
 TRAINED, HELD_OUT = 64, 40
 ROUNDS, ROUND_SECONDS = 9, 0.05
 
@@ -115,19 +115,12 @@ def timed(predictor: Predictor, inputs: Any) -> dict[str, Any]:
         "predict": lambda: predictor.predict(inputs),
     }
     counts = {
-        name: max(1, round(ROUND_SECONDS / max(_seconds(work, 1) for _ in range(3)))) for name, work in works.items()
+        name: max(1, round(ROUND_SECONDS / max(seconds_of(work, 1) for _ in range(3)))) for name, work in works.items()
     }
-    rounds = [{name: _seconds(work, counts[name]) for name, work in works.items()} for _ in range(ROUNDS)]
+    rounds = [{name: seconds_of(work, counts[name]) for name, work in works.items()} for _ in range(ROUNDS)]
     return {
         "batch": len(inputs),
         "seconds": {name: statistics.median(each[name] for each in rounds) for name in works},
         "graph_over_plain": statistics.median(each["variance"] / each["plain"] for each in rounds),
         "predict_over_plain": statistics.median(each["predict"] / each["plain"] for each in rounds),
     }
-
-
-def _seconds(work: Callable[[], object], count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        work()
-    return (time.perf_counter() - start) / count

@@ -29,13 +29,13 @@ def measured_price(full: Work, plain: Work, example: Array, least_seconds: float
 
 
 def _price(full: Callable[[], object], plain: Callable[[], object], least: float) -> float:
-    once = [max(_seconds(work, 1) for _ in range(2)) for work in (full, plain)]  # first use, too
+    once = [max(seconds_of(work, 1) for _ in range(2)) for work in (full, plain)]  # first use, too
     counts = [max(1, round(ROUND_SECONDS / seconds)) for seconds in once]
-    rounds = [(_seconds(full, counts[0]), _seconds(plain, counts[1])) for _ in range(ROUNDS)]
+    rounds = [(seconds_of(full, counts[0]), seconds_of(plain, counts[1])) for _ in range(ROUNDS)]
     return statistics.median(1 + (f - p) / max(p, least) for f, p in rounds)
 
 
-def _seconds(work: Callable[[], object], count: int) -> float:
+def seconds_of(work: Callable[[], object], count: int) -> float:
     """Seconds for one call, on average."""
     start = time.perf_counter()
     for _ in range(count):
