@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.core.comparison import Comparison, compare
 from benchmarks.core.harness import MethodSpec
 from benchmarks.core.settings import Settings, Values
-from benchmarks.fit.exports import exported
+from benchmarks.fit.exports import served
 from benchmarks.fit.workloads import Workload
 
 BATCHES, QUICK_BATCHES = (1, 2, 4, 8, 16, 32), (1, 2)
@@ -64,7 +64,7 @@ def methods(settings: Settings, workload: Workload, kind: str) -> tuple[MethodSp
         )
     return (
         MethodSpec("laplace-torch", "benchmarks.fit.laplace_torch:Predict", values),
-        MethodSpec("probity served", "benchmarks.fit.onnx_methods:Predict", exported(settings, workload)),
+        MethodSpec("probity served", "benchmarks.fit.onnx_methods:Predict", served(settings, workload)),
         MethodSpec("probity eager", "benchmarks.fit.methods:Predict", values),
     )
 

@@ -1,7 +1,8 @@
-"""Files for the methods without torch: the exported graphs, a posterior factor and inputs."""
+"""Files for the methods without torch: the exported graphs and inputs."""
 
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import torch
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.methods import Predict
 from benchmarks.fit.workloads import Workload
-from offline.export.graph import export_jacobian
+from offline.export.graph import export_jacobian, export_variance
+from offline.laplace.block_factor import factor_of
 from offline.network.model_copy import private_copy
 
 
@@ -20,18 +22,36 @@ def exported(settings: Settings, workload: Workload) -> Values:
     return settings.artefacts.get("benchmarks.fit.exports:write", {"workload": workload.as_json()})
 
 
+def served(settings: Settings, workload: Workload) -> Values:
+    """As `exported`, with the variances in the graph, as a bundle holds it."""
+    return settings.artefacts.get("benchmarks.fit.exports:write_served", {"workload": workload.as_json()})
+
+
 def write(values: dict[str, Any]) -> dict[str, Any]:
-    """Write inputs.npy, scale_tril.npy, model.onnx and forward.onnx into `values["folder"]`; the export's seconds."""
-    folder = Path(values["folder"])
+    """Write inputs.npy, model.onnx (mean and Jacobian) and forward.onnx into `values["folder"]`; the export's
+    seconds."""
     eager = Predict(values)
     eager.prepare()
+    made = _write(values, eager, lambda: export_jacobian(eager.jacobian, eager.inputs, eager.outputs))
+    write_forward(eager, Path(values["folder"]) / "forward.onnx")
+    return made
+
+
+def write_served(values: dict[str, Any]) -> dict[str, Any]:
+    """Write inputs.npy and model.onnx (mean and variance) into `values["folder"]`; the export's seconds."""
+    eager = Predict(values)
+    eager.prepare()
+    factor = factor_of(eager.jacobian, eager.scale_tril, eager.outputs)
+    return _write(values, eager, lambda: export_variance(eager.jacobian, eager.inputs, eager.outputs, factor))
+
+
+def _write(values: dict[str, Any], eager: Predict, export: Callable[[], tuple[bytes, int]]) -> dict[str, Any]:
+    folder = Path(values["folder"])
     np.save(folder / "inputs.npy", eager.inputs.numpy())
-    np.save(folder / "scale_tril.npy", eager.scale_tril)
     start = time.perf_counter()
-    model, opset = export_jacobian(eager.jacobian, eager.inputs, eager.outputs)
+    model, opset = export()
     seconds = time.perf_counter() - start
     (folder / "model.onnx").write_bytes(model)
-    write_forward(eager, folder / "forward.onnx")
     return {"export_seconds": seconds, "opset": opset, "model_bytes": len(model)}
 
 

@@ -1,4 +1,4 @@
-"""This project's methods without torch: the exported graph in onnxruntime, and `service.maths.predictive`."""
+"""This project's methods without torch: the exported graphs in onnxruntime, and `service.maths.predictive`."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.inference.onnx_runtime import onnxruntime
-from service.maths.predictive import functional_variance, link_approx
+from service.maths.predictive import link_approx
 
 Array = npt.NDArray[Any]
 FITTED = 2
@@ -59,14 +59,11 @@ class Forward(Graph):
 
 
 class Predict(Graph):
-    """Probabilities as `service.inference.predictor` computes them."""
-
-    def prepare(self) -> None:
-        self.scale_tril = np.load(self.folder / "scale_tril.npy")
+    """Probabilities as a bundle's predictor computes them, from the graph that gives the variances."""
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        mean, jacobian = self.session.run(["mean", "jacobian"], {"inputs": inputs})
-        return mean, functional_variance(jacobian, self.scale_tril)
+        mean, variance = self.session.run(["mean", "variance"], {"inputs": inputs})
+        return mean, variance
 
     def step(self, batch: int, batches: int) -> None:
         for _ in range(batches):
