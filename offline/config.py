@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
 
 # These take whole modules or parameters: the size is what they may have at most.
 WholeStrategyName = Literal["last-layer", "modules", "parameters"]
@@ -76,6 +76,26 @@ class FitConfig(BaseModel):
             "or the least there is."
         ),
     ] = None
+    variance_of: Annotated[
+        Literal["all", "top", "top-mean", "margin"],
+        Field(
+            description="Which variances of a classification a prediction computes: of `all` classes; of the "
+            "`top_outputs` most probable ones (`top`: the others take their mean; `top-mean`: all take it); or of the "
+            "`margin` between the two most probable ones, which all take. Weights anywhere in the network cost one "
+            "backward pass for each."
+        ),
+    ] = "all"
+    top_outputs: Annotated[
+        int, Field(ge=1, description="How many classes, for `variance_of` `top` and `top-mean`.")
+    ] = 5
+    curvature_outputs: Annotated[
+        int,
+        Field(
+            ge=2,
+            description="For more classes than these, the curvature of an example takes the most probable ones one by "
+            "one and the others together, which leaves a little more uncertainty than there is.",
+        ),
+    ] = 64
     posterior: Annotated[
         Literal["cholesky", "low-rank"],
         Field(
@@ -153,6 +173,14 @@ class FitConfig(BaseModel):
     def estimates_noise(self) -> bool:
         """Whether the observation noise is estimated on held-out data."""
         return self.likelihood == "regression" and self.sigma_noise == "mle"
+
+    @model_validator(mode="after")
+    def _check_variance_of(self) -> "FitConfig":
+        if self.variance_of != "all" and self.likelihood == "regression":
+            raise ValueError(
+                f"variance_of: found {self.variance_of!r} for a regression, expected 'all': no output leads the others"
+            )
+        return self
 
     @property
     def tunes(self) -> bool:

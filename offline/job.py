@@ -12,6 +12,7 @@ from offline.data.loaders import Batches, Passes, checked_batches
 from offline.jacobian.find_head import find_head
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.linear_head import LinearHead
+from offline.jacobian.output_rule import OutputRule, output_rule
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import check_private, copied_model, usable
 from offline.network.weights import WeightLayout
@@ -45,13 +46,19 @@ class Job:
     head: LinearHead | None = None
 
     @property
+    def rule(self) -> OutputRule:
+        """Which variances a prediction computes."""
+        return output_rule(self.config.variance_of, self.config.top_outputs, self.likelihood.outputs)
+
+    @property
     def weights(self) -> Tensor:
         """The trainable weights (D,)."""
         return self.layout.flatten(dict(self.network.named_parameters()))
 
-    def jacobian(self, indices: Tensor) -> SubnetworkJacobian:
-        """The Jacobian of the weights at ascending positions."""
-        return make_jacobian(self.network, self.layout, indices.to(self.device), self.example, self.head)
+    def jacobian(self, indices: Tensor, rule: OutputRule | None = None) -> SubnetworkJacobian:
+        """The Jacobian of the weights at ascending positions; rule: by default, the job's."""
+        indices = indices.to(self.device)
+        return make_jacobian(self.network, self.layout, indices, self.example, self.head, rule or self.rule)
 
     def pass_over_training(self, description: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass, with progress where it has a description; the same number of examples each time."""
@@ -97,7 +104,7 @@ def prepare(
     inputs, targets = next(checked_batches(train, "train_loader", device))
     outputs = check_private(model, network, inputs)
     temperature = 1.0 if config.temperature == "fit" else config.temperature
-    likelihood = likelihood_of(config.likelihood, outputs, temperature=temperature)
+    likelihood = likelihood_of(config.likelihood, outputs, temperature=temperature, most_rows=config.curvature_outputs)
     likelihood.check_targets(targets, len(inputs))
     if config.likelihood == "classification":
         _refuse_probabilities(network, inputs[:FEW])

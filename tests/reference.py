@@ -73,6 +73,30 @@ def variance(jacobian: Array, precision: Array) -> Array:
     return np.array([[row @ np.linalg.solve(precision, row) for row in example] for example in jacobian])
 
 
+def filled_variance(mean: Array, jacobian: Array, precision: Array, kind: str, count: int) -> Array:
+    """(B, K): some variances computed, and the others filled in from them, one example at a time."""
+    rows = []
+    for f, j in zip(mean, jacobian, strict=True):
+        order = sorted(range(len(f)), key=lambda k: -f[k])[:count]
+        if kind == "margin":
+            difference = j[order[0]] - j[order[1]]
+            rows.append([difference @ np.linalg.solve(precision, difference)] * len(f))
+            continue
+        known = {k: j[k] @ np.linalg.solve(precision, j[k]) for k in order}
+        average = sum(known.values()) / count
+        rows.append([known.get(k, average) if kind == "top" else average for k in range(len(f))])
+    return np.array(rows)
+
+
+def curvature_left_out(logits: Array, rows: int) -> Array:
+    """sum over the classes that are not the `rows` - 1 most probable ones of p_k (e_k - q) (e_k - q)^T, (K, K)."""
+    p, identity = softmax(logits), np.eye(len(logits))
+    others = sorted(range(len(p)), key=lambda k: -p[k])[rows - 1 :]
+    q = sum(p[k] * identity[k] for k in others) / sum(p[k] for k in others)
+    left_out: Array = sum(p[k] * np.outer(identity[k] - q, identity[k] - q) for k in others)
+    return left_out
+
+
 def probit_probabilities(mean: Array, var: Array) -> Array:
     """softmax(f / sqrt(1 + pi / 8 var))."""
     return np.stack([softmax(f / np.sqrt(1 + math.pi / 8 * v)) for f, v in zip(mean, var, strict=True)])

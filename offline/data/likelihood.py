@@ -18,10 +18,14 @@ Task = Literal["classification", "regression"]
 
 @dataclass(frozen=True)
 class Classification:
-    """K >= 2 classes; the outputs are logits, which the predictive divides by `temperature`."""
+    """K >= 2 classes; the outputs are logits, which the predictive divides by `temperature`.
+
+    most_rows: for more classes, the curvature of an example has so many rows (`leading_root`).
+    """
 
     outputs: int
     temperature: float = 1.0
+    most_rows: int = 64
     task: ClassVar[Literal["classification"]] = "classification"
     link: ClassVar[Literal["probit"]] = "probit"
     score: ClassVar[Literal["predictive_entropy"]] = "predictive_entropy"
@@ -53,6 +57,28 @@ class Classification:
         p = torch.softmax(mean.to(jacobian.dtype), dim=1).unsqueeze(2)
         return p.sqrt() * (jacobian - (p * jacobian).sum(1, keepdim=True))
 
+    @property
+    def rows(self) -> int:
+        """R, the rows of C^T of an example."""
+        return min(self.outputs, self.most_rows)
+
+    def leading_root(self, mean: Tensor) -> Tensor:
+        """R rows c (B, R, K) with sum_r c_r c_r^T <= Lambda, for more than R classes; mean (B, K).
+
+        Lambda = sum_k p_k (e_k - p) (e_k - p)^T. The R - 1 most probable classes have the row sqrt(p_k) (e_k - p) each;
+        the others, of probability r together, the one row sqrt(r) (q - p), q = sum_k p_k e_k / r. What is left out,
+        sum_k p_k (e_k - q) (e_k - q)^T over the others, is positive semi-definite and has a trace of at most r: the
+        curvature is never too large, and the variances are never too small.
+        """
+        p = torch.softmax(mean, dim=1)
+        top, places = torch.topk(p, self.rows - 1, dim=1)
+        own = torch.zeros(*top.shape, p.shape[1], dtype=p.dtype, device=p.device).scatter_(2, places.unsqueeze(2), 1.0)
+        others = p * (1 - own.sum(1))
+        rest = others.sum(1, keepdim=True)
+        lumped = others / rest.clamp(min=torch.finfo(p.dtype).tiny)
+        each = torch.cat([own, lumped.unsqueeze(1)], dim=1) - p.unsqueeze(1)
+        return torch.cat([top, rest], dim=1).sqrt().unsqueeze(2) * each
+
     def sqrt_hessian_transpose_product(self, vectors: Tensor, mean: Tensor) -> Tensor:
         """C z for `vectors` z (B, K): sqrt(p) z - p (sqrt(p)^T z); mean (B, K)."""
         p = torch.softmax(mean.to(vectors.dtype), dim=1)
@@ -81,6 +107,11 @@ class Regression:
     link: ClassVar[Literal["gaussian"]] = "gaussian"
     score: ClassVar[Literal["epistemic_std"]] = "epistemic_std"
     temperature: ClassVar[float] = 1.0
+
+    @property
+    def rows(self) -> int:
+        """K, the rows of an example in the curvature."""
+        return self.outputs
 
     @property
     def noise(self) -> float:
@@ -134,9 +165,11 @@ class Regression:
 Likelihood = Classification | Regression
 
 
-def likelihood_of(task: Task, outputs: int, sigma_noise: float | None = None, temperature: float = 1.0) -> Likelihood:
-    """The likelihood of a task; regression has no temperature, classification no noise."""
-    return Regression(outputs, sigma_noise) if task == "regression" else Classification(outputs, temperature)
+def likelihood_of(
+    task: Task, outputs: int, sigma_noise: float | None = None, temperature: float = 1.0, most_rows: int = 64
+) -> Likelihood:
+    """The likelihood of a task; regression has no temperature and all its rows, classification no noise."""
+    return Regression(outputs, sigma_noise) if task == "regression" else Classification(outputs, temperature, most_rows)
 
 
 def class_log_likelihood(probabilities: Array, targets: Array) -> Array:

@@ -37,6 +37,8 @@ def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> Memor
         selection_bytes=strategy.memory(config.selection_options, job.layout.total) if before else 0,
         matrix_steps=_matrix_steps(job, size),
         held_bytes=held_bytes,
+        head=job.head,
+        rule=job.rule,
     )
 
 

@@ -21,6 +21,8 @@ from offline.estimate.stage_memory import (
     least_check,
     row_stages,
 )
+from offline.jacobian.linear_head import LinearHead
+from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
 from offline.laplace.ggn import MAX_ROWS
 from offline.network.weights import WeightLayout
 from offline.runtime.available_memory import CHUNK_BYTES, OVERHEAD_BYTES, default_budget, model_bytes
@@ -90,6 +92,8 @@ def plan_memory(
     matrix_steps: Mapping[str, MatrixStep] = EIGENVALUES,
     held_bytes: int = 0,
     verified: int = 16,
+    head: LinearHead | None = None,
+    rule: OutputRule = ALL_OUTPUTS,
 ) -> MemoryPlan:
     """Chunk rows for each stage, so that the job stays within `budget_bytes` above the process's baseline.
 
@@ -98,7 +102,8 @@ def plan_memory(
     curvature. diagonal: whether the selection needs squared derivatives of all weights; selection_bytes: of the
     covariance that it forms, or as much of the memory as there is for an approximation. matrix_steps: what is done with
     H_S afterwards, each a function of it that is tried on a small matrix to count its copies. held_bytes: what else
-    the job keeps (held-out data). verified: examples that a bundle is verified with; 0: no bundle is written. On a GPU
+    the job keeps (held-out data). verified: examples that a bundle is verified with; 0: no bundle is written. head,
+    rule: as for `make_jacobian`. On a GPU
     the matrix steps, export and verification run on the host and are held to its default budget.
 
     Stages: "curvature diagonal" and "covariance for the selection" (if asked), "plan check", "curvature", "held-out",
@@ -115,7 +120,7 @@ def plan_memory(
         stages.append(diagonal_stage(network, layout, rows, likelihood))
     if selection_bytes:
         stages.append(Stage("covariance for the selection", min(selection_bytes, room)))
-    stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, likelihood, matrix)
+    stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, likelihood, matrix, head, rule)
     stages += [Stage(name, copies(step) * matrix, on_host=host) for name, step in matrix_steps.items()]
     if verified:
         example_bytes = next(stage.bytes_per_row for stage in stages if stage.name == "held-out")

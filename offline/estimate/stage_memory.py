@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from offline.data.likelihood import Likelihood
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.linear_head import LinearHead
+from offline.jacobian.output_rule import OutputRule
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.ggn import add_curvature, write_root
 from offline.laplace.gram import UPDATE_ROWS
@@ -52,24 +54,26 @@ def row_stages(
     rows: Tensor,
     likelihood: Likelihood,
     matrix: int,
+    head: LinearHead | None,
+    rule: OutputRule,
 ) -> list[Stage]:
     """What S weights take: the trial of the plan, the curvature with its buffer of rows, and held-out predictions."""
     made: list[SubnetworkJacobian] = []
-    check = peak_bytes(lambda: made.append(make_jacobian(network, layout, indices, rows)))
-    jacobian, row = made[0], FLOAT64 * likelihood.outputs * len(indices)
-    buffer = torch.empty(len(rows) * likelihood.outputs, len(indices), dtype=torch.float64, device=rows.device)
+    check = peak_bytes(lambda: made.append(make_jacobian(network, layout, indices, rows, head, rule)))
+    jacobian, each = made[0], FLOAT64 * len(indices)
+    buffer = torch.empty(len(rows) * likelihood.rows, len(indices), dtype=torch.float64, device=rows.device)
 
     def curvature(x: Tensor) -> None:
-        write_root(jacobian, x, likelihood, buffer[: len(x) * likelihood.outputs])
+        write_root(jacobian, x, likelihood, buffer[: len(x) * likelihood.rows])
 
     def held_out(x: Tensor) -> None:
-        jacobian(x)[1].double()
+        jacobian.predictive(x)[1].double()
 
     return [
         Stage("plan check", int(MARGIN * check)),
-        _measured("curvature", curvature, rows, matrix + FLOAT64 * UPDATE_ROWS * len(indices), row),
+        _measured("curvature", curvature, rows, matrix + UPDATE_ROWS * each, likelihood.rows * each),
         # The matrix and its factor; the product with it and its squares are NumPy's, not seen by the measurement.
-        _measured("held-out", held_out, rows, 2 * matrix, 3 * row),
+        _measured("held-out", held_out, rows, 2 * matrix, 3 * rule.count(likelihood.outputs) * each),
     ]
 
 

@@ -30,7 +30,7 @@ def seconds_per_example(
     gram = Gram(min(TIMED_SIZE, jacobian.size), UPDATE_ROWS, example.device)
     gram.reserve(UPDATE_ROWS).zero_()
     share = update_multiplications(jacobian.size) / update_multiplications(len(gram.matrix))
-    update = _seconds(gram.sum_so_far, clock) * share * likelihood.outputs / UPDATE_ROWS
+    update = _seconds(gram.sum_so_far, clock) * share * likelihood.rows / UPDATE_ROWS
     return derivation_seconds(jacobian, example, likelihood, rows, clock) + update
 
 
@@ -44,7 +44,7 @@ def derivation_seconds(
     """Seconds that the derivatives of an example take, without the update of H_S; the rest as above."""
     count = min(rows, TIMED_ROWS)
     chunk = example[:1].expand(count, *example.shape[1:]).contiguous()
-    out = torch.empty(count * likelihood.outputs, jacobian.size, dtype=torch.float64, device=example.device)
+    out = torch.empty(count * likelihood.rows, jacobian.size, dtype=torch.float64, device=example.device)
 
     def derive() -> Tensor:
         write_root(jacobian, chunk, likelihood, out)

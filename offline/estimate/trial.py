@@ -11,8 +11,10 @@ from torch import Tensor
 from offline.export.errors import ExportError
 from offline.export.graph import export_jacobian
 from offline.export.verify import LOOSEST, VerificationError, relative_error
+from offline.jacobian.mixtures import Mixing
+from offline.jacobian.output_rule import AllOutputs, OutputRule, TopMean
 from offline.jacobian.plain import plain_jacobian
-from offline.jacobian.plan import output_mixing
+from offline.jacobian.plan import few_mixtures
 from offline.jacobian.routes import Chosen
 from offline.job import Job
 from offline.network.model_copy import highest_precision
@@ -23,9 +25,10 @@ from offline.selection.select import selection_context
 from service.inference.onnx_runtime import onnxruntime
 
 EXAMPLES = 2
+MOST_OUTPUTS = 64  # a backward pass for each
 OF_EACH_PARAMETER = 2  # weights
 Answers = tuple[Array, Array]
-"""Mean (B, K), and the Jacobian of at most two mixtures of the outputs (B, M, S)."""
+"""Mean (B, K), and the derivatives of a few mixtures of the outputs (B, M, S)."""
 
 
 def check_whole_way(job: Job, inputs: Tensor) -> None:
@@ -55,7 +58,7 @@ def weights_to_try(job: Job) -> Tensor:
 
 
 def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
-    jacobian = job.jacobian(indices)
+    jacobian = job.jacobian(indices, _rule(job))
     try:
         graph, _ = export_jacobian(jacobian, job.example, job.likelihood.outputs)
     except ExportError as error:
@@ -73,12 +76,24 @@ def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
         )
 
 
+def _rule(job: Job) -> OutputRule:
+    """The job's own; where that takes all of many outputs, two stand for them."""
+    every = isinstance(job.rule, AllOutputs) and job.likelihood.outputs > MOST_OUTPUTS
+    return TopMean(2) if every else job.rule
+
+
+def _few(job: Job) -> Mixing:
+    """Mixtures that stand for all outputs, or those of the rule."""
+    rule = _rule(job)
+    return few_mixtures if isinstance(rule, AllOutputs) else rule.mixing
+
+
 def _what_can_be_chosen(job: Job) -> str:
     """Whether the last layer alone could be exported: where not, the cause is no backward pass."""
     context = selection_context(job, job.layout.total, None)
     try:
         last = select("last-layer", context, {}).indices
-        export_jacobian(job.jacobian(last[:OF_EACH_PARAMETER]), job.example, job.likelihood.outputs)
+        export_jacobian(job.jacobian(last[:OF_EACH_PARAMETER], _rule(job)), job.example, job.likelihood.outputs)
     except (ExportError, ValueError):
         return "The network cannot be exported for any choice of weights"
     return (
@@ -106,20 +121,17 @@ def _answers(job: Job, graph: bytes, inputs: Tensor) -> Answers:
 
 def _run(session: onnxruntime.InferenceSession, job: Job, inputs: Tensor) -> Answers:
     mean, jacobian = session.run(["mean", "jacobian"], {"inputs": to_numpy(inputs)})
-    return mean, np.einsum("bks,km->bms", jacobian, to_numpy(_mixing(job)))
-
-
-def _mixing(job: Job) -> Tensor:
-    """All outputs of a large network would take a backward pass each."""
-    return output_mixing(torch.zeros(1, job.likelihood.outputs, dtype=torch.float64))
+    if not isinstance(_rule(job), AllOutputs):
+        return mean, jacobian
+    mixtures = few_mixtures(torch.as_tensor(mean, dtype=torch.float64)).cotangents(torch.as_tensor(mean).double())
+    return mean, np.einsum("bks,bmk->bms", jacobian, to_numpy(mixtures))
 
 
 def _plain_answers(job: Job, chosen: tuple[Chosen, ...], inputs: Tensor) -> Answers:
     """Torch's own differentiation, in the network's precision."""
     with torch.no_grad():
         mean = job.network(inputs)
-    mixing = _mixing(job).to(mean)
-    return to_numpy(mean), to_numpy(plain_jacobian(job.network, chosen, inputs, mixing))
+    return to_numpy(mean), to_numpy(plain_jacobian(job.network, chosen, inputs, _few(job)))
 
 
 def _precise_answers(job: Job, chosen: tuple[Chosen, ...], inputs: Tensor) -> Answers:

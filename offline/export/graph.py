@@ -13,11 +13,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from offline.export.errors import ExportError, export_error, first_cause, operator_of
 from offline.export.failing_layer import failing_layer
-from offline.export.jacobian_graph import JacobianGraph, VarianceGraph
+from offline.export.jacobian_graph import BlockVarianceGraph, FilledVarianceGraph, JacobianGraph
 from offline.export.split_graph import traced
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.routes import JacobianPlan
 from offline.laplace.block_factor import BlockFactor
+from offline.laplace.whole_factor import WholeFactor
 
 # The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
 NAMES = {"probity_inputs": "inputs", "probity_mean": "mean"}
@@ -37,13 +38,19 @@ def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, outputs: int)
 
 
 def export_variance(
-    jacobian: SubnetworkJacobian, example: Tensor, outputs: int, factor: BlockFactor
+    jacobian: SubnetworkJacobian, example: Tensor, outputs: int, factor: BlockFactor | WholeFactor
 ) -> tuple[bytes, int]:
-    """The ONNX model with mean and variance, serialised, and its opset; `factor` as `factor_of` gives it.
+    """The ONNX model with mean and variance, serialised, and its opset; `factor` as `served_factor` gives it.
 
     `example` (1, *input_shape); raises `ExportError`.
     """
-    return _export(jacobian, example, lambda rows: VarianceGraph(jacobian, rows, outputs, factor), "probity_variance")
+
+    def graph(rows: Tensor) -> nn.Module:
+        if isinstance(factor, BlockFactor):
+            return BlockVarianceGraph(jacobian, rows, outputs, factor)
+        return FilledVarianceGraph(jacobian, rows, outputs, factor)
+
+    return _export(jacobian, example, graph, "probity_variance")
 
 
 def _export(

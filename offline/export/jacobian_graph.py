@@ -13,18 +13,20 @@ from torch._higher_order_ops.scan import scan
 from torch.func import functionalize
 
 from offline.export.split_graph import repeated, split, traced
-from offline.jacobian.jacobian import SubnetworkJacobian, example_jacobian, structured_block
+from offline.jacobian.jacobian import SubnetworkJacobian, example_products, structured_block
 from offline.jacobian.probes import ProbeCall, ProbedForward, probed_forward
 from offline.laplace.block_factor import BlockFactor
+from offline.laplace.whole_factor import WholeFactor
 from offline.network.model_copy import check_output
 
 
 class StructuredGraph(nn.Module):
-    """x (B, *shape) -> mean (B, K) and the structured entries (B, K, n): forward on B rows, backward on B * K."""
+    """x (B, *shape) -> mean (B, K) and the structured entries (B, M, n): forward on B rows, backward on B * M."""
 
     def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> None:
         super().__init__()
-        self.plan, self.outputs, self.model = jacobian.plan, outputs, jacobian.model
+        self.plan, self.model, self.rule = jacobian.plan, jacobian.model, jacobian.rule
+        self.count = self.rule.count(outputs)
         self.paths: list[str] = []
         ones = torch.ones(len(rows), outputs, device=rows.device)
         graph = traced(lambda x, c: self._forward_and_backward(x, c), rows, ones, symbolic=True)
@@ -40,22 +42,22 @@ class StructuredGraph(nn.Module):
         return (forward.mean.detach(), *(call.input for call in calls), *gradients)
 
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        batch, k = x.shape[0], self.outputs
+        batch, m = x.shape[0], self.count
         mean, *rest = self.first(x)
         inputs, saved = rest[: self.kept - 1], rest[self.kept - 1 :]
-        cotangents = torch.eye(k, device=x.device).repeat(batch, 1)
-        gradients = self.second(cotangents, *(repeated(s, at, k) for s, at in zip(saved, self.layouts, strict=True)))
+        cotangents = self.rule.mixing(mean).cotangents(mean).reshape(batch * m, -1)
+        gradients = self.second(cotangents, *(repeated(s, at, m) for s, at in zip(saved, self.layouts, strict=True)))
         calls = [ProbeCall(path, a, a) for path, a in zip(self.paths, inputs, strict=True)]
-        grouped = [gradient.reshape(batch, k, *gradient.shape[1:]) for gradient in gradients]
+        grouped = [gradient.reshape(batch, m, *gradient.shape[1:]) for gradient in gradients]
         return mean, [structured_block(self.model, item, calls, grouped) for item in self.plan.structured]
 
 
 class HeadGraph(nn.Module):
-    """x (B, *shape) -> mean (B, K), the head's input (B, F), and the entries (B, K, n) of separate layers."""
+    """x (B, *shape) -> mean (B, K), the head's input (B, F), and the entries (B, M, n) of separate layers."""
 
     def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor) -> None:
         super().__init__()
-        self.plan, self.model = jacobian.plan, jacobian.model
+        self.plan, self.model, self.rule = jacobian.plan, jacobian.model, jacobian.rule
         assert self.plan.head is not None
         self.head = self.plan.head.layer(self.model)
         if not self.plan.by_feature:
@@ -84,12 +86,10 @@ class HeadGraph(nn.Module):
         inputs, saved = rest[: self.kept - 2], rest[self.kept - 2 :]
         gradients = self.second(torch.ones_like(h), *saved)
         places = {path: place for place, path in enumerate(self.plan.feature_paths)}
-        blocks = [
-            item.block(
-                self.head, self.model.get_submodule(item.path), inputs[places[item.path]], gradients[places[item.path]]
-            )
-            for item in self.plan.by_feature
-        ]
+        mixed, blocks = self.rule.mixing(mean), []
+        for item in self.plan.by_feature:
+            layer, place = self.model.get_submodule(item.path), places[item.path]
+            blocks.append(item.block(self.head, layer, inputs[place], gradients[place], mixed))
         return mean, h, blocks
 
 
@@ -99,17 +99,19 @@ def _mean_and_features(forward: ProbedForward) -> tuple[Tensor, Tensor]:
 
 
 class JacobianParts(nn.Module):
-    """x (B, *shape) -> mean (B, K), the head's input (B, F) or None, and the entries (B, K, n) of parameters outside
-    the head, in the order of the plan's `outside_head`."""
+    """x (B, *shape) -> mean (B, K), the head's input (B, F) or None, and the entries (B, M, n) of parameters outside
+    the head, in the order of the plan's `outside_head`; M: K, or as many as the Jacobian's rule asks for."""
 
     def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> None:
         super().__init__()
-        plan, model = jacobian.plan, jacobian.model
+        plan, model, self.rule = jacobian.plan, jacobian.model, jacobian.rule
         self.head = HeadGraph(jacobian, rows) if plan.head else None
         self.structured = StructuredGraph(jacobian, rows, outputs) if plan.structured else None
         self.generic = self.plain = None
         if plan.generic:
-            self.generic = traced(functionalize(example_jacobian(model, plan.generic)), rows[0], symbolic=False)
+            cotangents = torch.ones(self.rule.count(outputs), outputs, device=rows.device)
+            products = functionalize(example_products(model, plan.generic))
+            self.generic = traced(products, rows[0], cotangents, symbolic=False)
         if self.head is None and self.structured is None:
             self.plain = traced(lambda x: check_output(model(x), x.shape[0]), rows, symbolic=True)
 
@@ -119,7 +121,7 @@ class JacobianParts(nn.Module):
             mean, structured = self.structured(x)
             blocks = [*blocks, *structured]
         if self.generic is not None:
-            blocks = [*blocks, _scanned(self.generic, x)]
+            blocks = [*blocks, _scanned(self.generic, x, self.rule.mixing(mean).cotangents(mean))]
         return mean, h, blocks
 
     def _closed(self, x: Tensor) -> tuple[Tensor, Tensor | None, list[Tensor]]:
@@ -129,20 +131,21 @@ class JacobianParts(nn.Module):
         return (x if self.plain is None else self.plain(x)), None, []
 
 
-def _scanned(generic: nn.Module, x: Tensor) -> Tensor:
-    def step(carry: Tensor, example: Tensor) -> tuple[Tensor, Tensor]:
-        return carry.clone(), generic(example)
+def _scanned(generic: nn.Module, x: Tensor, cotangents: Tensor) -> Tensor:
+    def step(carry: Tensor, example: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return carry.clone(), generic(*example)
 
-    stacked: Tensor = scan(step, torch.zeros(1, device=x.device), x)[1]
+    stacked: Tensor = scan(step, torch.zeros(1, device=x.device), (x, cotangents))[1]
     return stacked
 
 
 class JacobianGraph(nn.Module):
-    """x (B, *shape) -> mean (B, K) and jacobian (B, K, S), in the order of the indices."""
+    """x (B, *shape) -> mean (B, K) and jacobian (B, M, S), in the order of the indices."""
 
     def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> None:
         super().__init__()
-        self.parts, self.in_head, self.outputs = JacobianParts(jacobian, rows, outputs), jacobian.plan.in_head, outputs
+        self.parts, self.in_head = JacobianParts(jacobian, rows, outputs), jacobian.plan.in_head
+        self.rule = jacobian.rule
         names, ranks = [item.parameter.name for item in self.in_head], jacobian.ranks()
         places = torch.cat([ranks[name] for name in (*jacobian.plan.outside_head, *names)])
         self.order: Tensor | None
@@ -150,7 +153,9 @@ class JacobianGraph(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean, h, blocks = self.parts(x)
-        blocks = [*blocks, *(item.block(h, self.outputs) for item in self.in_head)]
+        if h is not None:
+            mixed = self.rule.mixing(mean)
+            blocks = [*blocks, *(item.block(h, mixed) for item in self.in_head)]
         jacobian = joined(blocks)
         return mean, jacobian if self.order is None else jacobian[:, :, self.order]
 
@@ -160,8 +165,22 @@ def joined(blocks: list[Tensor]) -> Tensor:
     return torch.cat(blocks, dim=2) if len(blocks) > 1 else blocks[0]
 
 
-class VarianceGraph(nn.Module):
-    """x (B, *shape) -> mean (B, K) and variance (B, K), by the blocks of the posterior's covariance."""
+class FilledVarianceGraph(nn.Module):
+    """x (B, *shape) -> mean (B, K) and variance (B, K): M of them by the whole factor, the others by the rule."""
+
+    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int, factor: WholeFactor) -> None:
+        super().__init__()
+        self.derivatives, self.rule = JacobianGraph(jacobian, rows, outputs), jacobian.rule
+        self.factor = factor.float().to(rows.device)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, derivatives = self.derivatives(x)
+        return mean, self.rule.fill(self.factor.variance(derivatives).unsqueeze(2), mean).squeeze(2)
+
+
+class BlockVarianceGraph(nn.Module):
+    """x (B, *shape) -> mean (B, K) and variance (B, K), by the blocks of the posterior's covariance; for the rule that
+    computes all of them."""
 
     def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int, factor: BlockFactor) -> None:
         super().__init__()

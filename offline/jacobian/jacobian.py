@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
 from offline.jacobian.linear_head import FeatureParameter, LinearHead
+from offline.jacobian.mixtures import Mixed, Mixing, every_output
+from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
 from offline.jacobian.probes import (
     ProbeCall,
     ProbedForward,
@@ -35,16 +37,27 @@ class SubnetworkJacobian:
     """x (B, *input_shape) -> (mean (B, K), jacobian (B, K, S)), S = len(indices), in the order of `indices`.
 
     `model` is a private copy in eval mode with frozen parameters (`private_copy`): hooks are placed on it. Made by
-    `offline.jacobian.plan.make_jacobian`.
+    `offline.jacobian.plan.make_jacobian`. `rule` tells which variances a prediction needs.
     """
 
-    def __init__(self, model: nn.Module, layout: WeightLayout, indices: Tensor, plan: JacobianPlan) -> None:
-        self.model, self.layout, self.indices, self.plan = model, layout, indices, plan
+    def __init__(
+        self,
+        model: nn.Module,
+        layout: WeightLayout,
+        indices: Tensor,
+        plan: JacobianPlan,
+        rule: OutputRule = ALL_OUTPUTS,
+    ) -> None:
+        self.model, self.layout, self.indices, self.plan, self.rule = model, layout, indices, plan, rule
 
     @property
     def size(self) -> int:
         """S, the number of chosen weights."""
         return len(self.indices)
+
+    def with_rule(self, rule: OutputRule) -> "SubnetworkJacobian":
+        """The same weights, for another rule."""
+        return SubnetworkJacobian(self.model, self.layout, self.indices, self.plan, rule)
 
     def ranks(self) -> dict[str, Tensor]:
         """Where the chosen entries of each parameter stand among all S, by its name."""
@@ -53,17 +66,25 @@ class SubnetworkJacobian:
         parts = torch.split(every, [count for _, count in located])
         return {name: part for (name, _), part in zip(located, parts, strict=True)}
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        mean, blocks = self.blocks(x)
+    def __call__(self, x: Tensor, mixing: Mixing = every_output) -> tuple[Tensor, Tensor]:
+        """With `mixing`, the derivatives (B, M, S) of mixtures of the outputs, which may depend on the mean."""
+        mean, blocks = self.blocks(x, mixing)
         return mean, torch.cat([block for _, block in blocks], dim=2)
 
-    def blocks(self, x: Tensor) -> tuple[Tensor, Iterator[tuple[Parameter, Tensor]]]:
-        """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n)."""
+    def predictive(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean (B, K), and the derivatives (B, M, S) whose variances a prediction needs: those of `rule`."""
+        return self(x, self.rule.mixing)
+
+    def blocks(self, x: Tensor, mixing: Mixing = every_output) -> tuple[Tensor, Iterator[tuple[Parameter, Tensor]]]:
+        """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n) or (B, M, n)."""
         forward = probed_forward(self.model, self.plan, x)
-        at_once = outputs_at_once(*forward.mean.shape) if self.plan.batched_outputs else 1
+        mixed = mixing(forward.mean.detach())
+        outputs = mixed.of(forward.mean)
+        at_once = outputs_at_once(*outputs.shape) if self.plan.batched_outputs else 1
         calls = forward.of([*self.plan.paths, *self.plan.expanded])
-        gradients = probe_gradients(forward.mean, calls, at_once)
-        makers = self._generic(x) | self._structured(calls, gradients) | closed_blocks(self.model, self.plan, forward)
+        makers = self._generic(x, mixed.cotangents(forward.mean.detach()))
+        makers |= self._structured(calls, probe_gradients(outputs, calls, at_once))
+        makers |= closed_blocks(self.model, self.plan, forward, mixed)
         ordered = ((p, makers[p.name]()) for p in self.layout.parameters if p.name in makers)
         return forward.mean.detach(), ordered
 
@@ -73,21 +94,21 @@ class SubnetworkJacobian:
             for item in self.plan.structured
         }
 
-    def _generic(self, x: Tensor) -> BlockMakers:
-        blocks = generic_blocks(self.model, self.plan.generic, x) if self.plan.generic else {}
+    def _generic(self, x: Tensor, cotangents: Tensor) -> BlockMakers:
+        blocks = generic_blocks(self.model, self.plan.generic, x, cotangents) if self.plan.generic else {}
         return {name: partial(_same, block) for name, block in blocks.items()}
 
 
-def closed_blocks(model: nn.Module, plan: JacobianPlan, forward: ProbedForward) -> BlockMakers:
-    """What makes the blocks (B, K, n) of the head's parameters and of those whose features reach it separately."""
-    h, outputs = forward.features, forward.mean.shape[1]
+def closed_blocks(model: nn.Module, plan: JacobianPlan, forward: ProbedForward, mixed: Mixed) -> BlockMakers:
+    """What makes the blocks (B, M, n) of the head's parameters and of those whose features reach it separately."""
+    h = forward.features
     if plan.head is None or h is None:
         return {}
     calls = forward.of(plan.feature_paths)
     gradients = feature_gradients(h, calls)
-    makers: BlockMakers = {item.parameter.name: partial(item.block, h.detach(), outputs) for item in plan.in_head}
+    makers: BlockMakers = {item.parameter.name: partial(item.block, h.detach(), mixed) for item in plan.in_head}
     for item in plan.by_feature:
-        makers[item.parameter.name] = partial(feature_block, model, plan.head, item, calls, gradients)
+        makers[item.parameter.name] = partial(feature_block, model, plan.head, item, calls, gradients, mixed)
     return makers
 
 
@@ -96,12 +117,17 @@ def _same(block: Tensor) -> Tensor:
 
 
 def feature_block(
-    model: nn.Module, head: LinearHead, item: FeatureParameter, calls: list[ProbeCall], gradients: list[Tensor]
+    model: nn.Module,
+    head: LinearHead,
+    item: FeatureParameter,
+    calls: list[ProbeCall],
+    gradients: list[Tensor],
+    mixed: Mixed,
 ) -> Tensor:
-    """(B, K, n) of a layer whose features reach the head separately; it is called once."""
+    """(B, M, n) of a layer whose features reach the head separately; it is called once."""
     (place,) = (i for i, call in enumerate(calls) if call.path == item.path)
     layer = model.get_submodule(item.path)
-    return item.block(head.layer(model), layer, calls[place].input, gradients[place])
+    return item.block(head.layer(model), layer, calls[place].input, gradients[place], mixed)
 
 
 def structured_block(
@@ -126,29 +152,30 @@ def owner(model: nn.Module, path: str) -> nn.Module:
         return model.get_submodule(path.rpartition(".")[0])
 
 
-def example_jacobian(model: nn.Module, chosen: tuple[Chosen, ...]) -> Callable[[Tensor], Tensor]:
-    """x (*input_shape) -> (K, n): reverse-mode derivatives of one example's outputs in the touched tensors only."""
+def example_products(model: nn.Module, chosen: tuple[Chosen, ...]) -> Callable[[Tensor, Tensor], Tensor]:
+    """x (*input_shape), c (M, K) -> (M, n): reverse-mode derivatives of the mixtures c f of one example's outputs f in
+    the touched tensors only."""
     parameters = dict(model.named_parameters())
     touched = {c.parameter.name: parameters[c.parameter.name].detach() for c in chosen}
 
-    def jacobian(x: Tensor) -> Tensor:
+    def products(x: Tensor, cotangents: Tensor) -> Tensor:
         def outputs(tensors: dict[str, Tensor]) -> Tensor:
             result: Tensor = functional_call(model, tensors, (x.unsqueeze(0),))
             return result[0]
 
-        value, pullback = vjp(outputs, touched)[:2]
-        (full,) = vmap(pullback)(torch.eye(len(value), dtype=value.dtype, device=value.device))
+        _, pullback = vjp(outputs, touched)[:2]
+        (full,) = vmap(pullback)(cotangents)
         return torch.cat([full[c.parameter.name].flatten(1)[:, c.positions] for c in chosen], dim=1)
 
-    return jacobian
+    return products
 
 
-def generic_blocks(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor) -> dict[str, Tensor]:
-    """(B, K, n) for each parameter of the generic route; one example at a time where `vmap` knows no rule."""
-    jacobian = example_jacobian(model, chosen)
+def generic_blocks(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor, cotangents: Tensor) -> dict[str, Tensor]:
+    """(B, M, n) for each parameter of the generic route; one example at a time where `vmap` knows no rule."""
+    products = example_products(model, chosen)
     try:
-        joined = vmap(jacobian)(x)
+        joined = vmap(products)(x, cotangents)
     except (RuntimeError, ValueError):
-        joined = torch.stack([jacobian(example) for example in x])
+        joined = torch.stack([products(*example) for example in zip(x, cotangents, strict=True)])
     parts = torch.split(joined.detach(), [len(c.positions) for c in chosen], dim=2)
     return {c.parameter.name: part for c, part in zip(chosen, parts, strict=True)}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from offline.jacobian.layer_rules import Entries
+from offline.jacobian.mixtures import Mixed
 from offline.network.weights import Parameter
 
 
@@ -54,10 +55,9 @@ class HeadParameter:
         """(B, n): what each entry multiplies, h (B, F)."""
         return h[:, self.features] if self.features is not None else h.new_ones(h.shape[0], len(self.outputs))
 
-    def block(self, h: Tensor, count: int) -> Tensor:
-        """The Jacobian (B, K, n), zero where an entry belongs to another output; h (B, F), K = `count`."""
-        own = self.outputs == torch.arange(count, device=h.device).unsqueeze(1)
-        return own.to(h.dtype) * self.values(h).unsqueeze(1)
+    def block(self, h: Tensor, mixed: Mixed) -> Tensor:
+        """The derivatives (B, M, n) of M outputs or mixtures, zero where an entry belongs to none of them; h (B, F)."""
+        return mixed.shares(self.outputs).to(h.dtype) * self.values(h).unsqueeze(1)
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,10 @@ class FeatureParameter:
     entries: Entries
     features: Tensor
 
-    def block(self, head: nn.Linear, layer: nn.Module, a: Tensor, gradient: Tensor) -> Tensor:
-        """The Jacobian (B, K, n): W_ko times the derivative of sum_j h_j; gradient (B, *layer output) of that sum."""
-        return head.weight[:, self.features] * self.entries(layer, a, gradient.unsqueeze(1))
+    def block(self, head: nn.Linear, layer: nn.Module, a: Tensor, gradient: Tensor, mixed: Mixed) -> Tensor:
+        """The derivatives (B, M, n) of M outputs or mixtures: W_ko, or its mixture, times the derivative of sum_j h_j;
+        gradient (B, *layer output) of that sum."""
+        return mixed.rows(head.weight)[:, :, self.features] * self.entries(layer, a, gradient.unsqueeze(1))
 
 
 def features_of(layer: nn.Module, role: str, positions: Tensor) -> Tensor:

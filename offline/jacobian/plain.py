@@ -6,14 +6,15 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor, nn
 
+from offline.jacobian.mixtures import Mixing, every_output
 from offline.jacobian.routes import Chosen
 from offline.network.model_copy import check_output
 
 
-def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor, mixing: Tensor | None = None) -> Tensor:
+def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor, mixing: Mixing = every_output) -> Tensor:
     """(B, K, n), one example and one output at a time by plain autograd.
 
-    mixing (K, M): the derivatives of M mixtures of the outputs instead, (B, M, n). A parameter that the outputs do not
+    mixing: the derivatives of M mixtures of the outputs instead, (B, M, n). A parameter that the outputs do not
     depend on has derivative zero. The chosen entries of each parameter's gradient are taken as soon as it is there, and
     the rest of it is freed: all gradients at once would be a second network.
     """
@@ -30,10 +31,10 @@ def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor, mixi
 
 
 def _plain_example(
-    model: nn.Module, chosen: tuple[Chosen, ...], tensors: Sequence[Tensor], x: Tensor, mixing: Tensor | None
+    model: nn.Module, chosen: tuple[Chosen, ...], tensors: Sequence[Tensor], x: Tensor, mixing: Mixing
 ) -> Tensor:
-    outputs = check_output(model(x), 1)[0]
-    outputs = outputs if mixing is None else outputs @ mixing
+    mean = check_output(model(x), 1)
+    outputs = mixing(mean.detach()).of(mean)[0]
     result = torch.zeros(len(outputs), sum(len(c.positions) for c in chosen), dtype=outputs.dtype, device=x.device)
     if outputs.requires_grad:
         for output, row in zip(outputs, result, strict=True):

@@ -19,6 +19,8 @@ from offline.jacobian.linear_head import (
     LinearHead,
     features_of,
 )
+from offline.jacobian.mixtures import Mixed, Mixtures, every_output
+from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
 from offline.jacobian.plain import plain_jacobian
 from offline.jacobian.probes import ProbeCall, probe_gradients, probed_forward
 from offline.jacobian.routes import Chosen, JacobianPlan, StructuredParameter
@@ -33,20 +35,25 @@ CHECK_POSITIONS = 48  # of each parameter: comparing all of a large one would ne
 
 
 def make_jacobian(
-    model: nn.Module, layout: WeightLayout, indices: Tensor, examples: Tensor, head: LinearHead | None = None
+    model: nn.Module,
+    layout: WeightLayout,
+    indices: Tensor,
+    examples: Tensor,
+    head: LinearHead | None = None,
+    rule: OutputRule = ALL_OUTPUTS,
 ) -> SubnetworkJacobian:
     """The Jacobian of the chosen weights, its plan tried on the first of `examples` (B, *input_shape).
 
     model: from `private_copy`, in float64 while the plan is tried; indices (S,) ascending positions in the layout;
-    head: from `find_head`, None: no closed forms. Raises `NotFiniteError` for outputs or derivatives of these examples
-    that are NaN or infinite.
+    head: from `find_head`, None: no closed forms; rule: which variances a prediction needs. Raises `NotFiniteError` for
+    outputs or derivatives of these examples that are NaN or infinite.
     """
     indices = indices.to(examples.device)
     chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
     routes = trusted_routes(model, head, chosen, parameter_owners(model), examples[:CHECK_EXAMPLES])
     plan = plan_for(model, chosen, routes)
     plan = replace(plan, batched_outputs=allows_batched_outputs(model, plan, examples[:CHECK_EXAMPLES]))
-    return SubnetworkJacobian(model, layout, indices, plan)
+    return SubnetworkJacobian(model, layout, indices, plan, rule)
 
 
 def allows_batched_outputs(model: nn.Module, plan: JacobianPlan, x: Tensor) -> bool:
@@ -55,7 +62,7 @@ def allows_batched_outputs(model: nn.Module, plan: JacobianPlan, x: Tensor) -> b
     calls = forward.of([*plan.paths, *plan.expanded])
     if forward.mean.shape[1] == 1 or not calls:
         return False
-    mixed = forward.mean @ output_mixing(forward.mean.detach())
+    mixed = few_mixtures(forward.mean.detach()).of(forward.mean)
     expected = probe_gradients(mixed, calls, 1)
     for gradient in expected:
         check_finite_jacobian(model, x, gradient, EXAMPLES)
@@ -222,30 +229,31 @@ def _agreeing(exact: nn.Module, routes: Routes, chosen: tuple[Chosen, ...], x: T
     plan = plan_for(exact, tried, routes)
     output = check_output(exact(x), x.shape[0])
     check_finite_outputs(exact, x, output, EXAMPLES)
-    mixing = output_mixing(output)
-    plain = plain_jacobian(exact, tried, x, mixing)
+    plain = plain_jacobian(exact, tried, x, few_mixtures)
     check_finite_jacobian(exact, x, plain, EXAMPLES)
     parts = torch.split(plain, [len(c.positions) for c in tried], dim=2)
     try:
         forward = probed_forward(exact, plan, x)
         calls = forward.of([*plan.paths, *plan.expanded])
-        gradients = probe_gradients(forward.mean @ mixing, calls, 1)
-        closed = closed_blocks(exact, plan, forward)
+        mixed = few_mixtures(forward.mean.detach())
+        gradients = probe_gradients(mixed.of(forward.mean), calls, 1)
+        closed = closed_blocks(exact, plan, forward, mixed)
     except (RuntimeError, TypeError, AttributeError, ValueError):  # a place that gives or takes something unusual
         return None
     blocks = {item.parameter.name: _try_block(exact, item, calls, gradients) for item in plan.structured}
-    blocks |= {name: torch.einsum("bkn,km->bmn", make(), mixing) for name, make in closed.items()}
+    blocks |= {name: make() for name, make in closed.items()}
     names = [c.parameter.name for c in tried]
     return frozenset(name for name, part in zip(names, parts, strict=True) if _agree(blocks[name], part))
 
 
-def output_mixing(mean: Tensor) -> Tensor:
-    """(K, at most `CHECK_OUTPUTS`): mixtures that stand for all outputs while something is tried; mean (B, K)."""
-    count = mean.shape[1]
+def few_mixtures(mean: Tensor) -> Mixed:
+    """At most `CHECK_OUTPUTS` mixtures that stand for all outputs while something is tried; mean (B, K)."""
+    batch, count = mean.shape
     if count <= CHECK_OUTPUTS:
-        return torch.eye(count, dtype=mean.dtype, device=mean.device)
+        return every_output(mean)
     generator = torch.Generator().manual_seed(0)
-    return torch.randn(count, CHECK_OUTPUTS, dtype=mean.dtype, generator=generator).to(mean.device)
+    coefficients = torch.randn(CHECK_OUTPUTS, count, dtype=mean.dtype, generator=generator).to(mean.device)
+    return Mixtures(coefficients.expand(batch, -1, -1))
 
 
 def _try_block(

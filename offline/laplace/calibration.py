@@ -13,6 +13,7 @@ from offline.data.likelihood import Classification, Likelihood, Regression, clas
 from offline.data.loaders import rows_within
 from offline.evaluation.diagnostics import coverage_curve
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.output_rule import filled
 from offline.job import Job
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
@@ -29,7 +30,7 @@ TEMPERATURE_GRID: Array = np.logspace(-1, 1, 201)
 
 def held_out_rows(jacobian: SubnetworkJacobian, outputs: int) -> int:
     """Examples at once, for the Jacobian and its product in float64."""
-    return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * outputs * jacobian.size))
+    return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * jacobian.rule.count(outputs) * jacobian.size))
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ def predict_held_out(
     """(mean, variance), (n, K) float64, by the formula that the service uses, `rows` examples at once."""
     means, variances = [], []
     for inputs, _ in data.chunks(rows, track, "Held-out scores"):
-        mean, j = jacobian(inputs)
+        mean, derivatives = jacobian.predictive(inputs)
         means.append(to_numpy(mean.double()))
-        variances.append(posterior.variance(to_numpy(j.double())))
+        variances.append(filled(jacobian.rule, posterior.variance(to_numpy(derivatives.double())), mean))
     return np.concatenate(means), np.concatenate(variances)
 
 

@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from offline.data.likelihood import Likelihood, Regression
+from offline.data.likelihood import Classification, Likelihood, Regression
 from offline.data.loaders import in_chunks, rows_within
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.mixtures import Mixtures
 from offline.laplace.gram import Gram
 from offline.runtime.checkpoint import Checkpoint
 from offline.runtime.distributed import DistributedContext
@@ -78,8 +79,8 @@ def accumulate_ggn(
     Raises `ValueError` for targets that do not fit or a curvature that is not finite, `CheckpointError`, and
     `DistributedError`.
     """
-    rows = rows or default_rows(likelihood.outputs, jacobian.size)
-    gram = Gram(jacobian.size, rows * likelihood.outputs, jacobian.indices.device)
+    rows = rows or default_rows(likelihood.rows, jacobian.size)
+    gram = Gram(jacobian.size, rows * likelihood.rows, jacobian.indices.device)
     batches, sums, resumable = distributed.shard_batches(pairs), Sums(), None
     if checkpoint is not None:
         resumable = ResumablePass(checkpoint, "curvature", _identity(jacobian, likelihood))
@@ -99,23 +100,26 @@ def accumulate_ggn(
 def _add_batch(gram: Gram, sums: Sums, jacobian: SubnetworkJacobian, chunks: Pairs, likelihood: Likelihood) -> None:
     for inputs, raw_targets in chunks:
         targets = likelihood.check_targets(raw_targets, len(inputs))
-        mean = write_root(jacobian, inputs, likelihood, gram.reserve(len(inputs) * likelihood.outputs))
+        mean = write_root(jacobian, inputs, likelihood, gram.reserve(len(inputs) * likelihood.rows))
         sums.add(mean, targets, likelihood)
 
 
 def root_blocks(
     jacobian: SubnetworkJacobian, inputs: Tensor, likelihood: Likelihood
 ) -> tuple[Tensor, Iterator[Tensor]]:
-    """The mean (B, K) and, one parameter after the other, C^T J (B, K, n) in float64.
+    """The mean (B, K) and, one parameter after the other, C^T J (B, R, n) in float64, R = K but for many classes.
 
     C mixes outputs, never weights, so that a parameter's columns need no other's.
     """
+    if isinstance(likelihood, Classification) and likelihood.rows < likelihood.outputs:
+        mean, blocks = jacobian.blocks(inputs, lambda mean: Mixtures(likelihood.leading_root(mean)))
+        return mean, (block.double() for _, block in blocks)
     mean, blocks = jacobian.blocks(inputs)
     return mean, (likelihood.sqrt_hessian_product(block.double(), mean.double()) for _, block in blocks)
 
 
 def write_root(jacobian: SubnetworkJacobian, inputs: Tensor, likelihood: Likelihood, out: Tensor) -> Tensor:
-    """Rows of C^T J into `out` (B K, S) float64; returns the mean (B, K)."""
+    """Rows of C^T J into `out` (B R, S) float64; returns the mean (B, K)."""
     mean, roots = root_blocks(jacobian, inputs, likelihood)
     start = 0
     for root in roots:
@@ -135,7 +139,7 @@ def diagonal_ggn(
     """diag(sum_n J_n^T Lambda_n J_n) over the indices of `jacobian`, (S,) float64, one parameter at a time."""
     diagonal = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
     widest = max((len(positions) for _, positions in jacobian.layout.locate(jacobian.indices)), default=1)
-    rows = rows or default_rows(likelihood.outputs, widest)
+    rows = rows or default_rows(likelihood.rows, widest)
     for batch_inputs, batch_targets in distributed.shard_batches(pairs):
         for inputs, _ in in_chunks(batch_inputs, batch_targets, rows):
             add_curvature(jacobian, inputs, likelihood, diagonal)

@@ -102,7 +102,7 @@ def _low_rank(
     job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum, prior: Prior, tuning: HeldOut
 ) -> tuple[PosteriorFactor, Posterior]:
     config, sample = job.config, tuning.inputs[: _sample_size(job, jacobian)]
-    rows = torch.cat([jacobian(x)[1].double().cpu() for x in torch.split(sample, 8)])
+    rows = torch.cat([jacobian.predictive(x)[1].double().cpu() for x in torch.split(sample, 8)])
     result = low_rank(spectrum.values, spectrum.vectors, prior.used, rows, config.posterior_tolerance)
     metadata = Posterior(
         kind="low-rank",
@@ -117,7 +117,9 @@ def _low_rank(
 
 def _sample_size(job: Job, jacobian: SubnetworkJacobian) -> int:
     """Held-out examples on which the error of a low rank is measured."""
-    return min(LOW_RANK_EXAMPLES, rows_within(LOW_RANK_BYTES, 8 * job.likelihood.outputs * jacobian.size))
+    return min(
+        LOW_RANK_EXAMPLES, rows_within(LOW_RANK_BYTES, 8 * jacobian.rule.count(job.likelihood.outputs) * jacobian.size)
+    )
 
 
 def _worthless_rank(posterior: Posterior) -> tuple[str, ...]:

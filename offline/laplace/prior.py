@@ -16,6 +16,7 @@ from offline.data.held_out import HeldOut
 from offline.data.likelihood import Likelihood
 from offline.data.loaders import rows_within
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.output_rule import filled
 from offline.laplace.calibration import MEMORY_BYTES, held_out_rows
 from offline.laplace.posterior import PRIOR_GRID, STEPS_A_DECADE, Spectrum
 from offline.runtime.arrays import Array, to_numpy
@@ -171,8 +172,8 @@ def sweep_log_likelihood(
     total, outputs = np.zeros(len(precisions)), likelihood.outputs
     rows = min(held_out_rows(jacobian, outputs), rows_within(MEMORY_BYTES, BYTES_A_VALUE * outputs * len(precisions)))
     for inputs, targets in data.chunks(rows, track, "Prior precision"):
-        mean, j = jacobian(inputs)
-        variances = spectrum.variances(j, precisions)
+        mean, derivatives = jacobian.predictive(inputs)
+        variances = filled(jacobian.rule, spectrum.variances(derivatives, precisions), mean)
         total += grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), likelihood).sum(1)
     return _finite(total / len(data))
 

@@ -8,30 +8,43 @@ import torch
 from torch import Tensor, nn
 
 from offline.data.likelihood import Classification, Regression
+from offline.export.errors import ExportError
 from offline.export.graph import export_jacobian, export_variance
 from offline.export.price import measured_price
 from offline.export.verify import Truth, verify
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.output_rule import AllOutputs, filled
 from offline.jacobian.plain import plain_jacobian
 from offline.jacobian.routes import Chosen
 from offline.job import Job
-from offline.laplace.block_factor import factor_of, factor_size
+from offline.laplace.block_factor import BlockFactor
 from offline.laplace.calibration import Calibrated, held_out_metrics, reference_quantiles
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
+from offline.laplace.whole_factor import WholeFactor, served_factor
 from offline.network.finite import check_finite_jacobian, check_finite_outputs
 from offline.network.model_copy import highest_precision, private_copy
+from offline.publish.fill_effect import fill_effect
 from offline.publish.manifest import coverage_warning, make_manifest, training_metrics
 from offline.report.page import ReportData, report_html
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import length_of, one_step
 from offline.selection.subnetwork import Subnetwork
-from service.bundle import Graph, InputSpec, Manifest, MeasuredPrice, reseal_manifest, seal_bundle, staged_bundle
+from service.bundle import (
+    ComputedVariances,
+    Graph,
+    InputSpec,
+    Manifest,
+    MeasuredPrice,
+    reseal_manifest,
+    seal_bundle,
+    staged_bundle,
+)
 from service.inference.predictor import Predictor
-from service.maths.posterior_factor import CholeskyPosterior
 
 VERIFY_EXAMPLES = 8
 FACTOR_LIMIT = 2**28  # bytes of the factor in the graph, of which the export holds several copies
+LARGEST_FACTOR = 2**30  # where the graph must hold it; a graph has less than 2 GiB
 VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
 ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
 
@@ -86,14 +99,34 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
 
 
 def _export(job: Job, fitted: Fitted) -> tuple[Graph, tuple[bytes, int]]:
-    """The graph with the variances in it; with the Jacobian where the posterior is not a factor, or too large."""
+    """The graph with the variances in it; with the Jacobian where the posterior is too large for that."""
     jacobian, posterior, outputs = fitted.jacobian, fitted.inference.factor, job.likelihood.outputs
-    if isinstance(posterior, CholeskyPosterior) and 4 * factor_size(jacobian, outputs) <= FACTOR_LIMIT:
-        factor = factor_of(jacobian, posterior.scale_tril, outputs)
-        graph = Graph("variance", outputs * factor.row_size)
-        return graph, export_variance(jacobian, job.example, outputs, factor)
+    every = isinstance(jacobian.rule, AllOutputs)
+    factor = served_factor(jacobian, posterior, outputs, (FACTOR_LIMIT if every else LARGEST_FACTOR) // 4)
+    if factor is not None:
+        return _graph(job, fitted, factor), export_variance(jacobian, job.example, outputs, factor)
+    if not every:
+        raise ExportError(
+            f"variance_of={jacobian.rule.kind!r}: found a posterior over {jacobian.size} weights, expected one of at "
+            f"most {LARGEST_FACTOR} bytes, since its product becomes a part of the graph; give a smaller "
+            "subnetwork_size, or posterior='low-rank'"
+        )
     row_numbers = outputs * (jacobian.size + posterior.working_size)
     return Graph("jacobian", row_numbers), export_jacobian(jacobian, job.example, outputs)
+
+
+def _graph(job: Job, fitted: Fitted, factor: BlockFactor | WholeFactor) -> Graph:
+    """What the manifest says of a graph that gives the variances."""
+    jacobian, outputs = fitted.jacobian, job.likelihood.outputs
+    if isinstance(factor, BlockFactor):
+        return Graph("variance", outputs * factor.row_size)
+    count = jacobian.rule.count(outputs)
+    graph = Graph("variance", count * (2 * jacobian.size + factor.row_size) + 2 * outputs)
+    kind = jacobian.rule.kind
+    if kind == "all":
+        return graph
+    effect = fill_effect(job, jacobian, fitted.inference.factor, fitted.calibrated)
+    return replace(graph, computed=ComputedVariances(kind, count, effect))
 
 
 def _price(job: Job, folder: Path, truth: Truth) -> tuple[MeasuredPrice, ...] | None:
@@ -177,15 +210,16 @@ def _named(values: tuple[Array, Array, Array]) -> dict[str, Array]:
 
 
 def _plainly(network: nn.Module, job: Job, fitted: Fitted, inputs: Tensor) -> tuple[Array, Array, Array]:
-    """Mean, Jacobian and variance by torch's own differentiation alone, in the network's precision."""
+    """Mean, derivatives (those of the rule) and variance by torch's own differentiation, in the network's precision."""
     chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(fitted.jacobian.indices))
     with torch.no_grad():
         outputs = network(inputs)
     check_finite_outputs(network, inputs, outputs, VERIFIED)
-    derivatives = plain_jacobian(network, chosen, inputs)
+    rule = fitted.jacobian.rule
+    derivatives = plain_jacobian(network, chosen, inputs, rule.mixing)
     check_finite_jacobian(network, inputs, derivatives, VERIFIED)
     mean, jacobian = to_numpy(outputs), to_numpy(derivatives)
-    return mean, jacobian, fitted.inference.factor.variance(jacobian)
+    return mean, jacobian, filled(rule, fitted.inference.factor.variance(jacobian), outputs)
 
 
 def _report(manifest: Manifest, fitted: Fitted) -> bytes:

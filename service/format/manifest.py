@@ -10,7 +10,7 @@ from service.format.manifest_parts import Calibration, FileEntry, Graph, Posteri
 from service.format.rules import Part, added_in, check_fields
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 3
+FORMAT_MINOR = 4
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
@@ -67,6 +67,11 @@ class Manifest(Part):
             ("sigma_noise", noise is None or 0 < noise <= LARGEST, f"a positive number up to {LARGEST:g}"),
         )
         check_fields("calibration", self.calibration, ("score", self.calibration.score == score, f"{score!r}"))
+        computed = None if self.graph is None else self.graph.computed
+        fills = computed is None or (classification and computed.count <= self.outputs)
+        check_fields(
+            "graph", self.graph, ("computed", fills, "null, or at most as many as a classification has classes")
+        )
         posterior, used = self.posterior, self.prior.used
         size = posterior.size == self.subnetwork_size
         check_fields("posterior", posterior, ("size", size, f"subnetwork_size, {self.subnetwork_size}"))

@@ -157,16 +157,44 @@ class MeasuredPrice(Part):
 
 
 @dataclass(frozen=True)
+class FillEffect(Part):
+    """What filled-in variances changed, against those of all outputs, on `examples` held-out inputs.
+
+    `probability_difference`: the mean of the largest difference of a probability, `log_likelihood_difference`: filled
+    less exact, mean in nats, `decisions_changed`: the share that was rejected in one case and not in the other.
+    """
+
+    examples: AtLeastOne
+    probability_difference: Share
+    log_likelihood_difference: float
+    decisions_changed: Share
+
+
+@dataclass(frozen=True)
+class ComputedVariances(Part):
+    """The graph computes `count` variances of an example and fills in the others.
+
+    "top": those of the most probable classes, and the others take the mean of these; "top-mean": all take this mean;
+    "margin": that of the difference of the two largest logits, which all take.
+    """
+
+    kind: Literal["top", "top-mean", "margin"]
+    count: AtLeastOne
+    effect: FillEffect
+
+
+@dataclass(frozen=True)
 class Graph(Part):
     """What the ONNX graph gives beside the mean: the variances, or the Jacobian, from which the posterior gives them.
 
     `row_numbers`: how many numbers this takes in memory at most for one example. `price`: what a prediction cost on the
-    machine of the fit, for some batch sizes; null: not measured.
+    machine of the fit, for some batch sizes; null: not measured. `computed`: which variances are computed; null: all.
     """
 
     result: Literal["jacobian", "variance"]
     row_numbers: AtLeastOne
     price: tuple[MeasuredPrice, ...] | None = None
+    computed: ComputedVariances | None = field(default=None, metadata=added_in(4))
 
 
 @dataclass(frozen=True)

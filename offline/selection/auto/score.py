@@ -14,7 +14,9 @@ from offline.data.held_out import HeldOut
 from offline.data.loaders import in_chunks, rows_within
 from offline.data.shifts import keeps_label, synthetic_shifts
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.output_rule import filled
 from offline.laplace.calibration import MEMORY_BYTES, held_out_rows
+from offline.laplace.ggn import root_blocks
 from offline.laplace.posterior import Spectrum
 from offline.laplace.prior import (
     BYTES_A_VALUE,
@@ -92,8 +94,7 @@ def _spectra(context: AutoContext, union: JointJacobian) -> list[Spectrum]:
     likelihood, device = context.job.likelihood, union.jacobian.indices.device
     sums = [torch.zeros(len(c), len(c), dtype=torch.float64, device=device) for c in union.columns]
     for inputs, _ in in_chunks(data.inputs, data.targets, held_out_rows(union.jacobian, likelihood.outputs)):
-        mean, joined = union.jacobian(inputs)
-        root = likelihood.sqrt_hessian_product(joined.double(), mean.double())
+        root = torch.cat(list(root_blocks(union.jacobian, inputs, likelihood)[1]), dim=2)
         for ggn, part in zip(sums, union.each(root), strict=True):
             ggn.addmm_(part.flatten(0, 1).T, part.flatten(0, 1))
     scale = total / len(data) / likelihood.noise_variance
@@ -133,9 +134,9 @@ def _priors(
     rows = rows_within(MEMORY_BYTES, BYTES_A_VALUE * outputs * total.shape[1])
     rows = min(rows, held_out_rows(union.jacobian, outputs))
     for inputs, targets in held_out.chunks(rows, job.track, "Candidates: prior precision"):
-        mean, joined = union.jacobian(inputs)
+        mean, joined = union.jacobian.predictive(inputs)
         for c, part in enumerate(union.each(joined)):
-            variances = spectra[c].variances(part, np.append(used[c], PLAIN))
+            variances = filled(union.jacobian.rule, spectra[c].variances(part, np.append(used[c], PLAIN)), mean)
             scores = grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), job.likelihood)
             total[c] += scores.sum(1)
     total /= len(held_out)
@@ -154,10 +155,11 @@ def _qualities(
     variances: list[list[Array]] = [[] for _ in priors]
     rows = held_out_rows(union.jacobian, likelihood.outputs)
     for inputs, _ in data.chunks(rows, context.job.track, "Candidates: shifts"):
-        mean, joined = union.jacobian(inputs)
+        mean, joined = union.jacobian.predictive(inputs)
         means.append(to_numpy(mean.double()))
         for c, part in enumerate(union.each(joined)):
-            variances[c].append(spectra[c].variances(part, np.array([priors[c].used]))[:, :, 0])
+            computed = spectra[c].variances(part, np.array([priors[c].used]))[:, :, 0]
+            variances[c].append(filled(union.jacobian.rule, computed, mean))
     f, y = np.concatenate(means), to_numpy(data.targets)
     each = [np.concatenate(parts) for parts in variances]
     return [Quality(likelihood.log_likelihood(f, v, y), likelihood.predict(f, v).score) for v in each]

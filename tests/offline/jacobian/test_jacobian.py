@@ -7,10 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from offline.jacobian.find_head import find_head
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.mixtures import Mixtures
 from offline.jacobian.plain import plain_jacobian
 from offline.jacobian.plan import CHECK_EXAMPLES, CHECK_OUTPUTS, make_jacobian
 from offline.jacobian.probes import ROWS_AT_ONCE, outputs_at_once, probe_gradients, probed_forward
@@ -160,9 +161,14 @@ def test_derivatives_of_mixed_outputs_are_mixtures_of_derivatives() -> None:
     exact, layout = private_copy(network, torch.device("cpu"), torch.float64), WeightLayout.of(network)
     chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
     every = plain_jacobian(exact, chosen, inputs.double())
-    mixing = torch.randn(every.shape[1], 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    mixed = plain_jacobian(exact, chosen, inputs.double(), mixing)
-    torch.testing.assert_close(mixed, torch.einsum("bkn,km->bmn", every, mixing))
+    mixed = plain_jacobian(exact, chosen, inputs.double(), two_mixtures)
+    coefficients = two_mixtures(exact(inputs.double())).coefficients
+    torch.testing.assert_close(mixed, torch.einsum("bkn,bmk->bmn", every, coefficients))
+
+
+def two_mixtures(mean: Tensor) -> Mixtures:
+    coefficients = torch.randn(2, mean.shape[1], dtype=mean.dtype, generator=torch.Generator().manual_seed(1))
+    return Mixtures(coefficients.expand(len(mean), -1, -1))
 
 
 @given(batch=st.integers(1, 600), outputs=st.integers(1, 1200))

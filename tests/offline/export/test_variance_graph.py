@@ -1,0 +1,89 @@
+"""The variances in the graph: in blocks or by the whole factor, of all outputs or of a few, in onnxruntime."""
+
+import numpy as np
+import pytest
+import torch
+
+from offline.export.graph import export_variance
+from offline.jacobian.find_head import find_head
+from offline.jacobian.output_rule import ALL_OUTPUTS, Kind, OutputRule, output_rule
+from offline.jacobian.plan import make_jacobian
+from offline.laplace.block_factor import BlockFactor
+from offline.laplace.whole_factor import served_factor
+from offline.network.model_copy import private_copy
+from offline.network.weights import WeightLayout
+from service.inference.onnx_runtime import onnxruntime
+from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from tests import reference
+from tests.support.heads import build_head
+from tests.support.networks import NETWORKS, build
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
+
+MOST = 2**20
+
+
+def posterior_of(size: int, kind: str) -> tuple[PosteriorFactor, np.ndarray]:
+    """The posterior, and its precision."""
+    generator = np.random.default_rng(size)
+    vectors = np.linalg.qr(generator.normal(size=(size, size)))[0]
+    values = np.zeros(size)
+    rank = max(1, size // 3)
+    values[:rank] = generator.uniform(0.5, 20, size=rank)
+    precision = vectors @ np.diag(values + 0.3) @ vectors.T
+    if kind == "low-rank":
+        return LowRankPosterior(values[:rank], vectors[:, :rank], 0.3), precision
+    return CholeskyPosterior(np.linalg.cholesky(np.linalg.inv(precision))), precision
+
+
+def served_variance(name: str, kind: str, rule: OutputRule) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(served for four examples and for each alone, mean, Jacobian, precision)."""
+    network, inputs = build_head(name) if name not in NETWORKS else build(name)[:2]
+    layout = WeightLayout.of(network)
+    indices = (
+        torch.randperm(layout.total, generator=torch.Generator().manual_seed(3))[: layout.total // 2].sort().values
+    )
+    copied = private_copy(network, torch.device("cpu"))
+    jacobian = make_jacobian(copied, layout, indices, inputs, find_head(copied, inputs), rule)
+    posterior, precision = posterior_of(len(indices), kind)
+    mean, truth = reference.full_jacobian(network, inputs)
+    factor = served_factor(jacobian, posterior, mean.shape[1], MOST)
+    assert factor is not None
+    model, _ = export_variance(jacobian, inputs, mean.shape[1], factor)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    batches = [inputs, *inputs.split(1)]
+    joint, *alone = [session.run(["variance"], {"inputs": batch.numpy()})[0] for batch in batches]
+    np.testing.assert_allclose(np.concatenate(alone), joint, rtol=1e-4)
+    return joint, mean, truth[:, :, indices.numpy()], precision
+
+
+@pytest.mark.parametrize(("kind", "count"), [("top", 1), ("top-mean", 2), ("margin", 2)])
+@pytest.mark.parametrize("name", ["residual", "perceptron", "normalised-together", "attention", "scaled", "other-use"])
+def test_a_few_outputs(name: str, kind: Kind, count: int) -> None:
+    rule = output_rule(kind, count, 4 if name not in NETWORKS else 9)
+    found, mean, jacobian, precision = served_variance(name, "cholesky", rule)
+    expected = reference.filled_variance(mean, jacobian, precision, kind, count)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * expected.max())
+
+
+@pytest.mark.parametrize("name", ["perceptron", "residual", "attention"])
+def test_low_rank(name: str) -> None:
+    found, mean, jacobian, precision = served_variance(name, "low-rank", ALL_OUTPUTS)
+    np.testing.assert_allclose(found, reference.variance(jacobian, precision), rtol=1e-4)
+    found, mean, jacobian, precision = served_variance(name, "low-rank", output_rule("margin", 2, 9))
+    np.testing.assert_allclose(found, reference.filled_variance(mean, jacobian, precision, "margin", 2), rtol=1e-4)
+
+
+def test_in_blocks_where_all_variances_are_computed_and_as_it_is_otherwise() -> None:
+    network, inputs = build_head("perceptron")
+    copied, layout = private_copy(network, torch.device("cpu")), WeightLayout.of(network)
+    posterior, _ = posterior_of(layout.total, "cholesky")
+    reduced, _ = posterior_of(layout.total, "low-rank")
+    every = make_jacobian(copied, layout, torch.arange(layout.total), inputs, find_head(copied, inputs))
+    few = every.with_rule(output_rule("margin", 2, 3))
+    assert isinstance(served_factor(every, posterior, 3, MOST), BlockFactor)
+    for jacobian, kept in ((few, posterior), (few, reduced), (every, reduced)):
+        factor = served_factor(jacobian, kept, 3, MOST)
+        assert factor is not None
+        assert not isinstance(factor, BlockFactor)
+        assert served_factor(jacobian, kept, 3, 10) is None
