@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from service.bundle import read_manifest
+from service.bundle import ComputedVariances, read_manifest
 
 
 def console() -> Console:
@@ -42,6 +42,8 @@ def print_card(bundle: Path) -> None:
         f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
         f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
     )
+    if manifest.graph is not None and manifest.graph.computed is not None:
+        rows["variances"] = computed_variances(manifest.graph.computed)
     if manifest.graph is not None and manifest.graph.price:
         each = (f"{price.forward_passes:.2g} in a batch of {price.batch}" for price in manifest.graph.price)
         rows["price"] = f"forward passes of the plain network: {', '.join(each)}"
@@ -50,6 +52,21 @@ def print_card(bundle: Path) -> None:
     rows |= {name.replace("_", " "): f"{value:.4g}" for name, value in manifest.metrics.items()}
     rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
+
+
+def computed_variances(computed: ComputedVariances) -> str:
+    """Which variances are computed, and what that changes."""
+    which = {
+        "top": f"of the {computed.count} most probable classes; the others take the mean of these",
+        "top-mean": f"the mean of those of the {computed.count} most probable classes, for all",
+        "margin": "of the difference of the two largest logits, for all",
+    }
+    effect = computed.effect
+    return (
+        f"{which[computed.kind]}. Against those of all classes, on {effect.examples} held-out examples: probabilities "
+        f"differ by {effect.probability_difference:.2g}, the log-likelihood by {effect.log_likelihood_difference:.2g} "
+        f"nats, and {100 * effect.decisions_changed:.1f} % of the decisions"
+    )
 
 
 def print_metrics(metrics: dict[str, float]) -> None:

@@ -15,6 +15,7 @@ from offline.data.likelihood import (
     class_log_likelihood,
     gaussian_log_likelihood,
 )
+from tests import reference
 
 INF, NAN = math.inf, math.nan
 
@@ -178,3 +179,17 @@ def test_the_root_and_its_transpose_belong_together(likelihood: Likelihood) -> N
     left = torch.einsum("bk,bks->bs", z, likelihood.sqrt_hessian_product(jacobian, mean))
     right = torch.einsum("bk,bks->bs", likelihood.sqrt_hessian_transpose_product(z, mean), jacobian)
     torch.testing.assert_close(left, right)
+
+
+@given(logits=st.lists(st.integers(-20, 20), min_size=4, max_size=9, unique=True), rows=st.integers(2, 3))
+def test_the_leading_root_leaves_out_what_the_oracle_says(logits: list[int], rows: int) -> None:
+    """Lambda less c^T c is the covariance within the classes that are taken together: never negative."""
+    likelihood = Classification(len(logits), most_rows=rows)
+    root = likelihood.leading_root(torch.tensor([logits], dtype=torch.float64))[0].numpy()
+    assert root.shape == (rows, len(logits))
+    exact = reference.output_hessian(np.array(logits), "classification", None)
+    p = reference.softmax(np.array(logits))
+    left_out = exact - root.T @ root
+    np.testing.assert_allclose(left_out, reference.curvature_left_out(np.array(logits), rows), atol=1e-12)
+    assert np.linalg.eigvalsh(left_out).min() >= -1e-12
+    assert np.trace(left_out) <= np.sort(p)[: len(p) - rows + 1].sum() + 1e-12

@@ -19,9 +19,26 @@ from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.blocks import BLOCK
 from offline.runtime.distributed import DistributedContext
+from tests import reference
 
 CPU = torch.device("cpu")
 EXAMPLES = 11
+
+
+def test_more_classes_than_rows_leave_a_little_out() -> None:
+    """The sum of J^T c^T c J over the examples, which is at most the whole curvature."""
+    model, outputs = mlp(6), 6
+    inputs, targets = torch.randn(EXAMPLES, 3), torch.randint(0, outputs, (EXAMPLES,))
+    every = torch.arange(WeightLayout.of(model).total)
+    jacobian = make_jacobian(private_copy(model, CPU), WeightLayout.of(model), every, inputs)
+    found = accumulate_ggn(jacobian, [(inputs, targets)], Classification(outputs, most_rows=3), rows=4).ggn.numpy()
+    whole = accumulate_ggn(jacobian, [(inputs, targets)], Classification(outputs), rows=4).ggn.numpy()
+    mean, exact = reference.full_jacobian(model, inputs)
+    pairs = zip(mean, exact, strict=True)
+    left_out = sum(j.T @ reference.curvature_left_out(f, 3) @ j for f, j in pairs)
+    np.testing.assert_allclose(whole - found, left_out, atol=1e-5 * np.abs(whole).max())
+    diagonal = diagonal_ggn(jacobian, [(inputs, targets)], Classification(outputs, most_rows=3))
+    np.testing.assert_allclose(diagonal.numpy(), np.diag(found), rtol=1e-5)
 
 
 class Scaled(nn.Module):

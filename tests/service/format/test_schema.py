@@ -23,7 +23,7 @@ def test_it_is_up_to_date() -> None:
     assert SCHEMA_FILE.read_text() == schema_text(), remedy
 
 
-@pytest.mark.parametrize("name", ["v1_3", "v1_3_low_rank"])
+@pytest.mark.parametrize("name", ["v1_4", "v1_4_low_rank"])
 def test_it_takes_the_golden_bundles_of_this_version(name: str) -> None:
     done = check(GOLDEN / name / "bundle" / "manifest.json")
     assert done.returncode == 0, done.stdout

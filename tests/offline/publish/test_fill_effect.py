@@ -1,0 +1,65 @@
+"""Bundles that compute a few variances: what they hold, and what their answers are."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from offline import FitConfig, fit_bundle
+from service import Predictor
+from tests.support.small_fit import CONFIG, batches, network
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
+
+
+@pytest.mark.parametrize(("kind", "count"), [("top", 1), ("top-mean", 2), ("margin", 1)])
+def test_the_manifest_says_what_is_computed_and_what_that_changes(tmp_path: Path, kind: str, count: int) -> None:
+    config = CONFIG.model_copy(update={"variance_of": kind, "top_outputs": count, "subnetwork_size": 20})
+    fit_bundle(network(), batches(80), tmp_path / "bundle", calibration_loader=batches(40, seed=1), config=config)
+    predictor = Predictor.load(tmp_path / "bundle")
+    graph = predictor.manifest.graph
+    assert graph is not None
+    assert graph.computed is not None
+    assert (graph.computed.kind, graph.computed.count) == (kind, count)
+    effect = graph.computed.effect
+    assert effect.examples == 40
+    assert 0 < effect.probability_difference < 0.5
+    prediction = predictor.predict(batches(8, seed=2)[0][0].numpy())
+    assert prediction.probabilities is not None
+    np.testing.assert_allclose(prediction.variance[:, 0], prediction.variance[:, 1], rtol=1e-6)
+    np.testing.assert_array_equal(prediction.probabilities.argmax(1), prediction.mean.argmax(1))
+
+
+def test_many_classes(tmp_path: Path) -> None:
+    """More than the curvature takes one by one, with the five leading variances."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 12), nn.Tanh(), nn.Linear(12, 100))
+    config = FitConfig(
+        subnetwork_size=200, selection="random", variance_of="top", curvature_outputs=16, device="cpu", seed=1
+    )
+    train, held_out = batches(200, classes=100), batches(80, seed=1, classes=100)
+    fit_bundle(model, train, tmp_path / "bundle", calibration_loader=held_out, config=config)
+    predictor = Predictor.load(tmp_path / "bundle")
+    verification = predictor.manifest.verification
+    assert verification is not None
+    assert verification.variance_error < 1e-4
+    variance = predictor.predict(batches(8, seed=2)[0][0].numpy()).variance
+    for row in variance:
+        values, counts = np.unique(row, return_counts=True)
+        assert len(values) <= 6
+        assert counts.max() >= 95
+
+
+def test_all_outputs_need_no_rule(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"variance_of": "top", "top_outputs": 2})
+    fit_bundle(network(), batches(20), tmp_path / "bundle", calibration_loader=batches(20, seed=1), config=config)
+    graph = Predictor.load(tmp_path / "bundle").manifest.graph
+    assert graph is not None
+    assert graph.computed is None
+
+
+def test_a_regression_has_no_leading_output() -> None:
+    with pytest.raises(ValueError, match="variance_of: found 'margin' for a regression, expected 'all'"):
+        FitConfig(likelihood="regression", variance_of="margin")
