@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ ROUNDS, ROUND_SECONDS = 9, 0.05
 
 @dataclass(frozen=True)
 class Row:
-    """One network and the choice of its weights; goal: forward passes."""
+    """One network and the choice of its weights; goal: forward passes; options: more of `FitConfig`."""
 
     name: str
     network: str
@@ -40,6 +40,8 @@ class Row:
     within: tuple[str, ...] | None = None
     goal: float | None = None
     max_cost: float | None = None
+    outputs: int = 10
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 ROWS = (
@@ -50,6 +52,17 @@ ROWS = (
     Row("ResNet-18 auto", "resnet18", 2000, "auto", goal=1.2, max_cost=3.0),
     Row("ResNet-18 last block", "resnet18", 2000, "random", ("layer4", "head")),
     Row("ResNet-18 anywhere", "resnet18", 2000, "random", goal=12),
+    Row("ResNet-18 margin", "resnet18", 2000, "random", goal=4, options={"variance_of": "margin"}),
+    Row(
+        "ResNet-18 1000 classes",
+        "resnet18",
+        2000,
+        "random",
+        ("layer4.1.conv2", "layer4.1.norm2", "head"),
+        goal=3,
+        outputs=1000,
+        options={"variance_of": "top", "top_outputs": 5},
+    ),
 )
 NAMES, QUICK = tuple(row.name for row in ROWS), ("digits auto",)
 
@@ -68,7 +81,7 @@ def run(settings: Settings) -> Values:
 def one(values: dict[str, Any]) -> dict[str, Any]:
     """Fit the row's bundle, and time its predictions."""
     row = Row(**{name: value for name, value in values.items() if name != "threads"})
-    model, train, held_out, examples = problem(row.network)
+    model, train, held_out, examples = problem(row.network, row.outputs)
     with tempfile.TemporaryDirectory() as scratch:
         folder, start = Path(scratch) / "bundle", time.perf_counter()
         config = FitConfig(
@@ -77,6 +90,7 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
             within=row.within,
             max_cost=row.max_cost,
             measure_price=row.selection == "auto",
+            **row.options,
         )
         fit_bundle(model, train, folder, calibration_loader=held_out, config=config)
         seconds = time.perf_counter() - start
@@ -92,7 +106,7 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def problem(network: str) -> tuple[nn.Module, Any, Any, Tensor]:
+def problem(network: str, outputs: int) -> tuple[nn.Module, Any, Any, Tensor]:
     """The model, its training and held-out data, and at least 16 examples to predict."""
     if network == "digits":
         recipe = load_recipe(ROOT / "examples" / "digits.py")
@@ -101,8 +115,8 @@ def problem(network: str) -> tuple[nn.Module, Any, Any, Tensor]:
     spec = (
         NetworkSpec(lambda _: small_cnn(), (1, 28, 28), 10) if network == "mnist-cnn" else network_spec(network, "full")
     )
-    model, inputs = spec.model(), torch.rand(TRAINED + HELD_OUT, *spec.input_shape)
-    targets = torch.randint(0, 10, (len(inputs),))
+    model, inputs = replace(spec, outputs=outputs).model(), torch.rand(TRAINED + HELD_OUT, *spec.input_shape)
+    targets = torch.randint(0, outputs, (len(inputs),))
     train, held_out = (inputs[:TRAINED], targets[:TRAINED]), (inputs[TRAINED:], targets[TRAINED:])
     return model, [train], [held_out], inputs
 
