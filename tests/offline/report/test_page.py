@@ -110,7 +110,7 @@ def test_bars_are_shares_of_the_largest(classification: Page) -> None:
 
 
 def test_classification_figures_and_their_numbers(classification: Page) -> None:
-    figures = {"Reliability", "Rejection", "Scores", "Values tried", "Spectrum of the curvature"}
+    figures = {"Reliability", "Rejection", "Scores", "Quality and price", "Values tried", "Spectrum of the curvature"}
     assert figures <= titles(classification)
     data = make_data()
     assert data.mean is not None
