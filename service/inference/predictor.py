@@ -1,9 +1,8 @@
 """Predictor: the ONNX session and the posterior factor of one bundle -> Prediction."""
 
-import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +14,8 @@ from service.bundle import MANIFEST, Bundle, BundleError, Manifest, read_bundle
 from service.inference.input_range import RangeCheck
 from service.inference.matrix_threads import matrix_threads
 from service.inference.session import open_plain, open_session, run
-from service.maths.predictive import entropy_parts, link_approx, predictive_std, softmax
-from service.maths.rejection import RejectionRule, classification_score, regression_score
+from service.maths.predictive import class_probabilities, entropy_parts, predictive_std, softmax
+from service.maths.rejection import RejectionRule, regression_score
 
 Array = npt.NDArray[Any]
 P = TypeVar("P", "Prediction", "PlainPrediction")
@@ -64,18 +63,17 @@ class Prediction:
 
     def rows(self, start: int, stop: int) -> "Prediction":
         """Examples `start` to `stop`."""
-        return _by_field(Prediction, [self], lambda values: values[0][start:stop])
+        return _slice(self, start, stop)
 
     @classmethod
     def concatenate(cls, parts: "Sequence[Prediction]") -> "Prediction":
         """The examples of all parts, in order."""
-        return _by_field(Prediction, parts, np.concatenate)
+        return _concatenate(parts)
 
     @property
     def finite(self) -> Array:
         """(B,) bool: whether the network's output is finite, and with it everything else about the example."""
-        usable: Array = np.isfinite(self.mean) & np.isfinite(self.variance)
-        return np.asarray(usable.all(axis=1))
+        return _finite(self.mean, self.variance)
 
 
 @dataclass(frozen=True)
@@ -92,23 +90,27 @@ class PlainPrediction:
 
     def rows(self, start: int, stop: int) -> "PlainPrediction":
         """Examples `start` to `stop`."""
-        return _by_field(PlainPrediction, [self], lambda values: values[0][start:stop])
+        return _slice(self, start, stop)
 
     @classmethod
     def concatenate(cls, parts: "Sequence[PlainPrediction]") -> "PlainPrediction":
         """The examples of all parts, in order."""
-        return _by_field(PlainPrediction, parts, np.concatenate)
+        return _concatenate(parts)
 
     @property
     def finite(self) -> Array:
         """(B,) bool: whether the network's output is finite."""
-        return np.asarray(np.isfinite(self.mean).all(axis=1))
+        return _finite(self.mean)
 
 
-def _by_field(kind: type[P], parts: Sequence[P], change: Callable[[list[Array]], Array]) -> P:
-    """A new prediction: `change` applied to each field that is there."""
-    names = [field.name for field in dataclasses.fields(kind) if getattr(parts[0], field.name) is not None]
-    return kind(**{name: change([getattr(part, name) for part in parts]) for name in names})
+def _slice(prediction: P, start: int, stop: int) -> P:
+    fields = vars(prediction).items()
+    return type(prediction)(**{name: values[start:stop] for name, values in fields if values is not None})
+
+
+def _concatenate(parts: Sequence[P]) -> P:
+    names = [name for name, values in vars(parts[0]).items() if values is not None]
+    return type(parts[0])(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 class Predictor:
@@ -168,14 +170,9 @@ class Predictor:
         them.
         """
         inputs = self._check_inputs(inputs)
-        chunks = [
-            self.mean_and_variance(inputs[start : start + self.chunk_rows])
-            for start in range(0, len(inputs), self.chunk_rows)
-        ]
-        mean, variance = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
+        mean, variance = self._in_chunks(inputs)
         with np.errstate(invalid="ignore", over="ignore"):
-            prediction = decide(mean, variance, self.manifest, self.rule)
-        return dataclasses.replace(prediction, out_of_range=self._outside(inputs))
+            return decide(mean, variance, self.manifest, self.rule, self._outside(inputs))
 
     def predict_plain(self, inputs: Array) -> PlainPrediction:
         """Run the network alone: one forward pass an example, no Jacobian. As with `predict`, rows may be infinite.
@@ -184,12 +181,12 @@ class Predictor:
         """
         inputs = self._check_inputs(inputs)
         mean = self.mean(inputs)
-        prediction = PlainPrediction(mean, out_of_range=self._outside(inputs))
+        outside = self._outside(inputs)
         if self.manifest.sigma_noise is not None:
-            return prediction
+            return PlainPrediction(mean, out_of_range=outside)
         with np.errstate(invalid="ignore", over="ignore"):
             probabilities = softmax(np.asarray(mean, np.float64) / self.manifest.temperature)
-        return dataclasses.replace(prediction, map_probabilities=probabilities)
+        return PlainPrediction(mean, probabilities, outside)
 
     def mean(self, inputs: Array) -> Array:
         """The outputs of the plain network alone: inputs (B, *input_shape) -> (B, K), float32; one forward pass.
@@ -240,6 +237,15 @@ class Predictor:
         with np.errstate(over="ignore", invalid="ignore"), matrix_threads().at_most(self.threads):
             return mean, self._posterior.variance(jacobian)
 
+    def _in_chunks(self, inputs: Array) -> tuple[Array, Array]:
+        """`mean_and_variance`, at most `chunk_rows` examples at a time."""
+        if len(inputs) <= self.chunk_rows:
+            return self.mean_and_variance(inputs)
+        starts = range(0, len(inputs), self.chunk_rows)
+        chunks = [self.mean_and_variance(inputs[start : start + self.chunk_rows]) for start in starts]
+        means, variances = zip(*chunks, strict=True)
+        return np.concatenate(means), np.concatenate(variances)
+
     def _check_inputs(self, inputs: Array) -> Array:
         spec = self.manifest.input
         inputs = np.ascontiguousarray(inputs, np.dtype(spec.dtype))
@@ -264,12 +270,23 @@ def check_finite(prediction: Prediction | PlainPrediction) -> None:
         raise NonFinitePrediction(int(np.argmin(finite)))
 
 
-def decide(mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule) -> Prediction:
+def decide(
+    mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule, out_of_range: Array | None = None
+) -> Prediction:
     """From outputs and their variances to probabilities, score and decision; mean, variance (B, K)."""
-    prediction = undecided_prediction(mean, variance, manifest.sigma_noise, manifest.temperature)
-    score = np.where(prediction.finite, prediction.score, np.inf)
-    rejected = rule.rejected(score) | ~prediction.finite
-    return dataclasses.replace(prediction, score=score, p_value=rule.p_value(score), rejected=rejected)
+    found = _uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature)
+    finite, score = _finite(mean, variance), found.pop("score")
+    if not finite.all():
+        score = np.where(finite, score, np.inf)
+    return Prediction(
+        mean,
+        variance,
+        score,
+        p_value=rule.p_value(score),
+        rejected=rule.rejected(score) | ~finite,  # even where the threshold is infinite
+        out_of_range=out_of_range,
+        **found,
+    )
 
 
 def undecided_prediction(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
@@ -277,24 +294,32 @@ def undecided_prediction(mean: Array, variance: Array, sigma_noise: float | None
 
     `sigma_noise` None means classification.
     """
-    undecided = {"p_value": np.ones(len(mean)), "rejected": np.zeros(len(mean), bool)}
+    found = _uncertainties(mean, variance, sigma_noise, temperature)
+    return Prediction(mean, variance, p_value=np.ones(len(mean)), rejected=np.zeros(len(mean), bool), **found)
+
+
+def _uncertainties(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> dict[str, Array]:
+    """The score, and the fields of a `Prediction` that only its task has."""
     if sigma_noise is not None:
-        std = predictive_std(variance, sigma_noise)
-        return Prediction(mean=mean, variance=variance, std=std, score=regression_score(variance), **undecided)
-    probabilities = link_approx(mean, variance, temperature)
-    map_probabilities = softmax(np.asarray(mean, np.float64) / temperature)
-    total, aleatoric, epistemic = entropy_parts(probabilities, map_probabilities)
-    return Prediction(
-        mean=mean,
-        variance=variance,
-        probabilities=probabilities,
-        map_probabilities=map_probabilities,
-        total=total,
-        aleatoric=aleatoric,
-        epistemic=epistemic,
-        score=classification_score(probabilities),
-        **undecided,
-    )
+        return {"score": regression_score(variance), "std": predictive_std(variance, sigma_noise)}
+    probabilities = class_probabilities(mean, variance, temperature)
+    total, aleatoric, epistemic = entropy_parts(probabilities)
+    return {
+        "score": total,
+        "probabilities": probabilities[0],
+        "map_probabilities": probabilities[1],
+        "total": total,
+        "aleatoric": aleatoric,
+        "epistemic": epistemic,
+    }
+
+
+def _finite(*outputs: Array) -> Array:
+    """(B,) bool: whether all of an example's outputs, (B, K) each, are finite."""
+    usable = np.isfinite(outputs[0])
+    for other in outputs[1:]:
+        usable &= np.isfinite(other)
+    return np.asarray(usable.all(axis=1))
 
 
 def _check_threshold(rule: RejectionRule, bundle: Bundle) -> None:

@@ -62,9 +62,9 @@ def low_rank_variance(jacobian: Array, eigenvalues: Array, eigenvectors: Array, 
 def softmax(logits: Array) -> Array:
     """exp(f_k) / sum_j exp(f_j) over the last axis, float64, shifted so that nothing overflows."""
     shifted = np.asarray(logits, np.float64)
-    exponentials = np.exp(shifted - shifted.max(axis=-1, keepdims=True))
-    normalised: Array = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return normalised
+    exponentials: Array = np.exp(shifted - shifted.max(axis=-1, keepdims=True))
+    exponentials /= exponentials.sum(axis=-1, keepdims=True)
+    return exponentials
 
 
 def link_approx(mean: Array, variance: Array, temperature: float = 1.0) -> Array:
@@ -75,8 +75,27 @@ def link_approx(mean: Array, variance: Array, temperature: float = 1.0) -> Array
     scaled by its own variance, so the result is not invariant to a shift of the logits and its argmax may
     differ from the network's. (B, K), (B, K) -> (B, K) float64, rows sum to 1.
     """
-    spread = np.sqrt(temperature**2 + np.pi / 8 * np.asarray(variance, np.float64))
-    return softmax(np.asarray(mean, np.float64) / spread)
+    return softmax(np.asarray(mean, np.float64) / _spread(variance, temperature))
+
+
+def class_probabilities(mean: Array, variance: Array, temperature: float) -> Array:
+    """Probabilities with and without the posterior: `link_approx`, and the plain network's softmax(f / T).
+
+    (B, K), (B, K) -> (2, B, K) float64. One softmax over both, because for a few examples a call of NumPy costs more
+    than what it computes.
+    """
+    logits = np.empty((2, *mean.shape))
+    plain = np.asarray(mean, np.float64)
+    np.divide(plain, _spread(variance, temperature), out=logits[0])
+    np.divide(plain, temperature, out=logits[1])
+    return softmax(logits)
+
+
+def _spread(variance: Array, temperature: float) -> Array:
+    """sqrt(T^2 + pi/8 v), by which the probit approximation divides each logit."""
+    spread = np.asarray(variance, np.float64) * (np.pi / 8)
+    spread += temperature**2
+    return np.sqrt(spread, out=spread)
 
 
 def entropy(probabilities: Array) -> Array:
@@ -88,15 +107,16 @@ def entropy(probabilities: Array) -> Array:
     return nats
 
 
-def entropy_parts(probabilities: Array, map_probabilities: Array) -> tuple[Array, Array, Array]:
+def entropy_parts(probabilities: Array) -> tuple[Array, Array, Array]:
     """Split the predictive entropy: (total, aleatoric, epistemic), (B,) each, nats, total = aleatoric + epistemic.
 
-    total = H(probabilities). aleatoric = H(softmax(mean / T)), what stays uncertain when the weights are taken as
-    known (the plug-in value of E[H(softmax(f))]), capped at total; epistemic is the rest: what not knowing
-    the weights adds.
+    probabilities (2, B, K), with and without the posterior, as `class_probabilities` gives them. total is the entropy
+    of the first. aleatoric is that of the second, H(softmax(mean / T)), what stays uncertain when the weights are taken
+    as known (the plug-in value of E[H(softmax(f))]), capped at total; epistemic is the rest: what not knowing the
+    weights adds.
     """
-    total = entropy(probabilities)
-    aleatoric = np.minimum(entropy(map_probabilities), total)
+    total, plain = entropy(probabilities)
+    aleatoric = np.minimum(plain, total)
     return total, aleatoric, total - aleatoric
 
 

@@ -3,9 +3,11 @@
 A score is larger the less an input resembles the calibration data. Its conformal p-value,
 (1 + #{calibration score >= score}) / (n + 1), is valid for any score when the calibration data are
 exchangeable with new in-distribution data (Vovk et al., 2005): rejecting at p <= alpha falsely rejects at
-most a share alpha of them.
+most a share alpha of them. The score of a classification is the predictive entropy, the total of
+`service.maths.predictive.entropy_parts`.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.maths.predictive import entropy
-
 Array = npt.NDArray[Any]
-
-
-def classification_score(probabilities: Array) -> Array:
-    """Predictive entropy of the probit-adjusted probabilities, (B, K) -> (B,), nats."""
-    return entropy(probabilities)
 
 
 def regression_score(variance: Array) -> Array:
@@ -41,7 +36,7 @@ class RejectionRule:
     scores: Array
     false_reject_rate: float
 
-    @property
+    @functools.cached_property
     def threshold(self) -> float:
         """The largest score still accepted: with k = floor(alpha (n + 1)), the k-th largest calibration score.
 
@@ -84,9 +79,14 @@ class RejectionRule:
 
     def p_value(self, score: Array) -> Array:
         """(1 + #{calibration score >= score}) / (n + 1), (B,) -> (B,)."""
-        at_least = len(self.scores) - np.searchsorted(self.scores, score, side="left")
-        p: Array = (1 + at_least) / (len(self.scores) + 1)
+        p: Array = self._p_values[self.scores.searchsorted(score)]
         return p
+
+    @functools.cached_property
+    def _p_values(self) -> Array:
+        """The p-value of a score that is above 0, 1, ..., n of the calibration scores, (n + 1,)."""
+        n = len(self.scores)
+        return np.arange(n + 1, 0, -1) / (n + 1)
 
     def rejected(self, score: Array) -> Array:
         """score > threshold, (B,) -> (B,) bool; the same decision as p_value <= false_reject_rate."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from service.maths.predictive import (
+    class_probabilities,
     entropy,
     entropy_parts,
     functional_variance,
@@ -93,6 +94,16 @@ def test_without_variance_the_link_is_the_softmax(drawn: tuple[Array, Array], te
     np.testing.assert_allclose(link_approx(mean, np.zeros_like(mean), temperature), expected, rtol=1e-9, atol=1e-12)
 
 
+@given(logits_and_variances(), floats32(0.125, 8))
+def test_both_kinds_of_probabilities_at_once_are_the_same_numbers(
+    drawn: tuple[Array, Array], temperature: float
+) -> None:
+    mean, variance = drawn
+    with_posterior, plain = class_probabilities(mean, variance, temperature)
+    np.testing.assert_array_equal(with_posterior, link_approx(mean, variance, temperature))
+    np.testing.assert_array_equal(plain, softmax(mean.astype(np.float64) / temperature))
+
+
 @given(logits_and_variances(largest=64), floats32(0, 64))
 def test_equal_variances_keep_the_order_and_only_flatten(drawn: tuple[Array, Array], variance: float) -> None:
     mean, _ = drawn
@@ -106,8 +117,8 @@ def test_equal_variances_keep_the_order_and_only_flatten(drawn: tuple[Array, Arr
 @given(logits_and_variances(largest=64))
 def test_entropies_stay_within_their_bounds_and_add_up(drawn: tuple[Array, Array]) -> None:
     mean, variance = drawn
-    probabilities, plain = link_approx(mean, variance), softmax(mean)
-    total, aleatoric, epistemic = entropy_parts(probabilities, plain)
+    both = probabilities, plain = class_probabilities(mean, variance, 1.0)
+    total, aleatoric, epistemic = entropy_parts(both)
     ceiling = math.log(mean.shape[1])
     for part in (total, aleatoric, epistemic):
         assert part.shape == (len(mean),)
@@ -117,6 +128,11 @@ def test_entropies_stay_within_their_bounds_and_add_up(drawn: tuple[Array, Array
     for i in range(len(mean)):
         assert total[i] == pytest.approx(slow_entropy(probabilities[i]), abs=1e-9)
         assert aleatoric[i] == pytest.approx(min(slow_entropy(plain[i]), slow_entropy(probabilities[i])), abs=1e-9)
+
+
+def test_entropy_in_nats() -> None:
+    probabilities = np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])
+    np.testing.assert_allclose(entropy(probabilities), [0.5 * math.log(2) + 0.5 * math.log(4), 0.0])
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 1000])

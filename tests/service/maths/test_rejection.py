@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from service.maths.rejection import (
     RejectionRule,
-    classification_score,
     minimum_calibration_examples,
     regression_score,
 )
@@ -97,10 +96,7 @@ def test_the_fewest_examples_with_which_anything_is_rejected(rate: float) -> Non
         assert not too_few.rejected(np.array([1e9])).any()
 
 
-def test_the_scores() -> None:
-    probabilities = np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])
-    expected = [0.5 * math.log(2) + 0.5 * math.log(4), 0.0]
-    np.testing.assert_allclose(classification_score(probabilities), expected)
+def test_the_score_of_a_regression() -> None:
     variance = np.array([[1.0, 4.0], [9.0, 9.0]], np.float32)
     np.testing.assert_allclose(regression_score(variance), [math.sqrt(2.5), 3.0])
     assert regression_score(variance).dtype == np.float64
