@@ -11,8 +11,8 @@ from typing import Any
 # A client that takes nothing is checked so many times before its connection is closed. Checks count, not seconds: after
 # the event loop stood still, one check finds no progress, though nothing was sent to the client in that time.
 CHECKS = 4
-# Every response begins with these bytes.
-BEGINNING = b"HTTP/1.1 "
+# Every response begins with these bytes, and a head ends with a blank line.
+BEGINNING, BLANK_LINE = b"HTTP/1.1 ", b"\r\n\r\n"
 
 
 class ClientTransport:
@@ -21,6 +21,9 @@ class ClientTransport:
     That writing is paused proves nothing: a client that reads steadily, but more slowly than the service writes, is
     paused all the time. What counts is that the bytes under way become fewer, here and in the system's own buffer. This
     is watched from the first byte that has to wait until the last one has left, also while the connection closes.
+
+    The head of a response waits for its body until the end of the event loop's iteration, and both leave together: a
+    system call of its own for the head would cost as much as a good part of a small request.
     """
 
     def __init__(self, transport: asyncio.Transport, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
@@ -31,12 +34,44 @@ class ClientTransport:
         self._write_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._begun = b""  # the part of the next response that was sent already
+        self._head = b""  # of a response whose body has not been written yet
+        self._head_handle: asyncio.Handle | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Write as a transport does, and watch whether the client takes it."""
+        """Write as a transport does, soon, and watch whether the client takes it."""
+        if not self._head and data.endswith(BLANK_LINE) and data.startswith(BEGINNING):
+            self._head = data
+            self._head_handle = self._loop.call_soon(self._flush)
+            return
+        if self._head_handle is not None:
+            data, self._head = self._head + data, b""
+            self._head_handle.cancel()
+            self._head_handle = None
+        self._write(data)
+
+    def write_eof(self) -> None:
+        """Write nothing more."""
+        self._flush()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        """Close once everything has left."""
+        self._flush()
+        self._transport.close()
+
+    def get_write_buffer_size(self) -> int:
+        """How many bytes have not been given to the system yet."""
+        size: int = self._transport.get_write_buffer_size()
+        return size + len(self._head)
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def _write(self, data: bytes) -> None:
         data = data.removeprefix(self._begun)
         self._begun = b""
         self._written += len(data)
@@ -47,7 +82,8 @@ class ClientTransport:
 
     def probe(self) -> None:
         """Send the beginning of the next response, whatever that will be: a client that is gone refuses it."""
-        self.write(BEGINNING)
+        self._flush()
+        self._write(BEGINNING)
         self._begun = BEGINNING
 
     def taken(self) -> int:
@@ -74,7 +110,7 @@ class ClientTransport:
 
     def stop(self) -> None:
         """Cancel the timers, as the connection has ended."""
-        for timer in (self._write_timer, self._linger_timer):
+        for timer in (self._write_timer, self._linger_timer, self._head_handle):
             if timer is not None:
                 timer.cancel()
 

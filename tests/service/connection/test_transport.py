@@ -1,13 +1,16 @@
 """The client transport over real sockets: slow readers are served, clients that read nothing are cut off."""
 
+import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import methodcaller
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from service.connection.transport import ClientTransport
 from service.settings import Settings
 from tests.support.host import Host, hosting
 from tests.support.processes import wait_until
@@ -87,3 +90,66 @@ def test_a_client_that_takes_nothing_of_small_responses_is_cut_off(host: Host) -
             asked += 1
             wait_until(lambda: host.state.total_requests == asked)  # noqa: B023  called in this round
         wait_until(lambda: not host.state.connections)
+
+
+HEAD, BODY = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n", b"body"
+
+
+class RecordingTransport(asyncio.Transport):
+    """Notes what would be given to the system."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[bytes | str] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.calls.append(bytes(data))
+
+    def write_eof(self) -> None:
+        self.calls.append("write_eof")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+def written(*steps: Callable[[ClientTransport], object] | None) -> list[bytes | str]:
+    """What reaches the system after these steps; None: the event loop's iteration ends."""
+    recording = RecordingTransport()
+
+    async def take_steps() -> None:
+        transport = ClientTransport(recording, SECONDS, asyncio.get_running_loop())
+        for step in steps:
+            if step is None:
+                await asyncio.sleep(0)
+            else:
+                step(transport)
+
+    asyncio.run(take_steps())
+    return recording.calls
+
+
+def write(data: bytes) -> Callable[[ClientTransport], object]:
+    return lambda transport: transport.write(data)
+
+
+def test_a_head_and_its_body_leave_together() -> None:
+    assert written(write(HEAD), write(BODY), write(HEAD), write(BODY), None) == [HEAD + BODY] * 2
+    assert written(write(HEAD), write(b""), None) == [HEAD]
+
+
+def test_a_head_does_not_wait_longer_than_an_iteration_of_the_event_loop() -> None:
+    assert written(write(HEAD), None, write(BODY)) == [HEAD, BODY]
+
+
+@pytest.mark.parametrize("end", ["write_eof", "close"])
+def test_a_head_leaves_before_the_end(end: str) -> None:
+    assert written(write(HEAD), methodcaller(end), None) == [HEAD, end]
+
+
+def test_a_head_that_was_begun_by_a_probe_is_completed() -> None:
+    beginning, rest = HEAD[:9], HEAD[9:]
+    assert written(methodcaller("probe"), write(HEAD), write(BODY), None) == [beginning, rest + BODY]
+    assert written(write(HEAD), write(BODY), methodcaller("probe"), None) == [HEAD + BODY, beginning]
