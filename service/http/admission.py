@@ -1,7 +1,7 @@
 """A budget in bytes for everything under way: request bodies, decoded inputs, and responses until they are sent."""
 
-import contextlib
-from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
 
 
 class TooBusy(Exception):
@@ -14,21 +14,25 @@ class ByteBudget:
     def __init__(self, limit: int) -> None:
         self.limit, self.used = limit, 0
 
-    @contextlib.contextmanager
-    def lease(self) -> Iterator["Lease"]:
-        """Release everything that the block reserved when it ends."""
-        lease = Lease(self)
-        try:
-            yield lease
-        finally:
-            self.used -= lease.held
+    def lease(self) -> "Lease":
+        """A share of the budget, for a `with` block."""
+        return Lease(self)
 
 
 class Lease:
-    """One request's share of the budget."""
+    """One request's share of the budget; all that a `with` block reserves is released when the block ends."""
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget, self.held = budget, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._budget.used -= self.held
+        self.held = 0
 
     def grow(self, size: int) -> None:
         """Reserve `size` more bytes; raises `TooBusy`."""

@@ -1,11 +1,10 @@
 """Routes whose endpoints take the request and return the response, without dependencies or conversions."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from starlette.routing import request_response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.http.admission import Lease
@@ -19,21 +18,22 @@ class DirectRoute(APIRoute):
     """A documented route that calls its endpoint, `async (Request) -> Response`, without FastAPI's machinery.
 
     Resolving dependencies that do not exist, and validating a response that is bytes already, would cost a prediction
-    as much as reading its body. Each request has a lease on the byte budget, which ends when the client has taken the
-    response.
+    as much as reading its body. The application's exception handlers answer errors. Each request has a lease on the
+    byte budget, which ends when the client has taken the response.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.app = _leased(request_response(self.endpoint))
+        self.app = _leased(self.endpoint)
 
 
-def _leased(app: ASGIApp) -> ASGIApp:
+def _leased(endpoint: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         runtime: Runtime = scope["app"].state.runtime
         with runtime.byte_budget.lease() as lease:
             scope[LEASE] = lease
-            await app(scope, receive, send)
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
             await response_taken(scope)
 
     return run
