@@ -1,14 +1,19 @@
 """An answer -> bytes: JSON alone, or JSON followed by the tensors that are sent in binary."""
 
+import functools
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
 
-from service.oip.datatypes import Array, from_bytes, to_bytes, to_values
+from service.oip.datatypes import Array, from_bytes, item_size, to_bytes, to_values
 from service.oip.outputs import Output
 from service.oip.request import Wanted
+
+REMEMBERED = 64  # JSON texts of binary answers: those of one model and as many examples are the same
+Description = tuple[str, str, tuple[int, ...]]  # of a tensor: name, datatype, shape
 
 
 @dataclass(frozen=True)
@@ -43,15 +48,35 @@ class Head:
 
 def encode(head: Head, tensors: Iterable[tuple[Wanted, Array]], known: Mapping[str, Output]) -> Encoded:
     """Encode the answer, with each tensor as JSON or as bytes as the request asks."""
-    outputs, parts = [], []
-    for wanted, values in tensors:
-        datatype = known[wanted.name].datatype
-        described: dict[str, Any] = {"name": wanted.name, "datatype": datatype, "shape": list(values.shape)}
-        if wanted.binary:
-            parts.append(to_bytes(datatype, values))
-            described["parameters"] = {"binary_data_size": len(parts[-1])}
-        else:
-            described["data"] = to_values(from_bytes(datatype, to_bytes(datatype, values), 0, values.size))
-        outputs.append(described)
+    chosen = [*tensors]
+    described = [(wanted.name, known[wanted.name].datatype, values.shape) for wanted, values in chosen]
+    data = [to_bytes(datatype, values) for (_, datatype, _), (_, values) in zip(described, chosen, strict=True)]
+    in_binary = [wanted.binary for wanted, _ in chosen]
+    if all(in_binary):
+        repeats = head.id is None and not head.warnings
+        text = (_remembered_json if repeats else _binary_json)(head, tuple(described))
+        return Encoded(b"".join([text, *data]), len(text))
+    outputs = [
+        _binary_output(*one) if binary else _json_output(*one, part)
+        for one, part, binary in zip(described, data, in_binary, strict=True)
+    ]
     text = to_json({**head.json(), "outputs": outputs})
+    parts = [part for part, binary in zip(data, in_binary, strict=True) if binary]
     return Encoded(b"".join([text, *parts]), len(text)) if parts else Encoded(text, None)
+
+
+def _binary_json(head: Head, described: tuple[Description, ...]) -> bytes:
+    return to_json({**head.json(), "outputs": [_binary_output(*one) for one in described]})
+
+
+_remembered_json = functools.lru_cache(REMEMBERED)(_binary_json)
+
+
+def _binary_output(name: str, datatype: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    size = {"binary_data_size": math.prod(shape) * item_size(datatype)}
+    return {"name": name, "datatype": datatype, "shape": list(shape), "parameters": size}
+
+
+def _json_output(name: str, datatype: str, shape: tuple[int, ...], data: bytes) -> dict[str, Any]:
+    values = to_values(from_bytes(datatype, data, 0, math.prod(shape)))
+    return {"name": name, "datatype": datatype, "shape": list(shape), "data": values}

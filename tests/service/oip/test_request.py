@@ -248,3 +248,15 @@ def test_images_that_are_wrong(changes: dict[str, Any], field: str) -> None:
 def test_too_many_elements_are_not_cut() -> None:
     body, length = binary(bytes(4 * 1000), datatype="BYTES", shape=[1000])
     assert isinstance(refused(body, length, IMAGES), InputTooLarge)
+
+
+def test_the_same_json_with_other_bytes_is_another_request() -> None:
+    first, second = VALUES, -VALUES
+    for values in (first, second, first):
+        body, length = binary(values.tobytes())
+        np.testing.assert_array_equal(array_of(parse_request(body, length, MOST).tensor, FEATURES, LIMITS), values)
+    body, length = binary(first.tobytes())
+    with pytest.raises(RequestError, match="at most the 31 bytes"):
+        parse_request(body[:-1], length, MOST)
+    with pytest.raises(InputTooLarge, match="fields"):  # other limits, as another model may have them
+        parse_request(body, length, JsonLimits(100, 100, 1))

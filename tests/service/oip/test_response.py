@@ -136,3 +136,11 @@ def test_what_is_not_finite_is_encoded_all_the_same(classification: Synthetic, o
 )
 def test_only_one_coding_by_name_is_a_wish(text: str | None, expected: str | None) -> None:
     assert coding(text) == expected
+
+
+def test_the_binary_answer_of_another_model_or_size_has_its_own_json(classification: Synthetic) -> None:
+    for name, rows in (("m", 2), ("m", 3), ("n", 3), ("m", 2)):
+        prediction = predict(classification, rows)
+        document, arrays = read(answer(classification, asking(binary=True), prediction, Head(name, "1", None, False)))
+        assert document["model_name"] == name
+        assert arrays["mean"].shape == prediction.mean.shape
