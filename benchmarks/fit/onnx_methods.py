@@ -13,14 +13,14 @@ Array = npt.NDArray[Any]
 FITTED = 2
 
 
-def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """A session with the options that `service.inference.predictor` gives its own."""
+def open_session(graph: Path | bytes, threads: int) -> onnxruntime.InferenceSession:
+    """A session for a file or its content, with the options that `service.inference.predictor` gives its own."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 class Graph:

@@ -1,4 +1,4 @@
-"""Baselines without any server: the exported graph in onnxruntime alone, and `Predictor.predict`."""
+"""Baselines without any server: the graph in onnxruntime alone, that of the plain network, and `Predictor.predict`."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +10,7 @@ import threadpoolctl
 from benchmarks.fit.onnx_methods import open_session
 from benchmarks.serving.digits import Array, rows
 from service.bundle import MODEL
+from service.inference.onnx_subgraph import extract_subgraph
 from service.inference.predictor import Predictor
 
 LARGEST = 64
@@ -40,6 +41,15 @@ class Session:
                 self.compute(self.inputs[:batch])
 
         list(self.pool.map(call, range(self.callers)))
+
+
+class Plain(Session):
+    """The network without its variances, which no answer can do without."""
+
+    def prepare(self) -> None:
+        graph = extract_subgraph((Path(self.bundle) / MODEL).read_bytes(), ["mean"])
+        session = open_session(graph, self.threads)
+        self.compute = lambda inputs: session.run(None, {"inputs": inputs})
 
 
 class Predict(Session):

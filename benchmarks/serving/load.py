@@ -1,23 +1,33 @@
-"""Saturation of the service against the bare session, and latencies under Poisson arrivals up to overload."""
+"""Saturation of the service against what it cannot be faster than, and latencies under Poisson arrivals up to overload.
 
+Examples a second are compared with the served graph in a bare onnxruntime session, and with the plain network in one;
+requests a second with a FastAPI route that computes nothing (`benchmarks.serving.empty_server`).
+"""
+
+import json
 import statistics
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.core.harness import Process, batches_for, steady_seconds, warm_up
 from benchmarks.core.settings import Settings, Values
-from benchmarks.serving.digits import Request, binary, images
+from benchmarks.serving.digits import INFER, Request, binary, images
 from benchmarks.serving.fitted import bundle
 from benchmarks.serving.openloop import Kind, play, poisson
 from benchmarks.serving.outcomes import REFUSED, tail_ratio
-from benchmarks.serving.process import ServerProcess, probity
+from benchmarks.serving.process import ServerProcess, free_port, probity, started
 from benchmarks.serving.wrk import ROWS_IN_FLIGHT, saturate
 
 SIZES, BATCHES = (1, 8, 32), (1, 2, 4, 8, 16, 32, 64)
-SESSION, PREDICT = "benchmarks.serving.bare:Session", "benchmarks.serving.bare:Predict"
-GOALS = {"binary v2": 0.8, "JSON images": 0.6, "tail": 3.0, "goodput": 0.9}
+BASELINES = {
+    "session": "benchmarks.serving.bare:Session",
+    "plain": "benchmarks.serving.bare:Plain",
+    "predict": "benchmarks.serving.bare:Predict",
+}
+GOALS = {"binary v2": 0.8, "JSON images": 0.6, "empty route": 0.5, "tail": 3.0, "goodput": 0.9}
 OVERLOAD, OVERLOAD_ROWS = 3.0, (8, 1)
 QUEUE_SECONDS = 0.5  # how much work may wait in the trial with too many requests
 BASELINE_STEPS = 5  # a baseline's turn lasts so many times `LEAST_SECONDS`
@@ -46,19 +56,39 @@ def run(settings: Settings) -> Values:
 
 
 def saturations(settings: Settings, server: ServerProcess, folder: Path, requests: Sequence[Request]) -> Values:
-    """Rounds in which the baselines and every form of request have one turn each."""
+    """Rounds in which the baselines and every form of request have one turn each.
+
+    Every form of binary request has another turn with the route that computes nothing.
+    """
     seconds, count = settings.choose(6, 1), settings.choose(5, 1)
     with ExitStack() as stack:
         baselines = {base.name: base for base in baselines_of(folder, settings.threads, stack)}
         swept = {name: best_batch(base) for name, base in baselines.items()}
-        saturate(server, requests[0], 1, settings.scratch)  # first use
+        measured = [request for request in requests if request.path == INFER]
+        empty = stack.enter_context(empty_route(server, measured, settings.scratch))
+        for used in (server, empty):  # first use
+            saturate(used, requests[0], 1, settings.scratch)
         rounds = []
         for _ in settings.track(range(count), "Saturation", count):
             rates = {name: baseline_rate(base, swept[name]["best"]) for name, base in baselines.items()}
             turns = {request.name: saturate(server, request, seconds, settings.scratch) for request in requests}
-            rounds.append({"baselines": rates, "requests": {name: turn.as_json() for name, turn in turns.items()}})
+            emptied = {request.name: saturate(empty, request, seconds, settings.scratch) for request in measured}
+            found = {"requests": turns, "empty_route": emptied}
+            as_json = {what: {name: turn.as_json() for name, turn in of.items()} for what, of in found.items()}
+            rounds.append({"baselines": rates, **as_json})
     ratios = {request.name: ratio(rounds, request.name) for request in requests}
     return {"batch_sizes": swept, "rounds": rounds, "ratios": ratios}
+
+
+@contextmanager
+def empty_route(server: ServerProcess, requests: Sequence[Request], scratch: Path) -> Iterator[ServerProcess]:
+    """A route that reads these requests and answers with as many bytes as `server` does, computing nothing."""
+    lengths = {len(request.body): len(server.ask(request)[1]) for request in requests}
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.serving.empty_server", str(port), json.dumps(lengths)]
+    with started(command, QUIET, port, scratch / "empty.log") as empty:
+        empty.wait_until_answered(requests[0])
+        yield empty
 
 
 @dataclass(frozen=True)
@@ -72,7 +102,7 @@ class Baseline:
 
 def baselines_of(folder: Path, threads: int, stack: ExitStack) -> Iterator[Baseline]:
     """One batch by all threads, and side by side as many batches as there are threads, by one each."""
-    for target, what in ((SESSION, "session"), (PREDICT, "predict")):
+    for what, target in BASELINES.items():
         for callers, each in sorted({(1, threads), (threads, 1)}):
             values = {"bundle": str(folder), "callers": callers}
             name = f"{what}, {callers} x {each} threads"
@@ -93,15 +123,30 @@ def baseline_rate(base: Baseline, batch: int) -> float:
 
 
 def ratio(rounds: Sequence[Values], name: str) -> Values:
-    """The service's examples a second over those of the same round's faster bare session (and `predict`): medians."""
-    found: Values = {
+    """The service's examples a second over those of the same round's faster bare session (and the other baselines),
+    and its requests a second over those of the empty route: medians."""
+    speed = statistics.median(turn["requests"][name]["examples_per_second"] for turn in rounds)
+    found: Values = {"examples_per_second": speed} | {
         f"of_{what}": statistics.median(
             turn["requests"][name]["examples_per_second"] / fastest(turn["baselines"], what) for turn in rounds
         )
-        for what in ("session", "predict")
+        for what in BASELINES
     }
     goal = GOALS[name.partition(",")[0]]
-    return {**found, "goal": goal, "met": found["of_session"] >= goal}
+    found |= {"goal": goal, "met": found["of_session"] >= goal}
+    if name not in rounds[0]["empty_route"]:
+        return found
+    of_empty_route = statistics.median(
+        turn["requests"][name]["requests_per_second"] / turn["empty_route"][name]["requests_per_second"]
+        for turn in rounds
+    )
+    goal = GOALS["empty route"]
+    return {
+        **found,
+        "of_empty_route": of_empty_route,
+        "empty_route_goal": goal,
+        "empty_route_met": of_empty_route >= goal,
+    }
 
 
 def fastest(rates: Values, what: str) -> float:

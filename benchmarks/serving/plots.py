@@ -12,18 +12,18 @@ from benchmarks.core.plots import BLUE, GREEN, GREY, ORANGE, readable, save
 from benchmarks.core.settings import Values
 
 LEVELS = (("p50", BLUE), ("p95", GREEN), ("p99", ORANGE))
+SHARES = {
+    "of_session": ("of the examples a second of the bare session", BLUE),
+    "of_plain": ("of the same, plain network", GREEN),
+    "of_empty_route": ("of the requests a second of an empty route", GREY),
+}
 
 
 def load(result: Values, path: Path) -> None:
-    """Saturation as a share of the bare session's speed; latencies at half load; goodput at three times capacity."""
+    """Saturation as shares of what it cannot exceed; latencies at half load; goodput at three times capacity."""
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.8), layout="constrained")
     ratios = result["saturation"]["ratios"]
-    _bars(axes[0], list(ratios), [one["of_session"] for one in ratios.values()], BLUE)
-    for place, one in enumerate(ratios.values()):
-        axes[0].plot([one["goal"]] * 2, [place - 0.4, place + 0.4], color=ORANGE, linewidth=2)
-    axes[0].set(
-        xlabel="examples a second / those of the bare session", title="saturation (goals in orange)", xlim=(0, 1.1)
-    )
+    _shares(axes[0], ratios)
     half = result["half_load"]
     _latencies(axes[1], [one["request"] for one in half], [one["latency"] for one in half])
     axes[1].set(title="latency at half load")
@@ -63,6 +63,20 @@ def soak(result: Values, path: Path) -> None:
     axes[1].set(xlabel="seconds", ylabel="answers in each second", ylim=(0, None))
     axes[1].legend(frameon=False, ncols=3)
     save(figure, path, result)
+
+
+def _shares(axis: Any, ratios: Values) -> None:
+    """The service's speed over each of the speeds that it cannot exceed, one group of bars a form of request."""
+    for number, (key, (label, colour)) in enumerate(SHARES.items()):
+        places = [place for place, one in enumerate(ratios.values()) if key in one]
+        values = [one[key] for one in ratios.values() if key in one]
+        heights = [place + (number - 1) * 0.26 for place in places]
+        axis.barh(heights, values, height=0.24, color=colour, label=label)
+        for height, value in zip(heights, values, strict=True):
+            axis.text(value, height, f" {readable(value)}", va="center", fontsize=8)
+    _rows(axis, list(ratios))
+    axis.set(xlabel="share", title="saturation", xlim=(0, 1.1))
+    axis.legend(frameon=False, fontsize=8)
 
 
 def _with_failures(name: str, found: Values) -> str:

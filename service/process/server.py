@@ -233,24 +233,28 @@ def build_server(
         if runtime is not None:
             runtime.metrics.errors.labels(code).inc()
 
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        loop="auto",  # uvloop where it is installed
-        http=limited_protocol(settings, count_error, EarlyRejection(app).reject_early),
-        ws="none",
-        workers=1,
-        log_config=log_config(settings),
-        log_level=settings.log_level,
-        access_log=settings.access_log,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=settings.shutdown_seconds,
-        server_header=False,
-        proxy_headers=True,
-        forwarded_allow_ips=list(settings.trusted_proxies),
-    )
+    protocol = limited_protocol(settings, count_error, EarlyRejection(app).reject_early)
+    config = uvicorn.Config(app, http=protocol, **uvicorn_options(settings))
     return Server(config, settings.drain_seconds, heartbeat, all_stop, forced_exit)
+
+
+def uvicorn_options(settings: Settings) -> dict[str, Any]:
+    """What uvicorn is configured with, besides the application and its protocol."""
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "loop": "auto",  # uvloop where it is installed
+        "ws": "none",
+        "workers": 1,
+        "log_config": log_config(settings),
+        "log_level": settings.log_level,
+        "access_log": settings.access_log,
+        "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+        "timeout_graceful_shutdown": settings.shutdown_seconds,
+        "server_header": False,
+        "proxy_headers": True,
+        "forwarded_allow_ips": list(settings.trusted_proxies),
+    }
 
 
 class PathOnly(logging.Filter):
