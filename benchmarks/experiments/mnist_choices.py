@@ -20,6 +20,7 @@ from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
 from offline.selection.auto.choose import choose_automatically
 from offline.selection.auto.context import AutoContext, AutoOptions, Names
+from offline.selection.auto.places import affordable_places
 from offline.selection.candidate_weights import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.live_weights import is_live
@@ -90,16 +91,17 @@ def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...]
     """The offline job's own choice, on part of the held-out data; `shifts`: those that it is told of, None: none."""
     context = material.living
 
-    def choice(strategy: str, size: int, named: Names, within: Names) -> Subnetwork:
+    def choice(strategy: str, size: int, options: AutoOptions, within: Names) -> Subnetwork:
         extra: dict[str, Any] = {"examples": NOVEL} if strategy == "novelty-sampling" else {}
-        if named is not None and STRATEGIES[strategy].shifts:
-            extra["shifts"] = list(named)
+        if options.shifts is not None and STRATEGIES[strategy].shifts:
+            extra["shifts"] = list(options.shifts)
         return select(strategy, replace(context, size=size).inside(within), extra)
 
     return choose_automatically(
         AutoContext(
             job=reading(material.job, material.pairs(len(material.inputs))),
             tuning=material.held_out,
+            places=affordable_places(context),
             live=context.candidate_weights,
             dead_weights=len(material.context.candidate_weights) - len(context.candidate_weights),
             select=choice,

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-import torch
+from torch import Tensor
 
 from offline.data.shifts import MOST_SHIFTS
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.timing import derivation_seconds, seconds_per_example
-from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job
 from offline.runtime.progress import length_of, readable_seconds
 from offline.selection.auto.context import JUDGED_EXAMPLES, JUDGED_WEIGHTS, TRAINING_EXAMPLES
 from offline.selection.registry import ALL_EXAMPLES, STRATEGIES
+from offline.selection.select import reachable_weights, spread
 from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
 
 CANDIDATES = 8  # that `auto` compares, about
@@ -23,10 +23,11 @@ def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds:
 
     held_out: calibration examples; trial_seconds: what the trial export has taken.
     """
-    rows, total = memory.rows("curvature"), examples_of(job)
-    each = seconds_per_example(_spread(job, job.size), job.example, job.likelihood, rows)
+    rows, total, reach = memory.rows("curvature"), examples_of(job), reachable_weights(job)
+    chosen = job.jacobian(spread(reach, job.size))
+    each = seconds_per_example(chosen, job.example, job.likelihood, rows)
     return {
-        "selection": _selection(job, rows, total, held_out // 2),
+        "selection": _selection(job, reach, rows, total, held_out // 2),
         "curvature": None if total is None else each * total / job.distributed.world_size,
         "held-out data": 1.5 * held_out * each,  # the half that tunes twice, the other once
         "export and verification": 1.5 * trial_seconds,
@@ -48,29 +49,23 @@ def examples_of(job: Job) -> int | None:
     return job.passes.examples or (length_of(dataset) if dataset is not None else None)
 
 
-def _selection(job: Job, rows: int, total: int | None, tuning: int) -> float | None:
-    """By the strategy's passes with its default options."""
+def _selection(job: Job, reach: Tensor, rows: int, total: int | None, tuning: int) -> float | None:
+    """By the strategy's passes with its default options, over the weights that it may choose (C,)."""
     strategy = job.config.selection
     examples = STRATEGIES[strategy].examples
     examples = total if examples == ALL_EXAMPLES else examples
     if not examples:
         return examples
     limit = NOVELTY_EXAMPLES if total is None else total
-    seconds = min(examples, limit * (2 + MOST_SHIFTS)) * _derivation(job, min(job.layout.total, ALL_WEIGHTS), rows)
+    seconds = min(examples, limit * (2 + MOST_SHIFTS)) * _derivation(job, reach, ALL_WEIGHTS, rows)
     if strategy == "auto":
         judged = min(limit, TRAINING_EXAMPLES) + min(tuning, JUDGED_EXAMPLES) * (2 + MOST_SHIFTS)
-        union = min(job.layout.total, CANDIDATES * min(job.size, JUDGED_WEIGHTS))
-        seconds += judged * _derivation(job, union, rows)
+        seconds += judged * _derivation(job, reach, CANDIDATES * min(job.size, JUDGED_WEIGHTS), rows)
     return seconds
 
 
-def _spread(job: Job, size: int) -> SubnetworkJacobian:
-    """The Jacobian of weights spread over all layers."""
-    places = torch.linspace(0, job.layout.total - 1, size, dtype=torch.float64).round().long()
-    return job.jacobian(torch.unique(places))
-
-
-def _derivation(job: Job, weights: int, rows: int) -> float:
+def _derivation(job: Job, reach: Tensor, weights: int, rows: int) -> float:
     """Seconds that the derivatives of an example in so many weights take, in as much memory as the curvature's."""
-    rows = max(1, rows * job.size // weights)
-    return derivation_seconds(_spread(job, weights), job.example, job.likelihood, rows)
+    jacobian = job.jacobian(spread(reach, weights))
+    rows = max(1, rows * job.size // jacobian.size)
+    return derivation_seconds(jacobian, job.example, job.likelihood, rows)

@@ -8,7 +8,9 @@ from offline.estimate.stage_memory import MatrixStep
 from offline.job import Job
 from offline.laplace.inference import needs_spectrum
 from offline.laplace.posterior import factor
+from offline.selection.auto.context import AutoOptions
 from offline.selection.registry import STRATEGIES
+from offline.selection.select import reachable_weights, spread
 
 
 def plan_stand_in(job: Job, held_bytes: int) -> MemoryPlan:
@@ -24,6 +26,7 @@ def plan_job(job: Job, indices: Tensor, held_bytes: int) -> MemoryPlan:
 def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> MemoryPlan:
     config, before = job.config, indices is None
     strategy = STRATEGIES[config.selection]
+    reach = reachable_weights(job) if before else None
     return plan_memory(
         job.network,
         job.layout,
@@ -32,14 +35,21 @@ def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> Memor
         job.example,
         job.memory_bytes,
         job.device,
-        indices=indices,
-        diagonal=before and strategy.diagonal,
+        indices=indices if reach is None else spread(reach, size).to(job.device),
+        diagonal=None if reach is None else _differentiated(job, reach),
         selection_bytes=strategy.memory(config.selection_options, job.layout.total) if before else 0,
         matrix_steps=_matrix_steps(job, size),
         held_bytes=held_bytes,
         head=job.head,
         rule=job.rule,
     )
+
+
+def _differentiated(job: Job, reach: Tensor) -> Tensor | None:
+    """The weights whose squared derivatives the selection takes; as many as `auto` looks at in a place stand for it."""
+    if not STRATEGIES[job.config.selection].diagonal:
+        return None
+    return spread(reach, AutoOptions().pool_for(job.size)) if job.config.selection == "auto" else reach
 
 
 def _matrix_steps(job: Job, size: int) -> dict[str, MatrixStep]:

@@ -87,7 +87,7 @@ def plan_memory(
     device: torch.device,
     *,
     indices: Tensor | None = None,
-    diagonal: bool = False,
+    diagonal: Tensor | None = None,
     selection_bytes: int = 0,
     matrix_steps: Mapping[str, MatrixStep] = EIGENVALUES,
     held_bytes: int = 0,
@@ -99,7 +99,7 @@ def plan_memory(
 
     network: from `private_copy`, on `device`; example (>= 1, *input_shape). indices (S,): the chosen weights; before
     they are known, S weights spread evenly over all layers stand for them: plan again with the indices before the
-    curvature. diagonal: whether the selection needs squared derivatives of all weights; selection_bytes: of the
+    curvature. diagonal: the weights of which the selection needs squared derivatives; selection_bytes: of the
     covariance that it forms, or as much of the memory as there is for an approximation. matrix_steps: what is done with
     H_S afterwards, each a function of it that is tried on a small matrix to count its copies. held_bytes: what else
     the job keeps (held-out data). verified: examples that a bundle is verified with; 0: no bundle is written. head,
@@ -116,8 +116,8 @@ def plan_memory(
     matrix = FLOAT64 * size * size
     _refuse(least_check(size, likelihood.outputs), room, budget_bytes)
     stages = []
-    if diagonal:
-        stages.append(diagonal_stage(network, layout, rows, likelihood))
+    if diagonal is not None:
+        stages.append(diagonal_stage(network, layout, diagonal, rows, likelihood))
     if selection_bytes:
         stages.append(Stage("covariance for the selection", min(selection_bytes, room)))
     stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, likelihood, matrix, head, rule)

@@ -77,12 +77,14 @@ def row_stages(
     ]
 
 
-def diagonal_stage(network: nn.Module, layout: WeightLayout, rows: Tensor, likelihood: Likelihood) -> Stage:
-    """What `diagonal_ggn` of all weights takes, the trial of its Jacobian included; rows (2, *input_shape)."""
-    everything = torch.arange(layout.total, device=rows.device)
-    sums = torch.zeros(layout.total, dtype=torch.float64, device=rows.device)
+def diagonal_stage(
+    network: nn.Module, layout: WeightLayout, positions: Tensor, rows: Tensor, likelihood: Likelihood
+) -> Stage:
+    """What `diagonal_ggn` of weights takes, the trial of its Jacobian included; rows (2, *input_shape)."""
+    positions = positions.to(rows.device)
+    sums = torch.zeros(len(positions), dtype=torch.float64, device=rows.device)
     made: list[SubnetworkJacobian] = []
-    check = peak_bytes(lambda: made.append(make_jacobian(network, layout, everything, rows)))
+    check = peak_bytes(lambda: made.append(make_jacobian(network, layout, positions, rows)))
     vectors = 4 * FLOAT64 * layout.total  # indices, positions, sums, and one on the way
     stage = _measured("curvature diagonal", lambda x: add_curvature(made[0], x, likelihood, sums), rows, vectors, 0)
     return replace(stage, fixed_bytes=max(stage.fixed_bytes, int(MARGIN * check)))

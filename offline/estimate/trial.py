@@ -21,7 +21,7 @@ from offline.network.model_copy import highest_precision
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import one_step
 from offline.selection.registry import STRATEGIES, select
-from offline.selection.select import selection_context
+from offline.selection.select import reachable_weights, selection_context
 from service.inference.onnx_runtime import onnxruntime
 
 EXAMPLES = 2
@@ -45,11 +45,11 @@ def check_whole_way(job: Job, inputs: Tensor) -> None:
 def weights_to_try(job: Job) -> Tensor:
     """The first and the last weight that may be chosen of every parameter, (n,) ascending."""
     config = job.config
-    context = selection_context(job, job.size, config.within)
-    positions = context.candidate_weights
     if STRATEGIES[config.selection].whole:
         options = {name: value for name, value in config.selection_options.items() if name != "live_only"}
-        positions = select(config.selection, context, options).indices
+        positions = select(config.selection, selection_context(job, job.size, config.within), options).indices
+    else:
+        positions = reachable_weights(job)
     ends = [
         parameter.offset + inside[torch.linspace(0, len(inside) - 1, min(OF_EACH_PARAMETER, len(inside))).long()]
         for parameter, inside in job.layout.locate(positions.cpu())

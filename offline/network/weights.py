@@ -49,10 +49,13 @@ class WeightLayout:
 
     def locate(self, indices: Tensor) -> Iterator[tuple[Parameter, Tensor]]:
         """For each tensor that holds some of the ascending `indices` (S,): the tensor and positions within it."""
-        for parameter in self.parameters:
-            inside = (indices >= parameter.offset) & (indices < parameter.offset + parameter.size)
-            if bool(inside.any()):
-                yield parameter, indices[inside] - parameter.offset
+        ends = torch.tensor([p.offset + p.size for p in self.parameters], device=indices.device)
+        counts = torch.searchsorted(indices.contiguous(), ends).tolist()
+        start = 0
+        for parameter, end in zip(self.parameters, counts, strict=True):
+            if end > start:
+                yield parameter, indices[start:end] - parameter.offset
+            start = end
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The named tensors as one vector (D,)."""

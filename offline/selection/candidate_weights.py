@@ -64,6 +64,15 @@ def positions_of(parameters: Sequence[Parameter]) -> Tensor:
     return torch.cat([torch.arange(p.offset, p.offset + p.size) for p in parameters])
 
 
+def common(first: Tensor, second: Tensor) -> Tensor:
+    """The positions of `first` (n,) that are in `second` (m,), in the order of `first`."""
+    if not len(first) or not len(second):
+        return first[:0]
+    held = torch.zeros(1 + int(max(first.max(), second.max())), dtype=torch.bool, device=first.device)
+    held[second.to(first.device)] = True
+    return first[held[first]]
+
+
 def check_names(names: object, option: str, expected: str) -> None:
     """`ValueError` for anything but a list of at least one string."""
     is_list = isinstance(names, Sequence) and not isinstance(names, str)

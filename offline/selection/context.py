@@ -1,7 +1,7 @@
 """The input of every strategy, and the choice of the largest scores."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -10,8 +10,22 @@ from torch import Tensor
 from offline.data.held_out import HeldOut
 from offline.job import Job
 from offline.runtime.arrays import Array
-from offline.selection.candidate_weights import candidate_positions
+from offline.selection.candidate_weights import candidate_positions, common
 from offline.selection.subnetwork import Subnetwork
+from offline.selection.training_sample import TrainingSample
+
+
+@dataclass(frozen=True)
+class SharedSquares:
+    """Mean squared derivatives at `positions` (P,) ascending, kept by the number of examples and the shift.
+
+    `auto` asks for them in several places of the network that hold one another (`squared_derivatives`). `accepted`: the
+    shifts that the network takes, by the number of examples and the names asked for.
+    """
+
+    positions: Tensor
+    known: dict[tuple[int | None, str | None], Tensor] = field(default_factory=dict)
+    accepted: dict[tuple[int | None, str], tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -20,6 +34,7 @@ class SelectionContext:
 
     size: S. candidate_weights (C,) int64 ascending: the positions that may be chosen at all. memory_bytes: what a
     strategy may take beside vectors of D numbers. tuning: the held-out data on which `auto` compares candidates.
+    sample: training examples in memory, for the strategies that look at no more. squares: those that strategies share.
     """
 
     job: Job
@@ -27,6 +42,8 @@ class SelectionContext:
     candidate_weights: Tensor
     memory_bytes: int
     tuning: HeldOut | None = None
+    sample: TrainingSample | None = None
+    squares: SharedSquares | None = None
 
     @property
     def prior_precision(self) -> float:
@@ -39,8 +56,7 @@ class SelectionContext:
         if modules is None:
             return self
         positions = candidate_positions(self.job.network, self.job.layout, modules, self.job.config.kinds)
-        kept = torch.isin(self.candidate_weights, positions.to(self.candidate_weights.device))
-        return replace(self, candidate_weights=self.candidate_weights[kept])
+        return replace(self, candidate_weights=common(self.candidate_weights, positions))
 
     def batches(self, description: str) -> Iterable[tuple[Tensor, Tensor]]:
         """One pass over the training data, with progress."""

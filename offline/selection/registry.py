@@ -9,19 +9,25 @@ name to `offline.config.StrategyName`, which must not import torch; a test holds
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from offline.data.shifts import MOST_SHIFTS
 from offline.selection.auto.choose import choose_automatically
-from offline.selection.auto.context import AutoContext, AutoOptions, Names
+from offline.selection.auto.context import AutoContext, AutoOptions, Names, Place
+from offline.selection.auto.places import affordable_places, affordable_weights, weights_in
 from offline.selection.auto.price import measured
-from offline.selection.context import SelectionContext
+from offline.selection.context import SelectionContext, SharedSquares
 from offline.selection.covariance import covariance_bytes
-from offline.selection.live_weights import live_candidates
-from offline.selection.sample import SCORE_EXAMPLES
+from offline.selection.live_weights import LIVE_EXAMPLES, live_candidates
+from offline.selection.sample import SCORE_EXAMPLES, holding
+from offline.selection.squared_derivatives import pooled
 from offline.selection.strategies.baselines import magnitude, random_weights
 from offline.selection.strategies.gradient import gradient
 from offline.selection.strategies.greedy import POOL, greedy
@@ -57,21 +63,48 @@ def select(strategy: str, context: SelectionContext, options: Options) -> Subnet
 
 def auto(context: SelectionContext, **options: Any) -> Subnetwork:
     """Compare several subnetworks and keep the best, or a cheaper one nearly as good (`offline.selection.auto`)."""
-    assert context.tuning is not None
-    checked = AutoOptions(**options)
+    checked, job, tuning = AutoOptions(**options), context.job, context.tuning
+    assert tuning is not None
+    places = affordable_places(context)
+    context = replace(context, candidate_weights=weights_in(places))
+    context = holding(context, max(checked.training_examples, LIVE_EXAMPLES))
     live, dead = live_candidates(context)
-    by_name, job, example = partial(select_candidate, context), context.job, context.tuning.inputs[:1]
     by_clock = job.config.measure_price and job.config.posterior == "cholesky"
-    measure = partial(measured, job, example=example) if by_clock else None
-    return choose_automatically(AutoContext(job, context.tuning, live.cpu(), dead, by_name, checked, measure))
+    return choose_automatically(
+        AutoContext(
+            job,
+            tuning,
+            places,
+            live.cpu(),
+            dead,
+            partial(select_candidate, sharing_squares(replace(context, candidate_weights=live), places, checked)),
+            checked,
+            measure=partial(measured, job, example=job.example[:1]) if by_clock else None,
+            sample=context.sample,
+        )
+    )
 
 
-def select_candidate(context: SelectionContext, strategy: str, size: int, shifts: Names, within: Names) -> Subnetwork:
+def sharing_squares(context: SelectionContext, places: Sequence[Place], options: AutoOptions) -> SelectionContext:
+    """The context in which the strategies of several places differentiate the same weights once."""
+    pool = options.pool_for(context.size)
+    pools = [pooled(context, context.inside(place.modules).candidate_weights, pool) for place in places]
+    return replace(context, squares=SharedSquares(torch.unique(torch.cat(pools))))
+
+
+def select_candidate(
+    context: SelectionContext, strategy: str, size: int, options: AutoOptions, within: Names
+) -> Subnetwork:
     """What a strategy proposes to `auto`, inside modules (None: all): with its default options, but for the shifts
-    that count (None: all)."""
-    entry = STRATEGIES.get(strategy)
-    named = {"shifts": list(shifts)} if shifts is not None and entry is not None and entry.shifts else {}
-    return replace(select(strategy, replace(context, size=size).inside(within), named), within=within)
+    that count (None: all) and the pool that it chooses among."""
+    entry, inside = STRATEGIES.get(strategy), replace(context, size=size).inside(within)
+    given: dict[str, Any] = {}
+    if entry is not None and entry.shifts and options.shifts is not None:
+        given["shifts"] = list(options.shifts)
+    if entry is not None and entry.pool and len(inside.candidate_weights) > (pool := options.pool_for(context.size)):
+        given["pool"] = pool
+    chosen = select(strategy, inside, given)
+    return replace(chosen, within=within)
 
 
 def no_memory(options: Options, total: int) -> int:  # noqa: ARG001
@@ -119,21 +152,28 @@ class Strategy:
     memory: Callable[[Options, int], int] = no_memory
     whole: bool = False
     shifts: bool = False
+    pool: bool = False
+    reach: Callable[[SelectionContext], Tensor] = attrgetter("candidate_weights")
     options: Callable[..., object] | None = None
 
 
 STRATEGIES: Mapping[str, Strategy] = {
     "auto": Strategy(
-        auto, SCORE_EXAMPLES + SHIFTED_EXAMPLES, diagonal=True, memory=candidates_covariance, options=AutoOptions
+        auto,
+        SCORE_EXAMPLES + SHIFTED_EXAMPLES,
+        diagonal=True,
+        memory=candidates_covariance,
+        reach=affordable_weights,
+        options=AutoOptions,
     ),
     "wasserstein-swag": Strategy(wasserstein_swag, None),
     "wasserstein-laplace": Strategy(wasserstein_laplace, ALL_EXAMPLES, diagonal=True),
     "wasserstein-exact": Strategy(wasserstein_exact, None, memory=whole_covariance),
-    "gradient": Strategy(gradient, SCORE_EXAMPLES, diagonal=True),
+    "gradient": Strategy(gradient, SCORE_EXAMPLES, diagonal=True, pool=True),
     "leverage": Strategy(leverage, None, memory=whole_covariance),
     "greedy": Strategy(greedy, None, memory=pool_covariance),
-    "novelty": Strategy(novelty, SHIFTED_EXAMPLES, diagonal=True, shifts=True),
-    "novelty-sampling": Strategy(novelty_sampling, SHIFTED_EXAMPLES, diagonal=True, shifts=True),
+    "novelty": Strategy(novelty, SHIFTED_EXAMPLES, diagonal=True, shifts=True, pool=True),
+    "novelty-sampling": Strategy(novelty_sampling, SHIFTED_EXAMPLES, diagonal=True, shifts=True, pool=True),
     "magnitude": Strategy(magnitude, 0),
     "random": Strategy(random_weights, 0),
     "last-layer": Strategy(last_layer, 0, whole=True),

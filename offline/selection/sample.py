@@ -1,7 +1,7 @@
 """The training examples that a score uses: all, or a random sample by the seed, the same in every pass."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from offline.runtime.arrays import Array
 from offline.selection.context import SelectionContext
+from offline.selection.training_sample import draw_sample, smallest
 
 SCORE_EXAMPLES = 512
 # Inputs are regrouped to this many: a small sample would leave only a few of each of the loader's batches.
@@ -17,29 +18,40 @@ GROUP = 128
 
 @dataclass(frozen=True)
 class Sample:
-    """Examples of the training data: `kept` (N,) bool marks them in the loader's order, None means all."""
+    """Examples of the training data: `held` in memory, or those that `kept` (N,) bool marks in the loader's order, or
+    all (both None)."""
 
     context: SelectionContext
     kept: Array | None
+    held: Tensor | None = None
 
     @classmethod
     def of(cls, context: SelectionContext, examples: int | None) -> "Sample":
-        """At most `examples` examples at random without replacement (None: all); one pass counts the data.
+        """At most `examples` examples at random without replacement (None: all), in memory if the context has them.
 
-        Raises `ValueError` for anything but None or an integer of at least 1.
+        The smallest keys are drawn, as in `TrainingSample`. Raises `ValueError` for anything but None or an integer of
+        at least 1.
         """
         check_count(examples, "examples")
         if examples is None:
             return cls(context, None)
+        if context.sample is not None and context.sample.holds(examples):
+            return cls(context, None, context.sample.first(examples).inputs)
         total = count_examples(context)
         if examples >= total:
             return cls(context, None)
         kept = np.zeros(total, bool)
-        kept[np.random.default_rng(context.job.config.seed).choice(total, examples, replace=False)] = True
+        kept[smallest(np.random.default_rng(context.job.config.seed).random(total), examples)] = True
         return cls(context, kept)
 
-    def inputs(self, description: str) -> Iterator[Tensor]:
+    def inputs(self, description: str) -> Iterable[Tensor]:
         """One pass: the sample's inputs in groups of at most 128."""
+        if self.held is None:
+            return self._read(description)
+        groups = torch.split(self.held, GROUP)
+        return self.context.job.track(groups, description, len(groups))
+
+    def _read(self, description: str) -> Iterator[Tensor]:
         waiting: list[Tensor] = []
         for inputs in self._chosen(description):
             waiting.append(inputs)
@@ -62,9 +74,18 @@ class Sample:
                 yield inputs[torch.as_tensor(kept, device=inputs.device)]
 
 
+def holding(context: SelectionContext, examples: int | None) -> SelectionContext:
+    """The context with so many examples in memory, so that several passes read the data once; None: as it is."""
+    check_count(examples, "examples")
+    if examples is None or (context.sample is not None and context.sample.holds(examples)):
+        return context
+    return replace(context, sample=draw_sample(context.job, examples, "Sample of the training data"))
+
+
 def count_examples(context: SelectionContext) -> int:
-    """N, by one pass over the data."""
-    return sum(len(inputs) for inputs, _ in context.job.pass_over_training())
+    """N, by one pass over the data where none has counted them."""
+    known = context.job.passes.examples
+    return known if known is not None else sum(len(inputs) for inputs, _ in context.job.pass_over_training())
 
 
 def check_count(value: object, option: str) -> None:

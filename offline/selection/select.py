@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from offline.data.held_out import HeldOut
 from offline.job import Job
 from offline.runtime.available_memory import selection_bytes
@@ -45,3 +48,15 @@ def selection_context(
         memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes, covariance),
         tuning=tuning,
     )
+
+
+def reachable_weights(job: Job) -> Tensor:
+    """The positions that the configured strategy may choose, (C,) ascending."""
+    return STRATEGIES[job.config.selection].reach(selection_context(job, job.size, job.config.within))
+
+
+def spread(positions: Tensor, count: int) -> Tensor:
+    """At most `count` of the positions (C,), at equal distances."""
+    if len(positions) <= count:
+        return positions
+    return positions[torch.arange(count) * len(positions) // count]

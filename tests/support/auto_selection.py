@@ -1,6 +1,7 @@
 """Three small problems for `auto`: networks trained for a moment, and what a fit would hand on."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -12,8 +13,9 @@ from offline.data.held_out import HeldOut
 from offline.data.likelihood import Task
 from offline.laplace.noise import residual_noise
 from offline.selection.auto.context import AutoContext, AutoOptions
-from offline.selection.live_weights import eligible
-from offline.selection.registry import select_candidate
+from offline.selection.auto.places import affordable_places, weights_in
+from offline.selection.live_weights import live_candidates
+from offline.selection.registry import select_candidate, sharing_squares
 from offline.selection.subnetwork import Subnetwork
 from tests.support.selections import context as selection_context
 
@@ -91,9 +93,11 @@ def context_of(kind: str, size: int = 40, **changes: Any) -> AutoContext:
     options = {name: changes.pop(name) for name in signature(AutoOptions).parameters if name in changes}
     changes = {"max_cost": 1000.0, **changes}
     whole = selection_context(model, train, size, outputs, likelihood, uncertainty_budget=BUDGET, **changes)
-    live, dead = eligible(whole, True)
-    by_name = partial(select_candidate, whole)
-    return AutoContext(whole.job, tuning, live, dead or 0, by_name, AutoOptions(**options))
+    places, checked = affordable_places(whole), AutoOptions(**options)
+    reached = replace(whole, candidate_weights=weights_in(places))
+    live, dead = live_candidates(reached)
+    by_name = partial(select_candidate, sharing_squares(replace(reached, candidate_weights=live), places, checked))
+    return AutoContext(whole.job, tuning, places, live, dead, by_name, checked)
 
 
 def trained(model: nn.Module, inputs: Tensor, targets: Tensor, likelihood: Task) -> None:

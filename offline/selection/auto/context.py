@@ -1,7 +1,7 @@
 """The inputs of `auto`, and its proposals."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,7 +9,9 @@ from torch import Tensor
 
 from offline.data.held_out import HeldOut
 from offline.job import Job
+from offline.selection.candidate_weights import common
 from offline.selection.subnetwork import Subnetwork
+from offline.selection.training_sample import TrainingSample
 
 Names = tuple[str, ...] | None
 USUAL_COST = 3.0  # forward passes, where the user gives no limit
@@ -18,6 +20,8 @@ JUDGED_EXAMPLES = 500
 # Fewer leave directions without curvature that all the data would have given them. Measured on MNIST: the merit of a
 # dozen candidates judged with 1,000 correlates with that with all by 0.5 to 0.7, with 4,000 by 0.95 to 0.98.
 TRAINING_EXAMPLES = 4000
+# A strategy looks at so many weights of a place at most, and at ten for each that it chooses at least.
+POOL, POOL_SHARE = 20_000, 10
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,9 @@ class AutoOptions:
     strategies: those to try beside random live weights of the whole network and of its last modules. shifts: names of
     the synthetic shifts (`offline.data.shifts`) that count, None: all alike; name those that you expect, since the best
     weights for turned images are not the best for noise. judged_weights, judged_examples, training_examples: how much
-    of a candidate, of the held-out and of the training data the comparison uses, at most; drawn by the seed.
+    of a candidate, of the held-out and of the training data the comparison uses, at most; drawn by the seed. pool: how
+    many weights of a place the strategies choose among, drawn by the seed; no fewer than ten times as many as are
+    chosen.
     """
 
     strategies: tuple[str, ...] = ("gradient", "novelty-sampling")
@@ -35,9 +41,10 @@ class AutoOptions:
     judged_weights: int = JUDGED_WEIGHTS
     judged_examples: int = JUDGED_EXAMPLES
     training_examples: int = TRAINING_EXAMPLES
+    pool: int = POOL
 
     def __post_init__(self) -> None:
-        for name in ("judged_weights", "judged_examples", "training_examples"):
+        for name in ("judged_weights", "judged_examples", "training_examples", "pool"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"selection_options[{name!r}]: found {value!r}, expected an integer of at least 1")
@@ -51,29 +58,49 @@ class AutoOptions:
                 "'auto'"
             )
 
+    def pool_for(self, size: int) -> int:
+        """How many weights a strategy that chooses S = `size` looks at, at most."""
+        return max(self.pool, POOL_SHARE * size)
+
 
 def _are_names(value: object) -> bool:
     return isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where weights may be chosen: a name for people, the modules (None: the whole network), and the positions of the
+    weights inside, (n,) ascending."""
+
+    name: str
+    modules: Names
+    positions: Tensor
+
+    def among(self, positions: Tensor) -> "Place":
+        """The same with those of its weights that are at `positions`."""
+        return replace(self, positions=common(self.positions, positions))
+
+
+@dataclass(frozen=True)
 class AutoContext:
     """What `choose_automatically` may use of the job; the network stays unchanged.
 
-    tuning: the held-out data that tune; those that set the threshold must not be among them. live (C,) int64 ascending:
-    the positions that may be chosen and have curvature on the training data; dead_weights: how many may be chosen and
-    have none. select(strategy, size, shifts, within): what a strategy proposes, with the names of the shifts that count
-    and the modules that it may choose in (None: all). measure(indices): what a prediction costs by a clock, in forward
-    passes; None: a count decides.
+    tuning: the held-out data that tune; those that set the threshold must not be among them. places: where weights may
+    be chosen. live (C,) int64 ascending: the positions in them that have curvature on the training data; dead_weights:
+    how many have none. select(strategy, size, options, within): what a strategy proposes among the weights of some
+    modules (None: all). measure(indices): what a prediction costs by a clock, in forward passes; None: a count decides.
+    sample: training examples in memory, None: drawn when they are needed.
     """
 
     job: Job
     tuning: HeldOut
+    places: tuple[Place, ...]
     live: Tensor
     dead_weights: int
-    select: Callable[[str, int, Names, Names], Subnetwork]
+    select: Callable[[str, int, AutoOptions, Names], Subnetwork]
     options: AutoOptions
     measure: Callable[[Tensor], float] | None = None
+    sample: TrainingSample | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from offline.laplace.prior import (
 from offline.runtime.arrays import Array, to_numpy
 from offline.selection.auto.context import AutoContext, Proposal
 from offline.selection.subnetwork import CandidateScore
+from offline.selection.training_sample import draw_sample
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def score_candidates(context: AutoContext, proposals: tuple[Proposal, ...]) -> t
 
 def _spectra(context: AutoContext, union: JointJacobian) -> list[Spectrum]:
     """Eigenpairs of each candidate's curvature on part of the training data, scaled to all N."""
-    data, total = sample(context)
+    data, total = training_sample(context)
     likelihood, device = context.job.likelihood, union.jacobian.indices.device
     sums = [torch.zeros(len(c), len(c), dtype=torch.float64, device=device) for c in union.columns]
     for inputs, _ in in_chunks(data.inputs, data.targets, held_out_rows(union.jacobian, likelihood.outputs)):
@@ -101,24 +102,12 @@ def _spectra(context: AutoContext, union: JointJacobian) -> list[Spectrum]:
     return [Spectrum.of(scale * ggn) for ggn in sums]
 
 
-def sample(context: AutoContext) -> tuple[HeldOut, int]:
-    """At most `training_examples` of the training data, uniformly by the seed in one pass, and N, all there are.
-
-    Every example draws a key; the smallest keys are kept.
-    """
-    generator = np.random.default_rng(context.job.config.seed)
-    kept: HeldOut | None = None
-    keys, total = np.zeros(0), 0
-    for inputs, raw_targets in context.job.pass_over_training():
-        targets = context.job.likelihood.check_targets(raw_targets, len(inputs))
-        total += len(inputs)
-        before, keys = len(keys), np.append(keys, generator.random(len(inputs)))
-        first = np.sort(np.argsort(keys, kind="stable")[: context.options.training_examples])
-        keys = keys[first]
-        if first[-1] >= before:  # nothing is copied where no new example is among them
-            kept = (kept.joined(inputs, targets) if kept is not None else HeldOut(inputs, targets)).at(first)
-    assert kept is not None  # a loader without examples was refused
-    return kept, total
+def training_sample(context: AutoContext) -> tuple[HeldOut, int]:
+    """At most `training_examples` of the training data, and N, how many there are."""
+    wanted, drawn = context.options.training_examples, context.sample
+    if drawn is None or not drawn.holds(wanted):
+        drawn = draw_sample(context.job, wanted)
+    return drawn.first(wanted), drawn.total
 
 
 def _priors(

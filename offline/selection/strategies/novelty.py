@@ -5,17 +5,17 @@ r_sd = mean_x sum_k (d f_k(shift_s(x)) / d w_d)^2 / mean_x sum_k (d f_k(x) / d w
 is what shift s does to weight d: above 1, the outputs move more with it than they do on the data.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from offline.data.shifts import accepted_shifts, synthetic_shifts
 from offline.selection.context import SelectionContext, choose_largest
 from offline.selection.live_weights import check_live_only, split_live
-from offline.selection.sample import SCORE_EXAMPLES, Sample
-from offline.selection.streaming import mean_squares
+from offline.selection.sample import SCORE_EXAMPLES, holding
+from offline.selection.squared_derivatives import accepted, pooled, squared_derivatives
 from offline.selection.subnetwork import Subnetwork
 
 # An example is differentiated once as it is and once for each shift.
@@ -23,28 +23,24 @@ NOVELTY_EXAMPLES = SCORE_EXAMPLES // 2
 # Added to each r_sd: a weight that is dead under one shift of several is unlikely to be drawn, not impossible.
 LEAST_RATIO = 1e-6
 
-Groups = Callable[[str], Iterable[Tensor]]
-
 
 def novelty(
     context: SelectionContext,
     examples: int | None = NOVELTY_EXAMPLES,
     live_only: bool = True,
     shifts: Collection[str] | None = None,
+    pool: int | None = None,
 ) -> Subnetwork:
     """Largest mean_s r_sd: the mean squared Jacobian under shift over that on the training data.
 
     Over `examples` training examples drawn by the seed (None: all) and the `shifts` of `offline.data.shifts` (None:
-    every one), each counted alike. Only weights with a derivative on these examples are ranked (`live_only` is always
-    True), the others are counted as dead.
+    every one), each counted alike. Chooses among a random `pool` of so many weights (None: among all). Only weights
+    with a derivative on these examples are ranked (`live_only` is always True), the others are counted as dead.
     """
     check_live_only(live_only, always="novelty")
-    given = _groups(Sample.of(context, examples))
-    usual = mean_squares(context, context.candidate_weights, lambda: given("Gradients without shift"))
-    live, positions, dead = split_live(context, usual)
-    names = _accepted(context, given, shifts)
-    shifted = mean_squares(context, positions, lambda: _shifted(context, given, names))
-    return choose_largest(context, positions, shifted / usual[live], dead)
+    ratios = _Ratios.of(context, examples, shifts, pool)
+    total = sum(ratios, torch.zeros(len(ratios.positions), dtype=torch.float64))
+    return choose_largest(context, ratios.positions, total / len(ratios.shifts), ratios.dead)
 
 
 def novelty_sampling(
@@ -52,6 +48,7 @@ def novelty_sampling(
     examples: int | None = NOVELTY_EXAMPLES,
     live_only: bool = True,
     shifts: Collection[str] | None = None,
+    pool: int | None = None,
 ) -> Subnetwork:
     """S weights drawn by the seed without replacement, each next one in proportion to (prod_s r_sd)^(1 / shifts).
 
@@ -60,38 +57,40 @@ def novelty_sampling(
     largest log-scores with Gumbel noise (Kool et al. 2019, arXiv 1903.06059, section 2.3).
     """
     check_live_only(live_only, always="novelty-sampling")
-    given = _groups(Sample.of(context, examples))
-    usual = mean_squares(context, context.candidate_weights, lambda: given("Gradients without shift"))
-    live, positions, dead = split_live(context, usual)
-    names = _accepted(context, given, shifts)
-    logs = torch.zeros(len(positions), dtype=torch.float64)
-    for name in names:
-        shifted = mean_squares(context, positions, lambda name=name: _shifted(context, given, (name,)))  # type: ignore[misc]
-        logs += torch.log(shifted / usual[live] + LEAST_RATIO)
-    return choose_largest(context, positions, perturbed(logs / len(names), context.job.config.seed), dead)
+    ratios = _Ratios.of(context, examples, shifts, pool)
+    logs = torch.zeros(len(ratios.positions), dtype=torch.float64)
+    for ratio in ratios:
+        logs += torch.log(ratio + LEAST_RATIO)
+    scores = perturbed(logs / len(ratios.shifts), context.job.config.seed)
+    return choose_largest(context, ratios.positions, scores, ratios.dead)
+
+
+@dataclass(frozen=True)
+class _Ratios:
+    """Gives r_sd (C,) of the live weights at `positions` (C,), one shift after the other; `dead`: how many others."""
+
+    context: SelectionContext
+    examples: int | None
+    shifts: tuple[str, ...]
+    positions: Tensor
+    usual: Tensor
+    dead: int
+
+    @classmethod
+    def of(
+        cls, context: SelectionContext, examples: int | None, shifts: Collection[str] | None, pool: int | None
+    ) -> "_Ratios":
+        context = holding(context, examples)
+        pooled_weights = pooled(context, context.candidate_weights, pool)
+        usual = squared_derivatives(context, pooled_weights, examples)
+        live, positions, dead = split_live(replace(context, candidate_weights=pooled_weights), usual)
+        return cls(context, examples, accepted(context, examples, shifts), positions, usual[live], dead)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for name in self.shifts:
+            yield squared_derivatives(self.context, self.positions, self.examples, name) / self.usual
 
 
 def perturbed(log_scores: Tensor, seed: int) -> Tensor:
     """log_scores (C,) plus Gumbel noise by the seed: its S largest are S draws without replacement by the scores."""
     return log_scores + torch.as_tensor(np.random.default_rng(seed).gumbel(size=len(log_scores)))
-
-
-def _groups(sample: Sample) -> Groups:
-    """Passes over the sample, each with a description: of a part of the data, held; of all of it, read anew."""
-    if sample.kept is None:
-        return sample.inputs
-    held = list(sample.inputs("Sample of the training data"))
-    return lambda description: sample.context.job.track(held, description)
-
-
-def _accepted(context: SelectionContext, given: Groups, names: Collection[str] | None) -> tuple[str, ...]:
-    """The shifts of the sample for which the network has finite outputs."""
-    for number, inputs in enumerate(given("Outputs under shift")):
-        names = accepted_shifts(context.job.network, inputs, context.job.config.seed + number, names)
-    return tuple(names or ())
-
-
-def _shifted(context: SelectionContext, given: Groups, names: Collection[str]) -> Iterator[Tensor]:
-    """The shifts of every group of inputs; each group has random draws of its own."""
-    for number, inputs in enumerate(given("Gradients under shift")):
-        yield from synthetic_shifts(inputs, context.job.config.seed + number, names).values()

@@ -47,7 +47,7 @@ def plan(
         example,
         budget,
         CPU,
-        diagonal=diagonal,
+        diagonal=torch.arange(layout.total) if diagonal else None,
         held_bytes=held,
         indices=indices,
         verified=verified,

@@ -32,7 +32,9 @@ def test_the_cheap_end_comes_first_and_costs_less() -> None:
         assert proposal.forward_passes == pytest.approx(1 + (crossed + factor_work(context, proposal)) / total)
         assert len(proposal.subnetwork.indices) == 20
         assert torch.isin(proposal.subnetwork.indices, context.live).all()
-        assert proposal.subnetwork.dead_weights == context.dead_weights
+        (place,) = (place for place in context.places if place.modules == proposal.subnetwork.within)
+        dead = ~torch.isin(place.positions, context.live)
+        assert proposal.subnetwork.dead_weights == int(dead.sum())
 
 
 def factor_work(context: AutoContext, proposal: Proposal) -> int:
@@ -53,7 +55,7 @@ def test_without_a_limit_what_costs_more_than_three_passes_is_not_tried() -> Non
 
 
 def test_a_limit_below_the_cheapest_place_names_what_can_be_had() -> None:
-    expected = "max_cost: found 1 forward passes, expected at least 1, which random live weights of '8' cost with"
+    expected = "max_cost: found 1 forward passes, expected at least 1, which random weights of '8' cost with"
     with pytest.raises(ValueError, match=re.escape(expected)):
         propose(context_of("images", size=20, max_cost=1.0))
 
@@ -65,7 +67,7 @@ def test_a_strategy_in_a_place_chooses_there_and_can_be_repeated() -> None:
     assert modules == ("6", "8")
     positions = candidate_positions(context.job.network, context.job.layout, modules, "all")
     assert torch.isin(inside.subnetwork.indices, positions).all()
-    again = context.select("novelty-sampling", 20, None, modules)
+    again = context.select("novelty-sampling", 20, context.options, modules)
     assert torch.equal(again.indices, inside.subnetwork.indices)
 
 

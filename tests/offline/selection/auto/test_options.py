@@ -1,21 +1,15 @@
 """The options of `auto`: which strategies and shifts count, and on how many weights and examples it judges."""
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
-from offline.data.held_out import HeldOut
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.choose import choose_automatically
-from offline.selection.auto.score import sample
 from tests.support.auto_selection import context_of, explanation_of
-from tests.support.selections import changed
 
 
-@pytest.mark.parametrize("name", ["judged_weights", "judged_examples", "training_examples"])
+@pytest.mark.parametrize("name", ["judged_weights", "judged_examples", "training_examples", "pool"])
 @pytest.mark.parametrize("value", [0, -3, 2.5, True, "10", None])
 def test_counts_are_integers_of_at_least_one(name: str, value: Any) -> None:
     with pytest.raises(
@@ -59,26 +53,6 @@ def test_large_candidates_are_judged_on_some_of_their_weights() -> None:
     (chosen,) = [score for score in result.candidates if score.chosen]
     assert f", judged on 25 of {chosen.size} weights" in explanation_of(result)
     assert len(result.indices) == chosen.size
-
-
-@pytest.mark.parametrize("count", [1, 30, 200, 1000])
-def test_the_sample_is_uniform_without_repeats(count: int) -> None:
-    context = context_of("table", training_examples=count)
-    inputs = torch.arange(200.0).reshape(200, 1)
-    pairs = list(zip(inputs.split(37), torch.zeros(200, 2).split(37), strict=True))
-
-    def drawn_with(seed: int) -> tuple[HeldOut, int]:
-        return sample(replace(context, job=changed(context.job, train=pairs, seed=seed)))
-
-    drawn, total = drawn_with(0)
-    assert total == 200
-    assert len(drawn) == min(count, 200)
-    assert (drawn.inputs[:, 0].diff() > 0).all(), "in the loader's order, each once"
-    again, _ = drawn_with(0)
-    assert torch.equal(again.inputs, drawn.inputs)
-    if count == 30:
-        means = [float(drawn_with(s)[0].inputs.mean()) for s in range(100)]
-        assert np.mean(means) == pytest.approx(99.5, abs=4)
 
 
 def test_fewer_examples_still_give_a_choice() -> None:

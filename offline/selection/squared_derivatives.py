@@ -1,0 +1,68 @@
+"""Mean squared derivatives on a sample of the training data and on synthetic shifts of it, each computed once."""
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from offline.data.shifts import accepted_shifts, synthetic_shifts
+from offline.selection.context import SelectionContext
+from offline.selection.sample import Sample, check_count
+from offline.selection.streaming import mean_squares
+from offline.selection.training_sample import smallest
+
+
+def squared_derivatives(
+    context: SelectionContext, positions: Tensor, examples: int | None, shift: str | None = None
+) -> Tensor:
+    """mean_x sum_k (d f_k(shift(x)) / d w_d)^2 at `positions` (C,), float64, over a sample of `examples` (None: all).
+
+    shift: the name of a synthetic shift, None: x as it is. Computed at all positions that the context's squares are
+    shared for, which must hold `positions`.
+    """
+    shared = context.squares
+    if shared is None:
+        return mean_squares(context, positions, lambda: _inputs(context, examples, shift))
+    key = examples, shift
+    if key not in shared.known:
+        shared.known[key] = mean_squares(context, shared.positions, lambda: _inputs(context, examples, shift))
+    return shared.known[key][torch.searchsorted(shared.positions, positions.contiguous())]
+
+
+def accepted(context: SelectionContext, examples: int | None, names: Collection[str] | None) -> tuple[str, ...]:
+    """The shifts of the sample, those called `names` or all (None), for which the network has finite outputs."""
+    key = examples, repr(names)
+    known = {} if context.squares is None else context.squares.accepted
+    if key not in known:
+        known[key] = _accepted(context, examples, names)
+    return known[key]
+
+
+def _accepted(context: SelectionContext, examples: int | None, names: Collection[str] | None) -> tuple[str, ...]:
+    for number, inputs in enumerate(Sample.of(context, examples).inputs("Outputs under shift")):
+        names = accepted_shifts(context.job.network, inputs, context.job.config.seed + number, names)
+    return tuple(names or ())
+
+
+def _inputs(context: SelectionContext, examples: int | None, shift: str | None) -> Iterator[Tensor]:
+    """The sample's groups of inputs, shifted; each group has random draws of its own."""
+    description = "Squared derivatives" if shift is None else f"Squared derivatives, {shift}"
+    for number, inputs in enumerate(Sample.of(context, examples).inputs(description)):
+        if shift is None:
+            yield inputs
+        else:
+            yield synthetic_shifts(inputs, context.job.config.seed + number, (shift,))[shift]
+
+
+def pooled(context: SelectionContext, positions: Tensor, pool: int | None) -> Tensor:
+    """At most `pool` (None: all) of `positions` (C,), uniformly by the seed.
+
+    Every weight of the network has a random key, and the smallest keys are kept: what a set's pool has in a part of the
+    set is in the part's pool too. Raises `ValueError` for anything but None or an integer of at least 1.
+    """
+    check_count(pool, "pool")
+    if pool is None or len(positions) <= pool:
+        return positions
+    keys = np.random.default_rng(context.job.config.seed).random(context.job.layout.total)
+    return positions[torch.as_tensor(smallest(keys[positions.cpu().numpy()], pool), device=positions.device)]
