@@ -1,154 +1,121 @@
-"""What fitting ResNet-18 on CIFAR-sized data costs: seconds of each stage, measured on a few hundred examples.
+"""What fitting ResNet-18 on CIFAR-sized data costs: seconds of each stage of a real fit, with fewer examples.
 
-Stages that pass over the data are extrapolated in proportion to N, and are marked so; the scores of `auto` look at a
-sample of fixed size; the others do not depend on N.
+Stages that pass over the training data are extrapolated in proportion to N, up to the largest sample that they take;
+the others do not depend on N, and are taken as they were measured.
 """
 
-import statistics
+import math
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from benchmarks.core.harness import call
 from benchmarks.core.settings import Settings, Values
-from benchmarks.fit.methods import CPU, PRIOR, jacobian_of
-from benchmarks.fit.workloads import Workload
+from benchmarks.fit.networks.zoo import Size, network_spec
 from offline.config import FitConfig
-from offline.data.likelihood import Classification
-from offline.data.loaders import Passes
-from offline.export.graph import export_jacobian
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.plan import make_jacobian
-from offline.job import prepare
-from offline.laplace.ggn import accumulate_ggn, add_squares
-from offline.laplace.posterior import Spectrum, factor, posterior_precision
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.distributed import DistributedContext
-from offline.runtime.progress import one_step, silent
-from offline.selection.context import SelectionContext
-from offline.selection.live_weights import curvature_estimate
-from offline.selection.sample import SCORE_EXAMPLES as SAMPLED_EXAMPLES
-from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
+from offline.fit import fit_bundle
+from offline.selection.auto.context import TRAINING_EXAMPLES
+from offline.selection.live_weights import LIVE_EXAMPLES
 
-WORKLOAD, MINIATURE = Workload("resnet18", 2000), Workload("resnet18", 100, size="miniature")
-BATCH, SCORE_ROWS = 16, 4
-MEMORY = 4 * 2**30
-LIVE_EXAMPLES, SCORE_EXAMPLES, CURVATURE_EXAMPLES, QUICK_EXAMPLES = 320, 64, 320, 32
+T = TypeVar("T")
+BATCH, TRAINED, HELD_OUT = 128, 1024, 1000
+QUICK_TRAINED, QUICK_HELD_OUT, QUICK_WEIGHTS = 64, 80, 50
 EXTRAPOLATED = (50_000, 60_000)
-# `auto` scores by "gradient", and by "novelty-sampling" once as they are and once for each of six shifts.
-SCORED = SAMPLED_EXAMPLES + 7 * NOVELTY_EXAMPLES
-TOTALS = ("live weights", "scores", "curvature", "spectrum", "factor", "export")
+# Stages whose time grows with N, and the most examples that they look at. The strategies' samples are smaller than
+# those measured.
+PROPORTIONAL = {
+    "Sample of the training data": math.inf,
+    "Live weights": LIVE_EXAMPLES,
+    "Candidates: curvature": TRAINING_EXAMPLES,
+    "Curvature": math.inf,
+}
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fit: how the weights are chosen."""
+
+    name: str
+    selection: str
+    max_cost: float | None = None
+
+
+ROWS = (Row("auto, max_cost=3", "auto", 3.0), Row("random, anywhere", "random"))
+NAMES, QUICK = tuple(row.name for row in ROWS), (ROWS[0].name,)
 
 
 def run(settings: Settings) -> Values:
-    """Measure every stage in one process, as in a real fit."""
-    workload = settings.choose(WORKLOAD, MINIATURE)
-    values = {
-        "workload": workload.as_json(),
-        "live_examples": settings.choose(LIVE_EXAMPLES, QUICK_EXAMPLES),
-        "score_examples": settings.choose(SCORE_EXAMPLES, QUICK_EXAMPLES),
-        "curvature_examples": settings.choose(CURVATURE_EXAMPLES, QUICK_EXAMPLES),
-    }
-    stages = one_step(settings.track, "Stages", lambda: call("benchmarks.fit.cost:measure", values, settings.threads))
+    """One process for each row."""
+    names, size = settings.names(NAMES, QUICK), settings.choose("full", "miniature")
+    counts = settings.choose((TRAINED, HELD_OUT, 2000), (QUICK_TRAINED, QUICK_HELD_OUT, QUICK_WEIGHTS))
+    chosen = [row for row in ROWS if row.name in names]
+    rows = []
+    for row in settings.track(chosen, "Fits", len(chosen)):
+        values = {**asdict(row), "size": size, "trained": counts[0], "held_out": counts[1], "weights": counts[2]}
+        found = call("benchmarks.fit.cost:measure", values, settings.threads)
+        estimates = {str(count): extrapolate(found["stages"], counts[0], count) for count in EXTRAPOLATED}
+        rows.append({**values, **found, "extrapolated": estimates})
     return {
-        "workload": workload.name,
-        "stages": stages,
-        "extrapolated": {str(count): extrapolate(stages, count) for count in EXTRAPOLATED},
-        "note": "seconds for N examples are extrapolated from `examples_measured`; no pass over N examples was made",
+        "rows": settings.with_earlier("cost.json", "name", rows, NAMES),
+        "proportional_to_n": [f"{name}, at most {most} examples" for name, most in PROPORTIONAL.items()],
+        "note": "no pass over N examples was made: stages in `proportional_to_n` are extrapolated from `trained`",
     }
 
 
-def extrapolate(stages: dict[str, Values], count: int) -> Values:
-    """Seconds of each stage and of all for `count` examples."""
-    seconds = {name: stage_seconds(stages[name], SCORED if name == "scores" else count) for name in TOTALS}
-    return {"extrapolated": True, "seconds": seconds, "total_seconds": sum(seconds.values())}
-
-
-def stage_seconds(stage: Values, count: int) -> float:
-    if "median_seconds_per_example" in stage:
-        return float(stage["median_seconds_per_example"]) * count
-    return float(stage["seconds"])
-
-
-def measure(values: dict[str, Any]) -> dict[str, Values]:
-    """In a fresh process: the stages of `fit_bundle`, one after the other."""
-    torch.set_num_threads(values["threads"])
-    workload = Workload.of(values["workload"])
-    model, (inputs, targets), outputs = workload.model(), workload.data(), workload.spec.outputs
-    everything, plan_all = timed(lambda: jacobian_of_all(model, inputs))
-    jacobian, plan = timed(lambda: jacobian_of(workload, model, inputs))
-    batch = inputs[:BATCH], targets[:BATCH]
-
-    def score() -> Tensor:
-        sums = torch.zeros(everything.size, dtype=torch.float64)
-        for rows in torch.split(batch[0], SCORE_ROWS):
-            add_squares((block for _, block in everything.blocks(rows)[1]), sums)
-        return sums
-
-    def curve() -> Tensor:
-        return accumulate_ggn(jacobian, [batch], Classification(outputs)).ggn
-
-    alive = live_weights(context_of(workload, model, batch), values["live_examples"] // BATCH)
-    scores = per_example(score, values["score_examples"] // BATCH)
-    curvature = per_example(curve, values["curvature_examples"] // BATCH)
-    ggn = curve()
-    _, spectrum = timed(lambda: Spectrum.of(ggn))
-    _, factored = timed(lambda: factor(posterior_precision(ggn, PRIOR)))
-    _, export = timed(lambda: export_jacobian(jacobian, inputs, outputs))
-    scores["what"] = f"the squared Jacobian in all D weights, streamed; `auto` takes it of {SCORED} inputs"
-    return {
-        "plan of all weights": {"seconds": plan_all},
-        "plan": {"seconds": plan},
-        "live weights": alive,
-        "scores": scores,
-        "curvature": curvature,
-        "spectrum": {"seconds": spectrum},
-        "factor": {"seconds": factored},
-        "export": {"seconds": export},
+def extrapolate(stages: dict[str, float], measured: int, count: int) -> Values:
+    """Seconds of each stage and of all for `count` examples, from those for `measured`."""
+    seconds = {
+        name: value * min(count, PROPORTIONAL[name]) / min(measured, PROPORTIONAL[name])
+        if name in PROPORTIONAL
+        else value
+        for name, value in stages.items()
     }
+    return {"seconds": seconds, "total_seconds": sum(seconds.values())}
 
 
-def jacobian_of_all(model: torch.nn.Module, inputs: Tensor) -> SubnetworkJacobian:
-    layout = WeightLayout.of(model)
-    return make_jacobian(private_copy(model, CPU), layout, torch.arange(layout.total), inputs[:2])
+class StageTimer:
+    """A `Track` that sums the seconds spent in loops with the same description; what is in none of them is "other".
+
+    Loops inside a loop count for the outer one.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._depth = 0
+
+    def __call__(self, items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:  # noqa: ARG002
+        start, self._depth = time.perf_counter(), self._depth + 1
+        try:
+            yield from items
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self.seconds[description.partition(",")[0]] += time.perf_counter() - start
 
 
-def live_weights(context: SelectionContext, batches: int) -> Values:
-    """Seconds an example of one pass over so many batches; what a pass does once is left out."""
-    several = replace(context.job, train=list(context.job.train) * (1 + batches), passes=Passes("train_loader"))
-    curvature_estimate(context)  # first use
-    _, once = timed(lambda: curvature_estimate(context))
-    _, whole = timed(lambda: curvature_estimate(replace(context, job=several)))
-    examples = BATCH * batches
-    return {"batch": BATCH, "examples_measured": examples, "median_seconds_per_example": (whole - once) / examples}
+def measure(values: dict[str, Any]) -> Values:
+    """In a fresh process: a fit, with the time of its stages."""
+    size: Size = values["size"]
+    spec, trained = network_spec("resnet18", size), values["trained"]
+    inputs, targets = spec.data(trained + values["held_out"])
+    train, held_out = batches(inputs[:trained], targets[:trained]), batches(inputs[trained:], targets[trained:])
+    config = FitConfig(subnetwork_size=values["weights"], selection=values["selection"], max_cost=values["max_cost"])
+    timer, start = StageTimer(), time.perf_counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        fit_bundle(
+            spec.model(), train, Path(scratch) / "bundle", calibration_loader=held_out, config=config, progress=timer
+        )
+    whole = time.perf_counter() - start
+    return {"stages": {**timer.seconds, OTHER: whole - sum(timer.seconds.values())}, "seconds": whole}
 
 
-def context_of(workload: Workload, model: torch.nn.Module, batch: tuple[Tensor, Tensor]) -> SelectionContext:
-    """What `auto` has when it looks for live weights."""
-    config = FitConfig(subnetwork_size=workload.weights, prior_precision=PRIOR)
-    job = prepare(model, [batch], config, CPU, DistributedContext(), silent)
-    return SelectionContext(job, workload.weights, torch.arange(job.layout.total), MEMORY)
-
-
-def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """The result and the seconds it took."""
-    start = time.perf_counter()
-    result = work()
-    return result, time.perf_counter() - start
-
-
-def per_example(work: Callable[[], Tensor], repetitions: int) -> Values:
-    """Seconds an example for each batch, after one batch of warm-up."""
-    work()
-    seconds = [timed(work)[1] / BATCH for _ in range(max(1, repetitions))]
-    return {
-        "batch": BATCH,
-        "examples_measured": BATCH * len(seconds),
-        "seconds_per_example": seconds,
-        "median_seconds_per_example": statistics.median(seconds),
-    }
+def batches(inputs: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(torch.split(inputs, BATCH), torch.split(targets, BATCH), strict=True))

@@ -50,6 +50,7 @@ ROWS = (
     Row("digits last layer", "digits", 5130, "last-layer", goal=60),
     Row("MNIST CNN auto", "mnist-cnn", 750, "auto", goal=2),
     Row("ResNet-18 auto", "resnet18", 2000, "auto", goal=1.2, max_cost=3.0),
+    Row("BERT auto", "bert", 2000, "auto", goal=1.3, max_cost=3.0, outputs=4),
     Row("ResNet-18 last block", "resnet18", 2000, "random", ("layer4", "head")),
     Row("ResNet-18 anywhere", "resnet18", 2000, "random", goal=12),
     Row("ResNet-18 margin", "resnet18", 2000, "random", goal=4, options={"variance_of": "margin"}),
@@ -115,8 +116,10 @@ def problem(network: str, outputs: int) -> tuple[nn.Module, Any, Any, Tensor]:
     spec = (
         NetworkSpec(lambda _: small_cnn(), (1, 28, 28), 10) if network == "mnist-cnn" else network_spec(network, "full")
     )
-    model, inputs = replace(spec, outputs=outputs).model(), torch.rand(TRAINED + HELD_OUT, *spec.input_shape)
-    targets = torch.randint(0, outputs, (len(inputs),))
+    spec = replace(spec, outputs=outputs)
+    model, (inputs, targets) = spec.model(), spec.data(TRAINED + HELD_OUT)
+    if spec.vocabulary is None:
+        inputs = torch.rand(inputs.shape)
     train, held_out = (inputs[:TRAINED], targets[:TRAINED]), (inputs[TRAINED:], targets[TRAINED:])
     return model, [train], [held_out], inputs
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from offline.data.held_out import HeldOut
-from offline.data.loaders import in_chunks, rows_within
+from offline.data.loaders import rows_within
 from offline.data.shifts import keeps_label, synthetic_shifts
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import filled
@@ -94,7 +94,8 @@ def _spectra(context: AutoContext, union: JointJacobian) -> list[Spectrum]:
     data, total = training_sample(context)
     likelihood, device = context.job.likelihood, union.jacobian.indices.device
     sums = [torch.zeros(len(c), len(c), dtype=torch.float64, device=device) for c in union.columns]
-    for inputs, _ in in_chunks(data.inputs, data.targets, held_out_rows(union.jacobian, likelihood.outputs)):
+    rows = held_out_rows(union.jacobian, likelihood.outputs)
+    for inputs, _ in data.chunks(rows, context.job.track, "Candidates: curvature"):
         root = torch.cat(list(root_blocks(union.jacobian, inputs, likelihood)[1]), dim=2)
         for ggn, part in zip(sums, union.each(root), strict=True):
             ggn.addmm_(part.flatten(0, 1).T, part.flatten(0, 1))
