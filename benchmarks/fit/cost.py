@@ -48,7 +48,7 @@ class Row:
     max_cost: float | None = None
 
 
-ROWS = (Row("auto, max_cost=3", "auto", 3.0), Row("random, anywhere", "random"))
+ROWS = (Row("auto", "auto", 3.0), Row("anywhere", "random"))
 NAMES, QUICK = tuple(row.name for row in ROWS), (ROWS[0].name,)
 
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from offline.data.shifts import accepted_shifts, available_shifts
+from offline.data.shifts import accepted_shifts, split_shifts
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.context import USUAL_COST, AutoContext, Proposal
 from offline.selection.auto.score import score_candidates
@@ -29,28 +29,27 @@ FINALISTS, TIMING_ERROR = 3, 1.1
 def choose_automatically(context: AutoContext) -> Subnetwork:
     """Compare the candidates and choose one; the same seed and data give the same choice.
 
-    A shift under which the network has outputs that are not finite does not count; the explanation then names those
-    that do. Raises `ValueError` when there are no tuning data, no weight has curvature, no shift is left, or a strategy
-    refuses its input.
+    The strategies choose weights by some kinds of synthetic shift, and the candidates are judged by others, so that no
+    strategy is judged by what it has seen; where the user names shifts, or few are left, all of them do both. A shift
+    under which the network has outputs that are not finite does not count. Raises `ValueError` when there are no tuning
+    data, no weight has curvature, no shift is left, or a strategy refuses its input.
     """
     if not len(context.tuning):
         raise ValueError(
             "selection='auto': found no held-out data to compare candidates on, expected at least one example; give "
             "more calibration data"
         )
-    accepted = accepted_shifts(
-        context.job.network, context.tuning.inputs, context.job.config.seed, context.options.shifts
-    )
-    if context.options.shifts is not None or len(accepted) < len(available_shifts(context.tuning.inputs)):
-        context = replace(context, options=replace(context.options, shifts=accepted))
-    proposals = propose(context)
-    scores = score_candidates(context, proposals)
+    options = context.options
+    names = accepted_shifts(context.job.network, context.tuning.inputs, context.job.config.seed, options.shifts)
+    choosing, judging = split_shifts(names) if options.shifts is None else (names, names)
+    proposals = propose(replace(context, options=replace(options, shifts=choosing)))
+    scores = score_candidates(replace(context, options=replace(options, shifts=judging)), proposals)
     place, prices = decide(context, proposals, scores)
     scores = tuple(replace(score, measured=prices.get(c)) for c, score in enumerate(scores))
     return replace(
         proposals[place].subnetwork,
         candidates=tuple(replace(score, chosen=c == place) for c, score in enumerate(scores)),
-        explanation=explain(scores, place, context.options.shifts),
+        explanation=explain(scores, place, choosing, judging),
     )
 
 
@@ -108,11 +107,10 @@ def _firsts(scores: Sequence[CandidateScore], places: Sequence[int]) -> list[int
     return [first[cost] for cost in sorted(first)][:FINALISTS]
 
 
-def explain(scores: tuple[CandidateScore, ...], place: int, shifts: Sequence[str] | None = None) -> str:
-    """One sentence on the choice and on what came next to it; `shifts`: those that counted, None: all."""
+def explain(scores: tuple[CandidateScore, ...], place: int, choosing: Sequence[str], judging: Sequence[str]) -> str:
+    """One sentence on the choice, what came next to it, and the shifts by which weights were chosen and judged."""
     chosen = scores[place]
-    shift = "synthetic shift" if shifts is None else " and ".join(shifts)
-    parts = [f"{chosen.name}: log-likelihood under {shift} {chosen.shift_log_likelihood:.2f}"]
+    parts = [f"{chosen.name}: log-likelihood under {_listed(judging)} {chosen.shift_log_likelihood:.2f}"]
     others = [score for c, score in enumerate(scores) if c != place]
     if others:
         other = max(others, key=merit)
@@ -122,4 +120,11 @@ def explain(scores: tuple[CandidateScore, ...], place: int, shifts: Sequence[str
     parts.append(f", AUROC {chosen.shift_auroc:.2f}, {price:.1f} forward passes an example")
     if chosen.judged < chosen.size:
         parts.append(f", judged on {chosen.judged} of {chosen.size} weights")
-    return "".join(parts)
+    seen = "the same shifts" if tuple(choosing) == tuple(judging) else _listed(choosing)
+    return "".join([*parts, f"; strategies chose weights by {seen}"])
+
+
+def _listed(names: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

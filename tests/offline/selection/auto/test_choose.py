@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from offline.data.held_out import HeldOut
-from offline.data.shifts import keeps_label, synthetic_shifts
+from offline.data.shifts import available_shifts, keeps_label, split_shifts, synthetic_shifts
 from offline.network.model_copy import private_copy
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.choose import choose_automatically, merit
-from offline.selection.auto.context import AutoContext, AutoOptions
+from offline.selection.auto.context import AutoContext, AutoOptions, Names
 from offline.selection.subnetwork import Subnetwork
 from tests import reference
 from tests.support.auto_selection import BUDGET, KINDS, context_of, explanation_of
@@ -59,11 +59,40 @@ def test_the_indices_are_live_and_ascending(case: tuple[str, AutoContext, Subnet
         assert torch.isin(result.indices, context.live).all()
 
 
+SHIFTS = {
+    "images": ("blur, rotation-45 and rotation-90", "noise, inversion and erasing"),
+    "table": ("scaling and permuted-columns", "noise and widened-range"),
+    "tokens": ("shuffled-order and random-tokens", "the same shifts"),
+}
+
+
+def test_strategies_are_not_judged_by_the_shifts_that_they_have_seen(
+    case: tuple[str, AutoContext, Subnetwork],
+) -> None:
+    kind, _, result = case
+    judging, choosing = SHIFTS[kind]
+    explanation = explanation_of(result)
+    assert f"log-likelihood under {judging} " in explanation
+    assert explanation.endswith(f"; strategies chose weights by {choosing}")
+
+
+def test_the_strategy_records_the_shifts_that_it_has_seen() -> None:
+    context = context_of("images", strategies=("novelty-sampling",))
+    seen: list[object] = []
+
+    def select(strategy: str, size: int, options: AutoOptions, within: Names) -> Subnetwork:
+        seen.append(options.shifts)
+        return context.select(strategy, size, options, within)
+
+    choose_automatically(replace(context, select=select))
+    assert set(seen) == {("noise", "inversion", "erasing")}
+
+
 def test_the_explanation_is_one_sentence(case: tuple[str, AutoContext, Subnetwork]) -> None:
     _, _, result = case
     (chosen,) = [score for score in result.candidates if score.chosen]
     explanation = explanation_of(result)
-    assert explanation.startswith(f"{chosen.name}: log-likelihood under synthetic shift ")
+    assert explanation.startswith(f"{chosen.name}: log-likelihood under ")
     assert f"AUROC {chosen.shift_auroc:.2f}, {chosen.forward_passes:.1f} forward passes an example" in explanation
     assert "\n" not in explanation
     assert ". " not in explanation
@@ -138,9 +167,10 @@ def shifts_in_judging(context: AutoContext) -> dict[str, Tensor]:
     """In the order in which the judge has the examples, and back in the data's: shifts draw by place."""
     order = np.random.default_rng(context.job.config.seed).permutation(len(context.tuning))
     back = np.argsort(order)
-    return {
-        name: x[back] for name, x in synthetic_shifts(context.tuning.inputs[order], context.job.config.seed).items()
-    }
+    inputs = context.tuning.inputs
+    judging = split_shifts(available_shifts(inputs))[1]
+    shifted = synthetic_shifts(inputs[order], context.job.config.seed, judging)
+    return {name: x[back] for name, x in shifted.items()}
 
 
 def test_a_size_above_all_live_weights_takes_what_there_is() -> None:

@@ -62,14 +62,14 @@ def test_merit_is_in_nats() -> None:
 
 def test_the_words() -> None:
     scores = (score_of(-1.1, 0.97, 1.9, name="last"), score_of(-1.13, 0.97, 11, name="gradient"))
-    assert explain(scores, 0) == (
-        "last: log-likelihood under synthetic shift -1.10 (next best -1.13, gradient), AUROC 0.97, "
-        "1.9 forward passes an example"
+    assert explain(scores, 0, ("noise",), ("blur", "rotation-45", "rotation-90")) == (
+        "last: log-likelihood under blur, rotation-45 and rotation-90 -1.10 (next best -1.13, gradient), AUROC 0.97, "
+        "1.9 forward passes an example; strategies chose weights by noise"
     )
-    assert "(best -1.10, last)" in explain(scores, 1)
-    assert explain(scores[:1], 0, ("noise", "blur")).startswith("last: log-likelihood under noise and blur -1.10, ")
-    assert explain(scores[:1], 0) == (
-        "last: log-likelihood under synthetic shift -1.10, AUROC 0.97, 1.9 forward passes an example"
+    assert "(best -1.10, last)" in explain(scores, 1, ("noise",), ("blur",))
+    assert explain(scores[:1], 0, ("noise", "blur"), ("noise", "blur")) == (
+        "last: log-likelihood under noise and blur -1.10, AUROC 0.97, 1.9 forward passes an example; strategies chose "
+        "weights by the same shifts"
     )
 
 
