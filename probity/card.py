@@ -1,12 +1,17 @@
 """Tables for the terminal."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from service.bundle import ComputedVariances, read_manifest
+
+if TYPE_CHECKING:
+    from offline.export.standalone.file import StandaloneFile
 
 
 def console() -> Console:
@@ -72,6 +77,25 @@ def computed_variances(computed: ComputedVariances) -> str:
 def print_metrics(metrics: dict[str, float]) -> None:
     """One metric a line."""
     _print_rows({name.replace("_", " "): f"{value:.4f}" for name, value in metrics.items()})
+
+
+def print_standalone(written: "StandaloneFile") -> None:
+    """What was exported, and three lines of Python that run it."""
+    _print_rows(
+        {"wrote": f"{written.path} ({written.bytes} bytes)"}
+        | {f"input {name}": text for name, text in written.inputs.items()}
+        | {f"output {name}": text for name, text in written.outputs.items()}
+    )
+    wanted = ["mean", "rejected"] if "std" in written.outputs else ["probabilities", "rejected"]
+    print_lines(
+        [
+            "",
+            "Run it:",
+            "  import onnxruntime",
+            f"  session = onnxruntime.InferenceSession({str(written.path)!r})",
+            f'  session.run({json.dumps(wanted)}, {{"inputs": inputs}})',
+        ]
+    )
 
 
 def print_lines(lines: Iterable[str]) -> None:

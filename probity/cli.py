@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from probity.card import print_card, print_lines, print_metrics
+from probity.card import print_card, print_lines, print_metrics, print_standalone
 from probity.fit_options import parsed, with_config_options
 from service.__main__ import serve
 from service.bundle import BundleError, read_bundle
@@ -82,6 +82,12 @@ def need_torch() -> None:
         fail("this command needs the offline job: pip install 'probity-serve[offline]'")
 
 
+def need_onnx() -> None:
+    """A clear word where the packages that edit a graph are not installed. Torch is not needed for that."""
+    if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "offline")):
+        fail("this command needs onnx and onnxscript: pip install 'probity-serve[offline]', or both alone")
+
+
 @app.command()
 @with_config_options
 def fit(
@@ -126,6 +132,27 @@ def inspect(bundle: BundleArgument) -> None:
     except BundleError as error:
         fail(str(error))
     print_card(bundle)
+
+
+@app.command()
+def export(
+    bundle: BundleArgument,
+    standalone: Annotated[Path, typer.Option(help="The ONNX file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file where it exists.")] = False,
+) -> None:
+    """Write a bundle as one ONNX model, from inputs to probabilities, variances and the decision, for any ONNX runtime.
+
+    The model is compared with the bundle's own predictions before it is written. It neither decodes images nor warns
+    of inputs out of range.
+    """
+    need_onnx()
+    from offline.export.standalone.errors import StandaloneError
+    from offline.export.standalone.file import export_standalone
+
+    try:
+        print_standalone(export_standalone(bundle, standalone, force=force))
+    except (BundleError, StandaloneError) as error:
+        fail(str(error))
 
 
 @app.command()

@@ -7,6 +7,7 @@ via Subnetwork Inference" (ICML 2021), sections 2 and 3.
 
 import math
 import statistics
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,16 @@ def functional_variance(jacobian: Array, scale_tril: Array) -> Array:
     batch, outputs, size = jacobian.shape
     rows = jacobian.reshape(batch * outputs, size)
     variance: Array = np.zeros(len(rows), np.result_type(rows, scale_tril))
-    width = max(LEAST_COLUMNS, math.ceil(size / COLUMN_BLOCKS))
-    for start in range(0, size, width):
-        projected = rows[:, start:] @ scale_tril[start:, start : start + width]
+    for columns in column_blocks(size):
+        projected = rows[:, columns.start :] @ scale_tril[columns.start :, columns]
         variance += np.square(projected, out=projected).sum(axis=-1)
     return variance.reshape(batch, outputs)
+
+
+def column_blocks(size: int) -> Iterator[slice]:
+    """The blocks of columns in which a lower triangular (size, size) is multiplied; rows above `start` are zeros."""
+    width = max(LEAST_COLUMNS, math.ceil(size / COLUMN_BLOCKS))
+    return (slice(start, min(start + width, size)) for start in range(0, size, width))
 
 
 def low_rank_variance(jacobian: Array, eigenvalues: Array, eigenvectors: Array, prior_precision: float) -> Array:

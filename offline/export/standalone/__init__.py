@@ -1,0 +1,1 @@
+"""A bundle as one portable ONNX model. Needs onnx and onnxscript, not torch."""

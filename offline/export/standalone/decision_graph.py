@@ -1,0 +1,171 @@
+"""What `Predictor.predict` computes after the network, as ONNX nodes.
+
+Each function adds the nodes of the function with its name in `service.maths.predictive` or `service.maths.rejection`,
+whose docstrings have the equations; `decide` is that of `service.inference.predictor`. Change both together:
+`tests/offline/export/standalone/test_decision_graph.py` compares them.
+
+Probabilities, scores and p-values are float64 as in the service: rounded to float32, a score could fall on the other
+side of a calibration score. All operators are standard ones since opset 18.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto
+from onnxscript import ir
+
+from service.bundle import LowRankPosterior, Manifest, PosteriorFactor
+from service.maths.predictive import column_blocks
+from service.maths.rejection import RejectionRule
+
+Array = npt.NDArray[Any]
+Operand = ir.Value | Array | np.float32 | float
+MIN_OPSET = 18  # the first in which reductions take their axes as an input
+LAST = np.array([-1], np.int64)
+
+
+class NodeBuilder:
+    """Adds nodes to a graph. Operands that are not values of the graph become constants, floats in float64."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._tape, self._count = ir.tape.Tape(graph), 0
+
+    def __call__(self, operator: str, *operands: Operand, **attributes: Any) -> ir.Value:
+        """The output of a new node."""
+        inputs = [operand if isinstance(operand, ir.Value) else self._constant(operand) for operand in operands]
+        name = self._name(operator)
+        value = self._tape.op(operator, inputs, attributes, name=name)
+        value.name = name
+        return value
+
+    def cast(self, value: ir.Value, dtype: int) -> ir.Value:
+        """The value in another type, one of `onnx.TensorProto`."""
+        return self("Cast", value, to=dtype)
+
+    def float64(self, value: ir.Value) -> ir.Value:
+        """The value in float64."""
+        return self.cast(value, TensorProto.DOUBLE)
+
+    def _constant(self, operand: Array | np.float32 | float) -> ir.Value:
+        return self._tape.initializer(ir.tensor(np.asarray(operand)), self._name("constant"))
+
+    def _name(self, kind: str) -> str:
+        """A name that no value of the network has, not even inside a loop: exporters write no colons."""
+        self._count += 1
+        return f"decision:{kind}:{self._count}"
+
+
+def variance_of(add: NodeBuilder, jacobian: ir.Value, posterior: PosteriorFactor) -> ir.Value:
+    """`PosteriorFactor.variance`: jacobian (B, K, S) -> (B, K), float32."""
+    if isinstance(posterior, LowRankPosterior):
+        return low_rank_variance(add, jacobian, posterior)
+    return functional_variance(add, jacobian, posterior.scale_tril)
+
+
+def functional_variance(add: NodeBuilder, jacobian: ir.Value, scale_tril: Array) -> ir.Value:
+    """jacobian (B, K, S), scale_tril (S, S) -> (B, K), float32."""
+    sums, size = [], len(scale_tril)
+    for columns in column_blocks(size):
+        start, end = np.array([columns.start], np.int64), np.array([size], np.int64)
+        rows = add("Slice", jacobian, start, end, LAST) if columns.start else jacobian
+        block = np.ascontiguousarray(scale_tril[columns.start :, columns])
+        sums.append(add("ReduceSumSquare", add("MatMul", rows, block), LAST, keepdims=0))
+    return add("Sum", *sums) if len(sums) > 1 else sums[0]
+
+
+def low_rank_variance(add: NodeBuilder, jacobian: ir.Value, posterior: LowRankPosterior) -> ir.Value:
+    """jacobian (B, K, S) -> (B, K), float32."""
+    prior_precision = posterior.prior_precision
+    known_scale = 1 / np.sqrt(np.asarray(posterior.eigenvalues, np.float64) + prior_precision)
+    rest_scale = 1 / math.sqrt(prior_precision)
+    eigenvectors = add("Identity", posterior.eigenvectors)  # one constant for both products
+    known = add("MatMul", jacobian, eigenvectors)
+    rest = add("Sub", jacobian, add("MatMul", known, add("Transpose", eigenvectors, perm=[1, 0])))
+    # Scaled before they are squared, so that neither overflows where the result does not.
+    known, rest = add("Mul", known, known_scale.astype(np.float32)), add("Mul", rest, np.float32(rest_scale))
+    return add("Add", *(add("ReduceSumSquare", part, LAST, keepdims=0) for part in (known, rest)))
+
+
+def decide(
+    add: NodeBuilder, mean: ir.Value, variance: ir.Value, manifest: Manifest, rule: RejectionRule
+) -> dict[str, ir.Value]:
+    """Every field of `Prediction` behind mean and variance, (B, K) float32 both, in the order of its fields there."""
+    finite = all_finite(add, mean, variance)
+    found = undecided_prediction(add, add.float64(mean), add.float64(variance), manifest)
+    score = add("Where", finite, found.pop("score"), math.inf)
+    rejected = add("Or", add("Greater", score, rule.threshold), add("Not", finite))
+    decision = {"score": score, "p_value": p_value(add, score, rule.scores), "rejected": rejected}
+    return {"mean": mean, "variance": variance, **decision, **found}
+
+
+def all_finite(add: NodeBuilder, mean: ir.Value, variance: ir.Value) -> ir.Value:
+    """`Prediction.finite`: (B, K) float32 both -> (B,) bool. A NaN is not at most the largest number."""
+    largest = np.float32(np.finfo(np.float32).max)
+    both = add("And", *(add("LessOrEqual", add("Abs", values), largest) for values in (mean, variance)))
+    return add.cast(add("ReduceMin", add.cast(both, TensorProto.INT32), LAST, keepdims=0), TensorProto.BOOL)
+
+
+def undecided_prediction(
+    add: NodeBuilder, mean: ir.Value, variance: ir.Value, manifest: Manifest
+) -> dict[str, ir.Value]:
+    """The fields that are computed from mean and variance alone, (B, K) float64 both, and the score."""
+    if manifest.sigma_noise is not None:
+        std = predictive_std(add, variance, manifest.sigma_noise)
+        return {"score": regression_score(add, variance, manifest.outputs), "std": std}
+    probabilities = link_approx(add, mean, variance, manifest.temperature)
+    map_probabilities = softmax(add, add("Div", mean, manifest.temperature))
+    total, aleatoric, epistemic = entropy_parts(add, probabilities, map_probabilities)
+    return {
+        "score": total,  # `classification_score` is the entropy of the probabilities too
+        "probabilities": probabilities,
+        "map_probabilities": map_probabilities,
+        "total": total,
+        "aleatoric": aleatoric,
+        "epistemic": epistemic,
+    }
+
+
+def softmax(add: NodeBuilder, logits: ir.Value) -> ir.Value:
+    """(B, K) -> (B, K)."""
+    return add("Softmax", logits, axis=-1)
+
+
+def link_approx(add: NodeBuilder, mean: ir.Value, variance: ir.Value, temperature: float) -> ir.Value:
+    """(B, K), (B, K) -> (B, K)."""
+    spread = add("Sqrt", add("Add", add("Mul", variance, np.pi / 8), temperature**2))
+    return softmax(add, add("Div", mean, spread))
+
+
+def entropy(add: NodeBuilder, probabilities: ir.Value) -> ir.Value:
+    """(B, K) -> (B,). The logarithm of 0 is infinite, and 0 times that NaN, which is not selected."""
+    terms = add("Mul", probabilities, add("Log", probabilities))
+    selected = add("Where", add("Greater", probabilities, 0.0), terms, 0.0)
+    return add("Max", add("Neg", add("ReduceSum", selected, LAST, keepdims=0)), 0.0)
+
+
+def entropy_parts(
+    add: NodeBuilder, probabilities: ir.Value, map_probabilities: ir.Value
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Total, aleatoric and epistemic: (B, K), (B, K) -> (B,) each."""
+    total = entropy(add, probabilities)
+    aleatoric = add("Min", entropy(add, map_probabilities), total)
+    return total, aleatoric, add("Sub", total, aleatoric)
+
+
+def predictive_std(add: NodeBuilder, variance: ir.Value, sigma_noise: float) -> ir.Value:
+    """(B, K) -> (B, K)."""
+    return add("Sqrt", add("Add", variance, sigma_noise**2))
+
+
+def regression_score(add: NodeBuilder, variance: ir.Value, outputs: int) -> ir.Value:
+    """(B, K) -> (B,). In float64 the sum of float32 variances is mostly exact, so its order does not matter."""
+    return add("Sqrt", add("Div", add("ReduceSum", variance, LAST, keepdims=0), float(outputs)))
+
+
+def p_value(add: NodeBuilder, score: ir.Value, calibration_scores: Array) -> ir.Value:
+    """(B,) -> (B,). Compares each score with all n calibration scores: 5 n bytes an example while it runs."""
+    reached = add("LessOrEqual", add("Unsqueeze", score, LAST), np.asarray(calibration_scores, np.float64))
+    at_least = add("ReduceSum", add.cast(reached, TensorProto.INT32), LAST, keepdims=0)
+    return add("Div", add("Add", add.float64(at_least), 1.0), float(len(calibration_scores) + 1))

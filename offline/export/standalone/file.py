@@ -1,0 +1,84 @@
+"""`probity export --standalone`: write a bundle as one ONNX file."""
+
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from offline.export.standalone.errors import StandaloneError
+from offline.export.standalone.model import standalone_model
+from offline.export.standalone.verify import verify_standalone
+from service.bundle import read_bundle
+from service.format.files import write_file
+from service.inference.predictor import Predictor
+
+
+@dataclass(frozen=True)
+class StandaloneFile:
+    """A file that was written: its size, and its inputs and outputs with types and shapes, by name."""
+
+    path: Path
+    bytes: int
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+
+
+def export_standalone(bundle: Path, out: Path, *, force: bool = False) -> StandaloneFile:
+    """Write the bundle at `bundle` to the file `out`, atomically; `force` replaces a file that exists.
+
+    The model is compared with the predictor before it is written. Raises `BundleError` and `StandaloneError`; then
+    nothing is written.
+    """
+    check_destination(out, bundle, force=force)
+    content = read_bundle(bundle)
+    predictor = Predictor(content)
+    model = standalone_model(content)
+    data = model.SerializeToString(deterministic=True)
+    verify_standalone(data, predictor)
+    check_destination(out, bundle, force=force)
+    _write(out, data)
+    inputs, outputs = (
+        {value.name: described(value) for value in values} for values in (model.graph.input, model.graph.output)
+    )
+    return StandaloneFile(out, len(data), inputs, outputs)
+
+
+def check_destination(out: Path, bundle: Path, *, force: bool) -> None:
+    """`StandaloneError` for a folder, for an existing file without `force`, and for a place inside the bundle."""
+    if bundle.resolve() in out.resolve().parents:
+        problem = "lies in the bundle's folder, where no other files are allowed; choose a place outside it"
+        raise StandaloneError(f"{out}: {problem}")
+    if not os.path.lexists(out):
+        return
+    if not out.is_file():
+        raise StandaloneError(f"{out}: exists and is no file; give the name of a new file")
+    if not force:
+        raise StandaloneError(f"{out}: exists; nothing was overwritten, choose another name or add --force")
+
+
+def described(value: onnx.ValueInfoProto) -> str:
+    """Type and shape of a graph's input or output, such as "float32 (batch, 10)"."""
+    tensor = value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    return f"{dtype} ({', '.join(size.dim_param or str(size.dim_value) for size in tensor.shape.dim)})"
+
+
+def _write(out: Path, data: bytes) -> None:
+    """Write to a temporary file beside `out`, and move it there."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write_file(temporary, data)
+            temporary.chmod(0o644)
+            temporary.replace(out)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+    except OSError as error:
+        raise StandaloneError(f"{out}: cannot be written ({error.strerror or error})") from None

@@ -1,0 +1,119 @@
+"""One ONNX model from a bundle: the network's graph, and after it what `Predictor.predict` computes."""
+
+import json
+from typing import Any
+
+import onnx
+from onnxscript import ir
+
+from offline.export.standalone.decision_graph import MIN_OPSET, NodeBuilder, decide, variance_of
+from offline.export.standalone.errors import StandaloneError
+from service.bundle import MODEL, Bundle, LowRankPosterior, PosteriorFactor
+from service.format.manifest_json import to_json
+from service.maths.predictive import column_blocks
+from service.maths.rejection import RejectionRule
+
+FORMAT, FORMAT_VERSION = "probity-standalone", "1.0"
+PROTOBUF_LIMIT = 2**31
+BATCH = "batch"
+PER_OUTPUT = ("mean", "variance", "probabilities", "map_probabilities", "std")
+FLOAT32 = ("mean", "variance")
+MEANINGS = {
+    "inputs": "Examples as the network takes them.",
+    "mean": "Outputs of the network: logits before any temperature, or regression means.",
+    "variance": "v = diag(J Sigma J^T): the variances of the outputs.",
+    "score": "The out-of-distribution score: predictive entropy in nats, or the root mean square of sqrt(v).",
+    "p_value": "Conformal p-value of the score: (1 + #{calibration score >= score}) / (n + 1).",
+    "rejected": "Whether the score is above the threshold, or an output is not finite.",
+    "probabilities": "softmax(mean / sqrt(T^2 + pi / 8 v)).",
+    "map_probabilities": "softmax(mean / T): the plain network.",
+    "total": "Entropy of the probabilities, in nats.",
+    "aleatoric": "Entropy of map_probabilities, at most the total, in nats.",
+    "epistemic": "total - aleatoric, in nats.",
+    "std": "sqrt(v + sigma_noise^2).",
+}
+
+
+def standalone_model(bundle: Bundle, limit: int = PROTOBUF_LIMIT) -> onnx.ModelProto:
+    """inputs (B, *input_shape) -> the fields of `Prediction` but `out_of_range`, under their names and in their types.
+
+    The bundle's graph must have been checked by a `Predictor`. Raises `StandaloneError` where the model would not fit
+    into `limit` bytes, or its operator set is older than the nodes need.
+    """
+    _check_size(bundle, limit)
+    model = ir.from_proto(onnx.load_model_from_string(bundle.model))
+    opset = model.graph.opset_imports[""]
+    if opset < MIN_OPSET:
+        problem = f"found opset {opset}, expected {MIN_OPSET} or later; fit the bundle again"
+        raise StandaloneError(f"{bundle.path / MODEL}: {problem}")
+    _add_decision(model.graph, bundle)
+    ir.passes.common.NameFixPass()(model)  # inner values of the network may have the names of the new outputs
+    _describe(model, bundle)
+    return ir.to_proto(model)
+
+
+def _check_size(bundle: Bundle, limit: int) -> None:
+    """Before any work: the factor of a large subnetwork has gigabytes."""
+    factor = 0 if bundle.manifest.gives_variance else _factor_numbers(bundle.posterior)
+    size = len(bundle.model) + 4 * factor + 8 * len(bundle.calibration_scores)
+    if size >= limit:
+        raise StandaloneError(
+            f"{bundle.path}: found {size} bytes of weights and posterior, expected less than {limit}, which one ONNX "
+            "file can hold; fit it with posterior='low-rank', or fewer weights, or those of the last layers"
+        )
+
+
+def _factor_numbers(posterior: PosteriorFactor) -> int:
+    if isinstance(posterior, LowRankPosterior):
+        return posterior.eigenvectors.size
+    size = posterior.size
+    return sum((size - columns.start) * (columns.stop - columns.start) for columns in column_blocks(size))
+
+
+def _add_decision(graph: ir.Graph, bundle: Bundle) -> None:
+    """Replace the graph's outputs by the fields of a prediction."""
+    manifest, add = bundle.manifest, NodeBuilder(graph)
+    given = {value.name: value for value in graph.outputs}
+    variance = given["variance"] if manifest.gives_variance else variance_of(add, given["jacobian"], bundle.posterior)
+    rule = RejectionRule(bundle.calibration_scores, manifest.calibration.false_reject_rate)
+    fields = decide(add, given["mean"], variance, manifest, rule)
+    graph.outputs.clear()
+    for name, value in fields.items():
+        value.name = name
+        value.shape = ir.Shape([BATCH, manifest.outputs] if name in PER_OUTPUT else [BATCH])
+        value.dtype = _dtype(name)
+        graph.outputs.append(value)
+
+
+def _dtype(name: str) -> ir.DataType:
+    if name == "rejected":
+        return ir.DataType.BOOL
+    return ir.DataType.FLOAT if name in FLOAT32 else ir.DataType.DOUBLE
+
+
+def _describe(model: ir.Model, bundle: Bundle) -> None:
+    """Texts for people, and metadata for programs."""
+    manifest = bundle.manifest
+    model.producer_name = "probity"
+    model.doc_string = f"{manifest.name} version {manifest.version}, from the bundle {bundle.digest}"
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        value.doc_string = MEANINGS[value.name or ""]
+    for key, entry in metadata(bundle).items():
+        model.metadata_props[f"probity.{key}"] = entry if isinstance(entry, str) else json.dumps(entry)
+
+
+def metadata(bundle: Bundle) -> dict[str, Any]:
+    """What the model says about itself; values that are not texts are written as JSON."""
+    manifest, document = bundle.manifest, to_json(bundle.manifest)
+    rule = RejectionRule(bundle.calibration_scores, manifest.calibration.false_reject_rate)
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "bundle_digest": bundle.digest,
+        **{key: document[key] for key in ("name", "version", "task", "class_names", "input", "sigma_noise")},
+        "temperature": manifest.temperature,
+        "score": manifest.calibration.score,
+        "threshold": rule.threshold,
+        "false_reject_rate": manifest.calibration.false_reject_rate,
+        "calibration_examples": manifest.calibration.examples,
+    }

@@ -1,0 +1,75 @@
+"""Compare a standalone model with the predictor of its bundle before it is published."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from offline.export.standalone.errors import StandaloneError
+from service.inference.onnx_runtime import onnxruntime
+from service.inference.predictor import Prediction, Predictor
+
+Array = npt.NDArray[Any]
+TOLERANCE = 1e-5
+TINY = 1e-12  # an entropy near 0 has no digits left
+EXAMPLES = 3
+
+
+def verify_standalone(model: bytes, predictor: Predictor) -> None:
+    """Raises `StandaloneError` where a value differs from the predictor's by more than 1e-5, relative to the largest of
+    its kind in the batch, or a decision for another reason than that.
+
+    The examples are drawn from the range of the fit where the bundle has it, and predicted in one batch and alone.
+    """
+    session = open_model(model)
+    inputs = example_inputs(predictor)
+    for batch in (inputs, inputs[:1]):
+        found = run_standalone(session, batch)
+        for problem in differences(found, predictor.predict(batch), predictor):
+            raise StandaloneError(f"{predictor.path}: {problem}; nothing was written: please report this bundle")
+
+
+def open_model(model: bytes) -> onnxruntime.InferenceSession:
+    """The model in onnxruntime; `StandaloneError` where it cannot be opened."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors are raised
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a family of unrelated exceptions
+        raise StandaloneError(f"onnxruntime cannot open the new model: {error!s:.300}") from error
+
+
+def run_standalone(session: onnxruntime.InferenceSession, inputs: Array) -> dict[str, Array]:
+    """Every output for inputs (B, *input_shape), by name."""
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, {"inputs": inputs}), strict=True))
+
+
+def example_inputs(predictor: Predictor) -> Array:
+    """(3, *input_shape): zeros for whole numbers, whose range is unknown; otherwise drawn with a fixed seed."""
+    spec = predictor.manifest.input
+    shape = (EXAMPLES, *spec.shape)
+    if spec.dtype == "int64":
+        return np.zeros(shape, np.int64)
+    low, high = (-1.0, 1.0) if spec.range is None else (min(spec.range.low), max(spec.range.high))
+    return np.random.default_rng(0).uniform(low, high, shape).astype(np.float32)
+
+
+def differences(found: dict[str, Array], expected: Prediction, predictor: Predictor) -> Iterator[str]:
+    """What differs, one sentence each.
+
+    A p-value counts calibration scores: it must lie between those of scores larger and smaller by the tolerance.
+    """
+    for name in found.keys() - {"p_value", "rejected"}:
+        wanted = np.asarray(getattr(expected, name), np.float64)
+        scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
+        if not np.allclose(found[name], wanted, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True):
+            yield f"{name}: found {found[name]!s:.200}, expected {wanted!s:.200} up to {TOLERANCE:g} (relative)"
+    slack = np.where(np.isfinite(expected.score), TOLERANCE * np.abs(expected.score) + TINY, 0.0)
+    least, most = (predictor.rule.p_value(expected.score + sign * slack) for sign in (1, -1))
+    p = found["p_value"]
+    if not ((least <= p) & (p <= most)).all():
+        yield f"p_value: found {p}, expected {expected.p_value}"
+    if not (found["rejected"] == ((p <= predictor.rule.false_reject_rate) | ~expected.finite)).all():
+        yield f"rejected: found {found['rejected']}, expected {expected.rejected}"

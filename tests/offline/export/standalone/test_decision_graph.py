@@ -1,0 +1,202 @@
+"""The nodes of a standalone model against `service.maths`, and both against the oracle, on named cases."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from offline.export.standalone.decision_graph import decide as decision_nodes
+from offline.export.standalone.decision_graph import variance_of
+from service.bundle import CholeskyPosterior, InputSpec, LowRankPosterior, Manifest, PosteriorFactor
+from service.inference.predictor import decide
+from service.maths.rejection import RejectionRule
+from tests import reference
+from tests.support.bundles import dense_covariance, draw_cholesky, draw_low_rank
+from tests.support.manifests import make_manifest
+from tests.support.standalone import run_nodes, same_prediction
+
+Array = npt.NDArray[Any]
+HUGE, LARGEST = 1e30, float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Outputs and their variances (B, K); scores of the calibration data."""
+
+    mean: Any
+    variance: Any
+    scores: Any = (0.1, 0.4, 0.4, 0.6, 0.9)
+    regression: bool = False
+    temperature: float = 1.0
+    alpha: float = 0.4
+
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        return np.array(self.mean, np.float32), np.array(self.variance, np.float32)
+
+    @property
+    def manifest(self) -> Manifest:
+        return make_manifest(
+            outputs=self.arrays[0].shape[1],
+            parameter_count=6,
+            size=6,
+            spec=InputSpec(shape=(2,)),
+            scores=np.array(self.scores),
+            regression=self.regression,
+            alpha=self.alpha,
+            temperature=self.temperature,
+        )
+
+    @property
+    def rule(self) -> RejectionRule:
+        return RejectionRule(np.array(self.scores, np.float64), self.alpha)
+
+    def nodes(self) -> dict[str, Array]:
+        mean, variance = self.arrays
+        manifest, rule = self.manifest, self.rule
+        return run_nodes(
+            lambda add, m, v: decision_nodes(add, m, v, manifest, rule), mean_in=mean, variance_in=variance
+        )
+
+
+def drawn(batch: int, outputs: int, scale: float = 3.0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(outputs)
+    return rng.normal(scale=scale, size=(batch, outputs)), rng.exponential(scale, (batch, outputs))
+
+
+FINITE = {
+    "many examples": Case(*drawn(200, 10), scores=np.sort(np.random.default_rng(1).uniform(0, 2.3, 300)), alpha=0.05),
+    "one example": Case(*drawn(1, 10)),
+    "two classes": Case(*drawn(30, 2), scores=np.linspace(0, 0.69, 50)),
+    "300 classes": Case(*drawn(5, 300), scores=np.linspace(0, 5.7, 50)),
+    "temperature": Case(*drawn(30, 4), temperature=2.5),
+    "tiny temperature": Case(*drawn(30, 4), temperature=1e-6),
+    "no variance": Case([[1.0, 2.0, 3.0]], [[0.0, 0.0, 0.0]]),
+    "equal logits": Case([[7.0, 7.0, 7.0]], [[1.0, 1.0, 1.0]]),
+    "certain, as calibration examples were": Case(
+        [[0, 1e4], [0, 800], [0, 40]], [[0, 0]] * 3, (0.0, 0.0, 0.1, 0.2, 0.3)
+    ),
+    "probabilities around the smallest number": Case([[0, -g] for g in range(700, 760)], [[0, 0]] * 60),
+    "huge logits": Case([[HUGE, -HUGE, 0], [LARGEST, -LARGEST, 1]], [[1, 1, 1]] * 2),
+    "huge variances": Case([[1, 2, 3]] * 2, [[HUGE, HUGE, 0], [LARGEST, LARGEST, LARGEST]]),
+    "one output": Case(*drawn(30, 1), regression=True),
+    "three outputs": Case(*drawn(30, 3), regression=True),
+    "20 outputs": Case(*drawn(30, 20), regression=True),
+    "variances of zero and of the largest number": Case([[0, 0]] * 2, [[0, 0], [LARGEST, LARGEST]], regression=True),
+    "scores of calibration examples": Case(
+        [[0, 0]] * 5,
+        [[x, 1.7] for x in (0.1, 0.2, 0.3, 0.4, 0.5)],
+        regression=True,
+        scores=[math.sqrt((float(np.float32(x)) + float(np.float32(1.7))) / 2) for x in (0.1, 0.2, 0.3, 0.4, 0.5)],
+    ),
+}
+NOT_FINITE = {
+    "classification": Case(
+        [[np.nan, 1, 2], [np.inf, 1, 2], [-np.inf, 1, 2], [np.inf, np.nan, np.inf], [1, 2, 3], [1, 2, 3], [1, 2, 3]],
+        [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1], [np.nan, 1, 1], [np.inf, 1, 1], [1, 1, 1]],
+    ),
+    "regression": Case(
+        [[np.nan, 1], [np.inf, 1], [1, 1], [1, 1], [1, 1]], [[1, 1], [1, 1], [np.nan, 1], [1, np.inf], [0.1, 0.1]],
+        regression=True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*FINITE, *NOT_FINITE])
+def test_the_nodes_compute_what_the_service_computes(name: str) -> None:
+    case = {**FINITE, **NOT_FINITE}[name]
+    with np.errstate(invalid="ignore", over="ignore"):  # as in `Predictor.predict`
+        expected = decide(*case.arrays, case.manifest, case.rule)
+    same_prediction(case.nodes(), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", NOT_FINITE)
+def test_an_example_that_is_not_finite_is_rejected(name: str) -> None:
+    found = NOT_FINITE[name].nodes()
+    assert found["rejected"].tolist()[:-1] == [True] * (len(found["rejected"]) - 1)
+    assert np.isposinf(found["score"]).tolist() == [True] * (len(found["score"]) - 1) + [False]
+    assert found["p_value"][:-1].tolist() == [1 / 6] * (len(found["p_value"]) - 1)
+
+
+@pytest.mark.parametrize("name", [name for name, case in FINITE.items() if not case.regression])
+def test_nodes_and_service_are_what_the_oracle_says(name: str) -> None:
+    case = FINITE[name]
+    mean, variance = (array.astype(np.float64) for array in case.arrays)
+    # softmax(f / sqrt(T^2 + pi/8 v)) = softmax(g / sqrt(1 + pi/8 w)) for g = f / T, w = v / T^2
+    t = case.temperature
+    probabilities = reference.probit_probabilities(mean / t, variance / t**2)
+    plain = np.stack([reference.softmax(row) for row in mean / t])
+    total = np.array([reference.entropy(p) for p in probabilities])
+    aleatoric = np.minimum([reference.entropy(p) for p in plain], total)
+    wanted = {"probabilities": probabilities, "map_probabilities": plain, "total": total, "aleatoric": aleatoric}
+    wanted |= {"score": total, "epistemic": total - aleatoric}
+    service = decide(*case.arrays, case.manifest, case.rule)
+    for found in (case.nodes(), vars(service)):
+        for field, values in wanted.items():
+            np.testing.assert_allclose(found[field], values, rtol=1e-9, atol=1e-12, err_msg=field)
+        check_decision(found, case)
+
+
+@pytest.mark.parametrize("name", [name for name, case in FINITE.items() if case.regression])
+def test_a_regression_is_what_the_oracle_says(name: str) -> None:
+    case = FINITE[name]
+    variance = case.arrays[1].astype(np.float64)
+    service = decide(*case.arrays, case.manifest, case.rule)
+    for found in (case.nodes(), vars(service)):
+        std = [[math.sqrt(v + 0.5**2) for v in row] for row in variance]
+        np.testing.assert_allclose(found["std"], std, rtol=1e-13)
+        np.testing.assert_allclose(found["score"], [math.sqrt(sum(row) / len(row)) for row in variance], rtol=1e-13)
+        check_decision(found, case)
+
+
+def check_decision(found: Any, case: Case) -> None:
+    n = len(case.scores)
+    p = [(1 + sum(other >= score for other in case.scores)) / (n + 1) for score in found["score"]]
+    assert found["p_value"].tolist() == p
+    assert found["rejected"].tolist() == [value <= case.alpha for value in p]
+
+
+# --------------------------------------------------------------------------- variances from a Jacobian
+
+RNG = np.random.default_rng(5)
+POSTERIORS: dict[str, PosteriorFactor] = {
+    "one weight": draw_cholesky(RNG, 1),
+    "one block of columns": draw_cholesky(RNG, 64),
+    "two blocks": draw_cholesky(RNG, 65),
+    "four blocks": draw_cholesky(RNG, 301),
+    "rank 1": draw_low_rank(RNG, 6, 1, 2.5),
+    "rank 20 of 50": draw_low_rank(RNG, 50, 20, 1e3),
+    "every direction": draw_low_rank(RNG, 8, 8, 0.5),
+    "curvature 1e4 times the prior": LowRankPosterior(
+        np.array([1e4], np.float32), np.array([[0.6], [0.8]], np.float32), prior_precision=1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+@pytest.mark.parametrize(("batch", "outputs"), [(1, 1), (1, 3), (7, 2)])
+def test_variances_from_the_jacobian(name: str, batch: int, outputs: int) -> None:
+    posterior = POSTERIORS[name]
+    jacobian = np.random.default_rng(0).normal(size=(batch, outputs, posterior.size)).astype(np.float32)
+    found = variance_nodes(jacobian, posterior)
+    np.testing.assert_allclose(found, posterior.variance(jacobian), rtol=1e-5)
+    covariance = dense_covariance(posterior)
+    exact = np.stack([np.diag(j @ covariance @ j.T) for j in jacobian.astype(np.float64)])
+    np.testing.assert_allclose(found, exact, rtol=1e-4)
+
+
+def test_a_variance_overflows_only_where_the_services_does() -> None:
+    low_rank = LowRankPosterior(np.zeros(1, np.float32), np.array([[1.0], [0.0]], np.float32), prior_precision=1e20)
+    jacobian = np.array([[[1e25, 0], [0, 1e25], [1e35, 1]]], np.float32)
+    np.testing.assert_allclose(variance_nodes(jacobian, low_rank), [[1e30, 1e30, np.inf]], rtol=1e-5)
+    cholesky = CholeskyPosterior(np.array([[1e-10]], np.float32))
+    np.testing.assert_allclose(variance_nodes(jacobian[:, :, :1], cholesky), [[1e30, 0, np.inf]], rtol=1e-5)
+
+
+def variance_nodes(jacobian: Array, posterior: PosteriorFactor) -> Array:
+    found = run_nodes(lambda add, j: {"variance": variance_of(add, j, posterior)}, jacobian=jacobian)["variance"]
+    assert found.dtype == np.float32
+    return found
