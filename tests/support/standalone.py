@@ -1,6 +1,9 @@
-"""Graphs of a few nodes, run in onnxruntime; standalone models compared with the predictor."""
+"""Standalone models of bundles of every kind, and how to compare one with the predictor."""
 
+import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,34 +11,89 @@ import numpy.typing as npt
 import onnx
 from onnxscript import ir
 
+from offline import FitConfig, fit_bundle
 from offline.export.standalone.decision_graph import MIN_OPSET, NodeBuilder
-from offline.export.standalone.verify import open_model, run_standalone
-from service.inference.onnx_runtime import onnxruntime
+from offline.export.standalone.file import export_standalone
+from offline.export.standalone.verify import open_model
+from service import InputSpec
 from service.inference.predictor import Prediction
-from tests.support.bundles import IR_VERSION
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, IR_VERSION, write_linear, write_tokens
+from tests.support.cases import CASES
+from tests.support.server import ROOT
 
 Array = npt.NDArray[Any]
-Build = Callable[..., dict[str, ir.Value]]
+GOLDEN = {f"golden-{path.name}": path / "bundle" for path in sorted((ROOT / "tests/golden").glob("v*"))}
+VECTOR = InputSpec(shape=(3,))
+SYNTHETIC: dict[str, Callable[[Path], Any]] = {
+    "features": lambda out: write_linear(out, outputs=3, spec=FEATURE_SPEC),
+    "two-classes": lambda out: write_linear(out, outputs=2, spec=FEATURE_SPEC, seed=4),
+    "images": lambda out: write_linear(out, outputs=3, spec=IMAGE_SPEC, size=8, seed=1, alpha=0.2),
+    "temperature": lambda out: write_linear(out, outputs=3, spec=FEATURE_SPEC, temperature=2.5),
+    "regression": lambda out: write_linear(out, outputs=2, spec=VECTOR, regression=True, seed=2),
+    "one-output": lambda out: write_linear(out, outputs=1, spec=VECTOR, size=3, regression=True, seed=3),
+    "low-rank": lambda out: write_linear(out, outputs=3, spec=FEATURE_SPEC, rank=2),
+    "tokens": write_tokens,
+}
+# The variances in the graph: derivatives of whole layers and of single parameters (a loop), and of a linear head alone;
+# and derivatives, for a posterior of low rank.
+FITTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "fitted": ("batchnorm-cnn-classification-10", {"selection": "random"}),
+    "fitted-head": ("mlp-regression-2", {"selection": "last-layer"}),
+    "fitted-low-rank": ("cnn-classification-2", {"selection": "random", "posterior": "low-rank"}),
+}
+BUNDLES = (*GOLDEN, *SYNTHETIC, *FITTED)
 
 
-def run_nodes(build: Build, **inputs: Array) -> dict[str, Array]:
-    """The values that `build` names, from a graph with the inputs of these names and any batch size."""
-    values = [
-        ir.val(name, dtype=ir.DataType.from_numpy(array.dtype), shape=["batch", *array.shape[1:]])
-        for name, array in inputs.items()
+@dataclass(frozen=True)
+class Exported:
+    """A bundle and the standalone model made from it."""
+
+    bundle: Path
+    model: Path
+
+    @classmethod
+    def of(cls, bundle: Path, model: Path) -> "Exported":
+        """Export the bundle."""
+        export_standalone(bundle, model)
+        return cls(bundle, model)
+
+
+def make_bundle(name: str, out: Path) -> Path:
+    """The bundle of this name in `BUNDLES`."""
+    if name in GOLDEN:
+        shutil.copytree(GOLDEN[name], out)
+    elif name in SYNTHETIC:
+        SYNTHETIC[name](out)
+    else:
+        _fit(*FITTED[name], out)
+    return out
+
+
+def _fit(case_name: str, options: dict[str, Any], out: Path) -> None:
+    (case,) = (case for case in CASES if case.name == case_name)
+    config = FitConfig(
+        likelihood=case.likelihood,
+        subnetwork_size=20 if case.outputs > 1 else 8,
+        prior_precision=1.0,
+        false_reject_rate=0.1,
+        device="cpu",
+        measure_price=False,
+        **options,
+    )
+    train, held_out = case.batches(40, 10), case.batches(30, 10, seed=1)
+    fit_bundle(case.model(), train, out, calibration_loader=held_out, config=config)
+
+
+def example_batches(spec: InputSpec) -> list[Array]:
+    """One example, several, many, and some whose outputs are very large, infinite or NaN."""
+    rng = np.random.default_rng(0)
+    if spec.dtype == "int64":
+        return [rng.integers(0, 5, (count, *spec.shape)) for count in (1, 30)]
+    batches = [
+        rng.normal(scale=scale, size=(count, *spec.shape)) for count, scale in ((1, 1), (8, 0.1), (70, 2), (5, 1e6))
     ]
-    graph = ir.Graph(values, [], nodes=[], name="nodes", opset_imports={"": MIN_OPSET})
-    add = NodeBuilder(graph)
-    outputs = build(add, *values)
-    for name, value in outputs.items():
-        output = add("Identity", value)  # an input cannot be an output as well
-        output.name = name
-        graph.outputs.append(output)
-    model = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION))
-    inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
-    onnx.checker.check_model(inferred)
-    session = open_model(inferred.SerializeToString())
-    return dict(zip(outputs, session.run(list(outputs), inputs), strict=True))
+    hostile = np.stack([np.full(spec.shape, value) for value in (0.0, np.nan, np.inf, -np.inf, 3e38)])
+    return [batch.astype(np.float32) for batch in (*batches, hostile)]
 
 
 def same_prediction(found: dict[str, Array], expected: Prediction, rtol: float = 1e-5) -> None:
@@ -53,10 +111,21 @@ def same_prediction(found: dict[str, Array], expected: Prediction, rtol: float =
         np.testing.assert_allclose(values, wanted, *tolerances, equal_nan=True, err_msg=name)
 
 
-def standalone_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """The checked model in onnxruntime."""
-    onnx.checker.check_model(model, full_check=True)
-    return open_model(model.SerializeToString())
-
-
-__all__ = ["run_nodes", "run_standalone", "same_prediction", "standalone_session"]
+def run_nodes(build: Callable[..., dict[str, ir.Value]], **inputs: Array) -> dict[str, Array]:
+    """The values that `build` names, from a graph with the inputs of these names and any batch size."""
+    values = [
+        ir.val(name, dtype=ir.DataType.from_numpy(array.dtype), shape=["batch", *array.shape[1:]])
+        for name, array in inputs.items()
+    ]
+    graph = ir.Graph(values, [], nodes=[], name="nodes", opset_imports={"": MIN_OPSET})
+    add = NodeBuilder(graph)
+    outputs = build(add, *values)
+    for name, value in outputs.items():
+        output = add("Identity", value)  # an input cannot be an output as well
+        output.name = name
+        graph.outputs.append(output)
+    model = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION))
+    inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    onnx.checker.check_model(inferred)
+    session = open_model(inferred.SerializeToString())
+    return dict(zip(outputs, session.run(list(outputs), inputs), strict=True))

@@ -40,7 +40,7 @@ def standalone_model(bundle: Bundle, limit: int = PROTOBUF_LIMIT) -> onnx.ModelP
     The bundle's graph must have been checked by a `Predictor`. Raises `StandaloneError` where the model would not fit
     into `limit` bytes, or its operator set is older than the nodes need.
     """
-    _check_size(bundle, limit)
+    _check_size(bundle, _large_parts(bundle), limit)  # before any work: the factor of a large subnetwork has gigabytes
     model = ir.from_proto(onnx.load_model_from_string(bundle.model))
     opset = model.graph.opset_imports[""]
     if opset < MIN_OPSET:
@@ -49,18 +49,23 @@ def standalone_model(bundle: Bundle, limit: int = PROTOBUF_LIMIT) -> onnx.ModelP
     _add_decision(model.graph, bundle)
     ir.passes.common.NameFixPass()(model)  # inner values of the network may have the names of the new outputs
     _describe(model, bundle)
-    return ir.to_proto(model)
+    proto = ir.to_proto(model)
+    _check_size(bundle, proto.ByteSize(), limit)
+    return proto
 
 
-def _check_size(bundle: Bundle, limit: int) -> None:
-    """Before any work: the factor of a large subnetwork has gigabytes."""
-    factor = 0 if bundle.manifest.gives_variance else _factor_numbers(bundle.posterior)
-    size = len(bundle.model) + 4 * factor + 8 * len(bundle.calibration_scores)
+def _check_size(bundle: Bundle, size: int, limit: int) -> None:
     if size >= limit:
         raise StandaloneError(
             f"{bundle.path}: found {size} bytes of weights and posterior, expected less than {limit}, which one ONNX "
             "file can hold; fit it with posterior='low-rank', or fewer weights, or those of the last layers"
         )
+
+
+def _large_parts(bundle: Bundle) -> int:
+    """Bytes of the network, of the posterior's factor where it is needed, and of the calibration scores."""
+    factor = 0 if bundle.manifest.gives_variance else _factor_numbers(bundle.posterior)
+    return len(bundle.model) + 4 * factor + 8 * len(bundle.calibration_scores)
 
 
 def _factor_numbers(posterior: PosteriorFactor) -> int:

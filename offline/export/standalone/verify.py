@@ -61,7 +61,7 @@ def differences(found: dict[str, Array], expected: Prediction, predictor: Predic
 
     A p-value counts calibration scores: it must lie between those of scores larger and smaller by the tolerance.
     """
-    for name in found.keys() - {"p_value", "rejected"}:
+    for name in (name for name in found if name not in ("p_value", "rejected")):
         wanted = np.asarray(getattr(expected, name), np.float64)
         scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
         if not np.allclose(found[name], wanted, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True):

@@ -98,6 +98,7 @@ NOT_FINITE = {
         [[np.nan, 1, 2], [np.inf, 1, 2], [-np.inf, 1, 2], [np.inf, np.nan, np.inf], [1, 2, 3], [1, 2, 3], [1, 2, 3]],
         [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1], [np.nan, 1, 1], [np.inf, 1, 1], [1, 1, 1]],
     ),
+    "too few scores to reject anything else": Case([[np.nan, 1], [1, 2]], [[1, 1], [1, 1]], alpha=0.1),
     "regression": Case(
         [[np.nan, 1], [np.inf, 1], [1, 1], [1, 1], [1, 1]], [[1, 1], [1, 1], [np.nan, 1], [1, np.inf], [0.1, 0.1]],
         regression=True,
