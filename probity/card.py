@@ -86,7 +86,7 @@ def print_standalone(written: "StandaloneFile") -> None:
         | {f"input {name}": text for name, text in written.inputs.items()}
         | {f"output {name}": text for name, text in written.outputs.items()}
     )
-    wanted = ["mean", "rejected"] if "std" in written.outputs else ["probabilities", "rejected"]
+    wanted = ["mean", "std", "rejected"] if "std" in written.outputs else ["probabilities", "rejected"]
     print_lines(
         [
             "",

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.javascript import link_modules, needs_javascript, run_javascript
 from tests.support.pages import PAGES, README, blocks, blocks_in, commands
 from tests.support.server import ROOT
 
 BIN = Path(sys.executable).parent
 # Run once each, in the order of the pages. What they need is made by those before them.
-IN_ORDER = ("probity fit", "probity evaluate", "probity inspect", "probity keys", "probity sign")
+IN_ORDER = ("probity fit", "probity evaluate", "probity inspect", "probity export", "probity keys", "probity sign")
 RUN = ("make demo", "probity serve", "curl -s ", *IN_ORDER)
 # Commands that no test can run on any machine, or that another test runs.
 ELSEWHERE = {
@@ -138,3 +139,14 @@ def test_python_blocks(port: int, place: Path) -> None:
     for code in blocks_in("python"):
         output = run([sys.executable, "-c", code.replace(":8000", f":{port}")], place)
         assert "except" not in code or output == "", output  # an error that a block catches would be printed
+
+
+@needs_javascript
+def test_javascript_blocks(place: Path) -> None:
+    found = blocks_in("javascript")
+    assert found
+    link_modules(place)
+    for number, code in enumerate(found):
+        script = place / f"block{number}.mjs"
+        script.write_text(code)
+        assert "Float64Array(10)" in run_javascript(script, cwd=place)

@@ -21,7 +21,7 @@ FLOAT32 = ("mean", "variance")
 MEANINGS = {
     "inputs": "Examples as the network takes them.",
     "mean": "Outputs of the network: logits before any temperature, or regression means.",
-    "variance": "v = diag(J Sigma J^T): the variances of the outputs.",
+    "variance": "v = diag(J Sigma J^T): the variances of the outputs, all or as probity.computed_variances says.",
     "score": "The out-of-distribution score: predictive entropy in nats, or the root mean square of sqrt(v).",
     "p_value": "Conformal p-value of the score: (1 + #{calibration score >= score}) / (n + 1).",
     "rejected": "Whether the score is above the threshold, or an output is not finite.",
@@ -110,6 +110,7 @@ def _describe(model: ir.Model, bundle: Bundle) -> None:
 def metadata(bundle: Bundle) -> dict[str, Any]:
     """What the model says about itself; values that are not texts are written as JSON."""
     manifest, document = bundle.manifest, to_json(bundle.manifest)
+    computed = None if manifest.graph is None else manifest.graph.computed
     rule = RejectionRule(bundle.calibration_scores, manifest.calibration.false_reject_rate)
     return {
         "format": FORMAT,
@@ -117,6 +118,7 @@ def metadata(bundle: Bundle) -> dict[str, Any]:
         "bundle_digest": bundle.digest,
         **{key: document[key] for key in ("name", "version", "task", "class_names", "input", "sigma_noise")},
         "temperature": manifest.temperature,
+        "computed_variances": None if computed is None else {"kind": computed.kind, "count": computed.count},
         "score": manifest.calibration.score,
         "threshold": rule.threshold,
         "false_reject_rate": manifest.calibration.false_reject_rate,

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from offline.export.standalone.errors import StandaloneError
-from offline.export.standalone.model import MEANINGS, standalone_model
+from offline.export.standalone.model import MEANINGS, metadata, standalone_model
 from offline.export.standalone.verify import open_model, run_standalone
 from service import Predictor, read_bundle
 from tests.support.bundles import FEATURE_SPEC, linear_graph, model_bytes, rewrite, write_linear
@@ -78,10 +78,16 @@ def test_its_metadata_say_what_it_is() -> None:
         "class_names": [str(digit) for digit in range(10)],
         "sigma_noise": None,
         "temperature": 1.0,
+        "computed_variances": None,
         "threshold": bundle.manifest.calibration.threshold,
         "false_reject_rate": 0.05,
         "calibration_examples": 179,
     }
+
+
+def test_its_metadata_say_which_variances_are_computed() -> None:
+    bundle = read_bundle(GOLDEN["golden-v1_4_low_rank"])
+    assert metadata(bundle)["computed_variances"] == {"kind": "top", "count": 3}
 
 
 def test_inner_values_of_the_network_may_have_the_names_of_outputs(tmp_path: Path) -> None:
