@@ -22,7 +22,7 @@ FAST := tests/service/batching tests/service/maths tests/service/oip --ignore te
         tests/offline/test_config.py tests/test_checkout.py tests/test_dependencies.py tests/test_distribution.py
 
 .PHONY: demo test test-fast coverage check hooks audit bench bench-selection format clean smoke smoke-offline lock \
-        image-test test-lowest docs rooms help
+        image-test test-lowest javascript docs rooms help
 
 help:
 	@echo "make demo    train, fit, serve and query a digit classifier (PORT=$(PORT))"
@@ -35,6 +35,7 @@ help:
 	@echo "make bench-selection   which weights: toys, UCI and MNIST (hours; data from PROBITY_DATA_DIR)"
 	@echo "make image-test   build both images as root with buildah and run them with podman (Debian)"
 	@echo "make lock    the packages of the images and of development, with their hashes (deploy/requirements)"
+	@echo "make javascript   onnxruntime-node, with which the tests run exported models (needs npm)"
 	@echo "make test-lowest   the service's tests at the lowest versions that pyproject.toml allows"
 	@echo "make docs    the generated parts of the pages: settings, figures, rooms (make rooms: these alone)"
 	@echo "make smoke   a fresh environment with the wheel serves the golden bundle"
@@ -116,6 +117,10 @@ lock: .venv/dev.stamp
 	$(LOCK) $(LOCKS)/build.in --universal --output-file $(LOCKS)/build.txt
 	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --extra client --group dev \
 	    --python-platform x86_64-manylinux_2_28 --output-file $(LOCKS)/development.txt
+
+# Without the package's own script, which would download a build for CUDA.
+javascript:
+	npm ci --prefix tests/javascript --ignore-scripts --prefer-offline --no-audit --no-fund
 
 image-test: .venv/dev.stamp
 	PYTHON=$(BIN)/python sh tests/image/run.sh
