@@ -19,10 +19,13 @@ from benchmarks.core.harness import call
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.mnist_networks import small_cnn
 from benchmarks.fit.networks.zoo import NetworkSpec, network_spec
+from benchmarks.fit.onnx_methods import open_session
 from offline.config import FitConfig
 from offline.export.price import BATCHES, seconds_of
+from offline.export.standalone.file import export_standalone
 from offline.fit import fit_bundle
 from offline.recipes.load import load_recipe
+from service.inference.onnx_runtime import onnxruntime
 from service.inference.predictor import Predictor
 
 TRAINED, HELD_OUT = 64, 40
@@ -96,6 +99,7 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
         fit_bundle(model, train, folder, calibration_loader=held_out, config=config)
         seconds = time.perf_counter() - start
         predictor = Predictor.load(folder, threads=1, plain_too=True)
+        standalone = open_session(export_standalone(folder, Path(scratch) / "standalone.onnx").path, threads=1)
     manifest = predictor.manifest
     return {
         "fit_seconds": seconds,
@@ -103,7 +107,7 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
         "S": manifest.subnetwork_size,
         "D": manifest.parameter_count,
         "verified": None if manifest.verification is None else manifest.verification.variance_error,
-        "batches": [timed(predictor, examples[:batch].numpy()) for batch in BATCHES],
+        "batches": [timed(predictor, standalone, examples[:batch].numpy()) for batch in BATCHES],
     }
 
 
@@ -124,12 +128,14 @@ def problem(network: str, outputs: int) -> tuple[nn.Module, Any, Any, Tensor]:
     return model, [train], [held_out], inputs
 
 
-def timed(predictor: Predictor, inputs: Any) -> dict[str, Any]:
-    """Seconds for the batch: the plain network, mean and variance, the whole prediction; and their ratios."""
+def timed(predictor: Predictor, standalone: onnxruntime.InferenceSession, inputs: Any) -> dict[str, Any]:
+    """Seconds for the batch, and their ratios: the plain network, mean and variance, the whole prediction, and this as
+    one ONNX graph."""
     works: dict[str, Callable[[], object]] = {
         "plain": lambda: predictor.mean(inputs),
         "variance": lambda: predictor.mean_and_variance(inputs),
         "predict": lambda: predictor.predict(inputs),
+        "standalone": lambda: standalone.run(None, {"inputs": inputs}),
     }
     counts = {
         name: max(1, round(ROUND_SECONDS / max(seconds_of(work, 1) for _ in range(3)))) for name, work in works.items()
@@ -140,4 +146,5 @@ def timed(predictor: Predictor, inputs: Any) -> dict[str, Any]:
         "seconds": {name: statistics.median(each[name] for each in rounds) for name in works},
         "graph_over_plain": statistics.median(each["variance"] / each["plain"] for each in rounds),
         "predict_over_plain": statistics.median(each["predict"] / each["plain"] for each in rounds),
+        "standalone_over_plain": statistics.median(each["standalone"] / each["plain"] for each in rounds),
     }
