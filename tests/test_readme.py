@@ -31,7 +31,9 @@ ELSEWHERE = {
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    """`ORT_DISABLE_TELEMETRY` for the blocks that use onnxruntime alone."""
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "ORT_DISABLE_TELEMETRY": "1"}
 
 
 def free_port() -> int:

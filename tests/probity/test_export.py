@@ -66,6 +66,7 @@ def test_it_shows_what_it_wrote_and_how_to_run_it(tmp_path: Path) -> None:
     exec("\n".join(setup), names)
     probabilities, rejected = eval(call, names)
     expected = Predictor.load(BUNDLE).predict(inputs)
+    assert expected.probabilities is not None
     np.testing.assert_allclose(probabilities, expected.probabilities, rtol=1e-5)
     assert rejected.tolist() == expected.rejected.tolist()
 

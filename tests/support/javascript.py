@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -29,8 +30,10 @@ needs_javascript = pytest.mark.skipif(
 def run_javascript(script: Path, text: str = "", cwd: Path | None = None) -> str:
     """What the script prints, given `text` on its standard input."""
     assert NODE is not None
-    command = [NODE, str(script)]
-    done = subprocess.run(command, input=text, cwd=cwd, capture_output=True, text=True, timeout=SECONDS, check=False)
+    command, quiet = [NODE, str(script)], {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
+    done = subprocess.run(
+        command, input=text, cwd=cwd, env=quiet, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
