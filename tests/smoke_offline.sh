@@ -15,4 +15,5 @@ import sys, numpy, probity
 answer = probity.Predictor.load(sys.argv[1]).predict(numpy.zeros((3, 4), numpy.float32))
 assert answer.probabilities.shape == (3, 2), answer.probabilities
 " "$work/tiny"
+"$work/venv/bin/probity" export "$work/tiny" --standalone "$work/tiny.onnx"
 echo "offline install: a recipe fitted, $(du -sm "$work/venv" | cut -f1) MB"
