@@ -1,7 +1,7 @@
 """Every benchmark by name."""
 
 from benchmarks.core.settings import Benchmark
-from benchmarks.experiments import mnist_plot, mnist_shift, selection_plot, selection_uci
+from benchmarks.experiments import frontier, frontier_plot, mnist_plot, mnist_shift, selection_plot, selection_uci
 from benchmarks.fit import against_laplace, bundles, cost, floor, gpu, growth, layers, price
 from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, contract, early_rejection, fuzz, load, soak
@@ -52,6 +52,13 @@ BENCHMARKS = (
         selection_uci.run,
         selection_plot.draw,
         threads=1,
+        needs=HOURS,
+    ),
+    Benchmark(
+        "frontier",
+        "quality under shift against the price of a prediction, on MNIST and CIFAR-10",
+        frontier.run,
+        frontier_plot.draw,
         needs=HOURS,
     ),
     Benchmark(

@@ -1,6 +1,7 @@
 """Figures of the report about the fit itself: the candidates, the search for the prior precision, the curvature."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +16,7 @@ from service.bundle import Candidate, Prior, Tried
 def candidates_picture(candidates: Sequence[Candidate]) -> Picture:
     """Quality under shift of each candidate against what a prediction costs: by a clock where it was timed."""
     chosen = next(candidate for candidate in candidates if candidate.chosen)
-    groups = [
+    groups: list[tuple[str, list[Candidate], dict[str, Any]]] = [
         ("counted", [c for c in candidates if c.measured is None], {"facecolors": "none", "edgecolors": BLUE}),
         ("timed", [c for c in candidates if c.measured is not None], {"color": BLUE}),
         ("chosen", [chosen], {"color": VERMILLION, "marker": "D", "zorder": 3}),

@@ -1,0 +1,133 @@
+"""The methods of the experiment on quality and price: each gives probabilities, at a price in forward passes."""
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from laplace import Laplace
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from benchmarks.experiments.frontier_data import Problem
+from offline.config import FitConfig
+from offline.fit import fit_bundle
+from service.inference.predictor import Predictor
+
+Array = npt.NDArray[Any]
+MEMBERS, SAMPLES, DROPOUT = 5, 16, 0.1
+BATCH, TIMED, ROUNDS = 100, 16, 7
+SIZE = 750
+
+
+@dataclass(frozen=True)
+class Method:
+    """Probabilities (n, K) of inputs (n, *shape), and what a prediction costs, in forward passes of one network.
+
+    facts: what else is kept of it.
+    """
+
+    probabilities: Callable[[Tensor], Array]
+    price: float
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+OURS: dict[str, dict[str, Any]] = {
+    "auto, at most 3 passes": {"selection": "auto", "max_cost": 3.0},
+    "auto": {"selection": "auto", "max_cost": 100.0},
+    "novelty-sampling anywhere": {"selection": "novelty-sampling"},
+    "novelty-sampling anywhere, margin": {"selection": "novelty-sampling", "variance_of": "margin"},
+    "novelty-sampling in the head": {"selection": "novelty-sampling", "within": ("head",)},
+    "random live anywhere": {"selection": "random", "selection_options": {"live_only": True}},
+    "wasserstein-swag anywhere": {"selection": "wasserstein-swag"},
+    "gradient anywhere": {"selection": "gradient"},
+}
+
+
+def ours(model: nn.Module, problem: Problem, options: Mapping[str, Any], folder: Path, examples: int) -> Method:
+    """A bundle, fitted to the first of the training images and served; its price is that of a batch of 16."""
+    loader = DataLoader(TensorDataset(*(part[:examples] for part in problem.train)), batch_size=256)
+    size = min(SIZE, sum(p.numel() for p in model.get_submodule("head").parameters())) if "within" in options else SIZE
+    config = FitConfig(subnetwork_size=size, **options)
+    start = time.perf_counter()
+    fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=config)
+    seconds = time.perf_counter() - start
+    predictor = Predictor.load(folder, threads=1)
+    graph = predictor.manifest.graph
+    assert graph is not None
+    assert graph.price is not None
+
+    def probabilities(x: Tensor) -> Array:
+        parts = [predictor.predict(part.numpy()).probabilities for part in torch.split(x, BATCH)]
+        return np.concatenate([part for part in parts if part is not None])
+
+    prices = {price.batch: price.forward_passes for price in graph.price}
+    facts = {
+        "fit_seconds": seconds,
+        "explanation": predictor.manifest.selection.explanation,
+        "size": predictor.manifest.subnetwork_size,
+        "prices": prices,
+    }
+    return Method(probabilities, prices[TIMED], facts)
+
+
+def plain(model: nn.Module) -> Method:
+    """The network alone."""
+    return Method(lambda x: _softmax(model, x), 1.0)
+
+
+def dropout(model: nn.Module) -> Method:
+    """The mean over `SAMPLES` passes with dropout left on, everything else in eval mode."""
+
+    def probabilities(x: Tensor) -> Array:
+        torch.manual_seed(0)
+        for module in model.modules():
+            module.train(isinstance(module, nn.Dropout))
+        result: Array = np.mean([_softmax(model, x) for _ in range(SAMPLES)], axis=0)
+        model.eval()
+        return result
+
+    return Method(probabilities, float(SAMPLES))
+
+
+def ensemble(models: list[nn.Module]) -> Method:
+    """The mean over networks trained from other seeds."""
+    return Method(lambda x: np.asarray(np.mean([_softmax(model, x) for model in models], axis=0)), float(len(models)))
+
+
+def last_layer_laplace(model: nn.Module, problem: Problem, examples: int) -> Method:
+    """laplace-torch as its documentation starts: last layer, Kronecker factors, marginal likelihood, probit."""
+    own = copy.deepcopy(model)  # it puts hooks and attributes on what it is given
+    laplace: Any = Laplace(own, "classification", subset_of_weights="last_layer", hessian_structure="kron")
+    data = TensorDataset(*(part[:examples] for part in problem.train))
+    laplace.fit(DataLoader(data, batch_size=256))
+    laplace.optimize_prior_precision(method="marglik")
+
+    def probabilities(x: Tensor) -> Array:
+        parts = [laplace(part, pred_type="glm", link_approx="probit") for part in torch.split(x, BATCH)]
+        return np.asarray(torch.cat(parts).detach().numpy())
+
+    one = problem.tests["usual"][:TIMED]
+    return Method(probabilities, _ratio(lambda: probabilities(one), lambda: _softmax(model, one)))
+
+
+def _softmax(model: nn.Module, x: Tensor) -> Array:
+    with torch.inference_mode():
+        return np.asarray(torch.cat([torch.softmax(model(part), dim=1) for part in torch.split(x, BATCH)]).numpy())
+
+
+def _ratio(work: Callable[[], object], floor: Callable[[], object]) -> float:
+    def seconds(function: Callable[[], object]) -> float:
+        start = time.perf_counter()
+        function()
+        return time.perf_counter() - start
+
+    for function in (work, floor):
+        function()
+    return statistics.median(seconds(work) / seconds(floor) for _ in range(ROUNDS))
