@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from laplace import Laplace
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -103,6 +102,8 @@ def ensemble(models: list[nn.Module]) -> Method:
 
 def last_layer_laplace(model: nn.Module, problem: Problem, examples: int) -> Method:
     """laplace-torch as its documentation starts: last layer, Kronecker factors, marginal likelihood, probit."""
+    from laplace import Laplace  # its imports warn, and the registry would load it
+
     own = copy.deepcopy(model)  # it puts hooks and attributes on what it is given
     laplace: Any = Laplace(own, "classification", subset_of_weights="last_layer", hessian_structure="kron")
     data = TensorDataset(*(part[:examples] for part in problem.train))
