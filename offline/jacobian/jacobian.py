@@ -165,7 +165,7 @@ def example_products(model: nn.Module, chosen: tuple[Chosen, ...]) -> Callable[[
 
         _, pullback = vjp(outputs, touched)[:2]
         (full,) = vmap(pullback)(cotangents)
-        return torch.cat([full[c.parameter.name].flatten(1)[:, c.positions] for c in chosen], dim=1)
+        return torch.cat([full[c.parameter.name].reshape(len(cotangents), -1)[:, c.positions] for c in chosen], dim=1)
 
     return products
 

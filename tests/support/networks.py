@@ -106,6 +106,17 @@ class Scaled(nn.Module):
         return self.head((nn.functional.gelu(self.norm(self.inner(x))) * self.scale).mean(1))
 
 
+class ScalarScaled(nn.Module):
+    """A bare parameter without dimensions, as a learned temperature or a gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head, self.scale = nn.Linear(5, 6), nn.Linear(6, 3), nn.Parameter(torch.tensor(1.7))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.inner(x).tanh()) * self.scale
+
+
 class Transposed(nn.Module):
     """ConvTranspose2d and Conv1d: generic route through convolutions."""
 
@@ -151,6 +162,7 @@ NETWORKS: dict[str, tuple[type[nn.Module], tuple[int, ...], float]] = {
     "groups-all": (Groups, (4, 9, 9), 1.0),
     "residual": (Residual, (2, 5, 5), 0.6),
     "scaled": (Scaled, (4, 6), 0.6),
+    "scalar-scaled": (ScalarScaled, (5,), 1.0),
     "transposed": (Transposed, (1, 8, 8), 0.2),
     "attention": (Attention, (5, 8), 0.3),
     "recurrent": (Recurrent, (7, 6), 0.4),
