@@ -1,5 +1,6 @@
 """What a prediction with some chosen weights costs, in forward passes of the plain network: counted, and timed."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,13 +10,15 @@ from torch import Tensor
 
 from offline.export.graph import export_variance
 from offline.export.price import measured_price
+from offline.jacobian.output_rule import AllOutputs
 from offline.job import Job
-from offline.laplace.block_factor import factor_of
+from offline.laplace.whole_factor import served_factor
 from offline.network.call_order import CallOrder
 from offline.network.weights import Owners, parameter_owners
 from offline.runtime.arrays import Array, to_numpy
 from service.inference.onnx_runtime import onnxruntime
 from service.inference.onnx_subgraph import extract_subgraph
+from service.maths.posterior_factor import CholeskyPosterior
 
 MEAN, VARIANCE = "mean", "variance"
 LEAST_SECONDS = 5e-5  # a request takes several times as long around its graph
@@ -42,7 +45,7 @@ class PriceModel:
     def predict(self, indices: Tensor) -> float:
         """1 for the forward pass, K for each backward pass by its share of the network (1 for layers whose features
         reach the head separately, 0 for the head), and K n^2 + n m K + m^2 K for the factor, with n weights outside the
-        head and at most m of the head for an output."""
+        head and at most m of the head for an output; where M variances are computed, M in place of K, and M S^2."""
         outputs, head = self.job.likelihood.outputs, self.job.head
         separate, others, outside = list[str](), list[str](), 0
         own = torch.zeros(outputs, dtype=torch.int64)
@@ -55,10 +58,12 @@ class PriceModel:
                 continue
             outside += len(inside)
             (separate if head is not None and alone and path in head.separate else others).append(parameter.name)
-        most = int(own.max())
-        product = outputs * (outside**2 + outside * most + most**2)
+        most, rule = int(own.max()), self.job.rule
+        product = rule.count(outputs) * len(indices) ** 2
+        if isinstance(rule, AllOutputs):
+            product = outputs * (outside**2 + outside * most + most**2)
         backward = self.order.backward_share(separate) if separate else 0.0
-        backward += outputs * self.order.backward_share(others) if others else 0.0
+        backward += rule.count(outputs) * self.order.backward_share(others) if others else 0.0
         forward = self.order.multiply_adds
         return 1 + (backward * forward + product) / (forward + CALL_WORK)
 
@@ -71,8 +76,10 @@ def measured(job: Job, indices: Tensor, example: Tensor) -> float:
     The values of the factor do not matter for its time; example (1, *input_shape).
     """
     jacobian, outputs = job.jacobian(indices), job.likelihood.outputs
-    identity = np.eye(len(indices), dtype=np.float64)
-    model, _ = export_variance(jacobian, job.example, outputs, factor_of(jacobian, identity, outputs))
+    identity = CholeskyPosterior(np.eye(len(indices), dtype=np.float64))
+    factor = served_factor(jacobian, identity, outputs, sys.maxsize)
+    assert factor is not None
+    model, _ = export_variance(jacobian, job.example, outputs, factor)
     full, plain = _runner(model, [MEAN, VARIANCE]), _runner(extract_subgraph(model, [MEAN]), [MEAN])
     prices = measured_price(full, plain, to_numpy(example), LEAST_SECONDS)
     return max(price.forward_passes for price in prices)

@@ -63,3 +63,19 @@ def test_all_outputs_need_no_rule(tmp_path: Path) -> None:
 def test_a_regression_has_no_leading_output() -> None:
     with pytest.raises(ValueError, match="variance_of: found 'margin' for a regression, expected 'all'"):
         FitConfig(likelihood="regression", variance_of="margin")
+
+
+def test_auto_prices_what_will_be_served(tmp_path: Path) -> None:
+    """One backward pass in place of one for each of eight classes lets it look further into the network."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 30), nn.Tanh(), nn.Linear(30, 30), nn.Tanh(), nn.Linear(30, 8))
+    train, held_out = batches(120, classes=8), batches(80, seed=1, classes=8)
+    costs = {}
+    for kind in ("all", "margin"):
+        config = FitConfig(subnetwork_size=60, variance_of=kind, max_cost=50.0, device="cpu")
+        fit_bundle(model, train, tmp_path / kind, calibration_loader=held_out, config=config)
+        candidates = Predictor.load(tmp_path / kind).manifest.selection.candidates
+        assert candidates is not None
+        assert any(candidate.measured for candidate in candidates)
+        costs[kind] = max(candidate.forward_passes for candidate in candidates)
+    assert costs["margin"] < costs["all"]
