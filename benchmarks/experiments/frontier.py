@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.core.folders import CACHE
-from benchmarks.core.settings import Settings, Values, write_json
+from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments import frontier_methods as methods
 from benchmarks.experiments.corruptions import UNSEEN
 from benchmarks.experiments.frontier_data import Problem, load
 from benchmarks.experiments.frontier_networks import EPOCHS, trained
+from benchmarks.experiments.kept import run_once
 from offline.runtime.progress import Track
 from service.maths.predictive import entropy
 
@@ -103,16 +103,11 @@ def _fitted(
 
 def remembered(name: str, seed: int, scale: Scale, tag: str, track: Track) -> dict[str, Any]:
     """The result of `one_network`, from the cache where an interrupted run of the same scale left it."""
-    file = CACHE / f"frontier-{name}-{seed}-{tag}-outcome.json"
-    if file.exists():
-        kept: dict[str, Any] = json.loads(file.read_text())
-        if kept["scale"] == asdict(scale):
-            return kept
-    start = perf_counter()
-    found = one_network(name, seed, scale, tag, track)
-    found |= {"scale": asdict(scale), "seconds": perf_counter() - start}
-    write_json(file, found)
-    return found
+
+    def make() -> dict[str, Any]:
+        return one_network(name, seed, scale, tag, track)
+
+    return run_once(f"frontier-{name}-{seed}-{tag}", asdict(scale), make)
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:

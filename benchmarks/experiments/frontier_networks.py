@@ -1,22 +1,20 @@
-"""The networks of the experiment on quality and price, trained once and kept in `benchmarks/cache` (safetensors)."""
+"""The networks of the experiment on quality and price, trained once and kept (`benchmarks.experiments.kept`)."""
 
 from functools import partial
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.core.folders import CACHE
 from benchmarks.experiments.frontier_data import Problem
+from benchmarks.experiments.kept import trained_once
 from benchmarks.experiments.mnist_networks import Block
 from offline.runtime.progress import Track
 
 BATCH, LEARNING_RATE, WEIGHT_DECAY = 128, 0.01, 5e-4
 PADDING = 4
 EPOCHS = {"mnist": 3, "cifar": 12}
-HEAD = {"mnist": "head", "cifar": "head"}
 
 
 class DigitNetwork(nn.Module):
@@ -58,19 +56,10 @@ NETWORKS = {"mnist": DigitNetwork, "cifar": PhotoNetwork}
 def trained(problem: Problem, seed: int, dropout: float, tag: str, epochs: int, track: Track) -> nn.Module:
     """The network in eval mode, from the cache where it is there."""
     kind = "dropout" if dropout else "plain"
-    file = CACHE / f"frontier-{problem.name}-{kind}-{seed}-{tag}.safetensors"
     torch.manual_seed(seed)
     model: nn.Module = NETWORKS[problem.name](dropout)
-    if file.exists():
-        model.load_state_dict(load_file(file))
-        return model.eval()
-    _train(model, problem, epochs, seed, track)
-    CACHE.mkdir(exist_ok=True)
-    (CACHE / ".gitignore").write_text("*\n")
-    partial_file = file.with_suffix(".partial")
-    save_file(model.state_dict(), partial_file)
-    partial_file.replace(file)
-    return model.eval()
+    name = f"frontier-{problem.name}-{kind}-{seed}-{tag}"
+    return trained_once(name, model, lambda: _train(model, problem, epochs, seed, track))
 
 
 def _train(model: nn.Module, problem: Problem, epochs: int, seed: int, track: Track) -> None:

@@ -1,12 +1,11 @@
-"""The two networks of the MNIST experiment, trained once and kept in `benchmarks/cache` (safetensors)."""
+"""The two networks of the MNIST experiment, trained once and kept (`benchmarks.experiments.kept`)."""
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.core.folders import CACHE
+from benchmarks.experiments.kept import trained_once
 
 BATCH, LEARNING_RATE, WEIGHT_DECAY = 128, 0.01, 5e-4
 
@@ -68,19 +67,9 @@ LAST_BLOCK = {"cnn": ("3", "7"), "resnet": ("5", "8")}
 
 def trained(name: str, seed: int, inputs: Tensor, targets: Tensor, epochs: int, tag: str) -> nn.Module:
     """The network in eval mode, from the cache where it is there."""
-    file = CACHE / f"mnist-{name}-{seed}-{tag}.safetensors"
     torch.manual_seed(seed)
     model = NETWORKS[name]()
-    if file.exists():
-        model.load_state_dict(load_file(file))
-    else:
-        _train(model, inputs, targets, epochs, seed)
-        CACHE.mkdir(exist_ok=True)
-        (CACHE / ".gitignore").write_text("*\n")
-        partial = file.with_suffix(".partial")
-        save_file(model.state_dict(), partial)
-        partial.replace(file)
-    return model.eval()
+    return trained_once(f"mnist-{name}-{seed}-{tag}", model, lambda: _train(model, inputs, targets, epochs, seed))
 
 
 def _train(model: nn.Module, inputs: Tensor, targets: Tensor, epochs: int, seed: int) -> None:

@@ -5,7 +5,6 @@ at most 0.05 nats of held-out log-likelihood. `auto` chooses twice: told of noth
 synthetic shift, and told that rotation is what will come.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
@@ -16,8 +15,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from benchmarks.core.folders import CACHE
-from benchmarks.core.settings import Settings, Values, write_json
+from benchmarks.core.settings import Settings, Values
+from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.mnist_choices import Material, auto, strategies
 from benchmarks.experiments.mnist_data import images, labels, normalise, rotate
 from benchmarks.experiments.mnist_networks import LAST_BLOCK, trained
@@ -224,16 +223,7 @@ def one_network(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
 
 def remembered(name: str, seed: int, scale: Scale, tag: str) -> dict[str, Any]:
     """The result of `one_network`, from the cache where an interrupted run of the same scale left it."""
-    file = CACHE / f"mnist-{name}-{seed}-{tag}-outcome.json"
-    if file.exists():
-        kept: dict[str, Any] = json.loads(file.read_text())
-        if kept["scale"] == asdict(scale):
-            return kept
-    start = perf_counter()
-    run = one_network(name, seed, scale, tag)
-    print(f"{name}, seed {seed}: {perf_counter() - start:.0f} s", flush=True)
-    write_json(file, run | {"scale": asdict(scale), "seconds": perf_counter() - start})
-    return run | {"scale": asdict(scale), "seconds": perf_counter() - start}
+    return run_once(f"mnist-{name}-{seed}-{tag}", asdict(scale), lambda: one_network(name, seed, scale, tag))
 
 
 def run(settings: Settings) -> Values:

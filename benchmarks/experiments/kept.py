@@ -1,0 +1,41 @@
+"""What an interrupted experiment left in `benchmarks/cache`: trained networks and the outcome of each seed."""
+
+import json
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from benchmarks.core.folders import CACHE
+from benchmarks.core.settings import write_json
+
+
+def trained_once(name: str, model: nn.Module, train: Callable[[], None]) -> nn.Module:
+    """The model in eval mode, with the weights kept under `name`; `train` makes them where there are none."""
+    file = CACHE / f"{name}.safetensors"
+    if file.exists():
+        model.load_state_dict(load_file(file))
+        return model.eval()
+    train()
+    CACHE.mkdir(exist_ok=True)
+    (CACHE / ".gitignore").write_text("*\n")
+    partial = file.with_suffix(".partial")
+    save_file(model.state_dict(), partial)
+    partial.replace(file)
+    return model.eval()
+
+
+def run_once(name: str, scale: dict[str, Any], run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The outcome kept under `name` for the same scale, or that of `run`, with its seconds."""
+    file = CACHE / f"{name}-outcome.json"
+    if file.exists():
+        kept: dict[str, Any] = json.loads(file.read_text())
+        if kept["scale"] == scale:
+            return kept
+    start = perf_counter()
+    outcome = run() | {"scale": scale, "seconds": perf_counter() - start}
+    print(f"{name}: {outcome['seconds']:.0f} s", flush=True)
+    write_json(file, outcome)
+    return outcome
