@@ -61,6 +61,7 @@ async def ready(runtime: RuntimeDependency) -> Health:
     return Health(status="ready")
 
 
+@router.head("/models", include_in_schema=False)
 @router.get("/models", responses=KEY)
 async def models(runtime: RuntimeDependency) -> ModelList:
     """Every loaded version of every model."""
@@ -73,18 +74,21 @@ async def models(runtime: RuntimeDependency) -> ModelList:
     )
 
 
+@router.head("/model", include_in_schema=False)
 @router.get("/model", responses=MISSING)
 async def model(runtime: RuntimeDependency) -> dict[str, Any]:
     """The default model's card: its bundle's manifest and digest."""
     return _card(runtime.store.find())
 
 
+@router.head("/models/{name}", include_in_schema=False)
 @router.get("/models/{name}", responses=MISSING)
 async def model_by(name: str, runtime: RuntimeDependency) -> dict[str, Any]:
     """The card of the latest version of the model `name`."""
     return _card(runtime.store.find(name))
 
 
+@router.head("/models/{name}/versions/{version}", include_in_schema=False)
 @router.get("/models/{name}/versions/{version}", responses=MISSING)
 async def model_by_version(name: str, version: str, runtime: RuntimeDependency) -> dict[str, Any]:
     """The card of this version of the model `name`."""

@@ -52,6 +52,7 @@ def _find(request: Request) -> ServedModel:
 _of_model("/infer", "POST", route_class_override=DirectRoute, **v2_infer.DOCUMENTED)(v2_infer.infer)
 
 
+@router.head("", include_in_schema=False)
 @router.get("", response_model=ServerMetadata, responses=errors(401))
 async def server(request: Request) -> Json:
     """The service's name and version, and which extensions of the protocol it has."""
@@ -75,6 +76,7 @@ async def ready(request: Request) -> Response:
     return Response()
 
 
+@router.head("/models/stats", include_in_schema=False)
 @router.get("/models/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=errors(401))
 async def all_stats(request: Request) -> Json:
     """The statistics of every model."""
@@ -82,6 +84,7 @@ async def all_stats(request: Request) -> Json:
     return _statistics(runtime, runtime.store)
 
 
+@_of_model("", "HEAD", include_in_schema=False)
 @_of_model("", response_model=ModelMetadata, responses=errors(401, 404))
 async def model(request: Request) -> Json:
     """The model's tensors, and its loaded versions."""
@@ -102,6 +105,7 @@ async def model_ready(request: Request) -> Response:
     return Response()
 
 
+@_of_model("/config", "HEAD", include_in_schema=False)
 @_of_model("/config", response_model=ModelConfig, responses=errors(401, 404))
 async def config(request: Request) -> Json:
     """The part of Triton's model configuration that has a meaning here."""
@@ -109,6 +113,7 @@ async def config(request: Request) -> Json:
     return configuration(_find(request).manifest, settings.max_rows, settings.max_queue_delay_seconds)
 
 
+@_of_model("/stats", "HEAD", include_in_schema=False)
 @_of_model("/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=errors(401, 404))
 async def stats(request: Request) -> Json:
     """Counts and times since the start, as far as they are measured by model."""

@@ -164,7 +164,7 @@ def test_unknown_paths(client: Client, path: str) -> None:
         ("BREW", "/predict", "POST"),
         ("POST", "/health/live", "GET, HEAD"),
         ("POST", "/metrics", "GET, HEAD"),
-        ("DELETE", "/model", "GET"),
+        ("DELETE", "/model", "GET, HEAD"),
     ],
 )
 def test_other_methods(client: Client, method: str, path: str, allowed: str) -> None:
