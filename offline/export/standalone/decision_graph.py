@@ -118,7 +118,7 @@ def undecided_prediction(
     map_probabilities = softmax(add, add("Div", mean, manifest.temperature))
     total, aleatoric, epistemic = entropy_parts(add, probabilities, map_probabilities)
     return {
-        "score": total,  # `classification_score` is the entropy of the probabilities too
+        "score": total,
         "probabilities": probabilities,
         "map_probabilities": map_probabilities,
         "total": total,
