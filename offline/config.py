@@ -93,7 +93,8 @@ class FitConfig(BaseModel):
         Field(
             ge=2,
             description="For more classes than these, the curvature of an example takes the most probable ones one by "
-            "one and the others together, which leaves a little more uncertainty than there is.",
+            "one and the others together. The variances are never too small for a given prior precision, and about "
+            "right where the others have little probability; a warning says where they have more than 2 %.",
         ),
     ] = 64
     posterior: Annotated[

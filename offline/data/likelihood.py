@@ -62,6 +62,10 @@ class Classification:
         """R, the rows of C^T of an example."""
         return min(self.outputs, self.most_rows)
 
+    def together(self, mean: Tensor) -> Tensor:
+        """r (B,): the probability of the classes that `leading_root` takes together; mean (B, K)."""
+        return 1 - torch.topk(torch.softmax(mean.double(), dim=1), self.rows - 1, dim=1).values.sum(1)
+
     def leading_root(self, mean: Tensor) -> Tensor:
         """R rows c (B, R, K) with sum_r c_r c_r^T <= Lambda, for more than R classes; mean (B, K).
 

@@ -68,8 +68,8 @@ def export_error(error: BaseException, layer: FailingLayer, touched: str) -> Exp
     remedy = remedy_for(cause, layer, operator)
     reason = f"operator {operator} has no equivalent in ONNX" if operator and UNSUPPORTED.search(cause) else cause
     return ExportError(
-        f"the model could not be exported to ONNX: {layer}: {reason} (remedy: {remedy}; "
-        f"weights were chosen in: {touched})",
+        f"the model could not be exported to ONNX: {layer}: {reason} (remedy: {remedy}"
+        + (f"; weights were chosen in: {touched})" if touched else ")"),
         layer=layer.path,
         kind=layer.kind,
         stage=layer.stage,

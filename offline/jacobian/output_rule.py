@@ -129,10 +129,16 @@ def filled(rule: OutputRule, variance: Array, mean: Tensor) -> Array:
 
 
 def leading(mean: Tensor, count: int) -> Tensor:
-    """(B, M, K): the one-hot rows of the M largest of the outputs (B, K), the largest first."""
-    places = torch.topk(mean, count, dim=1).indices
+    """(B, M, K): the one-hot rows of the M largest of the outputs (B, K), the largest first, the first of equal ones.
+
+    One after the other: torch's `topk` leaves the order of equal values open, and theirs decides whose variance counts.
+    """
+    rest, rows = mean, list[Tensor]()
     every = torch.arange(mean.shape[1], device=mean.device)
-    return (places.unsqueeze(2) == every).to(mean.dtype)
+    for _ in range(count):
+        rows.append(rest.argmax(1, keepdim=True) == every)
+        rest = rest.masked_fill(rows[-1], -torch.inf)
+    return torch.stack(rows, dim=1).to(mean.dtype)
 
 
 def output_rule(kind: Kind, most: int, outputs: int) -> OutputRule:

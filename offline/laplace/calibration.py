@@ -64,6 +64,11 @@ def calibrate(
         likelihood = replace(likelihood, temperature=fit_temperature(mean, variance, to_numpy(tuning.targets)))
     mean, variance = predict_held_out(jacobian, posterior, conformal, rows, job.track)
     prediction = likelihood.predict(mean, variance)
+    if not prediction.finite.all():
+        raise ValueError(
+            f"held-out data: found outputs up to {np.abs(mean).max():.1e} and variances up to {variance.max():.1e}, "
+            "expected numbers that float32 holds; standardise the inputs, or give a larger prior_precision"
+        )
     rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
     return Calibrated(likelihood, conformal, mean, variance, prediction, rule)
 

@@ -31,13 +31,15 @@ class Curvature:
     """ggn (S, S) float64 without prior and, for regression, without 1 / sigma^2; `examples` is N.
 
     squared_error: sum over examples and outputs of (y - f)^2 (regression); correct: examples whose most probable
-    class is the target (classification).
+    class is the target (classification); together: sum of the probabilities of the classes whose curvature was taken
+    together.
     """
 
     ggn: Tensor
     examples: int
     squared_error: float
     correct: int
+    together: float = 0.0
 
 
 @dataclass
@@ -47,19 +49,23 @@ class Sums:
     examples: int = 0
     squared_error: float = 0.0
     correct: int = 0
+    together: float = 0.0
 
     def add(self, mean: Tensor, targets: Tensor, likelihood: Likelihood) -> None:
         """One chunk: mean (B, K), targets as `likelihood.check_targets` returns them."""
         self.examples += len(mean)
         if isinstance(likelihood, Regression):
             self.squared_error += float((targets.double() - mean.double()).square().sum())
-        else:
-            self.correct += int((mean.argmax(1) == targets).sum())
+            return
+        self.correct += int((mean.argmax(1) == targets).sum())
+        if likelihood.rows < likelihood.outputs:
+            self.together += float(likelihood.together(mean).sum())
 
     def over(self, distributed: DistributedContext) -> "Sums":
         """The sums over all processes."""
-        examples, squared_error, correct = distributed.total(self.examples, self.squared_error, self.correct)
-        return Sums(int(examples), squared_error, int(correct))
+        own = (self.examples, self.squared_error, self.correct, self.together)
+        examples, squared_error, correct, together = distributed.total(*own)
+        return Sums(int(examples), squared_error, int(correct), together)
 
 
 def accumulate_ggn(
@@ -94,7 +100,7 @@ def accumulate_ggn(
     sums = sums.over(distributed)
     ggn = gram.finish().cpu()
     check_finite(ggn)
-    return Curvature(ggn, sums.examples, sums.squared_error, sums.correct)
+    return Curvature(ggn, sums.examples, sums.squared_error, sums.correct, sums.together)
 
 
 def _add_batch(gram: Gram, sums: Sums, jacobian: SubnetworkJacobian, chunks: Pairs, likelihood: Likelihood) -> None:

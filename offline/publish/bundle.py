@@ -25,7 +25,7 @@ from offline.laplace.whole_factor import WholeFactor, served_factor
 from offline.network.finite import check_finite_jacobian, check_finite_outputs
 from offline.network.model_copy import highest_precision, private_copy
 from offline.publish.fill_effect import fill_effect
-from offline.publish.manifest import coverage_warning, make_manifest, training_metrics
+from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
 from offline.report.page import ReportData, report_html
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import length_of, one_step
@@ -160,6 +160,7 @@ def _warnings(job: Job, fitted: Fitted) -> list[str]:
             "or leaves out): the curvature sums over the examples given"
         )
     warnings.extend(coverage_warning(_metrics(job, fitted), len(fitted.calibrated.data)))
+    warnings.extend(together_warning(_metrics(job, fitted)))
     threshold, outputs = fitted.calibrated.rule.threshold, job.likelihood.outputs
     if isinstance(job.likelihood, Classification) and threshold >= 0.99 * math.log(outputs):
         warnings.append(

@@ -27,6 +27,7 @@ from service.bundle import (
 )
 from service.maths.rejection import RejectionRule
 
+MOST_TOGETHER = 0.02
 LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
@@ -66,7 +67,22 @@ def training_metrics(curvature: Curvature, likelihood: Likelihood) -> dict[str, 
     if isinstance(likelihood, Regression):
         mean_square = curvature.squared_error / (curvature.examples * likelihood.outputs)
         return metrics | {"train_rmse": mean_square**0.5}
-    return metrics | {"train_accuracy": curvature.correct / curvature.examples}
+    metrics |= {"train_accuracy": curvature.correct / curvature.examples}
+    if likelihood.rows == likelihood.outputs:
+        return metrics
+    share = curvature.together / curvature.examples
+    return metrics | {"curvature_rows": float(likelihood.rows), "curvature_probability_together": share}
+
+
+def together_warning(metrics: Mapping[str, float]) -> tuple[str, ...]:
+    """A warning where the curvature leaves out more than a little for want of rows."""
+    share = metrics.get("curvature_probability_together", 0.0)
+    if share <= MOST_TOGETHER:
+        return ()
+    return (
+        f"the curvature takes classes together whose probability is {100 * share:.1f} % on the training data, so the "
+        f"variances are too large; give more curvature_outputs than {metrics['curvature_rows']:.0f}",
+    )
 
 
 def coverage_warning(metrics: Mapping[str, float], examples: int) -> tuple[str, ...]:

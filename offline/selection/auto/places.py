@@ -4,6 +4,7 @@ A place is the last module, the last few, the last quarter or half of them, the 
 head separately, or the whole network. What costs too much is left out before anything is differentiated.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -63,9 +64,12 @@ def cost_limit(config: FitConfig, size: int, names: Sequence[str], costs: Sequen
     if config.max_cost is None:
         return max(USUAL_COST, least)
     if config.max_cost < least:
+        shown, name = math.ceil(100 * least) / 100, names[costs.index(least)]
+        where = f"module {name}" if name.startswith("'") else name
         raise ValueError(
-            f"max_cost: found {config.max_cost:g} forward passes, expected at least {least:.3g}, which random "
-            f"weights of {names[costs.index(least)]} cost with subnetwork_size {size}; fewer weights cost less"
+            f"max_cost: found {config.max_cost:g} forward passes, expected at least {shown:g}, since random weights of "
+            f"{where} cost {least:.4g} with subnetwork_size {size}; the plain network is 1 of them, and fewer weights "
+            "cost less"
         )
     return config.max_cost
 

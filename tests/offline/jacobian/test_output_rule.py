@@ -88,6 +88,11 @@ def test_filled_variances_lie_between_those_computed(logits: list[list[float]], 
     assert (found <= computed.max(axis=1, keepdims=True) + 1e-12).all()
 
 
+def test_the_first_of_equal_outputs_leads() -> None:
+    mean = torch.tensor([[1.0, 3.0, 3.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
+    assert leading(mean, 4).argmax(2).tolist() == [[1, 2, 4, 3], [0, 1, 2, 3]]
+
+
 @given(logits=st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=6), count=st.integers(1, 2))
 def test_leading_outputs_are_the_largest(logits: list[float], count: int) -> None:
     mean = torch.tensor([logits])

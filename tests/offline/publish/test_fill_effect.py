@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from offline import FitConfig, fit_bundle
 from service import Predictor
@@ -50,6 +50,47 @@ def test_many_classes(tmp_path: Path) -> None:
         values, counts = np.unique(row, return_counts=True)
         assert len(values) <= 6
         assert counts.max() >= 95
+
+
+class Masked(nn.Module):
+    """Two real classes, and six that are never meant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.out = nn.Linear(4, 6), nn.Linear(6, 8)
+        self.register_buffer("gone", torch.arange(8) >= 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.body(x).tanh()).masked_fill(self.get_buffer("gone"), -100.0)
+
+
+@pytest.mark.parametrize(("zero", "kind"), [(False, "top"), (True, "top"), (True, "margin")])
+def test_equal_outputs(tmp_path: Path, zero: bool, kind: str) -> None:
+    """Which of them leads is the same in torch and in onnxruntime."""
+    torch.manual_seed(0)
+    model: nn.Module = Masked()
+    if zero:
+        head = nn.Linear(5, 8)
+        for parameter in head.parameters():
+            nn.init.zeros_(parameter)
+        model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), head)
+    config = CONFIG.model_copy(update={"variance_of": kind, "top_outputs": 5, "subnetwork_size": 30})
+    fit_bundle(model, batches(40), tmp_path / "bundle", calibration_loader=batches(40, seed=1), config=config)
+    verification = Predictor.load(tmp_path / "bundle").manifest.verification
+    assert verification is not None
+    assert verification.variance_error < 1e-4
+
+
+def test_a_curvature_that_leaves_much_out_is_a_warning(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 50))
+    config = CONFIG.model_copy(update={"curvature_outputs": 10, "subnetwork_size": 30})
+    fit_bundle(
+        model, batches(40, classes=50), tmp_path / "bundle", calibration_loader=batches(40, seed=1), config=config
+    )
+    manifest = Predictor.load(tmp_path / "bundle").manifest
+    assert 0.5 < manifest.metrics["curvature_probability_together"] < 0.9
+    assert any("give more curvature_outputs than 10" in warning for warning in manifest.warnings)
 
 
 def test_all_outputs_need_no_rule(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ ALLOWED = {
     "/docs/swagger-ui.css": {"GET", "HEAD"},
     "/openapi.json": {"GET", "HEAD"},
     "/predict": {"POST"},
-    "/models": {"GET"},
+    "/models": {"GET", "HEAD"},
     "/v2/health/ready": {"GET", "HEAD"},
     "/v2/models/synthetic/ready": {"GET", "HEAD"},
     "/v2/models/synthetic/versions/1/ready": {"GET", "HEAD"},

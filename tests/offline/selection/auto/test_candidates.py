@@ -55,7 +55,7 @@ def test_without_a_limit_what_costs_more_than_three_passes_is_not_tried() -> Non
 
 
 def test_a_limit_below_the_cheapest_place_names_what_can_be_had() -> None:
-    expected = "max_cost: found 1 forward passes, expected at least 1, which random weights of '8' cost with"
+    expected = "expected at least 1.01, since random weights of module '8' cost 1.001 with subnetwork_size 20"
     with pytest.raises(ValueError, match=re.escape(expected)):
         propose(context_of("images", size=20, max_cost=1.0))
 
