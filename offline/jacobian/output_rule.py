@@ -56,11 +56,10 @@ class AllOutputs:
 
 
 @dataclass(frozen=True)
-class TopOutputs:
-    """The variances of the M outputs with the largest means; each of the others takes the mean of these."""
+class Leading:
+    """The variances of the M outputs with the largest means are computed, M at most `most`."""
 
     most: int
-    kind: ClassVar[Kind] = "top"
 
     def count(self, outputs: int) -> int:
         """M, at most K."""
@@ -69,6 +68,13 @@ class TopOutputs:
     def mixing(self, mean: Tensor) -> Mixed:
         """The leading outputs."""
         return Mixtures(leading(mean, self.count(mean.shape[1])))
+
+
+@dataclass(frozen=True)
+class TopOutputs(Leading):
+    """Each leading output has its own variance, and the others have the mean of these."""
+
+    kind: ClassVar[Kind] = "top"
 
     def fill(self, variance: Tensor, mean: Tensor) -> Tensor:
         """v_k = its own where k leads, and otherwise the mean of the leading ones."""
@@ -78,19 +84,10 @@ class TopOutputs:
 
 
 @dataclass(frozen=True)
-class TopMean:
-    """The mean variance of the M outputs with the largest means, for all outputs."""
+class TopMean(Leading):
+    """All outputs have the mean variance of the leading ones."""
 
-    most: int
     kind: ClassVar[Kind] = "top-mean"
-
-    def count(self, outputs: int) -> int:
-        """M, at most K."""
-        return min(self.most, outputs)
-
-    def mixing(self, mean: Tensor) -> Mixed:
-        """The leading outputs."""
-        return Mixtures(leading(mean, self.count(mean.shape[1])))
 
     def fill(self, variance: Tensor, mean: Tensor) -> Tensor:
         """v_k = the mean of the leading ones."""
