@@ -1,6 +1,7 @@
 """Publish a fit as a bundle: export, seal, verify with the serving code, report."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -64,7 +65,7 @@ class Fitted:
 
 def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] | None, spec: InputSpec) -> None:
     """Write the bundle, all of it or nothing; raises `ExportError` and `VerificationError`."""
-    calibrated = fitted.calibrated
+    calibrated, metrics = fitted.calibrated, _metrics(job, fitted)
     graph, (model, opset) = one_step(job.track, "Export to ONNX", lambda: _export(job, fitted))
     manifest = make_manifest(
         job,
@@ -77,8 +78,8 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         opset=opset,
         graph=graph,
         rule=calibrated.rule,
-        metrics=_metrics(job, fitted),
-        warnings=[*_warnings(job, fitted), *fitted.inference.warnings],
+        metrics=metrics,
+        warnings=[*_warnings(job, fitted, metrics), *fitted.inference.warnings],
     )
     indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
@@ -149,7 +150,7 @@ def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:
     return metrics
 
 
-def _warnings(job: Job, fitted: Fitted) -> list[str]:
+def _warnings(job: Job, fitted: Fitted, metrics: Mapping[str, float]) -> list[str]:
     """Warnings for the user, kept in the manifest."""
     warnings = []
     dataset = getattr(job.train, "dataset", None)
@@ -159,8 +160,8 @@ def _warnings(job: Job, fitted: Fitted) -> list[str]:
             f"train_loader gave {examples} examples, its dataset has {expected} (drop_last, or a sampler that repeats "
             "or leaves out): the curvature sums over the examples given"
         )
-    warnings.extend(coverage_warning(_metrics(job, fitted), len(fitted.calibrated.data)))
-    warnings.extend(together_warning(_metrics(job, fitted)))
+    warnings.extend(coverage_warning(metrics, len(fitted.calibrated.data)))
+    warnings.extend(together_warning(metrics))
     threshold, outputs = fitted.calibrated.rule.threshold, job.likelihood.outputs
     if isinstance(job.likelihood, Classification) and threshold >= 0.99 * math.log(outputs):
         warnings.append(
