@@ -113,6 +113,7 @@ class ClientTransport:
         for timer in (self._write_timer, self._linger_timer, self._head_handle):
             if timer is not None:
                 timer.cancel()
+        self._head, self._head_handle = b"", None
 
     def _end_lingering(self, seconds: float, taken: int) -> None:
         if self.taken() > taken or self._transport.get_write_buffer_size():
