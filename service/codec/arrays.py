@@ -1,6 +1,5 @@
 """Numbers that a client sent -> one array (B, *input_shape), or an error that names the place."""
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,12 +41,8 @@ class InputLimits:
 
     def rows(self, spec: InputSpec) -> int:
         """Most examples of this kind: as many as may be asked for and fit into the memory, at least one."""
-        return max(1, min(self.max_rows, self.max_bytes // max(1, _bytes_of(spec.dtype, spec.shape))))
-
-
-@functools.lru_cache(maxsize=64)
-def _bytes_of(dtype: str, shape: tuple[int, ...]) -> int:
-    return np.dtype(dtype).itemsize * math.prod(shape)
+        size = np.dtype(spec.dtype).itemsize * math.prod(spec.shape)
+        return max(1, min(self.max_rows, self.max_bytes // max(1, size)))
 
 
 def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:

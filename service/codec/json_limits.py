@@ -1,7 +1,6 @@
 """Limits on JSON before it is parsed. Parsing holds Python's lock, so too many values would stop every other request;
 counting bytes is quick."""
 
-import functools
 import math
 from dataclasses import dataclass
 
@@ -25,13 +24,8 @@ class JsonLimits:
 
 def json_limits_for(spec: InputSpec, rows: int) -> JsonLimits:
     """Somewhat more than the largest request for the model holds."""
-    return _json_limits(spec.shape, rows)
-
-
-@functools.lru_cache(maxsize=64)
-def _json_limits(shape: tuple[int, ...], rows: int) -> JsonLimits:
-    values = rows * math.prod(shape)
-    lists = sum(rows * math.prod(shape[:depth]) for depth in range(len(shape))) + 1
+    values = rows * math.prod(spec.shape)
+    lists = sum(rows * math.prod(spec.shape[:depth]) for depth in range(len(spec.shape))) + 1
     return JsonLimits(min(MAX_NUMBERS, FACTOR * values + SLACK), FACTOR * lists + SLACK, FACTOR * rows + SLACK)
 
 

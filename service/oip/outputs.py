@@ -52,16 +52,11 @@ def chosen(request: InferRequest, known: Mapping[str, Output], prediction: AnyPr
     """The requested outputs, or all; raises `OutputUnavailable` where a degraded answer lacks one."""
     values = {name: value for name in known if (value := _value(prediction, name)) is not None}
     if request.outputs is None:
-        return [(_wanted(name, request.binary), value) for name, value in values.items()]
+        return [(Wanted(name, request.binary, name), value) for name, value in values.items()]
     missing = [wanted.name for wanted in request.outputs if wanted.name not in values]
     if missing:
         raise OutputUnavailable(missing, list(values))
     return [(wanted, values[wanted.name]) for wanted in request.outputs]
-
-
-@functools.lru_cache(maxsize=64)
-def _wanted(name: str, binary: bool) -> Wanted:
-    return Wanted(name, binary, name)
 
 
 def _value(prediction: AnyPrediction, name: str) -> Array | None:
