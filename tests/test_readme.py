@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from tests.support.javascript import link_modules, needs_javascript, run_javascript
 from tests.support.pages import PAGES, README, blocks, blocks_in, commands
@@ -54,13 +55,26 @@ def run_line(line: str, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder like a checkout, in which the pages' commands have been run that end by themselves."""
-    folder = tmp_path_factory.mktemp("pages")
-    (folder / "examples").symlink_to(ROOT / "examples")
+    """A folder like a checkout, in which the pages' commands have been run that end by themselves.
+
+    The first of pytest's workers that asks for it makes it, for all of them.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pages"
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            fill(folder)
+    return folder
+
+
+def fill(folder: Path) -> None:
+    unfinished = folder.with_suffix(".unfinished")
+    unfinished.mkdir()
+    (unfinished / "examples").symlink_to(ROOT / "examples")
     for command in dict.fromkeys(commands()):
         if command.startswith(IN_ORDER):
-            assert run_line(command, folder)
-    return folder
+            assert run_line(command, unfinished)
+    unfinished.rename(folder)
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,15 @@ from service.maths.posterior_factor import CholeskyPosterior
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """
-import atexit, os, pathlib, signal, torch
+import atexit, contextlib, os, pathlib, signal, torch
 from torch import nn
 from offline import FitConfig
 
 def threads():
-    names = [task.joinpath("comm").read_text().strip() for task in pathlib.Path("/proc/self/task").iterdir()]
+    names = []
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends meanwhile
+            names.append(task.joinpath("comm").read_text().strip())
     print("threads left:", *names, flush=True)
 
 if "RANK" in os.environ:
