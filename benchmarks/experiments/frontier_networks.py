@@ -14,7 +14,7 @@ from offline.runtime.progress import Track
 
 BATCH, LEARNING_RATE, WEIGHT_DECAY = 128, 0.01, 5e-4
 PADDING = 4
-EPOCHS = {"mnist": 3, "cifar": 12}
+EPOCHS = {"mnist": 3, "cifar": 8}
 
 
 class DigitNetwork(nn.Module):
@@ -64,7 +64,7 @@ def trained(problem: Problem, seed: int, dropout: float, tag: str, epochs: int, 
 
 def _train(model: nn.Module, problem: Problem, epochs: int, seed: int, track: Track) -> None:
     """AdamW with a one-cycle schedule; photos mirrored and moved by up to four pixels."""
-    model.train()
+    model.train().to(memory_format=torch.channels_last)  # a third faster for photos
     inputs, targets = problem.train
     optimiser = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     rows = range(0, len(inputs), BATCH)
@@ -79,6 +79,7 @@ def _train(model: nn.Module, problem: Problem, epochs: int, seed: int, track: Tr
             F.cross_entropy(model(vary(inputs[places])), targets[places]).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             schedule.step()
+    model.to(memory_format=torch.contiguous_format)
 
 
 def _same(x: Tensor) -> Tensor:
