@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,10 @@ def auroc(usual: Array, foreign: Array) -> float:
 
 
 def one_network(name: str, seed: int, scale: Scale, tag: str, track: Track) -> dict[str, Any]:
-    """All methods on the network of one seed; an ensemble's other members come from the seeds behind it."""
+    """All methods on the network of one seed; an ensemble's other members come from the seeds behind it.
+
+    What an interrupted run of the same scale left in the cache is not computed again.
+    """
     problem = load(name, scale.test)
     if scale.train is not None:
         inputs, targets = problem.train
@@ -90,24 +92,20 @@ def one_network(name: str, seed: int, scale: Scale, tag: str, track: Track) -> d
             folder = Path(scratch) / f"bundle-{len(made)}"
             made[label] = _fitted(model, problem, options, folder, scale.curvature)
         for label, make in track(list(made.items()), f"{name}, seed {seed}: methods", len(made)):
-            start = perf_counter()
-            rows[label] = scores(make(), problem) | {"seconds": perf_counter() - start}
+            key = f"frontier-{name}-{seed}-{tag}-{label}".replace(" ", "-").replace(",", "")
+            settings = asdict(scale) | {"epochs": epochs, "options": methods.OURS.get(label, {})}
+            rows[label] = run_once(key, json.loads(json.dumps(settings)), _scored(make, problem))
     return {"network": name, "seed": seed, "weights": sum(p.numel() for p in model.parameters()), "methods": rows}
+
+
+def _scored(make: Callable[[], methods.Method], problem: Problem) -> Callable[[], dict[str, Any]]:
+    return lambda: scores(make(), problem)
 
 
 def _fitted(
     model: Any, problem: Problem, options: dict[str, Any], folder: Path, examples: int
 ) -> Callable[[], methods.Method]:
     return lambda: methods.ours(model, problem, options, folder, examples)
-
-
-def remembered(name: str, seed: int, scale: Scale, tag: str, track: Track) -> dict[str, Any]:
-    """The result of `one_network`, from the cache where an interrupted run of the same scale left it."""
-
-    def make() -> dict[str, Any]:
-        return one_network(name, seed, scale, tag, track)
-
-    return run_once(f"frontier-{name}-{seed}-{tag}", asdict(scale), make)
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -143,7 +141,7 @@ def run(settings: Settings) -> Values:
     """Train and score what is not in the cache; `--rows mnist` runs one of the networks."""
     names, (scale, tag) = settings.names(NETWORKS, NETWORKS), settings.choose((FULL, "full"), (QUICK, "quick"))
     seeds = settings.choose(settings.seeds or SEEDS, 1)
-    runs = [remembered(name, seed, scale, tag, settings.track) for name in names for seed in range(seeds)]
+    runs = [one_network(name, seed, scale, tag, settings.track) for name in names for seed in range(seeds)]
     if settings.rows:
         runs = [*_earlier(settings, names), *runs]
     return {"summary": summarise(runs), "runs": runs}

@@ -64,7 +64,8 @@ def trained(problem: Problem, seed: int, dropout: float, tag: str, epochs: int, 
 
 def _train(model: nn.Module, problem: Problem, epochs: int, seed: int, track: Track) -> None:
     """AdamW with a one-cycle schedule; photos mirrored and moved by up to four pixels."""
-    model.train().to(memory_format=torch.channels_last)  # a third faster for photos
+    model.train()
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a third faster for photos
     inputs, targets = problem.train
     optimiser = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     rows = range(0, len(inputs), BATCH)
@@ -79,7 +80,7 @@ def _train(model: nn.Module, problem: Problem, epochs: int, seed: int, track: Tr
             F.cross_entropy(model(vary(inputs[places])), targets[places]).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             schedule.step()
-    model.to(memory_format=torch.contiguous_format)
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
 
 def _same(x: Tensor) -> Tensor:
