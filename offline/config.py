@@ -77,12 +77,12 @@ class FitConfig(BaseModel):
         ),
     ] = None
     variance_of: Annotated[
-        Literal["all", "top", "top-mean", "margin"],
+        Literal["all", "top", "top-mean", "margin", "auto"],
         Field(
             description="Which variances of a classification a prediction computes: of `all` classes; of the "
             "`top_outputs` most probable ones (`top`: the others take their mean; `top-mean`: all take it); or of the "
             "`margin` between the two most probable ones, which all take. Weights anywhere in the network cost one "
-            "backward pass for each."
+            "backward pass for each. `auto`: what is cheapest and nearly as good, compared by `selection='auto'`."
         ),
     ] = "all"
     top_outputs: Annotated[
@@ -180,6 +180,11 @@ class FitConfig(BaseModel):
         if self.variance_of != "all" and self.likelihood == "regression":
             raise ValueError(
                 f"variance_of: found {self.variance_of!r} for a regression, expected 'all': no output leads the others"
+            )
+        if self.variance_of == "auto" and self.selection != "auto":
+            raise ValueError(
+                f"variance_of: found 'auto' with selection={self.selection!r}, expected selection='auto', which "
+                "compares what can be computed; or name one: 'all', 'top', 'top-mean' or 'margin'"
             )
         return self
 

@@ -19,6 +19,7 @@ from offline.estimate.job_memory import plan_job, plan_stand_in
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.trial import check_whole_way
 from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.output_rule import output_rule
 from offline.job import Job, prepare, resolve_device
 from offline.laplace.calibration import calibrate
 from offline.laplace.ggn import Curvature, accumulate_ggn
@@ -31,6 +32,7 @@ from offline.runtime.distributed import local_device, process_group
 from offline.runtime.progress import Track, length_of, silent
 from offline.runtime.resume import job_fingerprint, tensors_digest
 from offline.selection.select import select_subnetwork
+from offline.selection.subnetwork import Subnetwork
 from service.bundle import InputSpec, check_destination, check_writable
 
 TUNING_SHARE = 0.5
@@ -92,6 +94,7 @@ def fit_bundle(
 
         # 4. select
         subnetwork = select_subnetwork(job, tuning, checkpoint)
+        job = _with_rule(job, subnetwork)
         jacobian = job.jacobian(subnetwork.indices)
         memory = plan_job(job, subnetwork.indices, tuning.bytes + conformal.bytes)
         because = f": {subnetwork.explanation}" if subnetwork.explanation else ""
@@ -187,6 +190,13 @@ def _with_noise(job: Job, tuning: HeldOut) -> Job:
     given = job.config.sigma_noise
     noise = given if isinstance(given, float) else residual_noise(job.network, tuning)
     return replace(job, likelihood=replace(job.likelihood, sigma_noise=noise))
+
+
+def _with_rule(job: Job, subnetwork: Subnetwork) -> Job:
+    """The job with the variances that `auto` chose to compute, if it chose them."""
+    if subnetwork.variance_of is None or subnetwork.computed is None:
+        return job
+    return replace(job, rule=output_rule(subnetwork.variance_of, subnetwork.computed, job.likelihood.outputs))
 
 
 def _accumulate(

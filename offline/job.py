@@ -12,7 +12,7 @@ from offline.data.loaders import Batches, Passes, checked_batches
 from offline.jacobian.find_head import find_head
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.linear_head import LinearHead
-from offline.jacobian.output_rule import OutputRule, output_rule
+from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule, rules_to_compare
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import check_private, copied_model, usable
 from offline.network.weights import WeightLayout
@@ -28,7 +28,8 @@ class Job:
     """`network` is a private copy; `example` (2, *input_shape) or fewer; `size` is S, at most.
 
     likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
-    head: the network's linear head, if it has one.
+    head: the network's linear head, if it has one. rule: which variances a prediction computes; where `auto` is to
+    choose that too, the dearest of `rules` until it has.
     """
 
     config: FitConfig
@@ -44,11 +45,12 @@ class Job:
     memory_bytes: int
     track: Track
     head: LinearHead | None = None
+    rule: OutputRule = ALL_OUTPUTS
 
     @property
-    def rule(self) -> OutputRule:
-        """Which variances a prediction computes."""
-        return output_rule(self.config.variance_of, self.config.top_outputs, self.likelihood.outputs)
+    def rules(self) -> tuple[OutputRule, ...]:
+        """The rules that `auto` compares, the dearest first: one, unless the configuration leaves the choice."""
+        return _rules(self.config, self.likelihood.outputs)
 
     @property
     def weights(self) -> Tensor:
@@ -64,6 +66,13 @@ class Job:
         """One pass, with progress where it has a description; the same number of examples each time."""
         batches = self.train if description is None else self.track(self.train, description, length_of(self.train))
         return self.passes.count(checked_batches(batches, "train_loader", self.device))
+
+
+def _rules(config: FitConfig, outputs: int) -> tuple[OutputRule, ...]:
+    kind, most = config.variance_of, config.top_outputs
+    if kind == "auto":
+        return rules_to_compare(most, outputs, config.curvature_outputs)
+    return (output_rule(kind, most, outputs),)
 
 
 def _refuse_probabilities(network: nn.Module, inputs: Tensor) -> None:
@@ -122,4 +131,5 @@ def prepare(
         memory_bytes=config.memory_budget or default_budget(device),
         track=track,
         head=find_head(network, inputs[:2]),
+        rule=_rules(config, likelihood.outputs)[0],
     )

@@ -115,6 +115,7 @@ class Margin:
 
 
 ALL_OUTPUTS = AllOutputs()
+MEAN_OF = 3  # leading outputs whose mean is compared
 
 
 def filled(rule: OutputRule, variance: Array, mean: Tensor) -> Array:
@@ -136,6 +137,13 @@ def leading(mean: Tensor, count: int) -> Tensor:
         rows.append(rest.argmax(1, keepdim=True) == every)
         rest = rest.masked_fill(rows[-1], -torch.inf)
     return torch.stack(rows, dim=1).to(mean.dtype)
+
+
+def rules_to_compare(most: int, outputs: int, many: int) -> tuple[OutputRule, ...]:
+    """Rules for K = `outputs` to compare: that of all outputs, or for more than `many` of the leading ones; and cheaper
+    ones, whose mixtures are spanned by the first one's."""
+    first = ALL_OUTPUTS if outputs <= many else TopOutputs(max(most, MEAN_OF))
+    return (first, TopMean(MEAN_OF), Margin())
 
 
 def output_rule(kind: Kind, most: int, outputs: int) -> OutputRule:

@@ -5,6 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
+from offline.jacobian.output_rule import Kind
+
 
 @dataclass(frozen=True)
 class CandidateScore:
@@ -37,7 +39,8 @@ class Subnetwork:
     dead_weights: candidates without curvature that were left out, None: not counted. explanation: one sentence, where
     the options alone do not tell. strategy, options: filled in by `offline.selection.registry.select`. within: the
     modules that the choice is restricted to, None: all. candidates: what `auto` compared, exactly one of
-    them chosen.
+    them chosen. variance_of, computed: the kind of `offline.jacobian.output_rule` and the number of
+    variances, where `auto` chose those too.
     """
 
     indices: Tensor
@@ -47,6 +50,8 @@ class Subnetwork:
     options: dict[str, Any] = field(default_factory=dict)
     within: tuple[str, ...] | None = None
     candidates: tuple[CandidateScore, ...] = ()
+    variance_of: Kind | None = None
+    computed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the indices, as plain values."""

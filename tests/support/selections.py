@@ -83,7 +83,8 @@ def changed(job: Job, **changes: Any) -> Job:
     chosen = {name: value for name, value in changes.items() if name in FitConfig.model_fields}
     others = {name: value for name, value in changes.items() if name not in chosen}
     config = job.config.model_copy(update=chosen)
-    return replace(job, config=config, passes=Passes("train_loader"), **others)
+    made = replace(job, config=config, passes=Passes("train_loader"), **others)
+    return replace(made, rule=made.rules[0])
 
 
 class Reread:

@@ -23,13 +23,14 @@ def propose(context: AutoContext) -> tuple[Proposal, ...]:
         )
     prices = PriceModel.of(context.job, context.job.example[:1])
     at_random = [_random(context, prices, place) for place in places]
-    costs = [proposal.forward_passes for proposal in at_random]
+    costs = [prices.cheapest(proposal.subnetwork.indices) for proposal in at_random]
     limit = cost_limit(context.job.config, context.job.size, [place.name for place in places], costs)
     proposals = []
-    for place, proposal in zip(places, at_random, strict=True):
-        if proposal.forward_passes <= limit:
+    for place, proposal, cost in zip(places, at_random, costs, strict=True):
+        if cost <= limit:
             proposals += [proposal, *_by_strategies(context, prices, place)]
-    return _different([proposal for proposal in proposals if proposal.forward_passes <= limit])
+    variants = [variant for proposal in _different(proposals) for variant in _variants(proposal, prices)]
+    return tuple(variant for variant in variants if variant.forward_passes <= limit)
 
 
 def _random(context: AutoContext, prices: PriceModel, place: Place) -> Proposal:
@@ -39,7 +40,23 @@ def _random(context: AutoContext, prices: PriceModel, place: Place) -> Proposal:
     amount = "all" if len(positions) == len(live) else "random"
     dead = len(place.positions) - len(live)
     chosen = Subnetwork(positions, dead, None, "random", {"live_only": True}, place.modules)
-    return Proposal(f"{amount} live weights of {place.name}", chosen, prices.predict(positions))
+    return _proposal(prices, f"{amount} live weights of {place.name}", chosen)
+
+
+def _proposal(prices: PriceModel, name: str, subnetwork: Subnetwork) -> Proposal:
+    """With the first of the rules."""
+    rule = prices.job.rules[0]
+    return Proposal(name, subnetwork, prices.predict(subnetwork.indices, rule), rule)
+
+
+def _variants(proposal: Proposal, prices: PriceModel) -> list[Proposal]:
+    """The proposal, and the same weights with fewer variances where each of them takes a backward pass."""
+    indices, name = proposal.subnetwork.indices, proposal.name
+    cheaper = prices.job.rules[1:] if prices.touched(indices).one_by_one else ()
+    others = [
+        replace(proposal, name=f"{name}, {r.kind}", forward_passes=prices.predict(indices, r), rule=r) for r in cheaper
+    ]
+    return [proposal, *others]
 
 
 def _by_strategies(context: AutoContext, prices: PriceModel, place: Place) -> list[Proposal]:
@@ -52,13 +69,13 @@ def _by_strategies(context: AutoContext, prices: PriceModel, place: Place) -> li
         chosen = context.select(strategy, size, context.options, place.modules)
         dead = len(place.positions) - live + (chosen.dead_weights or 0)
         name = strategy if place.modules is None else f"{strategy} in {place.name}"
-        found.append(Proposal(name, replace(chosen, dead_weights=dead), prices.predict(chosen.indices)))
+        found.append(_proposal(prices, name, replace(chosen, dead_weights=dead)))
     return found
 
 
-def _different(proposals: list[Proposal]) -> tuple[Proposal, ...]:
+def _different(proposals: list[Proposal]) -> list[Proposal]:
     kept: list[Proposal] = []
     for proposal in proposals:
         if not any(torch.equal(proposal.subnetwork.indices, other.subnetwork.indices) for other in kept):
             kept.append(proposal)
-    return tuple(kept)
+    return kept

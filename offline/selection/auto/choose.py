@@ -46,8 +46,11 @@ def choose_automatically(context: AutoContext) -> Subnetwork:
     scores = score_candidates(replace(context, options=replace(options, shifts=judging)), proposals)
     place, prices = decide(context, proposals, scores)
     scores = tuple(replace(score, measured=prices.get(c)) for c, score in enumerate(scores))
+    chosen = proposals[place]
     return replace(
-        proposals[place].subnetwork,
+        chosen.subnetwork,
+        variance_of=chosen.rule.kind,
+        computed=chosen.rule.count(context.job.likelihood.outputs),
         candidates=tuple(replace(score, chosen=c == place) for c, score in enumerate(scores)),
         explanation=explain(scores, place, choosing, judging),
     )
@@ -64,7 +67,8 @@ def decide(
     """The place of the candidate to take, and the prices that were measured on the way, by place.
 
     Of those whose merit is nearly the best, one for each of the lowest counted costs is timed, and the cheapest taken.
-    Where all of them are dearer than `max_cost`, their parts of the network are left out, and the others compared.
+    Where all of them are dearer than `max_cost`, their parts of the network are left out, with the variances that they
+    compute, and the others compared.
     Where nothing keeps to the limit: `ValueError` if the user gave it, and otherwise the cheapest.
     """
     config, rest = context.job.config, list(range(len(scores)))
@@ -75,11 +79,11 @@ def decide(
         if context.measure is None:
             return alike[0], prices
         finalists = _firsts(scores, alike)
-        prices |= {c: context.measure(proposals[c].subnetwork.indices) for c in finalists}
+        prices |= {c: context.measure(proposals[c].subnetwork.indices, proposals[c].rule) for c in finalists}
         if fitting := [c for c in finalists if prices[c] <= most]:
             return min(fitting, key=lambda c: (round(prices[c], 1), -merit(scores[c]), c)), prices
-        dear = {proposals[c].subnetwork.within for c in finalists}
-        rest = [c for c in rest if proposals[c].subnetwork.within not in dear]
+        dear = {(proposals[c].subnetwork.within, proposals[c].rule) for c in finalists}
+        rest = [c for c in rest if (proposals[c].subnetwork.within, proposals[c].rule) not in dear]
     least = min(prices, key=lambda c: prices[c])
     if config.max_cost is not None:
         raise ValueError(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from offline.data.held_out import HeldOut
+from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
 from offline.job import Job
 from offline.selection.candidate_weights import common
 from offline.selection.subnetwork import Subnetwork
@@ -88,7 +89,8 @@ class AutoContext:
     tuning: the held-out data that tune; those that set the threshold must not be among them. places: where weights may
     be chosen. live (C,) int64 ascending: the positions in them that have curvature on the training data; dead_weights:
     how many have none. select(strategy, size, options, within): what a strategy proposes among the weights of some
-    modules (None: all). measure(indices): what a prediction costs by a clock, in forward passes; None: a count decides.
+    modules (None: all). measure(indices, rule): what a prediction costs by a clock, in forward passes; None: a count
+    decides.
     sample: training examples in memory, None: drawn when they are needed.
     """
 
@@ -99,17 +101,19 @@ class AutoContext:
     dead_weights: int
     select: Callable[[str, int, AutoOptions, Names], Subnetwork]
     options: AutoOptions
-    measure: Callable[[Tensor], float] | None = None
+    measure: Callable[[Tensor, OutputRule], float] | None = None
     sample: TrainingSample | None = None
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """One candidate: its `name` for people, and what a prediction with it costs in forward passes."""
+    """One candidate: its `name` for people, what a prediction with it costs in forward passes, and which variances that
+    computes. Candidates that differ in these alone share the `subnetwork`."""
 
     name: str
     subnetwork: Subnetwork
     forward_passes: float
+    rule: OutputRule = ALL_OUTPUTS
 
     def judged(self, most: int, seed: int) -> Tensor:
         """At most so many of the indices, ascending: a random part shows what the whole is like."""

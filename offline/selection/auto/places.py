@@ -31,7 +31,7 @@ def affordable_places(context: SelectionContext) -> tuple[Place, ...]:
     job, candidates = context.job, context.candidate_weights.cpu()
     prices = PriceModel.of(job, job.example[:1])
     places = _places(job, prices.order, candidates)
-    costs = [prices.predict(drawn(place.positions, context.size, job.config.seed)) for place in places]
+    costs = [prices.cheapest(drawn(place.positions, context.size, job.config.seed)) for place in places]
     limit = cost_limit(job.config, context.size, [place.name for place in places], costs)
     return tuple(place for place, cost in zip(places, costs, strict=True) if cost <= limit)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from offline.export.graph import export_variance
 from offline.export.price import measured_price
-from offline.jacobian.output_rule import AllOutputs
+from offline.jacobian.output_rule import AllOutputs, OutputRule
 from offline.job import Job
 from offline.laplace.whole_factor import served_factor
 from offline.network.call_order import CallOrder
@@ -23,6 +23,17 @@ from service.maths.posterior_factor import CholeskyPosterior
 MEAN, VARIANCE = "mean", "variance"
 LEAST_SECONDS = 5e-5  # a request takes several times as long around its graph
 CALL_WORK = 2**18  # multiply-adds in the time that a call of the smallest graph takes
+
+
+@dataclass
+class Touched:
+    """What chosen weights touch: parameters whose features reach the head separately, and those that need a backward
+    pass for each variance; how many of the weights lie outside the head, and at most of the head for one output."""
+
+    separate: list[str]
+    one_by_one: list[str]
+    outside: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -42,40 +53,50 @@ class PriceModel:
         """From one forward pass of `example` (1, *input_shape)."""
         return cls(job, CallOrder.of(job.network, example), parameter_owners(job.network))
 
-    def predict(self, indices: Tensor) -> float:
+    def cheapest(self, indices: Tensor) -> float:
+        """The least price by any of the job's rules."""
+        return min(self.predict(indices, rule) for rule in self.job.rules)
+
+    def predict(self, indices: Tensor, rule: OutputRule) -> float:
         """1 for the forward pass, K for each backward pass by its share of the network (1 for layers whose features
         reach the head separately, 0 for the head), and K n^2 + n m K + m^2 K for the factor, with n weights outside the
         head and at most m of the head for an output; where M variances are computed, M in place of K, and M S^2."""
-        outputs, head = self.job.likelihood.outputs, self.job.head
-        separate, others, outside = list[str](), list[str](), 0
-        own = torch.zeros(outputs, dtype=torch.int64)
+        outputs, found = self.job.likelihood.outputs, self.touched(indices)
+        n, m = found.outside, found.most
+        product = rule.count(outputs) * len(indices) ** 2
+        if isinstance(rule, AllOutputs):
+            product = outputs * (n**2 + n * m + m**2)
+        backward = self.order.backward_share(found.separate) if found.separate else 0.0
+        backward += rule.count(outputs) * self.order.backward_share(found.one_by_one) if found.one_by_one else 0.0
+        forward = self.order.multiply_adds
+        return 1 + (backward * forward + product) / (forward + CALL_WORK)
+
+    def touched(self, indices: Tensor) -> Touched:
+        """By which route the derivatives come."""
+        head, found = self.job.head, Touched([], [], 0, 0)
+        own = torch.zeros(self.job.likelihood.outputs, dtype=torch.int64)
         for parameter, inside in self.job.layout.locate(indices.cpu()):
             path, role = self.owners[parameter.name][0]
             alone = head is not None and len(self.owners[parameter.name]) == 1
             if head is not None and alone and path == head.path:
                 belongs = inside if role == "bias" else inside // head.layer(self.job.network).in_features
-                own += torch.bincount(belongs, minlength=outputs)
+                own += torch.bincount(belongs, minlength=len(own))
                 continue
-            outside += len(inside)
-            (separate if head is not None and alone and path in head.separate else others).append(parameter.name)
-        most, rule = int(own.max()), self.job.rule
-        product = rule.count(outputs) * len(indices) ** 2
-        if isinstance(rule, AllOutputs):
-            product = outputs * (outside**2 + outside * most + most**2)
-        backward = self.order.backward_share(separate) if separate else 0.0
-        backward += rule.count(outputs) * self.order.backward_share(others) if others else 0.0
-        forward = self.order.multiply_adds
-        return 1 + (backward * forward + product) / (forward + CALL_WORK)
+            found.outside += len(inside)
+            separate = head is not None and alone and path in head.separate
+            (found.separate if separate else found.one_by_one).append(parameter.name)
+        found.most = int(own.max())
+        return found
 
 
-def measured(job: Job, indices: Tensor, example: Tensor) -> float:
+def measured(job: Job, indices: Tensor, rule: OutputRule, example: Tensor) -> float:
     """The larger price of one example and of a batch, of the graph that would be served; raises `ExportError`.
 
     A network that takes less than `LEAST_SECONDS` counts as taking so long.
 
     The values of the factor do not matter for its time; example (1, *input_shape).
     """
-    jacobian, outputs = job.jacobian(indices), job.likelihood.outputs
+    jacobian, outputs = job.jacobian(indices, rule), job.likelihood.outputs
     identity = CholeskyPosterior(np.eye(len(indices), dtype=np.float64))
     factor = served_factor(jacobian, identity, outputs, sys.maxsize)
     assert factor is not None

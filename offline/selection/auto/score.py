@@ -3,7 +3,7 @@
 All candidates share their passes: one Jacobian over the union of their weights, of which each takes its columns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,8 @@ from offline.data.held_out import HeldOut
 from offline.data.loaders import rows_within
 from offline.data.shifts import keeps_label, synthetic_shifts
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import filled
+from offline.jacobian.mixtures import rows_of
+from offline.jacobian.output_rule import OutputRule, filled
 from offline.laplace.calibration import MEMORY_BYTES, held_out_rows
 from offline.laplace.ggn import root_blocks
 from offline.laplace.posterior import Spectrum
@@ -35,21 +36,50 @@ from offline.selection.training_sample import draw_sample
 
 @dataclass(frozen=True)
 class JointJacobian:
-    """The Jacobian over every candidate's judged weights, and where each candidate's columns stand in it."""
+    """The Jacobian over every candidate's judged weights: where each subnetwork's columns stand in it, and for each
+    candidate the number of its subnetwork, and its rule.
+
+    It takes the first of the job's rules, whose outputs the others are mixtures of.
+    """
 
     jacobian: SubnetworkJacobian
     columns: tuple[Tensor, ...]
+    subnetworks: tuple[int, ...]
+    rules: tuple[OutputRule, ...]
 
     @classmethod
-    def of(cls, context: AutoContext, parts: list[Tensor]) -> "JointJacobian":
+    def of(cls, context: AutoContext, proposals: Sequence[Proposal]) -> "JointJacobian":
+        chosen = [id(proposal.subnetwork) for proposal in proposals]
+        first = {own: proposals[chosen.index(own)] for own in dict.fromkeys(chosen)}
+        most, seed = context.options.judged_weights, context.job.config.seed
+        parts = [proposal.judged(most, seed) for proposal in first.values()]
         indices = torch.unique(torch.cat(parts))
-        jacobian = context.job.jacobian(indices)
+        jacobian = context.job.jacobian(indices, context.job.rules[0])
         device = jacobian.indices.device
-        return cls(jacobian, tuple(torch.searchsorted(indices, part).to(device) for part in parts))
+        columns = tuple(torch.searchsorted(indices, part).to(device) for part in parts)
+        numbers = {own: number for number, own in enumerate(first)}
+        return cls(jacobian, columns, tuple(numbers[own] for own in chosen), tuple(p.rule for p in proposals))
+
+    def size(self, candidate: int) -> int:
+        """How many weights of a candidate are judged."""
+        return len(self.columns[self.subnetworks[candidate]])
 
     def each(self, joined: Tensor) -> Iterator[Tensor]:
-        """(B, K, U) -> (B, K, S) for each candidate."""
+        """(B, R, U) -> (B, R, S) for each subnetwork."""
         return (joined.index_select(2, columns) for columns in self.columns)
+
+    def predictive(self, inputs: Tensor) -> tuple[Tensor, Iterator[Tensor]]:
+        """The mean (B, K), and for each candidate the derivatives (B, M, S) whose variances its rule needs."""
+        own = self.jacobian.rule
+        mean, joined = self.jacobian.predictive(inputs)
+        return mean, (self._rows(own, joined, mean, number, rule) for number, rule in self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[int, OutputRule]]:
+        return zip(self.subnetworks, self.rules, strict=True)
+
+    def _rows(self, own: OutputRule, joined: Tensor, mean: Tensor, number: int, rule: OutputRule) -> Tensor:
+        rows = joined.index_select(2, self.columns[number])
+        return rows if rule == own else rows_of(rule.mixing(mean), own.mixing(mean), rows)
 
 
 @dataclass(frozen=True)
@@ -63,8 +93,7 @@ class Quality:
 def score_candidates(context: AutoContext, proposals: tuple[Proposal, ...]) -> tuple[CandidateScore, ...]:
     """Fit each proposal on part of the training data, choose its lambda within the budget, and score it."""
     options, seed = context.options, context.job.config.seed
-    parts = [proposal.judged(options.judged_weights, seed) for proposal in proposals]
-    union = JointJacobian.of(context, parts)
+    union = JointJacobian.of(context, proposals)
     held_out = context.tuning.split(min(1.0, options.judged_examples / len(context.tuning)), seed)[0]
     spectra = _spectra(context, union)
     priors = _priors(context, union, spectra, held_out)
@@ -77,7 +106,7 @@ def score_candidates(context: AutoContext, proposals: tuple[Proposal, ...]) -> t
         CandidateScore(
             name=proposal.name,
             size=len(proposal.subnetwork.indices),
-            judged=len(parts[c]),
+            judged=union.size(c),
             forward_passes=proposal.forward_passes,
             prior_precision=priors[c].precision,
             cost=_cost(priors[c]),
@@ -90,7 +119,8 @@ def score_candidates(context: AutoContext, proposals: tuple[Proposal, ...]) -> t
 
 
 def _spectra(context: AutoContext, union: JointJacobian) -> list[Spectrum]:
-    """Eigenpairs of each candidate's curvature on part of the training data, scaled to all N."""
+    """Eigenpairs of each candidate's curvature on part of the training data, scaled to all N; candidates that share
+    their weights share them."""
     data, total = training_sample(context)
     likelihood, device = context.job.likelihood, union.jacobian.indices.device
     sums = [torch.zeros(len(c), len(c), dtype=torch.float64, device=device) for c in union.columns]
@@ -100,7 +130,8 @@ def _spectra(context: AutoContext, union: JointJacobian) -> list[Spectrum]:
         for ggn, part in zip(sums, union.each(root), strict=True):
             ggn.addmm_(part.flatten(0, 1).T, part.flatten(0, 1))
     scale = total / len(data) / likelihood.noise_variance
-    return [Spectrum.of(scale * ggn) for ggn in sums]
+    spectra = [Spectrum.of(scale * ggn) for ggn in sums]
+    return [spectra[number] for number in union.subnetworks]
 
 
 def training_sample(context: AutoContext) -> tuple[HeldOut, int]:
@@ -116,7 +147,7 @@ def _priors(
 ) -> list[PriorChoice]:
     """The smallest lambda of each candidate that keeps to the uncertainty budget."""
     job, config, outputs = context.job, context.job.config, context.job.likelihood.outputs
-    shares = [prior_share(len(columns), job.layout.total, config.prior_scaling) for columns in union.columns]
+    shares = [prior_share(union.size(c), job.layout.total, config.prior_scaling) for c in range(len(spectra))]
     ranges = [spectrum.search_range(share) for spectrum, share in zip(spectra, shares, strict=True)]
     precisions = max(ranges, key=len)  # the others are its ends
     used = [precisions * share for share in shares]
@@ -124,9 +155,9 @@ def _priors(
     rows = rows_within(MEMORY_BYTES, BYTES_A_VALUE * outputs * total.shape[1])
     rows = min(rows, held_out_rows(union.jacobian, outputs))
     for inputs, targets in held_out.chunks(rows, job.track, "Candidates: prior precision"):
-        mean, joined = union.jacobian.predictive(inputs)
-        for c, part in enumerate(union.each(joined)):
-            variances = filled(union.jacobian.rule, spectra[c].variances(part, np.append(used[c], PLAIN)), mean)
+        mean, rows_of_each = union.predictive(inputs)
+        for c, part in enumerate(rows_of_each):
+            variances = filled(union.rules[c], spectra[c].variances(part, np.append(used[c], PLAIN)), mean)
             scores = grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), job.likelihood)
             total[c] += scores.sum(1)
     total /= len(held_out)
@@ -145,11 +176,11 @@ def _qualities(
     variances: list[list[Array]] = [[] for _ in priors]
     rows = held_out_rows(union.jacobian, likelihood.outputs)
     for inputs, _ in data.chunks(rows, context.job.track, "Candidates: shifts"):
-        mean, joined = union.jacobian.predictive(inputs)
+        mean, rows_of_each = union.predictive(inputs)
         means.append(to_numpy(mean.double()))
-        for c, part in enumerate(union.each(joined)):
+        for c, part in enumerate(rows_of_each):
             computed = spectra[c].variances(part, np.array([priors[c].used]))[:, :, 0]
-            variances[c].append(filled(union.jacobian.rule, computed, mean))
+            variances[c].append(filled(union.rules[c], computed, mean))
     f, y = np.concatenate(means), to_numpy(data.targets)
     each = [np.concatenate(parts) for parts in variances]
     return [Quality(likelihood.log_likelihood(f, v, y), likelihood.predict(f, v).score) for v in each]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from offline.jacobian.output_rule import OutputRule
 from offline.selection.auto.choose import MARGIN, decide, explain, merit, nearly_best
 from offline.selection.auto.context import Proposal
 from offline.selection.auto.price import measured
@@ -79,10 +80,10 @@ def candidates() -> list[Proposal]:
     return [Proposal(part, Subnetwork(torch.tensor([c]), within=(part,)), 1.0) for c, part in enumerate(parts)]
 
 
-def clock(prices: dict[int, float], asked: list[int]) -> Callable[[Tensor], float]:
+def clock(prices: dict[int, float], asked: list[int]) -> Callable[[Tensor, OutputRule], float]:
     """Stands for the time of a graph, by the only weight of the candidate."""
 
-    def measure(indices: Tensor) -> float:
+    def measure(indices: Tensor, rule: OutputRule) -> float:
         asked.append(int(indices))
         return prices[int(indices)]
 
@@ -135,6 +136,6 @@ def test_without_a_clock_the_count_decides() -> None:
 def test_the_price_of_a_graph_is_measured_for_real() -> None:
     context = context_of("table", strategies=())
     example = context.tuning.inputs[:1]
-    price = measured(context.job, context.live, example)
+    price = measured(context.job, context.live, context.job.rule, example)
     assert math.isfinite(price)
     assert price > 0
