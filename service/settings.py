@@ -17,6 +17,7 @@ PREFIX = "PROBITY_"
 FOREIGN = frozenset({"PROBITY_DATA_DIR", "PROBITY_BUNDLE_DIR", "PROBITY_API_KEY"})
 
 Positive = Annotated[int, Field(gt=0)]
+Rate = Annotated[float, Field(gt=0, lt=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]
 
@@ -176,6 +177,21 @@ class Settings(BaseSettings):
             "examples per batch."
         ),
     ] = 256 * 2**20
+    false_reject_rate: Annotated[
+        Rate | None,
+        Field(
+            description="Share of in-distribution inputs that may be rejected, for every model. None: the rate that "
+            "each bundle was fitted with."
+        ),
+    ] = None
+    requested_rates: Annotated[
+        tuple[Rate, Rate] | None,
+        NoDecode,
+        Field(
+            description="The lowest and highest `false_reject_rate` that a request may ask for, as `0.01,0.2`. None: a "
+            "request may not choose."
+        ),
+    ] = None
     interval_level: Annotated[
         float,
         Field(gt=0, lt=1, description="Probability that the interval in a regression response covers the target."),
@@ -239,7 +255,7 @@ class Settings(BaseSettings):
     @classmethod
     def split_lists(cls, values: Any) -> Any:
         """Split lists in the environment: bundles as in PATH, the others at commas."""
-        separators = {"bundle": os.pathsep, "cors_origins": ",", "trusted_proxies": ","}
+        separators = {"bundle": os.pathsep, "cors_origins": ",", "trusted_proxies": ",", "requested_rates": ","}
         if not isinstance(values, dict):
             return values
         return {
@@ -255,6 +271,9 @@ class Settings(BaseSettings):
         if late is not None and late >= self.request_timeout_seconds:
             expected = f"less than request_timeout_seconds ({self.request_timeout_seconds:g})"
             raise ValueError(f"degrade_after_seconds: found {late:g}, expected {expected}: requests end before it")
+        if self.requested_rates is not None and self.requested_rates[0] > self.requested_rates[1]:
+            low, high = self.requested_rates
+            raise ValueError(f"requested_rates: found {low:g},{high:g}, expected the lower one first")
         for origin in self.cors_origins:
             if origin != "*" and ORIGIN.fullmatch(origin) is None:
                 raise ValueError(f"cors_origins: found {origin!r:.100}, expected SCHEME://HOST[:PORT], without a path")

@@ -145,7 +145,7 @@ def compare(received: Any, expected: Any, where: str) -> None:
     elif isinstance(expected, float):
         assert received == pytest.approx(expected, rel=0.1, abs=0.01), where
     elif isinstance(expected, str):
-        number = r"\d+\.\d+"
+        number = r"\d[\d,]*(\.\d+)?"
         assert re.sub(number, "", received) == re.sub(number, "", expected), where
     else:
         assert received == expected, where

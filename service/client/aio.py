@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 
 from service.client.calls import (
+    Asked,
     Call,
     File,
     Inputs,
@@ -46,10 +47,16 @@ class AsyncClient:
         self._http = httpx.AsyncClient(transport=transport, **self._connection.options())
 
     async def predict(
-        self, inputs: Inputs, *, model: str | None = None, version: str | None = None, timeout: float | None = None
+        self,
+        inputs: Inputs,
+        *,
+        model: str | None = None,
+        version: str | None = None,
+        false_reject_rate: float | None = None,
+        timeout: float | None = None,
     ) -> PredictResponse:
         """As `Client.predict`; raises the same."""
-        return await self._ask(predict_call(inputs, model, version), timeout)
+        return await self._ask(predict_call(inputs, Asked(model, version, false_reject_rate)), timeout)
 
     async def predict_images(
         self,
@@ -57,10 +64,12 @@ class AsyncClient:
         *,
         model: str | None = None,
         version: str | None = None,
+        false_reject_rate: float | None = None,
         timeout: float | None = None,
     ) -> PredictResponse:
         """As `Client.predict_images`; raises the same. The files are read in a thread."""
-        return await self._ask(await asyncio.to_thread(images_call, files, model, version), timeout)
+        asked = Asked(model, version, false_reject_rate)
+        return await self._ask(await asyncio.to_thread(images_call, files, asked), timeout)
 
     async def ready(self) -> bool:
         """As `Client.ready`; raises the same."""

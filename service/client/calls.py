@@ -45,18 +45,33 @@ class Call(Generic[T]):
             raise UnexpectedAnswerError(answer.status, reason) from error
 
 
-def predict_call(inputs: Inputs, model: str | None, version: str | None) -> Call[PredictResponse]:
+@dataclass(frozen=True)
+class Asked:
+    """Whom a prediction is asked of, None: the default model, its latest version; and the share of in-distribution
+    inputs that may be rejected, None: as the service has it."""
+
+    model: str | None = None
+    version: str | None = None
+    false_reject_rate: float | None = None
+
+    @property
+    def path(self) -> str:
+        """The path with its query."""
+        query = "" if self.false_reject_rate is None else f"?false_reject_rate={self.false_reject_rate!r}"
+        return f"{_model_path(self.model, self.version)}/predict{query}"
+
+
+def predict_call(inputs: Inputs, asked: Asked) -> Call[PredictResponse]:
     """Predictions for an array or lists."""
-    return _predict(model, version, encode_inputs(inputs))
+    return _predict(asked.path, encode_inputs(inputs))
 
 
-def images_call(files: File | Iterable[File], model: str | None, version: str | None) -> Call[PredictResponse]:
+def images_call(files: File | Iterable[File], asked: Asked) -> Call[PredictResponse]:
     """Predictions for image files; reads them."""
-    return _predict(model, version, encode_files(files))
+    return _predict(asked.path, encode_files(files))
 
 
-def _predict(model: str | None, version: str | None, body: tuple[bytes, str]) -> Call[PredictResponse]:
-    path = f"{_model_path(model, version)}/predict"
+def _predict(path: str, body: tuple[bytes, str]) -> Call[PredictResponse]:
     return Call("POST", path, {200: PredictResponse.model_validate_json}, *body)
 
 

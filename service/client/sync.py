@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from service.client.calls import (
+    Asked,
     Call,
     File,
     Inputs,
@@ -61,17 +62,25 @@ class Client:
         self._http = httpx.Client(transport=transport, **self._connection.options())
 
     def predict(
-        self, inputs: Inputs, *, model: str | None = None, version: str | None = None, timeout: float | None = None
+        self,
+        inputs: Inputs,
+        *,
+        model: str | None = None,
+        version: str | None = None,
+        false_reject_rate: float | None = None,
+        timeout: float | None = None,
     ) -> PredictResponse:
         """Predictions for numbers as the network takes them, shape (batch, *input shape) or one example.
 
         NumPy arrays travel as they are in memory; anything else as JSON. Without a `model` the service's default one
-        answers, without a `version` the latest. `timeout` is for the whole call, and is sent to the service.
+        answers, without a `version` the latest. `false_reject_rate`: the share of in-distribution inputs that may be
+        rejected, where the operator lets requests choose it. `timeout` is for the whole call, and is sent to the
+        service.
 
         Raises `ProbityError`; before anything is sent, `TypeError` or `ValueError` for what is no array of numbers, for
         a version without a model, and for a timeout that is not above 0.
         """
-        return self._ask(predict_call(inputs, model, version), timeout)
+        return self._ask(predict_call(inputs, Asked(model, version, false_reject_rate)), timeout)
 
     def predict_images(
         self,
@@ -79,13 +88,14 @@ class Client:
         *,
         model: str | None = None,
         version: str | None = None,
+        false_reject_rate: float | None = None,
         timeout: float | None = None,
     ) -> PredictResponse:
         """Predictions for PNG, JPEG or WebP files: one or several paths, bytes, or files opened in binary mode.
 
         Raises as `predict` does, and `OSError` where a file cannot be read.
         """
-        return self._ask(images_call(files, model, version), timeout)
+        return self._ask(images_call(files, Asked(model, version, false_reject_rate)), timeout)
 
     def ready(self) -> bool:
         """Whether requests are welcome; False while starting and draining. Raises `ProbityError` without an answer."""

@@ -8,10 +8,12 @@ import numpy.typing as npt
 from service.bundle import Manifest
 from service.inference.predictor import PlainPrediction, Prediction, Predictor
 from service.maths.predictive import gaussian_interval
+from service.maths.rejection import RejectionRule
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
-SCORE_NAMES = {"predictive_entropy": "predictive entropy (nats)", "epistemic_std": "epistemic standard deviation"}
+SCORE_NAMES = {"predictive_entropy": "predictive entropy", "epistemic_std": "epistemic standard deviation"}
+ADVICE = "the input is unlike those that the model knows, so check it before you rely on this answer"
 
 
 def class_names(manifest: Manifest) -> list[str]:
@@ -20,16 +22,16 @@ def class_names(manifest: Manifest) -> list[str]:
 
 
 def predictions_json(
-    prediction: Prediction | PlainPrediction, predictor: Predictor, interval_level: float
+    prediction: Prediction | PlainPrediction, predictor: Predictor, rule: RejectionRule, interval_level: float
 ) -> list[Json]:
-    """One JSON object an example, as `service.schemas` describes them."""
+    """One JSON object an example, as `service.schemas` describes them; `rule` has decided."""
     if isinstance(prediction, PlainPrediction):
         return _plain(prediction, predictor.manifest)
     if prediction.probabilities is not None:
         examples = _classification(prediction, class_names(predictor.manifest))
     else:
         examples = _regression(prediction, predictor.manifest, interval_level)
-    decisions = _decisions(prediction, predictor)
+    decisions = _decisions(prediction, rule, SCORE_NAMES[predictor.manifest.calibration.score])
     return [{**example, "ood": ood} for example, ood in zip(examples, decisions, strict=True)]
 
 
@@ -63,12 +65,13 @@ def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
     ]
 
 
-def _decisions(prediction: Prediction, predictor: Predictor) -> list[Json]:
-    rule, name = predictor.rule, SCORE_NAMES[predictor.manifest.calibration.score]
-    threshold, rate = rule.threshold, rule.false_reject_rate
+def _decisions(prediction: Prediction, rule: RejectionRule, name: str) -> list[Json]:
+    threshold, rate, every = rule.threshold, rule.false_reject_rate, len(rule.scores)
 
-    def reason(score: float) -> str:
-        return f"{name} {score:.4g} is above the threshold {threshold:.4g} set on held-out data"
+    def reason(score: float, p_value: float) -> str:
+        below = every + 1 - round(p_value * (every + 1))
+        unusual = f"higher than that of {below:,} of {every:,} held-out inputs"
+        return f"The {name}, {score:.4g}, is {unusual} (accepted up to {threshold:.4g}): {ADVICE}."
 
     rows = zip(prediction.score.tolist(), prediction.p_value.tolist(), prediction.rejected.tolist(), strict=True)
     return [
@@ -78,7 +81,7 @@ def _decisions(prediction: Prediction, predictor: Predictor) -> list[Json]:
             "threshold": threshold,
             "false_reject_rate": rate,
             "rejected": rejected,
-            "reason": reason(score) if rejected else None,
+            "reason": reason(score, p_value) if rejected else None,
         }
         for score, p_value, rejected in rows
     ]

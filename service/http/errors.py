@@ -16,6 +16,7 @@ from service.codec.forms import FormError, FormFieldError
 from service.http.problems import ProblemError, make_problem
 from service.inference.predictor import NonFinitePrediction
 from service.inference.session import NetworkError, NetworkFailed
+from service.models.rates import RateError
 from service.models.store import ModelNotFound
 from service.schemas import Problem
 
@@ -64,6 +65,11 @@ def _input(error: InputError) -> Answer:
     status, code = (413, "input_too_large") if isinstance(error, InputTooLarge) else (422, "input")
     where = {"field": error.field, "found": error.found, "expected": error.expected}
     return make_problem(status, code, f"{error}.", **where), {}
+
+
+def _rate(error: RateError) -> Answer:
+    where = {"field": "false_reject_rate", "found": error.found, "expected": error.expected}
+    return make_problem(422, "false_reject_rate", f"{error}.", **where), {}
 
 
 def _network(error: NetworkError) -> Answer:
@@ -130,6 +136,7 @@ TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Answer]] = {
     FormFieldError: _form_field,
     DecoderUnavailable: _no_decoder,
     InputError: _input,
+    RateError: _rate,
     NetworkError: _network,
     NetworkFailed: _network_failed,
     NonFinitePrediction: _non_finite,

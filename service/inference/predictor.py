@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -126,22 +126,27 @@ class Predictor:
         threads: int | None = None,
         jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
+        false_reject_rate: float | None = None,
     ) -> None:
         """`threads`: those of onnxruntime, and the most that NumPy's matrix products use meanwhile (None: their own
         defaults); `jacobian_bytes` bounds one chunk's Jacobian in memory.
 
         `plain_too` opens the network a second time without its Jacobian, which `predict_plain` needs.
+
+        `false_reject_rate`, in (0, 1): in place of the bundle's own; `BundleError` where the bundle has too few
+        calibration scores to reject anything at that rate.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
         self.digest, self.manifest_sha256 = bundle.digest, bundle.manifest_sha256
         self.reference = bundle.reference
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
-        self.rule = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
-        _check_threshold(self.rule, bundle)
+        own = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
+        _check_threshold(own, bundle)
+        self.rule = own if false_reject_rate is None else _at_rate(own, false_reject_rate, bundle)
         row_bytes = 4 * self.manifest.row_numbers(bundle.posterior.working_size)
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
-        self.threads, self._jacobian_bytes = threads, jacobian_bytes
+        self.threads, self._jacobian_bytes, self._false_reject_rate = threads, jacobian_bytes, false_reject_rate
         self._posterior = None if self.manifest.gives_variance else bundle.posterior
         self._session = open_session(bundle, threads)
         self._plain_session = open_plain(bundle, threads) if plain_too else None
@@ -154,12 +159,24 @@ class Predictor:
         threads: int | None = None,
         jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
+        false_reject_rate: float | None = None,
     ) -> "Predictor":
         """Read, check and open the bundle at `path`; raises `BundleError`."""
-        return cls(read_bundle(path), threads=threads, jacobian_bytes=jacobian_bytes, plain_too=plain_too)
+        return cls(
+            read_bundle(path),
+            threads=threads,
+            jacobian_bytes=jacobian_bytes,
+            plain_too=plain_too,
+            false_reject_rate=false_reject_rate,
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {"threads": self.threads, "jacobian_bytes": self._jacobian_bytes, "plain_too": self.has_plain}
+        options = {
+            "threads": self.threads,
+            "jacobian_bytes": self._jacobian_bytes,
+            "plain_too": self.has_plain,
+            "false_reject_rate": self._false_reject_rate,
+        }
         return _reopen, (str(self.path.resolve()), self.digest, options)
 
     def predict(self, inputs: Array) -> Prediction:
@@ -289,6 +306,11 @@ def decide(
     )
 
 
+def decided_by(rule: RejectionRule, prediction: Prediction) -> Prediction:
+    """The same prediction with the decisions of another rule over the same calibration scores."""
+    return replace(prediction, rejected=rule.rejected(prediction.score) | ~prediction.finite)
+
+
 def undecided_prediction(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
     """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
 
@@ -320,6 +342,15 @@ def _finite(*outputs: Array) -> Array:
     for other in outputs[1:]:
         usable &= np.isfinite(other)
     return np.asarray(usable.all(axis=1))
+
+
+def _at_rate(rule: RejectionRule, rate: float, bundle: Bundle) -> RejectionRule:
+    if not rule.least_rate <= rate < 1:
+        found = f"false_reject_rate: found {rate:g} for a bundle with {len(rule.scores)} calibration scores"
+        raise BundleError(
+            bundle.path, f"{found}, expected {rule.least_rate:.3g} to 1", "give another rate, or fit anew"
+        )
+    return rule.at(rate)
 
 
 def _check_threshold(rule: RejectionRule, bundle: Bundle) -> None:

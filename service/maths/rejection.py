@@ -9,7 +9,7 @@ most a share alpha of them. The score of a classification is the predictive entr
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,15 @@ class RejectionRule:
 
     scores: Array
     false_reject_rate: float
+
+    @property
+    def least_rate(self) -> float:
+        """1 / (n + 1), the smallest p-value: at a lower rate nothing is ever rejected."""
+        return 1 / (len(self.scores) + 1)
+
+    def at(self, false_reject_rate: float) -> "RejectionRule":
+        """The same scores, at another rate: nothing is fitted again."""
+        return replace(self, false_reject_rate=false_reject_rate)
 
     @functools.cached_property
     def threshold(self) -> float:

@@ -36,6 +36,7 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
             threads=threads,
             jacobian_bytes=settings.jacobian_bytes // batches_at_once(settings, threads),
             plain_too=settings.degrade_after_seconds is not None,
+            false_reject_rate=settings.false_reject_rate,
         )
 
     predictor = opened(settings.threads or 1)

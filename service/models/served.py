@@ -4,14 +4,17 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
 
 from service.batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
-from service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
+from service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite, decided_by
+from service.maths.rejection import RejectionRule
 from service.models.cpu_share import batches_at_once, share_of
 from service.models.metrics import ModelMetrics
+from service.models.rates import RateBounds
 from service.monitoring.metrics import Metrics
 from service.settings import Settings
 
@@ -34,6 +37,7 @@ class ServedModel:
         self.name, self.version = self.manifest.name, self.manifest.version
         self.metrics, self._users, self._unused = ModelMetrics(metrics, predictor), 0, asyncio.Event()
         self._unused.set()
+        self._rates = RateBounds.of(settings)
         each = predictor.threads or threads.count
         self._batcher: DynamicBatcher[AnyPrediction] = DynamicBatcher(
             self._compute,
@@ -71,15 +75,25 @@ class ServedModel:
         """Raises `QueueFull` where a request of average size, after `arriving` others, would not fit the queue."""
         self._batcher.check_room(arriving)
 
-    async def predict(self, inputs: Array, deadline: float = math.inf) -> Answered[AnyPrediction]:
+    def rule(self, rate: float | None) -> RejectionRule:
+        """The rule for a request that asks for a false-reject rate (None: the model's own); raises `RateError`."""
+        return self._rates.rule(self.predictor.rule, rate)
+
+    async def predict(
+        self, inputs: Array, deadline: float = math.inf, rule: RejectionRule | None = None
+    ) -> Answered[AnyPrediction]:
         """Predict `inputs` (B, *input_shape), B >= 1, of the bundle's dtype, through the queue.
+
+        `rule`: decides in place of the model's own, which the metrics count by.
 
         Raises what `DynamicBatcher.submit` raises, `NonFinitePrediction` and `NetworkError`.
         """
         answered = await self._batcher.submit(inputs, deadline)
         check_finite(answered.result)
         self.metrics.answered(answered.result, answered.queue_seconds)
-        return answered
+        if rule is None or rule is self.predictor.rule or not isinstance(answered.result, Prediction):
+            return answered
+        return replace(answered, result=decided_by(rule, answered.result))
 
     async def retire(self) -> None:
         """Close the queue once no request uses the model any more."""

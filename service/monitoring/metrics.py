@@ -29,6 +29,7 @@ ERROR_REASONS = (
     "decoder",
     "degraded",
     "draining",
+    "false_reject_rate",
     "field",
     "gone",
     "head_timeout",

@@ -26,13 +26,15 @@ class Wanted:
 
 @dataclass(frozen=True)
 class InferRequest:
-    """`outputs` None: all outputs, in binary where `binary` says so. `timeout_seconds` None: the service's own."""
+    """`outputs` None: all outputs, in binary where `binary` says so. `timeout_seconds`, `false_reject_rate` None: the
+    service's own."""
 
     id: str | None
     tensor: Tensor
     outputs: tuple[Wanted, ...] | None
     binary: bool
     timeout_seconds: float | None
+    false_reject_rate: float | None = None
 
 
 def parse_request(body: bytes, header_length: int | None, limits: JsonLimits) -> InferRequest:
@@ -43,7 +45,7 @@ def parse_request(body: bytes, header_length: int | None, limits: JsonLimits) ->
     repeats = header_length is not None and header_length <= REMEMBERED_BYTES
     head = _remembered_head(json, limits) if repeats else _head(json, limits)
     tensor = _only_input(head.inputs, body, header_length)
-    return InferRequest(head.id, tensor, head.outputs, head.binary, head.timeout_seconds)
+    return InferRequest(head.id, tensor, head.outputs, head.binary, head.timeout_seconds, head.false_reject_rate)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class _Head:
     outputs: tuple[Wanted, ...] | None
     binary: bool
     timeout_seconds: float | None
+    false_reject_rate: float | None
 
 
 def _head(json: bytes, limits: JsonLimits) -> _Head:
@@ -62,7 +65,8 @@ def _head(json: bytes, limits: JsonLimits) -> _Head:
     parameters = request.parameters or schemas.InferParameters()
     binary = parameters.binary_data_output or False
     seconds = parameters.timeout / 1e6 if parameters.timeout else None  # microseconds, as Triton has it
-    return _Head(request.id, request.inputs, _outputs(request.outputs, binary), binary, seconds)
+    outputs = _outputs(request.outputs, binary)
+    return _Head(request.id, request.inputs, outputs, binary, seconds, parameters.false_reject_rate)
 
 
 _remembered_head = functools.lru_cache(REMEMBERED)(_head)

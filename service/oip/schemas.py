@@ -103,6 +103,12 @@ class InferParameters(RequestPart):
         Annotated[Count, Field(le=MAX_INT)] | None,
         Field(description="How long the request may wait, in microseconds; 0: as the service has it."),
     ] = None
+    false_reject_rate: Annotated[
+        Annotated[float, Strict(), Field(gt=0, lt=1)] | None,
+        Field(
+            description="Share of in-distribution inputs that may be rejected, where the operator lets requests choose."
+        ),
+    ] = None
     binary_data_output: Annotated[Flag | None, Field(description="Whether outputs are sent in binary.")] = None
 
 

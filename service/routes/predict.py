@@ -1,5 +1,6 @@
 """POST /predict and /models/{name}/predict: read, decode, predict, respond."""
 
+import math
 import time
 from typing import Any
 
@@ -16,6 +17,7 @@ from service.http.bodies import media_type, read_body, reserve, reserve_response
 from service.http.disconnect import CancelOnDisconnect
 from service.http.problems import MEDIA_TYPE, ProblemError
 from service.inference.predictor import NonFinitePrediction
+from service.maths.rejection import RejectionRule
 from service.models.served import AnyPrediction, ServedModel
 from service.routes.decode import decode_images, decode_numbers
 from service.routes.direct import direct_router, lease_of, path_parameters
@@ -23,6 +25,15 @@ from service.runtime import Runtime, runtime_of
 from service.schemas import PredictRequest, PredictResponse, Problem
 
 router = direct_router(tags=["predict"])
+RATE = "false_reject_rate"
+RATE_PARAMETER = {
+    "name": RATE,
+    "in": "query",
+    "required": False,
+    "description": "Share of in-distribution inputs that may be rejected, where the operator lets requests choose "
+    "(`PROBITY_REQUESTED_RATES`).",
+    "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+}
 MULTIPART = "multipart/form-data"
 INLINE_ROWS = 64  # serialising so many takes no longer than handing them to a thread
 
@@ -59,7 +70,7 @@ BODY = {
 
 
 def _documented(*names: str) -> dict[str, Any]:
-    extra = {"parameters": path_parameters(names), "requestBody": BODY}
+    extra = {"parameters": [*path_parameters(names), RATE_PARAMETER], "requestBody": BODY}
     return {"response_model": PredictResponse, "responses": ERRORS, "openapi_extra": extra}
 
 
@@ -87,6 +98,7 @@ async def _predict(request: Request) -> Response:
     lease = lease_of(request)
     served = runtime.store.find(path.get("name"), path.get("version"))
     with deadline.attributed(), served.in_use() as model:
+        rule = model.rule(_requested_rate(request))
         kind, body = _kind(request), await _read(request, runtime, model, lease)
         started = time.perf_counter()
         inputs = await _decode(request, runtime, deadline.at, kind, body, model.manifest.input)
@@ -94,15 +106,32 @@ async def _predict(request: Request) -> Response:
         reserve(lease, inputs.array.nbytes)
         try:
             async with CancelOnDisconnect(request):
-                answered = await model.predict(inputs.array, deadline.at)
+                answered = await model.predict(inputs.array, deadline.at, rule)
         except NonFinitePrediction as error:
             raise _non_finite(f"{inputs.field}[{error.index}]") from None
         warnings = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
-        response = _JsonResponse(runtime, model, answered, warnings, seconds)
+        response = _JsonResponse(runtime, model, rule, answered, warnings, seconds)
         few = len(answered.result) <= INLINE_ROWS
         content = response.body() if few else await runtime.in_thread(response.body)
         reserve_response(lease, len(content))
         return Response(content, media_type=JSON)
+
+
+def _requested_rate(request: Request) -> float | None:
+    """The query's rate, None where it names none."""
+    if not request.scope["query_string"]:
+        return None
+    texts = request.query_params.getlist(RATE)
+    if not texts:
+        return None
+    try:
+        (rate,) = map(float, texts)
+    except ValueError:
+        rate = math.nan
+    if 0 < rate < 1:
+        return rate
+    found, expected = ", ".join(texts)[:100], "one number between 0 and 1"
+    raise ProblemError(422, RATE, f"{RATE}: found {found!r}, expected {expected}.", field=RATE, expected=expected)
 
 
 def _kind(request: Request) -> str:
@@ -141,11 +170,12 @@ class _JsonResponse:
         self,
         runtime: Runtime,
         model: ServedModel,
+        rule: RejectionRule,
         answered: Answered[AnyPrediction],
         warnings: list[str],
         decode_seconds: float,
     ) -> None:
-        self.level, self.model, self.answered = runtime.settings.interval_level, model, answered
+        self.level, self.model, self.rule, self.answered = runtime.settings.interval_level, model, rule, answered
         self.warnings = warnings
         self.timing = {
             "decode_seconds": decode_seconds,
@@ -158,7 +188,7 @@ class _JsonResponse:
         return to_json(
             {
                 "model": {"name": model.name, "version": model.version, "digest": model.digest},
-                "predictions": predictions_json(self.answered.result, model.predictor, self.level),
+                "predictions": predictions_json(self.answered.result, model.predictor, self.rule, self.level),
                 "degraded": self.answered.degraded,
                 "warnings": self.warnings,
                 "timing": self.timing,

@@ -70,7 +70,7 @@ async def infer(request: Request) -> Response:
         deadline = deadline.sooner(began + (infer_request.timeout_seconds or math.inf))
         with deadline.attributed():
             async with CancelOnDisconnect(request):
-                answered = await model.predict(array, deadline.at)
+                answered = await model.predict(array, deadline.at, model.rule(infer_request.false_reject_rate))
         warnings = warnings_of(answered.result, model.predictor, array, infer_request.tensor.name)
         response = _InferResponse(
             infer_request, model, answered, warnings, coding(request.headers.get("accept-encoding"))

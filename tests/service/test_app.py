@@ -85,7 +85,9 @@ def check_decision(ood: Json, score: float, synthetic: Synthetic) -> None:
     assert ood["rejected"] is (ood["score"] > threshold)
     assert ood["rejected"] is bool(p_value <= synthetic.alpha)
     if ood["rejected"]:
-        assert f"{ood['score']:.4g} is above the threshold {threshold:.4g}" in ood["reason"]
+        below, every = sum(other < ood["score"] for other in synthetic.scores), len(synthetic.scores)
+        unusual = f"higher than that of {below:,} of {every:,} held-out inputs (accepted up to {threshold:.4g}): "
+        assert f", {ood['score']:.4g}, is {unusual}" in ood["reason"]
     else:
         assert ood["reason"] is None
 
