@@ -39,6 +39,7 @@ class Method:
 
 OURS: dict[str, dict[str, Any]] = {
     "auto, at most 3 passes": {"selection": "auto", "max_cost": 3.0},
+    "auto, at most 3 passes, any variances": {"selection": "auto", "max_cost": 3.0, "variance_of": "auto"},
     "auto": {"selection": "auto", "max_cost": 100.0},
     "novelty-sampling anywhere": {"selection": "novelty-sampling"},
     "novelty-sampling anywhere, margin": {"selection": "novelty-sampling", "variance_of": "margin"},

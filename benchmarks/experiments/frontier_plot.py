@@ -17,6 +17,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "ensemble of 5": ("#7A6A00", "s"),
     "last layer, laplace-torch": ("#E69F00", "s"),
     "auto, at most 3 passes": ("#D55E00", "*"),
+    "auto, at most 3 passes, any variances": ("#D55E00", "X"),
     "auto": ("#D55E00", "P"),
     "novelty-sampling anywhere": ("#CC79A7", "D"),
     "novelty-sampling anywhere, margin": ("#CC79A7", "v"),
