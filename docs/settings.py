@@ -82,6 +82,10 @@ WHEN = {
         "trusted_keys": "When anyone else can write to the bundle folders.",
     },
     "Log": {
+        "audit_file": "When you must show later what was predicted, and what was rejected.",
+        "audit_bytes": "Together with `PROBITY_AUDIT_FILES`: what the audit trail takes on the disk at most.",
+        "audit_files": "As many as you must keep; move older ones elsewhere before they are deleted.",
+        "audit_inputs": "When inputs must be kept too, and may be: they can be personal data.",
         "access_log": "`false`, when a proxy already logs requests, or to save time under load.",
         "log_level": "`debug` to investigate a fault, `warning` for a quiet log.",
     },

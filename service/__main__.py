@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from service.bundle import BundleError
 from service.models.loading import load_named
+from service.monitoring.audit_file import AuditFileError, RotatedFile
 from service.process.forced_exit import ForcedExit
 from service.process.server import build_server, log_config
 from service.process.supervisor import METRICS_FOLDER, supervise
@@ -46,7 +47,7 @@ def serve(
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
         _fail(f"{name} ({PREFIX}{name.upper()}): {first['msg']}, found {first['input']!r:.100}")
-    except (BundleError, KeyFileError, UnknownSettingError, UnsupportedUvicornError) as error:
+    except (AuditFileError, BundleError, KeyFileError, UnknownSettingError, UnsupportedUvicornError) as error:
         _fail(str(error))
     if status := run():
         raise typer.Exit(status)
@@ -73,6 +74,8 @@ def _workers(settings: Settings) -> Callable[[], int]:
     load_named(settings)
     if settings.api_keys_file is not None:
         KeyRing(settings.api_keys_file)
+    if settings.audit_file is not None:
+        RotatedFile(settings.audit_file, settings.audit_bytes, settings.audit_files).close()
     logging.config.dictConfig(log_config(settings))
 
     def run() -> int:

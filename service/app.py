@@ -25,6 +25,8 @@ from service.models.repository import Repository
 from service.models.served import ServedModel
 from service.models.store import ModelStore
 from service.models.trials import Trials
+from service.monitoring.audit import AuditTrail
+from service.monitoring.audit_file import RotatedFile
 from service.monitoring.metrics import Metrics
 from service.routes import docs, operations, predict, v2, v2_repository
 from service.runtime import Runtime
@@ -45,7 +47,7 @@ def create_app(
     """The service of `predictors`, the first of which is the default model.
 
     `registry` receives the metrics; by default the app creates one. With `settings.watch_seconds`, the predictors'
-    folders and `settings.models` are watched for changes.
+    folders and `settings.models` are watched for changes. Raises `AuditFileError`.
     """
     loaded = [predictors] if isinstance(predictors, Predictor) else [*predictors]
     if settings.degrade_after_seconds is not None and not all(predictor.has_plain for predictor in loaded):
@@ -53,10 +55,11 @@ def create_app(
             "degrade_after_seconds: found a predictor without the plain network; make it with plain_too=True"
         )
     metrics = Metrics(registry if registry is not None else CollectorRegistry())
+    audit = _audit_trail(settings, metrics)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _running(loaded, settings, metrics) as runtime:
+        async with _running(loaded, settings, metrics, audit) as runtime:
             app.state.runtime = runtime  # from here on, a signal sets `draining`
             await _load_models_folder(runtime)
             yield
@@ -89,12 +92,22 @@ def create_app(
     return app
 
 
+def _audit_trail(settings: Settings, metrics: Metrics) -> AuditTrail | None:
+    """The audit trail, not started; raises `AuditFileError`."""
+    if settings.audit_file is None:
+        return None
+    file = RotatedFile(settings.audit_file, settings.audit_bytes, settings.audit_files)
+    return AuditTrail(file, metrics.audit_lost)
+
+
 def _predicts(route: APIRoute) -> bool:
     return "POST" in (route.methods or ()) and route.path.endswith(("/predict", "/infer"))
 
 
 @contextlib.asynccontextmanager
-async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics) -> AsyncIterator[Runtime]:
+async def _running(
+    loaded: list[Predictor], settings: Settings, metrics: Metrics, audit: AuditTrail | None
+) -> AsyncIterator[Runtime]:
     """Run the models and their queues; at the end, give what still runs two seconds."""
     compute_threads = ComputeThreads(thread_count(settings))
     store = ModelStore(settings.default_model)
@@ -110,7 +123,9 @@ async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics
     )
     repository.adopt(loaded)
     watching = asyncio.create_task(_watch(repository, settings))
-    runtime = Runtime(settings, metrics, store, repository, compute_threads)
+    runtime = Runtime(settings, metrics, store, repository, compute_threads, audit)
+    if audit is not None:
+        audit.start()
     try:
         yield runtime
     finally:
@@ -125,6 +140,8 @@ async def _running(loaded: list[Predictor], settings: Settings, metrics: Metrics
             log.error("A batch is still computed after %g s and is left behind", CLOSE_SECONDS)
         trials.close()
         compute_threads.shutdown()
+        if audit is not None:
+            audit.close()
 
 
 async def _load_models_folder(runtime: Runtime) -> None:

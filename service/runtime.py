@@ -4,11 +4,14 @@ import asyncio
 import contextlib
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
+import numpy.typing as npt
 from fastapi import Request
 
 from service.batching import ClientDeadlineExceeded, ComputeThreads, DeadlineExceeded
@@ -16,12 +19,17 @@ from service.codec.arrays import InputLimits
 from service.codec.decoders.pool import DecoderPool
 from service.http.admission import ByteBudget
 from service.http.problems import ProblemError
+from service.maths.rejection import RejectionRule
+from service.models.audit_lines import audit_lines
 from service.models.cpu_share import all_threads
 from service.models.repository import Repository
+from service.models.served import AnyPrediction, ServedModel
 from service.models.store import ModelStore
+from service.monitoring.audit import AuditTrail, Lines
 from service.monitoring.metrics import Metrics
 from service.settings import Settings
 
+Array = npt.NDArray[Any]
 T = TypeVar("T")
 BASE_BYTES = 128 * 2**20  # of a decoder process: Python, NumPy and Pillow
 TIMEOUT_HEADER = "X-Request-Timeout"
@@ -57,7 +65,8 @@ class Runtime:
     """Everything that the routes share. Create it in a running event loop, and close it.
 
     `byte_budget` bounds what all requests hold; `body_threads` decompress, parse and serialise what takes too long for
-    the event loop; `decoders` are processes for images and forms; `draining` makes `/health/ready` fail.
+    the event loop; `decoders` are processes for images and forms; `audit` keeps every prediction, where that is wanted;
+    `draining` makes `/health/ready` fail.
     """
 
     settings: Settings
@@ -65,6 +74,7 @@ class Runtime:
     store: ModelStore
     repository: Repository
     compute_threads: ComputeThreads
+    audit: AuditTrail | None = None
     byte_budget: ByteBudget = field(init=False)
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
@@ -89,6 +99,15 @@ class Runtime:
         """End the threads and the decoder processes; no request waits for them any more."""
         await self.decoders.close()
         self.body_threads.shutdown(wait=False, cancel_futures=True)
+
+    def record(
+        self, model: ServedModel, rule: RejectionRule, request_id: str, prediction: AnyPrediction, inputs: Array
+    ) -> None:
+        """Hand an answered prediction to the audit trail; `rule` has decided."""
+        if self.audit is not None:
+            kept = inputs if self.settings.audit_inputs else None
+            make = partial(audit_lines, model, rule, request_id, time.time(), prediction, kept)
+            self.audit.note(Lines(make, len(prediction)))
 
     @property
     def alive(self) -> bool:

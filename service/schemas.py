@@ -99,6 +99,7 @@ class Timing(BaseModel):
 class PredictResponse(BaseModel):
     """One prediction an example, in the order of the request."""
 
+    id: Annotated[str, Field(description="The request's `X-Request-ID`, or a random one.")]
     model: ModelName
     predictions: list[ClassificationPrediction] | list[RegressionPrediction]
     degraded: Annotated[

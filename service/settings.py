@@ -225,6 +225,20 @@ class Settings(BaseSettings):
     trusted_keys: Annotated[
         Path | None, Field(description="File of public keys; if set, only bundles signed with one of them are loaded.")
     ] = None
+    audit_file: Annotated[
+        Path | None,
+        Field(
+            description="File that gets one JSON line for each prediction: its id, model, score, p-value and decision. "
+            "None: no such file."
+        ),
+    ] = None
+    audit_bytes: Annotated[
+        Positive, Field(description="Size from which the audit file is renamed and a new one begun, in bytes.")
+    ] = 64 * 2**20
+    audit_files: Annotated[Positive, Field(description="How many renamed audit files are kept.")] = 10
+    audit_inputs: Annotated[
+        bool, Field(description="Whether the audit file holds the inputs too, as the network takes them.")
+    ] = False
     access_log: Annotated[
         bool, Field(description="Whether to log each request; the metrics count requests either way.")
     ] = True

@@ -113,6 +113,7 @@ class Metrics:
             multiprocess_mode="livesum",
         )
         self.errors = self._counter("errors", "Requests refused or failed, by reason.", "reason")
+        self.audit_lost = self._counter("audit_lines_lost", "Lines of the audit trail that could not be written.")
         # Cached, since a look-up takes longer than adding; the labels are bounded, so there are few.
         self._requests_of = functools.cache(self.requests.labels)
         self._seconds_of = functools.cache(self.request_seconds.labels)

@@ -16,6 +16,8 @@ from service.http.admission import Lease
 from service.http.bodies import media_type, read_body, reserve, reserve_response
 from service.http.disconnect import CancelOnDisconnect
 from service.http.problems import MEDIA_TYPE, ProblemError
+from service.http.request_id import HEADER as ID_HEADER
+from service.http.request_id import request_id
 from service.inference.predictor import NonFinitePrediction
 from service.maths.rejection import RejectionRule
 from service.models.served import AnyPrediction, ServedModel
@@ -69,8 +71,17 @@ BODY = {
 }
 
 
+ID_PARAMETER = {
+    "name": ID_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "The answer's `id`, by which the operator finds the request again; without it, a random one.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
+}
+
+
 def _documented(*names: str) -> dict[str, Any]:
-    extra = {"parameters": [*path_parameters(names), RATE_PARAMETER], "requestBody": BODY}
+    extra = {"parameters": [*path_parameters(names), RATE_PARAMETER, ID_PARAMETER], "requestBody": BODY}
     return {"response_model": PredictResponse, "responses": ERRORS, "openapi_extra": extra}
 
 
@@ -98,7 +109,7 @@ async def _predict(request: Request) -> Response:
     lease = lease_of(request)
     served = runtime.store.find(path.get("name"), path.get("version"))
     with deadline.attributed(), served.in_use() as model:
-        rule = model.rule(_requested_rate(request))
+        identity, rule = request_id(request), model.rule(_requested_rate(request))
         kind, body = _kind(request), await _read(request, runtime, model, lease)
         started = time.perf_counter()
         inputs = await _decode(request, runtime, deadline.at, kind, body, model.manifest.input)
@@ -109,8 +120,9 @@ async def _predict(request: Request) -> Response:
                 answered = await model.predict(inputs.array, deadline.at, rule)
         except NonFinitePrediction as error:
             raise _non_finite(f"{inputs.field}[{error.index}]") from None
+        runtime.record(model, rule, identity, answered.result, inputs.array)
         warnings = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
-        response = _JsonResponse(runtime, model, rule, answered, warnings, seconds)
+        response = _JsonResponse(runtime, model, identity, rule, answered, warnings, seconds)
         few = len(answered.result) <= INLINE_ROWS
         content = response.body() if few else await runtime.in_thread(response.body)
         reserve_response(lease, len(content))
@@ -170,13 +182,14 @@ class _JsonResponse:
         self,
         runtime: Runtime,
         model: ServedModel,
+        identity: str,
         rule: RejectionRule,
         answered: Answered[AnyPrediction],
         warnings: list[str],
         decode_seconds: float,
     ) -> None:
         self.level, self.model, self.rule, self.answered = runtime.settings.interval_level, model, rule, answered
-        self.warnings = warnings
+        self.identity, self.warnings = identity, warnings
         self.timing = {
             "decode_seconds": decode_seconds,
             "queue_seconds": answered.queue_seconds,
@@ -187,6 +200,7 @@ class _JsonResponse:
         model = self.model
         return to_json(
             {
+                "id": self.identity,
                 "model": {"name": model.name, "version": model.version, "digest": model.digest},
                 "predictions": predictions_json(self.answered.result, model.predictor, self.rule, self.level),
                 "degraded": self.answered.degraded,

@@ -15,6 +15,7 @@ from service.http.admission import Lease
 from service.http.bodies import media_type, read_body, reserve, reserve_response
 from service.http.disconnect import CancelOnDisconnect
 from service.http.problems import ProblemError
+from service.http.request_id import request_id
 from service.models.served import AnyPrediction, ServedModel
 from service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
 from service.oip.compression import coding, compressed
@@ -67,10 +68,13 @@ async def infer(request: Request) -> Response:
     with runtime.store.find(name, version).in_use() as model:
         with deadline.attributed():
             infer_request, array = await _read_and_decode(request, runtime, model, lease, deadline.at)
+        rule = model.rule(infer_request.false_reject_rate)
         deadline = deadline.sooner(began + (infer_request.timeout_seconds or math.inf))
         with deadline.attributed():
             async with CancelOnDisconnect(request):
-                answered = await model.predict(array, deadline.at, model.rule(infer_request.false_reject_rate))
+                answered = await model.predict(array, deadline.at, rule)
+        if runtime.audit is not None:
+            runtime.record(model, rule, infer_request.id or request_id(request), answered.result, array)
         warnings = warnings_of(answered.result, model.predictor, array, infer_request.tensor.name)
         response = _InferResponse(
             infer_request, model, answered, warnings, coding(request.headers.get("accept-encoding"))

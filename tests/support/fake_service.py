@@ -14,7 +14,7 @@ KINDS = ("sync", "async")
 Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
 DIGEST = "0" * 64
 TIMING = {"decode_seconds": 0.1, "queue_seconds": 0.2, "compute_seconds": 0.3}
-ANSWER = {"model": {"name": "m", "version": "1", "digest": DIGEST}, "predictions": [], "timing": TIMING}
+ANSWER = {"id": "a1", "model": {"name": "m", "version": "1", "digest": DIGEST}, "predictions": [], "timing": TIMING}
 
 
 def ask(kind: str, method: str, *arguments: Any, options: dict[str, Any], url: str = URL, **named: Any) -> Any:

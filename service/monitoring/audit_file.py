@@ -1,0 +1,79 @@
+"""A file of lines that several processes append to, and that is renamed when it has grown large."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+PRIVATE = 0o600
+
+
+class AuditFileError(ValueError):
+    """The file of the audit trail cannot be used."""
+
+
+class RotatedFile:
+    """Appends to `path`, readable by its owner alone. From `most_bytes` on it becomes `path`.1, that `path`.2, and so
+    on; `kept` old files are kept.
+
+    Every process that has the file open may append and rename: lines are written whole, at the file's end, and a
+    process notices before each write that another one, or a program such as logrotate, has renamed the file. Raises
+    `AuditFileError` where it cannot be opened at first.
+    """
+
+    def __init__(self, path: Path, most_bytes: int, kept: int) -> None:
+        self.path, self.most_bytes, self.kept = path, most_bytes, kept
+        self._torn = False  # whether the last line lacks its end
+        try:
+            self._file = self._open()
+        except OSError as error:
+            raise AuditFileError(
+                f"{path}: cannot be written ({error.strerror}), expected a file in a folder that exists and that the "
+                "service may write to; check PROBITY_AUDIT_FILE"
+            ) from None
+
+    def append(self, lines: bytes) -> None:
+        """Write whole lines; raises `OSError`."""
+        if self._renamed():
+            self._reopen()
+        text = b"\n" + lines if self._torn else lines
+        written = os.write(self._file, text)
+        self._torn = 0 < written < len(text)
+        if written < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if os.fstat(self._file).st_size >= self.most_bytes:
+            self._rename()
+
+    def close(self) -> None:
+        """Release the file."""
+        os.close(self._file)
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+
+    def _reopen(self) -> None:
+        fresh = self._open()
+        os.close(self._file)
+        self._file = fresh
+
+    def _renamed(self) -> bool:
+        try:
+            return not os.path.samestat(self.path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return True
+
+    def _rename(self) -> None:
+        """The lock on the open file makes one process rename it, and the others find that it has been renamed."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            if not self._renamed():
+                for number in range(self.kept, 0, -1):
+                    newer = self._old(number - 1)
+                    if newer.exists():
+                        newer.replace(self._old(number))
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._reopen()
+
+    def _old(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}") if number else self.path

@@ -1,0 +1,127 @@
+"""The audit trail of a running service: every answered example has its line, and the answer's id finds it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.inference.predictor import Predictor
+from service.settings import Settings
+from tests.support.bundles import Synthetic
+from tests.support.client import Client, problem, serving
+from tests.support.server import run_to_end, running
+from tests.support.v2 import GOOD, VALUES, binary, post
+
+Json = dict[str, Any]
+ROWS = [[0.5, -1.0, 2.0, 0.25], [1.0, 2.0, 3.0, 4.0], [9.0, 9.0, -9.0, 9.0]]
+
+
+def lines_of(file: Path) -> list[Json]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def predict(client: Client, **headers: str) -> Json:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    response = client.request("POST", "/predict", content=json.dumps({"inputs": ROWS}).encode(), headers=named)
+    assert response.status_code == 200, response.text
+    found: Json = response.json()
+    return found
+
+
+def test_each_example_has_a_line_that_says_what_was_answered(classification: Synthetic, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    with serving(Predictor.load(classification.path), Settings(audit_file=file, requested_rates=(0.1, 0.9))) as client:
+        answers = [predict(client), predict(client, x_request_id="mine-1")]
+    lines = lines_of(file)
+    assert [(line["id"], line["index"]) for line in lines] == [(a["id"], i) for a in answers for i in range(len(ROWS))]
+    assert answers[1]["id"] == "mine-1"
+    assert re.fullmatch("[0-9a-f]{32}", answers[0]["id"])
+    for line, answer in zip(lines, [p for a in answers for p in a["predictions"]], strict=True):
+        assert (line["label"], line["probability"]) == (answer["label"], answer["probability"])
+        assert {key: line[key] for key in ("score", "p_value", "threshold", "rejected")} == {
+            key: answer["ood"][key] for key in ("score", "p_value", "threshold", "rejected")
+        }
+        assert {"model": line["model"], "version": line["version"], "digest": line["digest"]} == {
+            "model": answers[0]["model"]["name"],
+            "version": answers[0]["model"]["version"],
+            "digest": answers[0]["model"]["digest"],
+        }
+        assert line["degraded"] is False
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line["time"])
+        assert "inputs" not in line
+
+
+def test_inputs_are_kept_where_they_are_asked_for(regression: Synthetic, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    with serving(Predictor.load(regression.path), Settings(audit_file=file, audit_inputs=True)) as client:
+        rows = [row[:3] for row in ROWS]
+        response = client.request("POST", "/predict", content=json.dumps({"inputs": rows}).encode())
+    answers = response.json()["predictions"]
+    assert [line["inputs"] for line in lines_of(file)] == rows
+    assert [line["mean"] for line in lines_of(file)] == [answer["mean"] for answer in answers]
+
+
+def test_v2_too(classification: Synthetic, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    with serving(Predictor.load(classification.path), Settings(audit_file=file)) as client:
+        post(client, GOOD | {"id": "theirs"})
+        body, headers = binary(VALUES)
+        client.request("POST", "/v2/models/synthetic/infer", content=body, headers=headers | {"X-Request-ID": "proxy"})
+        post(client, GOOD)
+    ids = [line["id"] for line in lines_of(file)]
+    assert ids[:4] == ["theirs", "theirs", "proxy", "proxy"]
+    assert ids[4] == ids[5]
+    assert re.fullmatch("[0-9a-f]{32}", ids[4])
+
+
+def test_a_degraded_answer_has_no_decision(classification: Synthetic, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    settings = Settings(audit_file=file, degrade_after_seconds=1e-9)
+    with serving(Predictor.load(classification.path, plain_too=True), settings) as client:
+        assert predict(client)["degraded"]
+    for line in lines_of(file):
+        assert line["degraded"] is True
+        assert line["score"] is line["p_value"] is line["rejected"] is None
+        assert line["label"] in (classification.manifest.class_names or ())
+
+
+@pytest.mark.parametrize("text", ["", "two words", "a" * 129, "caf\u00e9"])
+def test_an_id_that_is_none_is_refused(client: Client, text: str) -> None:
+    response = client.request(
+        "POST", "/predict", content=b'{"inputs": [1, 2, 3, 4]}', headers={"X-Request-ID": text.encode("latin-1")}
+    )
+    assert "1 to 128 visible ASCII characters" in problem(response, 422, "field").detail
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_file_that_cannot_be_written_is_known_at_the_start(
+    classification: Synthetic, tmp_path: Path, workers: str
+) -> None:
+    missing = tmp_path / "missing" / "audit"
+    status, _, message = run_to_end(
+        str(classification.path), "--port", "0", PROBITY_AUDIT_FILE=str(missing), PROBITY_WORKERS=workers
+    )
+    assert status == 2
+    assert message.startswith(f"error: {missing}: cannot be written (No such file or directory)")
+    assert message.count("\n") == 1
+
+
+def test_workers_share_the_file(classification: Synthetic, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    variables = {"PROBITY_AUDIT_FILE": str(file), "PROBITY_AUDIT_BYTES": "2000", "PROBITY_AUDIT_FILES": "100"}
+    body = json.dumps({"inputs": np.zeros((2, 4)).tolist()}).encode()
+    ids = set()
+    with running(classification.path, PROBITY_WORKERS="2", **variables) as server:
+        for _ in range(40):
+            status, _, answer = server.request("POST", "/predict", body, {"Content-Type": "application/json"})
+            assert status == 200
+            ids.add(json.loads(answer)["id"])
+        assert server.terminate() == 0
+    files = list(tmp_path.iterdir())
+    assert len(files) > 5
+    found = [(line["id"], line["index"]) for path in files for line in lines_of(path)]
+    assert sorted(found) == sorted((one, index) for one in ids for index in (0, 1))
+    assert len(ids) == 40
