@@ -39,7 +39,8 @@ class Scale:
     epochs: int | None = None
 
 
-FULL, QUICK = Scale(), Scale(curvature=400, test=60, train=1500, epochs=1)
+FULL = {"mnist": Scale(), "cifar": Scale(curvature=4000, test=1000)}
+QUICK = dict.fromkeys(NETWORKS, Scale(curvature=400, test=60, train=1500, epochs=1))
 
 
 def scores(method: methods.Method, problem: Problem) -> dict[str, Any]:
@@ -123,6 +124,7 @@ def _spread_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "usual": lambda row: row["log_likelihood"]["usual"],
         "unseen": lambda row: _mean_of(row, tuple(UNSEEN)),
         "rotation": lambda row: _mean_of(row, tuple(n for n in row["log_likelihood"] if n.startswith("rotation"))),
+        "shifted": lambda row: _mean_of(row, tuple(n for n in row["log_likelihood"] if n != "usual")),
         "auroc": lambda row: float(np.mean(list(row["auroc"].values()))),
     }
     found = {name: [quantity(row) for row in rows] for name, quantity in quantities.items()}
@@ -139,9 +141,9 @@ def _mean_of(row: dict[str, Any], names: tuple[str, ...]) -> float:
 
 def run(settings: Settings) -> Values:
     """Train and score what is not in the cache; `--rows mnist` runs one of the networks."""
-    names, (scale, tag) = settings.names(NETWORKS, NETWORKS), settings.choose((FULL, "full"), (QUICK, "quick"))
+    names, (scales, tag) = settings.names(NETWORKS, NETWORKS), settings.choose((FULL, "full"), (QUICK, "quick"))
     seeds = settings.choose(settings.seeds or SEEDS, 1)
-    runs = [one_network(name, seed, scale, tag, settings.track) for name in names for seed in range(seeds)]
+    runs = [one_network(name, seed, scales[name], tag, settings.track) for name in names for seed in range(seeds)]
     if settings.rows:
         runs = [*_earlier(settings, names), *runs]
     return {"summary": summarise(runs), "runs": runs}

@@ -40,6 +40,7 @@ class Method:
 OURS: dict[str, dict[str, Any]] = {
     "auto, at most 3 passes": {"selection": "auto", "max_cost": 3.0},
     "auto, at most 3 passes, any variances": {"selection": "auto", "max_cost": 3.0, "variance_of": "auto"},
+    "auto, at most 3 passes, 0.02 nats": {"selection": "auto", "max_cost": 3.0, "uncertainty_budget": 0.02},
     "auto": {"selection": "auto", "max_cost": 100.0},
     "novelty-sampling anywhere": {"selection": "novelty-sampling"},
     "novelty-sampling anywhere, margin": {"selection": "novelty-sampling", "variance_of": "margin"},
