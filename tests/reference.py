@@ -156,3 +156,24 @@ def log_likelihood(mean: Array, variance: Array, target: Array, sigma: float | N
         -0.5 * math.log(2 * math.pi * (v + sigma**2)) - (y - m) ** 2 / (2 * (v + sigma**2))
         for m, v, y in zip(mean, variance, target, strict=True)
     )
+
+
+def smoothed_p_value(score: float, before: list[float], tie: float) -> float:
+    """(#{s_i > s} + u #{s_i = s}) / n over `before` and the score itself."""
+    return (sum(other > score for other in before) + tie * (1 + sum(other == score for other in before))) / (
+        len(before) + 1
+    )
+
+
+def betting_capital(p_values: list[float], jump: float) -> list[float]:
+    """The capital after each p-value: of gamblers who begin at step k with 1 / (k (k + 1)), and what no one has yet."""
+    gamblers, capital = list[dict[int, float]](), list[float]()
+    for k, p in enumerate(p_values, 1):
+        gamblers.append(dict.fromkeys((-1, 0, 1), 1 / (3 * k * (k + 1))))
+        for number, bets in enumerate(gamblers):
+            total = sum(bets.values())
+            old = number < k - 1  # what is new has not been distributed before
+            mixed = {e: (1 - jump) * bets[e] + jump / 3 * total if old else bets[e] for e in bets}
+            gamblers[number] = {e: mixed[e] * (1 + e * (p - 0.5)) for e in bets}
+        capital.append(sum(sum(bets.values()) for bets in gamblers) + 1 / (k + 1))
+    return capital

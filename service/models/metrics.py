@@ -13,10 +13,14 @@ from service.batching import Batch
 from service.bundle import REFERENCE_LEVELS
 from service.codec.answers import class_names
 from service.inference.predictor import PlainPrediction, Prediction, Predictor
+from service.maths.exchangeability import DriftTest
 from service.models.buckets import around, around_complement, p_values
 from service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 
 SOON_SECONDS = 0.05
+# Examples in `SOON_SECONDS` that are tested for drift: under load a part, taken whatever their scores, tells as much.
+TESTED = 100
+DRIFT_LEVEL = 100.0  # an alarm without drift has a probability of 1 %
 FEW = 8  # up to here, observing values one by one is as fast as all at once
 
 
@@ -24,8 +28,10 @@ class ModelMetrics:
     """One model's series: `announce` on load, `withdraw` when it takes no new requests, `finish` after the last answer,
     and `remove` where no other bundle has its name and version."""
 
-    def __init__(self, metrics: Metrics, predictor: Predictor) -> None:
+    def __init__(self, metrics: Metrics, predictor: Predictor, workers: int = 1) -> None:
+        """`workers`: how many processes test for drift, each with its part of the requests."""
         self._metrics, self._predictor = metrics, predictor
+        self.drift = DriftTest(predictor.rule.scores, DRIFT_LEVEL * workers)
         manifest = predictor.manifest
         self._model = model = (manifest.name, manifest.version)
         self._labels = class_names(manifest) if manifest.task == "classification" else ["regression"]
@@ -35,6 +41,8 @@ class ModelMetrics:
         )
         self._rejections = metrics.rejections.labels(*model, "score")
         self._out_of_range = metrics.out_of_range.labels(*model)
+        self._drift_evidence = metrics.drift_evidence.labels(*model)
+        self._drift_alarms = metrics.drift_alarms.labels(*model)
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
         self._compute_seconds = metrics.compute_seconds.labels(*model)
@@ -144,6 +152,9 @@ class ModelMetrics:
 
     def _count(self, prediction: Prediction) -> None:
         self._rejections.inc(int(np.count_nonzero(prediction.rejected)))
+        if alarms := self.drift.observe(prediction.score[:TESTED]):
+            self._drift_alarms.inc(alarms)
+        self._drift_evidence.set(self.drift.evidence)
         observe_all(self._variance, prediction.variance.max(axis=1))
         observe_all(self._score, prediction.score)
         observe_all(self._p_value, prediction.p_value)

@@ -35,7 +35,7 @@ class ServedModel:
     ) -> None:
         self.predictor, self.manifest, self.digest = predictor, predictor.manifest, predictor.digest
         self.name, self.version = self.manifest.name, self.manifest.version
-        self.metrics, self._users, self._unused = ModelMetrics(metrics, predictor), 0, asyncio.Event()
+        self.metrics, self._users, self._unused = ModelMetrics(metrics, predictor, settings.workers), 0, asyncio.Event()
         self._unused.set()
         self._rates = RateBounds.of(settings)
         each = predictor.threads or threads.count

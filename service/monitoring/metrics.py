@@ -152,6 +152,14 @@ class Metrics:
         self.out_of_range = self._counter(
             "inputs_out_of_range", "Examples with values far outside the range that the network was fitted on.", *MODEL
         )
+        self.drift_evidence = self._gauge(
+            "drift_evidence",
+            "log10 of the capital of a gambler who bets that scores are not exchangeable with the held-out data.",
+            *MODEL,
+        )
+        self.drift_alarms = self._counter(
+            "drift_alarms", "Times that the capital reached 100; the test begins again then.", *MODEL
+        )
         self.queue_rows = Gauge(
             "probity_queue_rows",
             "Examples that wait now.",
@@ -193,7 +201,7 @@ class Metrics:
         """Measurements with a model's name and version as their only labels."""
         times = (self.queue_rows, self.compute_seconds, self.queue_seconds, self.batch_rows)
         outputs = (self.top_probability, self.normalised_entropy, self.variance, self.score, self.p_value)
-        return (*times, *outputs, self.out_of_range)
+        return (*times, *outputs, self.out_of_range, self.drift_evidence, self.drift_alarms)
 
     def expect(self, predict_routes: Iterable[str]) -> None:
         """Start the series of predictions, and of every error, at zero."""

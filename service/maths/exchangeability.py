@@ -1,0 +1,117 @@
+"""A test, while requests come, of whether their scores are exchangeable with the calibration scores.
+
+A gambler bets against it: as long as scores are exchangeable no bet wins on average, so that by Ville's inequality the
+capital, 1 at the start, ever reaches 1 / alpha with probability alpha at most (Vovk, Nouretdinov and Gammerman,
+"Testing exchangeability on-line", ICML 2003). It bets on conformal p-values, which are independent and uniform then.
+"""
+
+import bisect
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+BETS = (-1.0, 0.0, 1.0)  # on small p-values, on nothing, on large ones
+JUMP = 0.01  # the share of the capital that is distributed anew among the bets at every step
+MOST_SCORES, RECENT = 100_000, 1000
+
+
+class SmoothedPValues:
+    """p = (#{s_i > s} + u #{s_i = s}) / n over the calibration scores, all scores since, and s itself; u uniform.
+
+    With each score added to those that the next ones are compared with, p-values of exchangeable scores are independent
+    and uniform; against the calibration scores alone they would not be. From `MOST_SCORES` on none is added, which
+    changes nothing that so many bets could win from, and bounds the memory.
+    """
+
+    def __init__(self, calibration: Array, generator: np.random.Generator) -> None:
+        self._sorted, self._recent = np.sort(np.asarray(calibration, np.float64)), list[float]()
+        self._generator = generator
+
+    def __len__(self) -> int:
+        """How many scores the next one is compared with."""
+        return len(self._sorted) + len(self._recent)
+
+    def next(self, scores: Array) -> list[float]:
+        """The p-values of the scores (B,), one after the other."""
+        values = np.asarray(scores, np.float64)
+        not_above = self._sorted.searchsorted(values, "right").tolist()
+        below = self._sorted.searchsorted(values, "left").tolist()
+        ties, old = self._generator.random(len(values)).tolist(), len(self._sorted)
+        found = []
+        for score, right, left, tie in zip(values.tolist(), not_above, below, ties, strict=True):
+            recent, count = self._recent, old + len(self._recent)
+            recent_right = bisect.bisect_right(recent, score)
+            recent_left = bisect.bisect_left(recent, score, hi=recent_right)
+            above = count - right - recent_right
+            equal = 1 + (right - left) + (recent_right - recent_left)
+            found.append((above + tie * equal) / (count + 1))
+            if count < MOST_SCORES:
+                recent.insert(recent_right, score)
+        if len(self._recent) >= RECENT:
+            self._sorted = np.sort(np.concatenate([self._sorted, self._recent]), kind="stable")
+            self._recent = []
+        return found
+
+
+class SimpleJumper:
+    """The capital of a gambler who bets on p-values.
+
+    Each of three bets e multiplies its capital by 1 + e (p - 1/2), and `JUMP` of all capital is distributed anew at
+    every step (Vovk et al., "Retrain or not retrain", COPA 2021).
+
+    The capital that has not been in use since the start comes into play little by little, 1 / (k (k + 1)) of it at step
+    k: else a long time without change would leave nothing to bet with on the day of a change.
+    """
+
+    def __init__(self) -> None:
+        self._steps, self._bets = 0, [0.0, 0.0, 0.0]
+
+    @property
+    def capital(self) -> float:
+        """What the gambler has, of 1 at the start."""
+        return sum(self._bets) + 1 / (self._steps + 1)
+
+    def bet(self, p_value: float) -> float:
+        """The capital after one more p-value."""
+        self._steps += 1
+        small, none, large = self._bets
+        fresh = 1 / (3 * self._steps * (self._steps + 1))
+        moved = JUMP / 3 * (small + none + large) + fresh
+        kept, edge = 1 - JUMP, p_value - 0.5
+        self._bets = [(kept * small + moved) * (1 - edge), kept * none + moved, (kept * large + moved) * (1 + edge)]
+        return self.capital
+
+
+class DriftTest:
+    """Observe scores; each time the capital reaches `level`, that is an alarm, and the test begins again.
+
+    While scores are exchangeable with `calibration`, a test gives an alarm with probability 1 / `level` at most,
+    however long it runs.
+    """
+
+    def __init__(self, calibration: Array, level: float, generator: np.random.Generator | None = None) -> None:
+        self.level, self._calibration = level, calibration
+        self._generator = np.random.default_rng() if generator is None else generator
+        self._p_values, self._jumper = self._fresh()
+
+    @property
+    def evidence(self) -> float:
+        """log10 of the capital."""
+        return math.log10(self._jumper.capital)
+
+    def observe(self, scores: Array) -> int:
+        """Take finite scores (B,), in their order; the number of alarms."""
+        alarms = 0
+        for p_value in self._p_values.next(scores):
+            if self._jumper.bet(p_value) >= self.level:
+                alarms += 1
+                self._jumper = SimpleJumper()
+        if alarms:
+            self._p_values, self._jumper = self._fresh()
+        return alarms
+
+    def _fresh(self) -> tuple[SmoothedPValues, SimpleJumper]:
+        return SmoothedPValues(self._calibration, self._generator), SimpleJumper()

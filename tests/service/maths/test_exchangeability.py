@@ -1,0 +1,100 @@
+"""service/maths/exchangeability.py: no alarm without a change, an alarm soon after one, and the sums behind them."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.maths import exchangeability
+from service.maths.exchangeability import JUMP, DriftTest, SimpleJumper, SmoothedPValues
+from tests import reference
+
+Array = npt.NDArray[Any]
+LEVEL = 100.0
+scores = st.lists(st.integers(0, 4).map(float) | st.floats(-1e6, 1e6), max_size=30)
+
+
+class Ties:
+    """Stands for the generator: the same ties as the oracle's."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def random(self, count: int) -> Array:
+        return self._generator.random(count)
+
+
+@given(scores, st.lists(scores, max_size=4), st.integers(0, 2**32 - 1))
+def test_p_values_equal_the_count(calibration: list[float], batches: list[list[float]], seed: int) -> None:
+    """However the scores are divided into batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchangeability, "RECENT", 7)  # so that recent scores are merged now and then
+        p_values, ties = SmoothedPValues(np.array(calibration), np.random.default_rng(seed)), Ties(seed)
+        before = list(calibration)
+        for batch in batches:
+            expected = []
+            for score, tie in zip(batch, ties.random(len(batch)).tolist(), strict=True):
+                expected.append(reference.smoothed_p_value(score, before, tie))
+                before.append(score)
+            assert p_values.next(np.array(batch)) == pytest.approx(expected)
+        assert len(p_values) == len(before)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_the_capital_is_the_sum_of_all_gamblers(p_values: list[float]) -> None:
+    jumper = SimpleJumper()
+    assert jumper.capital == 1
+    found = [jumper.bet(p) for p in p_values]
+    assert found == pytest.approx(reference.betting_capital(p_values, JUMP))
+    assert jumper.capital == found[-1]
+
+
+@given(st.lists(st.floats(0, 1), max_size=30))
+def test_no_bet_wins_on_average(p_values: list[float]) -> None:
+    """The capital is linear in the next p-value, so that its mean over uniform ones is that for one half."""
+    jumper = SimpleJumper()
+    for p in p_values:
+        jumper.bet(p)
+    before = jumper.capital
+    assert jumper.bet(0.5) == pytest.approx(before)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchangeability, "MOST_SCORES", 500)
+    generator = np.random.default_rng(0)
+    p_values = SmoothedPValues(generator.normal(size=100), generator)
+    found = np.array([p for _ in range(100) for p in p_values.next(generator.normal(size=20))])
+    assert len(p_values) == 500
+    assert ((found > 0) & (found < 1)).all()
+    assert abs(found.mean() - 0.5) < 0.05
+
+
+def test_false_alarms_are_as_rare_as_promised() -> None:
+    """400 tests of 2,000 scores each, against calibration sets of 60: at most 1 % may alarm, at 4 standard errors."""
+    generator = np.random.default_rng(1)
+    alarms = sum(
+        DriftTest(generator.normal(size=60), LEVEL, generator).observe(generator.normal(size=2000)) > 0
+        for _ in range(400)
+    )
+    assert alarms <= 400 * (0.01 + 4 * np.sqrt(0.01 * 0.99 / 400))
+
+
+@pytest.mark.parametrize("shift", [-1.0, 1.0, 2.0])
+@pytest.mark.parametrize("quiet", [0, 3000])
+def test_a_change_is_noticed_soon_also_after_a_long_time_without(shift: float, quiet: int) -> None:
+    generator = np.random.default_rng(2)
+    drift = DriftTest(generator.normal(size=300), LEVEL, generator)
+    assert drift.observe(generator.normal(size=quiet)) == 0
+    assert drift.observe(shift + generator.normal(size=150)) >= 1
+    assert drift.observe(shift + generator.normal(size=1000)) >= 5  # and again, as long as it lasts
+
+
+def test_evidence_is_a_logarithm_that_falls_while_nothing_changes() -> None:
+    generator = np.random.default_rng(3)
+    drift = DriftTest(generator.normal(size=300), LEVEL, generator)
+    assert drift.evidence == 0
+    drift.observe(generator.normal(size=3000))
+    assert drift.evidence < -1
