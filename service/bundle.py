@@ -15,8 +15,17 @@ from typing import Any
 
 import numpy.typing as npt
 
+from service.format.cascade_files import (
+    CascadeFiles,
+    cascade_from_bytes,
+    cascade_names,
+    cascade_to_bytes,
+    check_cascade,
+)
 from service.format.files import (
     CALIBRATION,
+    CASCADE_CALIBRATION,
+    CASCADE_MODEL,
     MANIFEST,
     MODEL,
     OPTIONAL_FILES,
@@ -34,6 +43,7 @@ from service.format.files import (
     write_file,
 )
 from service.format.manifest import FORMAT_VERSION, Manifest
+from service.format.manifest_cascade import Cascade, CascadeAgreement
 from service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
 from service.format.manifest_json import check_input
 from service.format.manifest_parts import (
@@ -69,6 +79,8 @@ from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, 
 
 __all__ = [
     "CALIBRATION",
+    "CASCADE_CALIBRATION",
+    "CASCADE_MODEL",
     "MANIFEST",
     "MAX_MANIFEST_BYTES",
     "MODEL",
@@ -83,6 +95,9 @@ __all__ = [
     "BundleError",
     "Calibration",
     "Candidate",
+    "Cascade",
+    "CascadeAgreement",
+    "CascadeFiles",
     "CholeskyPosterior",
     "ComputedVariances",
     "FileEntry",
@@ -129,7 +144,8 @@ class Bundle:
     `posterior` gives the variance of the outputs; `subnetwork_indices` (S,) int64 ascending positions in the flattened
     trainable weights; `calibration_scores` (n,) float64 ascending; `reference` maps a quantity to its values at
     `REFERENCE_LEVELS` on the calibration data; `digest` is the manifest's seal, and through the hashes in it the
-    whole bundle's; `manifest_bytes` is manifest.json as it is on disk, which `signature`, if there is one, covers.
+    whole bundle's; `manifest_bytes` is manifest.json as it is on disk, which `signature`, if there is one, covers;
+    `cascade` has the files of a cascade, where the manifest describes one.
     """
 
     path: Path
@@ -142,6 +158,7 @@ class Bundle:
     reference: dict[str, Array]
     manifest_bytes: bytes
     signature: Signature | None
+    cascade: CascadeFiles | None = None
 
     @property
     def manifest_sha256(self) -> str:
@@ -161,17 +178,21 @@ def seal_bundle(
     calibration_scores: Array,
     reference: Mapping[str, Array],
     report: bytes | None = None,
+    cascade: CascadeFiles | None = None,
 ) -> Manifest:
     """Write every file of a bundle into an existing folder, the manifest last. Returns it with the files' hashes.
 
-    `ValueError` where the posterior is not the one that the manifest describes.
+    `ValueError` where the posterior or the cascade is not the one that the manifest describes.
     """
     check_posterior(posterior, manifest)
+    check_cascade(cascade, manifest)
     files = {
         MODEL: _write(folder, MODEL, model),
         POSTERIOR: _write(folder, POSTERIOR, posterior_to_bytes(posterior, subnetwork_indices)),
         CALIBRATION: _write(folder, CALIBRATION, calibration_to_bytes(calibration_scores, reference)),
     }
+    if cascade is not None:
+        files |= {name: _write(folder, name, data) for name, data in cascade_to_bytes(cascade).items()}
     return reseal_manifest(folder, dataclasses.replace(manifest, files=files), report)
 
 
@@ -203,10 +224,12 @@ def write_bundle(
     calibration_scores: Array,
     reference: Mapping[str, Array],
     report: bytes | None = None,
+    cascade: CascadeFiles | None = None,
 ) -> Path:
     """Write a whole bundle to `out`, atomically: `out` holds all of it or what it held before."""
     with staged_bundle(Path(out)) as folder:
-        seal_bundle(folder, manifest, model, posterior, subnetwork_indices, calibration_scores, reference, report)
+        tensors = (posterior, subnetwork_indices, calibration_scores, reference)
+        seal_bundle(folder, manifest, model, *tensors, report, cascade)
     return Path(out)
 
 
@@ -252,7 +275,8 @@ def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
     contents = {name: _read_checked(folder, name, entry) for name, entry in manifest.files.items()}
     # `pop` frees the posterior's bytes before its matrix is made: both are large.
     posterior, indices = posterior_from_bytes(folder.path / POSTERIOR, contents.pop(POSTERIOR), manifest)
-    scores, reference = calibration_from_bytes(folder.path / CALIBRATION, contents.pop(CALIBRATION), manifest)
+    examples = manifest.calibration.examples
+    scores, reference = calibration_from_bytes(folder.path / CALIBRATION, contents.pop(CALIBRATION), examples)
     return Bundle(
         path=folder.path,
         digest=digest,
@@ -264,6 +288,7 @@ def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
         reference=reference,
         manifest_bytes=manifest_bytes,
         signature=signature,
+        cascade=cascade_from_bytes(folder.path, contents, manifest),
     )
 
 
@@ -278,11 +303,12 @@ def _read_manifest(folder: Folder) -> tuple[Manifest, str]:
 
 
 def _check_file_names(folder: Folder, manifest: Manifest) -> None:
-    named, allowed = set(manifest.files), REQUIRED_FILES | OPTIONAL_FILES
+    required = REQUIRED_FILES | cascade_names(manifest)
+    named, allowed = set(manifest.files), required | OPTIONAL_FILES
     file = folder.path / MANIFEST
     for name in sorted(named - allowed):
         raise BundleError(file, f"files: found the name {name!r:.100}, expected only {sorted(allowed)}")
-    for name in sorted(REQUIRED_FILES - named):
+    for name in sorted(required - named):
         raise BundleError(file, f"files: {name!r} is not listed")
     for name in sorted(folder.names() - named - UNLISTED_FILES):
         remedy = "remove it, or copy the bundle again"

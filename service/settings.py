@@ -196,6 +196,13 @@ class Settings(BaseSettings):
         float,
         Field(gt=0, lt=1, description="Probability that the interval in a regression response covers the target."),
     ] = 0.95
+    cascade: Annotated[
+        bool,
+        Field(
+            description="Whether bundles with a cascade answer with it: the cheaper first stage where its verdict is "
+            "certain, the full one for the rest. Bundles without one serve as before."
+        ),
+    ] = False
     drain_seconds: Annotated[
         float,
         Field(

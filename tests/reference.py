@@ -106,6 +106,15 @@ def entropy(p: Any) -> float:
     return -sum(float(value) * math.log(value) for value in p if value > 0)
 
 
+def cascade_score(first: float, full: float, low: float, high: float, threshold: float) -> float:
+    """The first stage's score outside the band, on the scale of the full one's threshold; the full one's inside."""
+    if math.isfinite(first) and first < low:
+        return threshold * (first / low)
+    if math.isfinite(first) and first > high:
+        return threshold * (first / high)
+    return full
+
+
 # --- what selection strategies rank by; jacobian (N, K, D) from `full_jacobian`
 
 

@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from service.format.manifest_cascade import Cascade
 from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
 from service.format.manifest_parts import Calibration, FileEntry, Graph, Posterior, Prior, Selection, Verification
 from service.format.rules import Part, added_in, check_fields
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 4
+FORMAT_MINOR = 5
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
@@ -44,6 +45,7 @@ class Manifest(Part):
     warnings: tuple[str, ...] = ()
     files: dict[str, FileEntry] = field(default_factory=dict)
     graph: Graph | None = field(default=None, metadata=added_in(3))
+    cascade: Cascade | None = field(default=None, metadata=added_in(5))
     format: Literal["probity-bundle"] = "probity-bundle"
     format_version: str = FORMAT_VERSION
 
@@ -72,12 +74,26 @@ class Manifest(Part):
         check_fields(
             "graph", self.graph, ("computed", fills, "null, or at most as many as a classification has classes")
         )
+        self._check_cascade(score)
         posterior, used = self.posterior, self.prior.used
         size = posterior.size == self.subnetwork_size
         check_fields("posterior", posterior, ("size", size, f"subnetwork_size, {self.subnetwork_size}"))
         usable = posterior.kind == "cholesky" or SMALLEST <= used <= LARGEST
         expected = f"a number from {SMALLEST:g} to {LARGEST:g} for a posterior of kind 'low-rank'"
         check_fields("prior", self.prior, ("used", usable, expected))
+
+    def _check_cascade(self, score: str) -> None:
+        if self.cascade is None:
+            return
+        rule, rate = self.cascade.calibration, self.calibration.false_reject_rate
+        fits = self.cascade.size <= self.parameter_count
+        check_fields("cascade", self.cascade, ("size", fits, f"at most {self.parameter_count}"))
+        check_fields(
+            "cascade.calibration",
+            rule,
+            ("score", rule.score == score, f"{score!r}"),
+            ("false_reject_rate", rule.false_reject_rate == rate, f"that of the bundle, {rate}"),
+        )
 
     @property
     def gives_variance(self) -> bool:

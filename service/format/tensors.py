@@ -131,10 +131,13 @@ def calibration_to_bytes(calibration_scores: Array, reference: Mapping[str, Arra
     return safetensors.numpy.save(tensors)
 
 
-def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest) -> tuple[Array, dict[str, Array]]:
-    """(scores (n,) ascending, quantity -> values at `REFERENCE_LEVELS`) in `data`, checked; `BundleError`."""
+def calibration_from_bytes(file: Path, data: bytes, examples: int) -> tuple[Array, dict[str, Array]]:
+    """(scores (n,) ascending, quantity -> values at `REFERENCE_LEVELS`) in `data`, checked; `BundleError`.
+
+    examples: n, as the manifest states it.
+    """
     tensors = _tensors(file, data)
-    scores = _take(file, tensors, "scores", "float64", (manifest.calibration.examples,))
+    scores = _take(file, tensors, "scores", "float64", (examples,))
     if not len(scores) or (scores[1:] < scores[:-1]).any():
         raise BundleError(file, "scores: expected at least one score, in ascending order")
     names = [name for name in tensors if name.startswith("reference.")]

@@ -2,115 +2,32 @@
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from service.bundle import MANIFEST, Bundle, BundleError, Manifest, read_bundle
+from service.inference.first_stage import FirstStage
 from service.inference.input_range import RangeCheck
 from service.inference.matrix_threads import matrix_threads
+from service.inference.prediction import NonFinitePrediction as NonFinitePrediction
+from service.inference.prediction import PlainPrediction as PlainPrediction
+from service.inference.prediction import Prediction as Prediction
+from service.inference.prediction import check_finite as check_finite
+from service.inference.prediction import decide as decide
+from service.inference.prediction import decided_by as decided_by
+from service.inference.prediction import decided_prediction, finite_rows, uncertainties
+from service.inference.prediction import undecided_prediction as undecided_prediction
 from service.inference.session import open_plain, open_session, run
-from service.maths.predictive import class_probabilities, entropy_parts, predictive_std, softmax
-from service.maths.rejection import RejectionRule, regression_score
+from service.maths.predictive import softmax
+from service.maths.rejection import RejectionRule
 
 Array = npt.NDArray[Any]
-P = TypeVar("P", "Prediction", "PlainPrediction")
 DEFAULT_JACOBIAN_BYTES = 256 * 2**20
 MAX_CHUNK_ROWS = 64  # the graph's activations take memory too: more rows at once gain no speed
-
-
-class NonFinitePrediction(ValueError):
-    """The network's output is not finite for the example at `index`."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        super().__init__(f"the network's output for example {index} is not finite")
-
-    def __reduce__(self) -> tuple[type["NonFinitePrediction"], tuple[int]]:
-        return NonFinitePrediction, (self.index,)
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """A batch of B predictions with K outputs.
-
-    mean (B, K) float32: network outputs (logits before any temperature, or regression means); variance (B, K)
-    float32: diagonal of J Sigma J^T; score, p_value (B,) and rejected (B,) bool: the out-of-distribution
-    decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
-    epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2). out_of_range (B,) bool, where
-    the bundle says what inputs to expect: whether the example holds values far outside.
-    """
-
-    mean: Array
-    variance: Array
-    score: Array
-    p_value: Array
-    rejected: Array
-    probabilities: Array | None = None
-    map_probabilities: Array | None = None
-    total: Array | None = None
-    aleatoric: Array | None = None
-    epistemic: Array | None = None
-    std: Array | None = None
-    out_of_range: Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.mean)
-
-    def rows(self, start: int, stop: int) -> "Prediction":
-        """Examples `start` to `stop`."""
-        return _slice(self, start, stop)
-
-    @classmethod
-    def concatenate(cls, parts: "Sequence[Prediction]") -> "Prediction":
-        """The examples of all parts, in order."""
-        return _concatenate(parts)
-
-    @property
-    def finite(self) -> Array:
-        """(B,) bool: whether the network's output is finite, and with it everything else about the example."""
-        return _finite(self.mean, self.variance)
-
-
-@dataclass(frozen=True)
-class PlainPrediction:
-    """The output of the network alone, without uncertainty: mean (B, K) float32, and for a classification its
-    probabilities map_probabilities (B, K); out_of_range (B,) bool as in `Prediction`."""
-
-    mean: Array
-    map_probabilities: Array | None = None
-    out_of_range: Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.mean)
-
-    def rows(self, start: int, stop: int) -> "PlainPrediction":
-        """Examples `start` to `stop`."""
-        return _slice(self, start, stop)
-
-    @classmethod
-    def concatenate(cls, parts: "Sequence[PlainPrediction]") -> "PlainPrediction":
-        """The examples of all parts, in order."""
-        return _concatenate(parts)
-
-    @property
-    def finite(self) -> Array:
-        """(B,) bool: whether the network's output is finite."""
-        return _finite(self.mean)
-
-
-def _slice(prediction: P, start: int, stop: int) -> P:
-    fields = vars(prediction).items()
-    return type(prediction)(**{name: values[start:stop] for name, values in fields if values is not None})
-
-
-def _concatenate(parts: Sequence[P]) -> P:
-    names = [name for name, values in vars(parts[0]).items() if values is not None]
-    return type(parts[0])(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 class Predictor:
@@ -127,6 +44,7 @@ class Predictor:
         jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
         false_reject_rate: float | None = None,
+        cascade: bool = False,
     ) -> None:
         """`threads`: those of onnxruntime, and the most that NumPy's matrix products use meanwhile (None: their own
         defaults); `jacobian_bytes` bounds one chunk's Jacobian in memory.
@@ -134,7 +52,8 @@ class Predictor:
         `plain_too` opens the network a second time without its Jacobian, which `predict_plain` needs.
 
         `false_reject_rate`, in (0, 1): in place of the bundle's own; `BundleError` where the bundle has too few
-        calibration scores to reject anything at that rate.
+        calibration scores to reject anything at that rate. `cascade` answers with the bundle's cascade, where it has
+        one: `rule` and `reference` are then the cascade's.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
@@ -142,9 +61,16 @@ class Predictor:
         self.reference = bundle.reference
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
         own = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
-        _check_threshold(own, bundle)
-        self.rule = own if false_reject_rate is None else _at_rate(own, false_reject_rate, bundle)
+        _check_threshold(own, self.manifest.calibration.threshold, "calibration.threshold", bundle)
         row_bytes = 4 * self.manifest.row_numbers(bundle.posterior.working_size)
+        self.first_stage = FirstStage.of(bundle, threads) if cascade else None
+        if self.first_stage is not None:
+            assert self.manifest.cascade is not None
+            stated = self.manifest.cascade.calibration.threshold
+            own, self.reference = self.first_stage.rule, dict(self.first_stage.reference)
+            _check_threshold(own, stated, "cascade.calibration.threshold", bundle)
+            row_bytes = max(row_bytes, 4 * self.first_stage.row_numbers)
+        self.rule = own if false_reject_rate is None else _at_rate(own, false_reject_rate, bundle)
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
         self.threads, self._jacobian_bytes, self._false_reject_rate = threads, jacobian_bytes, false_reject_rate
         self._posterior = None if self.manifest.gives_variance else bundle.posterior
@@ -160,6 +86,7 @@ class Predictor:
         jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
         false_reject_rate: float | None = None,
+        cascade: bool = False,
     ) -> "Predictor":
         """Read, check and open the bundle at `path`; raises `BundleError`."""
         return cls(
@@ -168,6 +95,7 @@ class Predictor:
             jacobian_bytes=jacobian_bytes,
             plain_too=plain_too,
             false_reject_rate=false_reject_rate,
+            cascade=cascade,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -176,6 +104,7 @@ class Predictor:
             "jacobian_bytes": self._jacobian_bytes,
             "plain_too": self.has_plain,
             "false_reject_rate": self._false_reject_rate,
+            "cascade": self.first_stage is not None,
         }
         return _reopen, (str(self.path.resolve()), self.digest, options)
 
@@ -187,9 +116,27 @@ class Predictor:
         them.
         """
         inputs = self._check_inputs(inputs)
-        mean, variance = self._in_chunks(inputs)
+        if self.first_stage is not None:
+            return self._predict_in_stages(inputs, self.first_stage)
+        mean, variance = self._in_chunks(inputs, self.mean_and_variance)
         with np.errstate(invalid="ignore", over="ignore"):
             return decide(mean, variance, self.manifest, self.rule, self._outside(inputs))
+
+    def _predict_in_stages(self, inputs: Array, stage: FirstStage) -> Prediction:
+        """The first stage for every example, and the full one for those that it does not decide."""
+        mean, variance = self._in_chunks(inputs, stage.mean_and_variance)
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = uncertainties(mean, variance, self.manifest.sigma_noise, self.manifest.temperature)
+            decided = stage.band.decided(found["score"]) & finite_rows(mean, variance)
+            found["score"] = np.where(decided, stage.band.placed(found["score"]), found["score"])
+        rest = np.flatnonzero(~decided)
+        if len(rest):
+            mean[rest], variance[rest] = self._in_chunks(inputs[rest], self.mean_and_variance)
+            with np.errstate(invalid="ignore", over="ignore"):
+                full = uncertainties(mean[rest], variance[rest], self.manifest.sigma_noise, self.manifest.temperature)
+            for name, values in full.items():
+                found[name][rest] = values
+        return decided_prediction(mean, variance, found, self.rule, self._outside(inputs), decided)
 
     def predict_plain(self, inputs: Array) -> PlainPrediction:
         """Run the network alone: one forward pass an example, no Jacobian. As with `predict`, rows may be infinite.
@@ -254,12 +201,14 @@ class Predictor:
         with np.errstate(over="ignore", invalid="ignore"), matrix_threads().at_most(self.threads):
             return mean, self._posterior.variance(jacobian)
 
-    def _in_chunks(self, inputs: Array) -> tuple[Array, Array]:
+    def _in_chunks(
+        self, inputs: Array, mean_and_variance: Callable[[Array], tuple[Array, Array]]
+    ) -> tuple[Array, Array]:
         """`mean_and_variance`, at most `chunk_rows` examples at a time."""
         if len(inputs) <= self.chunk_rows:
-            return self.mean_and_variance(inputs)
+            return mean_and_variance(inputs)
         starts = range(0, len(inputs), self.chunk_rows)
-        chunks = [self.mean_and_variance(inputs[start : start + self.chunk_rows]) for start in starts]
+        chunks = [mean_and_variance(inputs[start : start + self.chunk_rows]) for start in starts]
         means, variances = zip(*chunks, strict=True)
         return np.concatenate(means), np.concatenate(variances)
 
@@ -280,70 +229,6 @@ def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:
     return Predictor(bundle, **options)
 
 
-def check_finite(prediction: Prediction | PlainPrediction) -> None:
-    """Raises `NonFinitePrediction` for the first example whose output is not finite."""
-    finite = prediction.finite
-    if not finite.all():
-        raise NonFinitePrediction(int(np.argmin(finite)))
-
-
-def decide(
-    mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule, out_of_range: Array | None = None
-) -> Prediction:
-    """From outputs and their variances to probabilities, score and decision; mean, variance (B, K)."""
-    found = _uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature)
-    finite, score = _finite(mean, variance), found.pop("score")
-    if not finite.all():
-        score = np.where(finite, score, np.inf)
-    return Prediction(
-        mean,
-        variance,
-        score,
-        p_value=rule.p_value(score),
-        rejected=rule.rejected(score) | ~finite,  # even where the threshold is infinite
-        out_of_range=out_of_range,
-        **found,
-    )
-
-
-def decided_by(rule: RejectionRule, prediction: Prediction) -> Prediction:
-    """The same prediction with the decisions of another rule over the same calibration scores."""
-    return replace(prediction, rejected=rule.rejected(prediction.score) | ~prediction.finite)
-
-
-def undecided_prediction(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
-    """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
-
-    `sigma_noise` None means classification.
-    """
-    found = _uncertainties(mean, variance, sigma_noise, temperature)
-    return Prediction(mean, variance, p_value=np.ones(len(mean)), rejected=np.zeros(len(mean), bool), **found)
-
-
-def _uncertainties(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> dict[str, Array]:
-    """The score, and the fields of a `Prediction` that only its task has."""
-    if sigma_noise is not None:
-        return {"score": regression_score(variance), "std": predictive_std(variance, sigma_noise)}
-    probabilities = class_probabilities(mean, variance, temperature)
-    total, aleatoric, epistemic = entropy_parts(probabilities)
-    return {
-        "score": total,
-        "probabilities": probabilities[0],
-        "map_probabilities": probabilities[1],
-        "total": total,
-        "aleatoric": aleatoric,
-        "epistemic": epistemic,
-    }
-
-
-def _finite(*outputs: Array) -> Array:
-    """(B,) bool: whether all of an example's outputs, (B, K) each, are finite."""
-    usable = np.isfinite(outputs[0])
-    for other in outputs[1:]:
-        usable &= np.isfinite(other)
-    return np.asarray(usable.all(axis=1))
-
-
 def _at_rate(rule: RejectionRule, rate: float, bundle: Bundle) -> RejectionRule:
     if not rule.least_rate <= rate < 1:
         found = f"false_reject_rate: found {rate:g} for a bundle with {len(rule.scores)} calibration scores"
@@ -353,8 +238,8 @@ def _at_rate(rule: RejectionRule, rate: float, bundle: Bundle) -> RejectionRule:
     return rule.at(rate)
 
 
-def _check_threshold(rule: RejectionRule, bundle: Bundle) -> None:
-    stated, found = bundle.manifest.calibration.threshold, rule.threshold
+def _check_threshold(rule: RejectionRule, stated: float, name: str, bundle: Bundle) -> None:
+    found = rule.threshold
     if not math.isclose(stated, found, rel_tol=1e-9, abs_tol=1e-12):
-        problem = f"calibration.threshold: found {stated}, the calibration scores give {found}"
+        problem = f"{name}: found {stated}, the calibration scores give {found}"
         raise BundleError(bundle.path / MANIFEST, problem)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.bundle import MODEL, Bundle, BundleError, Manifest
+from service.bundle import CASCADE_MODEL, MODEL, Bundle, BundleError, InputSpec, Manifest
 from service.inference.onnx_external import ExternalDataError, refuse_external_data
 from service.inference.onnx_runtime import InvalidArgument, onnxruntime
 from service.inference.onnx_subgraph import extract_subgraph
@@ -71,12 +71,25 @@ def open_session(bundle: Bundle, threads: int | None) -> Network:
 
     Raises `BundleError` where the graph is not what the manifest says.
     """
-    file, manifest = bundle.path / MODEL, bundle.manifest
-    _check_self_contained(bundle.model, file)
-    session = _session(bundle.model, threads, file)
-    _check_signature(session, manifest, file)
-    network = Network(file, session, _shapes(manifest))
-    _check_run(network, manifest, file)
+    return _open_checked(bundle.path / MODEL, bundle.model, bundle.manifest.input, _shapes(bundle.manifest), threads)
+
+
+def open_first_stage(bundle: Bundle, threads: int | None) -> Network:
+    """inputs -> mean and variance of the first stage of a cascade; as `open_session`."""
+    assert bundle.cascade is not None
+    shape = (bundle.manifest.outputs,)
+    shapes = {"mean": shape, "variance": shape}
+    return _open_checked(bundle.path / CASCADE_MODEL, bundle.cascade.model, bundle.manifest.input, shapes, threads)
+
+
+def _open_checked(
+    file: Path, model: bytes, spec: InputSpec, shapes: Mapping[str, tuple[int, ...]], threads: int | None
+) -> Network:
+    _check_self_contained(model, file)
+    session = _session(model, threads, file)
+    _check_signature(session, spec, shapes, file)
+    network = Network(file, session, shapes)
+    _check_run(network, spec, file)
     return network
 
 
@@ -127,9 +140,11 @@ def _shapes(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     return {"mean": (k,), "jacobian": (k, manifest.subnetwork_size)}
 
 
-def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, file: Path) -> None:
-    expected = {"inputs": (ONNX_TYPES[manifest.input.dtype], manifest.input.shape)}
-    expected |= {name: ("tensor(float)", shape) for name, shape in _shapes(manifest).items()}
+def _check_signature(
+    session: onnxruntime.InferenceSession, spec: InputSpec, shapes: Mapping[str, tuple[int, ...]], file: Path
+) -> None:
+    expected = {"inputs": (ONNX_TYPES[spec.dtype], spec.shape)}
+    expected |= {name: ("tensor(float)", shape) for name, shape in shapes.items()}
     nodes = (*session.get_inputs(), *session.get_outputs())
     for node in nodes:
         if node.shape and isinstance(node.shape[0], int):
@@ -140,12 +155,12 @@ def _check_signature(session: onnxruntime.InferenceSession, manifest: Manifest, 
         raise BundleError(file, f"found the graph signature {found}, expected {expected}")
 
 
-def _check_run(network: Network, manifest: Manifest, file: Path) -> None:
+def _check_run(network: Network, spec: InputSpec, file: Path) -> None:
     """Run the graph once on two examples, to check its real output shapes and to warm it up."""
     try:
-        run(network, list(network.shapes), np.zeros((2, *manifest.input.shape), manifest.input.dtype))
+        run(network, list(network.shapes), np.zeros((2, *spec.shape), spec.dtype))
     except MemoryError as error:
-        problem = f"found an input of shape {manifest.input.shape}, of which two examples do not fit into the memory"
+        problem = f"found an input of shape {spec.shape}, of which two examples do not fit into the memory"
         raise BundleError(file, problem) from error
     except NetworkError as error:
         raise BundleError(file, f"onnxruntime cannot run it: {error.__cause__!s:.300}") from error

@@ -29,6 +29,26 @@ def minimum_calibration_examples(false_reject_rate: float) -> int:
     return max(1, math.ceil(1 / false_reject_rate - 1e-9) - 1)
 
 
+def share_bound(n: int, k: int, confidence: float) -> float:
+    """The share x with P(Binomial(n, x) < k) = 1 - confidence, for a confidence of at least one half.
+
+    It is the quantile of Beta(k, n + 1 - k) at this confidence; 0 for k = 0, and 1 for k > n. With k = d + 1 it is the
+    upper bound of Clopper and Pearson (1934) on a share of which n examples showed d.
+    """
+    if k == 0 or k > n:
+        return 0.0 if k == 0 else 1.0
+    first = max(0, k - math.ceil(40 * math.sqrt(n)))  # terms 80 standard deviations away are negligible
+    i = np.arange(first, k, dtype=np.float64)
+    log_first = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
+    log_choose = log_first + np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
+    low, high = (k - 1) / n, 1.0  # at (k - 1) / n, half of the probability or more is below k
+    for _ in range(50):
+        x = (low + high) / 2
+        below = np.exp(log_choose + i * math.log(x) + (n - i) * math.log1p(-x)).sum()
+        low, high = (x, high) if below > 1 - confidence else (low, x)
+    return high
+
+
 @dataclass(frozen=True)
 class RejectionRule:
     """The calibrated rule. `scores` (n,) ascending; `false_reject_rate` alpha in (0, 1)."""
@@ -72,19 +92,7 @@ class RejectionRule:
         The threshold is an order statistic: over calibration sets, the share of new in-distribution scores above it is
         Beta(k, n + 1 - k) distributed (Vovk, 2012). Its quantile x solves P(Binomial(n, x) < k) = 1 - confidence.
         """
-        n, k = len(self.scores), self._rank
-        if k == 0:
-            return 0.0
-        first = max(0, k - math.ceil(40 * math.sqrt(n)))  # terms 80 standard deviations away are negligible
-        i = np.arange(first, k, dtype=np.float64)
-        log_first = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
-        log_choose = log_first + np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
-        low, high = 0.0, 1.0
-        for _ in range(50):
-            x = (low + high) / 2
-            below = np.exp(log_choose + i * math.log(x) + (n - i) * math.log1p(-x)).sum()
-            low, high = (x, high) if below > 1 - confidence else (low, x)
-        return high
+        return share_bound(len(self.scores), self._rank, confidence)
 
     def p_value(self, score: Array) -> Array:
         """(1 + #{calibration score >= score}) / (n + 1), (B,) -> (B,)."""

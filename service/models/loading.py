@@ -1,8 +1,10 @@
 """Bundles -> predictors with the threads, the memory and the signatures that the settings ask for."""
 
+import logging
 from pathlib import Path
 
 from service.bundle import Bundle, BundleError, Verify, read_bundle
+from service.format.text import printable
 from service.inference.predictor import Predictor
 from service.models.cpu_share import all_threads, batches_at_once
 from service.models.trials import Trials
@@ -13,6 +15,7 @@ from service.settings import Settings
 # faster networks, one batch a thread gives more throughput.
 LONG_SECONDS = 0.02
 REPLACED_TRIES = 5
+log = logging.getLogger("probity")
 
 
 def load_predictor(folder: Path, settings: Settings, trials: Trials) -> Predictor:
@@ -37,8 +40,15 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
             jacobian_bytes=settings.jacobian_bytes // batches_at_once(settings, threads),
             plain_too=settings.degrade_after_seconds is not None,
             false_reject_rate=settings.false_reject_rate,
+            cascade=settings.cascade,
         )
 
+    if settings.cascade and bundle.manifest.cascade is None:
+        log.warning(
+            "%s: PROBITY_CASCADE is set and this bundle has no cascade: every example takes the full computation; fit "
+            "it with cascade=True",
+            printable(str(bundle.path)),
+        )
     predictor = opened(settings.threads or 1)
     several = settings.threads is None and all_threads(settings) > 1
     return opened(all_threads(settings)) if several and predictor.takes_longer_than(LONG_SECONDS) else predictor

@@ -160,6 +160,12 @@ class Metrics:
         self.drift_alarms = self._counter(
             "drift_alarms", "Times that the capital reached 100; the test begins again then.", *MODEL
         )
+        self.stages = self._counter(
+            "cascade_examples",
+            "Examples answered with a cascade, by the stage that answered: first, the cheaper one, or full.",
+            *MODEL,
+            "stage",
+        )
         self.queue_rows = Gauge(
             "probity_queue_rows",
             "Examples that wait now.",

@@ -203,6 +203,7 @@ def rewrite(source: Path, out: Path, **changes: Any) -> Path:
         "subnetwork_indices": bundle.subnetwork_indices,
         "calibration_scores": bundle.calibration_scores,
         "reference": bundle.reference,
+        "cascade": bundle.cascade,
     }
     return write_bundle(out, **(parts | changes))
 

@@ -168,6 +168,7 @@ ADDED: list[tuple[Place, int, Any]] = [
     (("posterior", "error"), 1, None),
     (("input", "range"), 2, None),
     (("graph",), 3, None),
+    (("cascade",), 5, None),
 ]
 
 

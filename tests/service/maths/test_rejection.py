@@ -13,6 +13,7 @@ from service.maths.rejection import (
     RejectionRule,
     minimum_calibration_examples,
     regression_score,
+    share_bound,
 )
 
 Array = npt.NDArray[Any]
@@ -116,3 +117,14 @@ def test_what_the_calibration_set_leaves_open(n: int, alpha: float) -> None:
 
 def test_a_rule_that_rejects_nothing_has_no_false_rejects() -> None:
     assert RejectionRule(np.arange(5.0), 0.05).rate_bound() == 0.0
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 0), (10, 0), (150, 1), (180, 7), (10_000, 100), (10_000, 9000), (5, 5)])
+def test_the_bound_of_clopper_and_pearson(n: int, d: int) -> None:
+    beta = pytest.importorskip("scipy.stats").beta
+    expected = 1.0 if d == n else beta.ppf(0.95, d + 1, n - d)
+    assert share_bound(n, d + 1, 0.95) == pytest.approx(expected, rel=1e-6)
+
+
+def test_no_examples_bound_nothing() -> None:
+    assert share_bound(0, 1, 0.95) == 1.0

@@ -1,0 +1,184 @@
+"""What a prediction holds, and how outputs and their variances become one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from service.bundle import Manifest
+from service.maths.predictive import class_probabilities, entropy_parts, predictive_std
+from service.maths.rejection import RejectionRule, regression_score
+
+Array = npt.NDArray[Any]
+P = TypeVar("P", "Prediction", "PlainPrediction")
+
+
+class NonFinitePrediction(ValueError):
+    """The network's output is not finite for the example at `index`."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        super().__init__(f"the network's output for example {index} is not finite")
+
+    def __reduce__(self) -> tuple[type["NonFinitePrediction"], tuple[int]]:
+        return NonFinitePrediction, (self.index,)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A batch of B predictions with K outputs.
+
+    mean (B, K) float32: network outputs (logits before any temperature, or regression means); variance (B, K)
+    float32: diagonal of J Sigma J^T; score, p_value (B,) and rejected (B,) bool: the out-of-distribution
+    decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
+    epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2). out_of_range (B,) bool, where
+    the bundle says what inputs to expect: whether the example holds values far outside. by_first_stage (B,) bool, with
+    a cascade: whether its first stage answered alone; the score is then the cascade's (`service.maths.cascade`).
+    """
+
+    mean: Array
+    variance: Array
+    score: Array
+    p_value: Array
+    rejected: Array
+    probabilities: Array | None = None
+    map_probabilities: Array | None = None
+    total: Array | None = None
+    aleatoric: Array | None = None
+    epistemic: Array | None = None
+    std: Array | None = None
+    out_of_range: Array | None = None
+    by_first_stage: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def rows(self, start: int, stop: int) -> "Prediction":
+        """Examples `start` to `stop`."""
+        return _slice(self, start, stop)
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[Prediction]") -> "Prediction":
+        """The examples of all parts, in order."""
+        return _concatenate(parts)
+
+    @property
+    def finite(self) -> Array:
+        """(B,) bool: whether the network's output is finite, and with it everything else about the example."""
+        return finite_rows(self.mean, self.variance)
+
+
+@dataclass(frozen=True)
+class PlainPrediction:
+    """The output of the network alone, without uncertainty: mean (B, K) float32, and for a classification its
+    probabilities map_probabilities (B, K); out_of_range (B,) bool as in `Prediction`."""
+
+    mean: Array
+    map_probabilities: Array | None = None
+    out_of_range: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def rows(self, start: int, stop: int) -> "PlainPrediction":
+        """Examples `start` to `stop`."""
+        return _slice(self, start, stop)
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[PlainPrediction]") -> "PlainPrediction":
+        """The examples of all parts, in order."""
+        return _concatenate(parts)
+
+    @property
+    def finite(self) -> Array:
+        """(B,) bool: whether the network's output is finite."""
+        return finite_rows(self.mean)
+
+
+def _slice(prediction: P, start: int, stop: int) -> P:
+    fields = vars(prediction).items()
+    return type(prediction)(**{name: values[start:stop] for name, values in fields if values is not None})
+
+
+def _concatenate(parts: Sequence[P]) -> P:
+    names = [name for name, values in vars(parts[0]).items() if values is not None]
+    return type(parts[0])(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+def check_finite(prediction: Prediction | PlainPrediction) -> None:
+    """Raises `NonFinitePrediction` for the first example whose output is not finite."""
+    finite = prediction.finite
+    if not finite.all():
+        raise NonFinitePrediction(int(np.argmin(finite)))
+
+
+def decide(
+    mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule, out_of_range: Array | None = None
+) -> Prediction:
+    """From outputs and their variances to probabilities, score and decision; mean, variance (B, K)."""
+    found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature)
+    return decided_prediction(mean, variance, found, rule, out_of_range)
+
+
+def decided_prediction(
+    mean: Array,
+    variance: Array,
+    found: dict[str, Array],
+    rule: RejectionRule,
+    out_of_range: Array | None,
+    by_first_stage: Array | None = None,
+) -> Prediction:
+    """The score in `found` and the rule -> the decision; what is not finite is rejected."""
+    finite, score = finite_rows(mean, variance), found.pop("score")
+    if not finite.all():
+        score = np.where(finite, score, np.inf)
+    return Prediction(
+        mean,
+        variance,
+        score,
+        p_value=rule.p_value(score),
+        rejected=rule.rejected(score) | ~finite,  # even where the threshold is infinite
+        out_of_range=out_of_range,
+        by_first_stage=by_first_stage,
+        **found,
+    )
+
+
+def decided_by(rule: RejectionRule, prediction: Prediction) -> Prediction:
+    """The same prediction with the decisions of another rule over the same calibration scores."""
+    return replace(prediction, rejected=rule.rejected(prediction.score) | ~prediction.finite)
+
+
+def undecided_prediction(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
+    """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
+
+    `sigma_noise` None means classification.
+    """
+    found = uncertainties(mean, variance, sigma_noise, temperature)
+    return Prediction(mean, variance, p_value=np.ones(len(mean)), rejected=np.zeros(len(mean), bool), **found)
+
+
+def uncertainties(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> dict[str, Array]:
+    """The score, and the fields of a `Prediction` that only its task has."""
+    if sigma_noise is not None:
+        return {"score": regression_score(variance), "std": predictive_std(variance, sigma_noise)}
+    probabilities = class_probabilities(mean, variance, temperature)
+    total, aleatoric, epistemic = entropy_parts(probabilities)
+    return {
+        "score": total,
+        "probabilities": probabilities[0],
+        "map_probabilities": probabilities[1],
+        "total": total,
+        "aleatoric": aleatoric,
+        "epistemic": epistemic,
+    }
+
+
+def finite_rows(*outputs: Array) -> Array:
+    """(B,) bool: whether all of an example's outputs, (B, K) each, are finite."""
+    usable = np.isfinite(outputs[0])
+    for other in outputs[1:]:
+        usable &= np.isfinite(other)
+    return np.asarray(usable.all(axis=1))
