@@ -107,6 +107,24 @@ class FitConfig(BaseModel):
     posterior_tolerance: Annotated[
         float, Field(gt=0, lt=1, description="Maximum relative error of the variances for `low-rank`.")
     ] = 0.01
+    cascade: Annotated[
+        bool,
+        Field(
+            description="Whether to fit a second, cheap posterior over weights of the linear head. With "
+            "`PROBITY_CASCADE`, the service answers with it where its verdict is certain, and with the full posterior "
+            "for the rest."
+        ),
+    ] = False
+    cascade_agreement: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=1,
+            description="For `cascade`: the share of the verdicts of the cheap posterior, on held-out data and on "
+            "synthetic shifts of it, that must be those of the full posterior. A larger one leaves more examples to "
+            "the full posterior.",
+        ),
+    ] = 0.99
     sigma_noise: Annotated[
         Positive | Literal["mle"],
         Field(
@@ -194,7 +212,7 @@ class FitConfig(BaseModel):
         fits_temperature = self.temperature == "fit" and self.likelihood == "classification"
         searched = self.prior_precision in ("budget", "gridsearch")
         for_weights = self.selection == "auto" or self.posterior == "low-rank"
-        return searched or fits_temperature or for_weights or self.estimates_noise
+        return searched or fits_temperature or for_weights or self.estimates_noise or self.cascade
 
     def resolve_size(self, total: int) -> int:
         """S for a model with D = `total` trainable weights; `ValueError` when S > D."""

@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from offline.cascade.first_stage import FirstStage, check_saves, fit_first_stage, head_of
+from offline.cascade.fit import Stage, check_tuning, fit_cascade
 from offline.config import FitConfig
 from offline.data.held_out import HeldOut, check_enough, collect_held_out
 from offline.data.input_range import RangeMeter
@@ -101,6 +103,7 @@ def fit_bundle(
         say(f"{len(subnetwork.indices):,} weights chosen{because}")
 
         # 5. accumulate
+        first_stage = _first_stage(job, jacobian, memory)
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint)
 
         if job.distributed.is_main:
@@ -114,9 +117,12 @@ def fit_bundle(
                 job, jacobian, inference.factor, inference.likelihood, tuning, conformal, memory.rows("held-out")
             )
 
+            full = Stage(job, jacobian, inference.factor, memory.rows("held-out"))
+            cascade = None if first_stage is None else fit_cascade(job, first_stage, full, calibrated, tuning)
+
             # 8. publish
             resources = tuple(memory.lines_without_budget())
-            fitted = Fitted(subnetwork, jacobian, curvature, inference, calibrated, resources, len(tuning))
+            fitted = Fitted(subnetwork, jacobian, curvature, inference, calibrated, resources, len(tuning), cascade)
             held_out = torch.cat([tuning.inputs, conformal.inputs])
             publish(job, fitted, destination, names, ranges.with_range(spec, held_out))
         job.distributed.barrier()
@@ -151,7 +157,10 @@ def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track:
     device = local_device(resolve_device(config.device))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as distributed:
         torch.manual_seed(config.seed)
-        yield prepare(model, train_loader, config, device, distributed, track)
+        job = prepare(model, train_loader, config, device, distributed, track)
+        if config.cascade:
+            head_of(job)  # before hours of work
+        yield job
 
 
 def _checkpoint(job: Job, destination: Path) -> Checkpoint:
@@ -180,6 +189,8 @@ def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
         )
     tuning, conformal = data.split(TUNING_SHARE if config.tunes else 0.0, config.seed)
     check_enough(len(tuning), len(conformal), config.false_reject_rate, config.tunes)
+    if config.cascade:
+        check_tuning(tuning, config.false_reject_rate)
     return tuning, conformal
 
 
@@ -197,6 +208,14 @@ def _with_rule(job: Job, subnetwork: Subnetwork) -> Job:
     if subnetwork.variance_of is None or subnetwork.computed is None:
         return job
     return replace(job, rule=output_rule(subnetwork.variance_of, subnetwork.computed, job.likelihood.outputs))
+
+
+def _first_stage(job: Job, chosen: SubnetworkJacobian, memory: MemoryPlan) -> FirstStage | None:
+    """The first stage of the cascade, if one is asked for."""
+    if not job.config.cascade:
+        return None
+    check_saves(job, chosen.indices)
+    return fit_first_stage(job, memory.rows("curvature"))
 
 
 def _accumulate(

@@ -96,14 +96,22 @@ def accepted_shifts(
     A network may be undefined where a shift leads (the logarithm of a price below zero). Raises `ValueError` where no
     shift is left, beside what `synthetic_shifts` raises.
     """
-    shifted = synthetic_shifts(inputs, seed, names)
-    accepted = tuple(name for name, changed in shifted.items() if _has_finite_outputs(network, changed))
+    accepted = tuple(finite_shifts(network, inputs, seed, names))
     if not accepted:
+        tried = available_shifts(inputs) if names is None else names
         raise ValueError(
-            f"shifts: found no finite output under {', '.join(shifted)}, expected them under one at least; give "
+            f"shifts: found no finite output under {', '.join(tried)}, expected them under one at least; give "
             "selection_options={'shifts': [...]} that the network is defined for, or choose selection='random'"
         )
     return accepted
+
+
+def finite_shifts(
+    network: nn.Module, inputs: Tensor, seed: int, names: Collection[str] | None = None
+) -> dict[str, Tensor]:
+    """Those of `synthetic_shifts` under which the network's outputs are finite, possibly none."""
+    shifted = synthetic_shifts(inputs, seed, names)
+    return {name: changed for name, changed in shifted.items() if _has_finite_outputs(network, changed)}
 
 
 def _has_finite_outputs(network: nn.Module, inputs: Tensor) -> bool:

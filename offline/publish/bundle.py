@@ -5,30 +5,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from torch import Tensor, nn
-
+from offline.cascade.fit import FittedCascade
 from offline.data.likelihood import Classification, Regression
 from offline.export.errors import ExportError
 from offline.export.graph import export_jacobian, export_variance
 from offline.export.price import measured_price
 from offline.export.verify import Truth, verify
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import AllOutputs, filled
-from offline.jacobian.plain import plain_jacobian
-from offline.jacobian.routes import Chosen
+from offline.jacobian.output_rule import AllOutputs
 from offline.job import Job
 from offline.laplace.block_factor import BlockFactor
 from offline.laplace.calibration import Calibrated, held_out_metrics, reference_quantiles
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
 from offline.laplace.whole_factor import WholeFactor, served_factor
-from offline.network.finite import check_finite_jacobian, check_finite_outputs
-from offline.network.model_copy import highest_precision, private_copy
+from offline.publish.cascade import cascade_files, cascade_part, export_first_stage, measured_first_stage
 from offline.publish.fill_effect import fill_effect
 from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
+from offline.publish.plain_answers import PlainAnswers
 from offline.report.page import ReportData, report_html
-from offline.runtime.arrays import Array, to_numpy
+from offline.runtime.arrays import to_numpy
 from offline.runtime.progress import length_of, one_step
 from offline.selection.subnetwork import Subnetwork
 from service.bundle import (
@@ -46,8 +42,6 @@ from service.inference.predictor import Predictor
 VERIFY_EXAMPLES = 8
 FACTOR_LIMIT = 2**28  # bytes of the factor in the graph, of which the export holds several copies
 LARGEST_FACTOR = 2**30  # where the graph must hold it; a graph has less than 2 GiB
-VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
-ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
 
 
 @dataclass(frozen=True)
@@ -61,6 +55,7 @@ class Fitted:
     calibrated: Calibrated
     memory: tuple[str, ...]
     tuning_examples: int
+    cascade: FittedCascade | None = None
 
 
 def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] | None, spec: InputSpec) -> None:
@@ -81,21 +76,28 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         metrics=metrics,
         warnings=[*_warnings(job, fitted, metrics), *fitted.inference.warnings],
     )
+    cascade, files = fitted.cascade, None
+    if cascade is not None:
+        first, first_numbers = one_step(job.track, "First stage to ONNX", lambda: export_first_stage(job, cascade))
+        files = cascade_files(cascade, first)
+        manifest = cascade_part(job, manifest, cascade, first_numbers)
     indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
         reference = reference_quantiles(calibrated.prediction)
         factor = fitted.inference.factor
-        sealed = seal_bundle(folder, manifest, model, factor, indices, calibrated.rule.scores, reference)
-        truth = _truth(job, fitted)
-        verification = one_step(
-            job.track, "Verification", lambda: verify(folder, truth, lambda: _rounding(job, fitted, truth))
-        )
+        scores = calibrated.rule.scores
+        sealed = seal_bundle(folder, manifest, model, factor, indices, scores, reference, cascade=files)
+        full = PlainAnswers(job, fitted.jacobian, factor, calibrated.data.inputs[:VERIFY_EXAMPLES])
+        truth = full.truth()
+        verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))
         verified = replace(
             sealed,
             verification=verification,
             graph=replace(graph, price=_price(job, folder, truth)),
             warnings=(*sealed.warnings, *_imprecise(truth)),
         )
+        if cascade is not None:
+            verified = measured_first_stage(job, verified, cascade, folder, full.inputs)
         reseal_manifest(folder, verified, _report(verified, fitted))
 
 
@@ -178,50 +180,6 @@ def _imprecise(truth: Truth) -> list[str]:
         "the network does not run in float64 (it casts to float32, or makes float32 tensors): its derivatives were "
         "tried, and the bundle was verified, against plain torch in float32"
     ]
-
-
-def _truth(job: Job, fitted: Fitted) -> Truth:
-    """In float64, or in float32 where the network cannot run otherwise."""
-    inputs = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES]
-    with highest_precision(job.network, inputs) as precise:
-        mean, jacobian, variance = _plainly(job.network, job, fitted, precise)
-    return Truth(to_numpy(inputs), mean, jacobian, variance, precision=str(mean.dtype))
-
-
-def _rounding(job: Job, fitted: Fitted, truth: Truth) -> dict[str, float]:
-    """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32 steps.
-
-    In a large network some units lie so near a kink that rounding makes their derivative jump.
-    """
-    inputs = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES]
-    single = truth.errors(_named(_plainly(job.network, job, fitted, inputs)))
-    shaken = private_copy(job.network, job.device, torch.float64)
-    generator = torch.Generator(job.device).manual_seed(0)
-    for weight in shaken.parameters():
-        noise = torch.randn(weight.shape, generator=generator, device=job.device, dtype=weight.dtype)
-        weight.mul_(1 + ROUNDING_STEP * noise)
-    if truth.precision == "float32":
-        shaken.float()
-    precise = inputs.to(next(shaken.parameters()).dtype) if inputs.is_floating_point() else inputs
-    moved = truth.errors(_named(_plainly(shaken, job, fitted, precise)))
-    return {name: max(single[name], moved[name]) for name in single}
-
-
-def _named(values: tuple[Array, Array, Array]) -> dict[str, Array]:
-    return dict(zip(("mean", "jacobian", "variance"), values, strict=True))
-
-
-def _plainly(network: nn.Module, job: Job, fitted: Fitted, inputs: Tensor) -> tuple[Array, Array, Array]:
-    """Mean, derivatives (those of the rule) and variance by torch's own differentiation, in the network's precision."""
-    chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(fitted.jacobian.indices))
-    with torch.no_grad():
-        outputs = network(inputs)
-    check_finite_outputs(network, inputs, outputs, VERIFIED)
-    rule = fitted.jacobian.rule
-    derivatives = plain_jacobian(network, chosen, inputs, rule.mixing)
-    check_finite_jacobian(network, inputs, derivatives, VERIFIED)
-    mean, jacobian = to_numpy(outputs), to_numpy(derivatives)
-    return mean, jacobian, filled(rule, fitted.inference.factor.variance(jacobian), outputs)
 
 
 def _report(manifest: Manifest, fitted: Fitted) -> bytes:

@@ -12,6 +12,7 @@ import offline.job
 import offline.laplace.calibration
 import offline.laplace.inference
 import offline.publish.bundle
+import offline.publish.plain_answers
 import offline.selection.select
 from offline import fit_bundle
 from service.bundle import read_bundle
@@ -46,7 +47,7 @@ STAGES = {
     "export_variance": offline.publish.bundle,
     "make_manifest": offline.publish.bundle,
     "seal_bundle": offline.publish.bundle,
-    "plain_jacobian": offline.publish.bundle,
+    "plain_jacobian": offline.publish.plain_answers,
     "verify": offline.publish.bundle,
     "report_html": offline.publish.bundle,
     "reseal_manifest": offline.publish.bundle,

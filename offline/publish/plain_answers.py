@@ -1,0 +1,71 @@
+"""What plain torch answers for the verification batch: the truth that the served graphs are compared with."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from offline.export.verify import Truth
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.output_rule import filled
+from offline.jacobian.plain import plain_jacobian
+from offline.jacobian.routes import Chosen
+from offline.job import Job
+from offline.network.finite import check_finite_jacobian, check_finite_outputs
+from offline.network.model_copy import highest_precision, private_copy
+from offline.runtime.arrays import Array, to_numpy
+from service.maths.posterior_factor import PosteriorFactor
+
+VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
+ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
+
+
+@dataclass(frozen=True)
+class PlainAnswers:
+    """Mean, derivatives and variances by torch's own differentiation; inputs (n, *input_shape)."""
+
+    job: Job
+    jacobian: SubnetworkJacobian
+    posterior: PosteriorFactor
+    inputs: Tensor
+
+    def truth(self) -> Truth:
+        """In float64, or in float32 where the network cannot run otherwise."""
+        with highest_precision(self.job.network, self.inputs) as precise:
+            mean, jacobian, variance = self._of(self.job.network, precise)
+        return Truth(to_numpy(self.inputs), mean, jacobian, variance, precision=str(mean.dtype))
+
+    def rounding(self, truth: Truth) -> dict[str, float]:
+        """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32
+        steps.
+
+        In a large network some units lie so near a kink that rounding makes their derivative jump.
+        """
+        single = truth.errors(_named(self._of(self.job.network, self.inputs)))
+        shaken = private_copy(self.job.network, self.job.device, torch.float64)
+        generator = torch.Generator(self.job.device).manual_seed(0)
+        for weight in shaken.parameters():
+            noise = torch.randn(weight.shape, generator=generator, device=self.job.device, dtype=weight.dtype)
+            weight.mul_(1 + ROUNDING_STEP * noise)
+        if truth.precision == "float32":
+            shaken.float()
+        inputs = self.inputs
+        precise = inputs.to(next(shaken.parameters()).dtype) if inputs.is_floating_point() else inputs
+        moved = truth.errors(_named(self._of(shaken, precise)))
+        return {name: max(single[name], moved[name]) for name in single}
+
+    def _of(self, network: nn.Module, inputs: Tensor) -> tuple[Array, Array, Array]:
+        """Mean, derivatives (those of the rule) and variance, in the network's precision."""
+        chosen = tuple(Chosen(p, positions) for p, positions in self.job.layout.locate(self.jacobian.indices))
+        with torch.no_grad():
+            outputs = network(inputs)
+        check_finite_outputs(network, inputs, outputs, VERIFIED)
+        rule = self.jacobian.rule
+        derivatives = plain_jacobian(network, chosen, inputs, rule.mixing)
+        check_finite_jacobian(network, inputs, derivatives, VERIFIED)
+        mean, jacobian = to_numpy(outputs), to_numpy(derivatives)
+        return mean, jacobian, filled(rule, self.posterior.variance(jacobian), outputs)
+
+
+def _named(values: tuple[Array, Array, Array]) -> dict[str, Array]:
+    return dict(zip(("mean", "jacobian", "variance"), values, strict=True))
