@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from service.bundle import ComputedVariances, read_manifest
+from service.bundle import Cascade, ComputedVariances, read_manifest
 
 if TYPE_CHECKING:
     from offline.export.standalone.file import StandaloneFile
@@ -52,11 +52,29 @@ def print_card(bundle: Path) -> None:
     if manifest.graph is not None and manifest.graph.price:
         each = (f"{price.forward_passes:.2g} in a batch of {price.batch}" for price in manifest.graph.price)
         rows["price"] = f"forward passes of the plain network: {', '.join(each)}"
+    if manifest.cascade is not None:
+        rows["cascade"] = cascade(manifest.cascade)
     if manifest.verification is not None:
         rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
     rows |= {name.replace("_", " "): f"{value:.4g}" for name, value in manifest.metrics.items()}
     rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
+
+
+def cascade(described: Cascade) -> str:
+    """What the first stage decides, how often it agrees with the full one, and what it costs."""
+    found = described.agreement
+    text = f"{described.size} weights of the head decide {100 * found.decided_share:.0f} % of the held-out examples"
+    if found.agreement is not None:
+        text += f", with the verdict of the full posterior on {100 * found.agreement:.1f} %"
+        text += f" of them (95 % confident: at least {100 * found.lower_bound:.1f} %)"
+    if found.shift_decided is not None:
+        shifted = "" if found.shift_agreement is None else f", {100 * found.shift_agreement:.1f} % alike"
+        text += f"; under synthetic shifts {100 * found.shift_decided:.0f} %{shifted}"
+    if described.price:
+        each = ", ".join(f"{price.forward_passes:.2g} in a batch of {price.batch}" for price in described.price)
+        text += f"; forward passes: {each}"
+    return f"{text}. PROBITY_CASCADE turns it on"
 
 
 def computed_variances(computed: ComputedVariances) -> str:

@@ -38,7 +38,11 @@ def test_answers_are_as_they_were(folder: Path) -> None:
     answers = json.loads((folder / "answers.json").read_text())
     predictor = Predictor.load(folder / "bundle")
     assert predictor.digest == answers["digest"]
-    check_answers(predictor.predict(np.asarray(answers["inputs"], np.float32)), answers)
+    inputs = np.asarray(answers["inputs"], np.float32)
+    check_answers(predictor.predict(inputs), answers)
+    assert ("cascade" in answers) == (predictor.manifest.cascade is not None)
+    if predictor.manifest.cascade is not None:
+        check_answers(Predictor.load(folder / "bundle", cascade=True).predict(inputs), answers["cascade"])
 
 
 def check_answers(prediction: Prediction, answers: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from offline.report.style import Picture
 from offline.report.summary import cards, checks
 from offline.report.text import (
     candidate_cells,
+    cascade_rows,
     number,
     parameter_rows,
     percent,
@@ -120,6 +121,7 @@ def report_html(data: ReportData) -> bytes:
         prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
         calibration=calibration,
         posterior=posterior_rows(manifest),
+        cascade=cascade_rows(manifest),
         spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),
         verification=verification_rows(manifest),
         metrics={name.replace("_", " "): number(value) for name, value in sorted(manifest.metrics.items())},

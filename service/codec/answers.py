@@ -13,6 +13,7 @@ from service.maths.rejection import RejectionRule
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
 SCORE_NAMES = {"predictive_entropy": "predictive entropy", "epistemic_std": "epistemic standard deviation"}
+CASCADE_SCORE = "score of the cascade"
 ADVICE = "the input is unlike those that the model knows, so check it before you rely on this answer"
 
 
@@ -31,7 +32,8 @@ def predictions_json(
         examples = _classification(prediction, class_names(predictor.manifest))
     else:
         examples = _regression(prediction, predictor.manifest, interval_level)
-    decisions = _decisions(prediction, rule, SCORE_NAMES[predictor.manifest.calibration.score])
+    name = SCORE_NAMES[predictor.manifest.calibration.score]
+    decisions = _decisions(prediction, rule, name if predictor.first_stage is None else CASCADE_SCORE)
     return [{**example, "ood": ood} for example, ood in zip(examples, decisions, strict=True)]
 
 

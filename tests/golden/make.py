@@ -1,10 +1,10 @@
 """Make the golden bundles of a format version: once, and then kept for ever.
 
-    python tests/golden/make.py tests/golden/v1_4
+    python tests/golden/make.py tests/golden/v1_5
 
-makes `v1_4`, a fit with a Cholesky factor, and `v1_4_low_rank`, the same to low rank and with the variances of the most
-probable classes, with every optional field of the manifest and a report. Refuses to overwrite. Readers of every later
-release must serve the bundles and give the answers kept beside them.
+makes `v1_5`, a fit with a Cholesky factor, and `v1_5_low_rank`, weights anywhere to low rank, with the variances of the
+most probable classes and a cascade, with every optional field of the manifest and a report. Refuses to overwrite.
+Readers of every later release must serve the bundles and give the answers kept beside them.
 """
 
 import json
@@ -18,6 +18,7 @@ from offline.recipes.load import load_recipe
 from offline.recipes.run import fit_recipe
 from service import Predictor, read_bundle, write_bundle
 from service.bundle import Candidate, Tried
+from service.inference.predictor import Prediction
 
 RECIPE = Path(__file__).parents[2] / "examples" / "digits.py"
 TOLERANCE = 0.05
@@ -30,6 +31,7 @@ def main(folder: Path) -> None:
             raise SystemExit(f"{made}: exists; golden bundles are never made twice")
     options = {"subnetwork_size": 100, "name": "golden-digits"}
     few = {"posterior": "low-rank", "posterior_tolerance": TOLERANCE, "variance_of": "top", "top_outputs": 3}
+    few |= {"selection": "random", "cascade": True}
     for made, own in ((folder, {}), (reduced, few)):
         made.mkdir()
         fit_recipe(RECIPE, made / "bundle", {**options, **own})
@@ -68,17 +70,23 @@ def fill_in(path: Path) -> None:
         subnetwork_indices=bundle.subnetwork_indices,
         calibration_scores=bundle.calibration_scores,
         reference=bundle.reference,
+        cascade=bundle.cascade,
         report=b"<!doctype html>\n<title>golden-digits</title>\n<p>A report for people.</p>\n",
     )
 
 
 def write_answers(folder: Path, inputs: np.ndarray) -> None:
     predictor = Predictor.load(folder / "bundle")
-    prediction = predictor.predict(inputs)
+    answers = {"digest": predictor.digest, "inputs": inputs.tolist(), **answers_of(predictor.predict(inputs))}
+    if predictor.manifest.cascade is not None:
+        cascade = Predictor.load(folder / "bundle", cascade=True)
+        answers["cascade"] = answers_of(cascade.predict(inputs))
+    (folder / "answers.json").write_text(json.dumps(answers) + "\n")
+
+
+def answers_of(prediction: Prediction) -> dict[str, object]:
     assert prediction.probabilities is not None
-    answers = {
-        "digest": predictor.digest,
-        "inputs": inputs.tolist(),
+    return {
         "mean": prediction.mean.tolist(),
         "variance": prediction.variance.tolist(),
         "probabilities": prediction.probabilities.tolist(),
@@ -86,7 +94,6 @@ def write_answers(folder: Path, inputs: np.ndarray) -> None:
         "p_value": prediction.p_value.tolist(),
         "rejected": prediction.rejected.tolist(),
     }
-    (folder / "answers.json").write_text(json.dumps(answers) + "\n")
 
 
 if __name__ == "__main__":
