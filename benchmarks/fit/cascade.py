@@ -37,12 +37,10 @@ class Row:
     name: str
     network: str
     weights: int
-    likelihood: str = "classification"
 
 
 ROWS = (
     Row("digits", "digits", 500),
-    Row("diabetes", "diabetes", 200, "regression"),
     Row("MNIST CNN", "mnist-cnn", 750),
 )
 NAMES, QUICK = tuple(row.name for row in ROWS), ("digits",)
@@ -79,7 +77,6 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
     problem = _problem(row.network)
     with tempfile.TemporaryDirectory() as scratch:
         config = FitConfig(
-            likelihood=row.likelihood,  # type: ignore[arg-type]
             subnetwork_size=row.weights,
             selection="novelty-sampling",
             cascade=True,
