@@ -16,6 +16,7 @@ RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 MEASURED = (
     ("peer", "floor", "growth", "cost"),
     ("price",),
+    ("cascade",),
     ("mnist_shift",),
     ("load",),
     ("peers",),

@@ -52,7 +52,7 @@ class Stage:
 @dataclass(frozen=True)
 class FittedCascade:
     """The first stage and its posterior, the band, the prediction of the cascade as a whole on the conformal half with
-    the rule that its scores set, and the agreement of the stages."""
+    the rule that its scores set, and the agreement of the stages, of which `target` was asked for."""
 
     jacobian: SubnetworkJacobian
     inference: Inference
@@ -60,6 +60,7 @@ class FittedCascade:
     prediction: Prediction
     rule: RejectionRule
     agreement: CascadeAgreement
+    target: float
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -69,6 +70,13 @@ class FittedCascade:
             found.append(
                 f"the first stage of the cascade decides none of {self.agreement.examples} held-out examples: with it, "
                 "every prediction costs more; leave PROBITY_CASCADE off, or give a smaller cascade_agreement"
+            )
+        elif self.agreement.agreement is not None and self.agreement.agreement < self.target:
+            found.append(
+                f"the first stage of the cascade has the verdict of the full posterior on "
+                f"{100 * self.agreement.agreement:.1f} % of the {self.agreement.decided} held-out examples that it "
+                f"decides (at least {100 * self.agreement.lower_bound:.1f} %), less than the {100 * self.target:.4g} % "
+                "asked for; give more held-out data, or a larger cascade_agreement"
             )
         return tuple(found)
 
@@ -152,7 +160,8 @@ def _calibrated(
         verdicts_changed=float(changed.mean()),
         log_likelihood_difference=float(gained.mean()),
     )
-    return FittedCascade(cheap.jacobian, inference, band, replace(prediction, score=score), rule, agreement)
+    prediction = replace(prediction, score=score)
+    return FittedCascade(cheap.jacobian, inference, band, prediction, rule, agreement, job.config.cascade_agreement)
 
 
 def measure_agreement(

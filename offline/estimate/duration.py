@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from offline.cascade.fit import SHIFTED_EXAMPLES
 from offline.data.shifts import MOST_SHIFTS
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.timing import derivation_seconds, seconds_per_example
@@ -29,9 +30,15 @@ def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds:
     return {
         "selection": _selection(job, reach, rows, total, held_out // 2),
         "curvature": None if total is None else each * total / job.distributed.world_size,
-        "held-out data": 1.5 * held_out * each,  # the half that tunes twice, the other once
+        "held-out data": (1.5 * held_out + _for_cascade(job, held_out)) * each,  # the half that tunes twice
         "export and verification": 1.5 * trial_seconds,
     }
+
+
+def _for_cascade(job: Job, held_out: int) -> float:
+    """Examples that the full stage of a cascade differentiates once more: the half that tunes, and shifts of both."""
+    shifted = MOST_SHIFTS * min(held_out, 2 * SHIFTED_EXAMPLES)
+    return held_out / 2 + shifted if job.config.cascade else 0.0
 
 
 def describe_duration(stages: Mapping[str, float | None]) -> str:

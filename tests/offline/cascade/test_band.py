@@ -2,6 +2,8 @@
 
 import math
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offline.cascade.band import Verdicts, choose_band
-from offline.cascade.fit import agreements, measure_agreement
+from offline.cascade.fit import FittedCascade, agreements, measure_agreement
+from service.bundle import CascadeAgreement
 from service.maths.cascade import Band
 
 few = st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=10)
@@ -80,3 +83,19 @@ def test_the_bound_holds_for_new_examples_in_19_of_20_cases(true: float) -> None
         bounds.append(measure_agreement(band, group, None, verdicts_changed=0, log_likelihood_difference=0).lower_bound)
     below = np.mean(np.array(bounds) <= true)
     assert 0.93 < below < 0.995
+
+
+def fitted(decided: int, agreement: float | None) -> FittedCascade:
+    """A cascade of which only the agreement matters."""
+    nothing: Any = SimpleNamespace(warnings=("it jitters",))
+    found = CascadeAgreement(200, decided, agreement, 0.9 if agreement else 0.0, 0.0, 0.0, None, None)
+    return FittedCascade(nothing, nothing, Band(0.1, 0.2, 0.3), nothing, nothing, found, 0.99)
+
+
+def test_a_cascade_that_falls_short_is_a_warning() -> None:
+    expected = "first stage of the cascade: it jitters"
+    assert fitted(100, 0.99).warnings == (expected,)
+    short, nothing = fitted(100, 0.94).warnings, fitted(0, None).warnings
+    assert short[0] == nothing[0] == expected
+    assert "on 94.0 % of the 100 held-out examples that it decides (at least 90.0 %), less than the 99 %" in short[1]
+    assert "decides none of 200 held-out examples" in nothing[1]
