@@ -13,8 +13,9 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.methods import Predict
 from benchmarks.fit.workloads import Workload
 from offline.export.graph import export_jacobian, export_variance
-from offline.laplace.block_factor import factor_of
+from offline.laplace.served_factor import structured_factor
 from offline.network.model_copy import private_copy
+from service.maths.posterior_factor import CholeskyPosterior
 
 
 def exported(settings: Settings, workload: Workload) -> Values:
@@ -41,7 +42,7 @@ def write_served(values: dict[str, Any]) -> dict[str, Any]:
     """Write inputs.npy and model.onnx (mean and variance) into `values["folder"]`; the export's seconds."""
     eager = Predict(values)
     eager.prepare()
-    factor = factor_of(eager.jacobian, eager.scale_tril, eager.outputs)
+    factor = structured_factor(eager.jacobian, CholeskyPosterior(eager.scale_tril), eager.outputs)
     return _write(values, eager, lambda: export_variance(eager.jacobian, eager.inputs, eager.outputs, factor))
 
 

@@ -13,11 +13,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from offline.export.errors import ExportError, export_error, first_cause, operator_of
 from offline.export.failing_layer import failing_layer
-from offline.export.jacobian_graph import BlockVarianceGraph, FilledVarianceGraph, JacobianGraph
+from offline.export.jacobian_graph import FilledVarianceGraph, JacobianGraph, StructuredVarianceGraph
 from offline.export.split_graph import traced
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.routes import JacobianPlan
-from offline.laplace.block_factor import BlockFactor
+from offline.laplace.served_factor import StructuredFactor
 from offline.laplace.whole_factor import WholeFactor
 
 # The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
@@ -38,7 +38,7 @@ def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, outputs: int)
 
 
 def export_variance(
-    jacobian: SubnetworkJacobian, example: Tensor, outputs: int, factor: BlockFactor | WholeFactor
+    jacobian: SubnetworkJacobian, example: Tensor, outputs: int, factor: StructuredFactor | WholeFactor
 ) -> tuple[bytes, int]:
     """The ONNX model with mean and variance, serialised, and its opset; `factor` as `served_factor` gives it.
 
@@ -46,8 +46,8 @@ def export_variance(
     """
 
     def graph(rows: Tensor) -> nn.Module:
-        if isinstance(factor, BlockFactor):
-            return BlockVarianceGraph(jacobian, rows, outputs, factor)
+        if isinstance(factor, StructuredFactor):
+            return StructuredVarianceGraph(jacobian, rows, outputs, factor)
         return FilledVarianceGraph(jacobian, rows, outputs, factor)
 
     return _export(jacobian, example, graph, "probity_variance")

@@ -15,7 +15,7 @@ from torch.func import functionalize
 from offline.export.split_graph import repeated, split, traced
 from offline.jacobian.jacobian import SubnetworkJacobian, example_products, structured_block
 from offline.jacobian.probes import ProbeCall, ProbedForward, probed_forward
-from offline.laplace.block_factor import BlockFactor
+from offline.laplace.served_factor import StructuredFactor
 from offline.laplace.whole_factor import WholeFactor
 from offline.network.model_copy import check_output
 
@@ -178,11 +178,11 @@ class FilledVarianceGraph(nn.Module):
         return mean, self.rule.fill(self.factor.variance(derivatives).unsqueeze(2), mean).squeeze(2)
 
 
-class BlockVarianceGraph(nn.Module):
-    """x (B, *shape) -> mean (B, K) and variance (B, K), by the blocks of the posterior's covariance; for the rule that
-    computes all of them."""
+class StructuredVarianceGraph(nn.Module):
+    """x (B, *shape) -> mean (B, K) and variance (B, K) from the parts of the Jacobian, for the rule that computes
+    all variances."""
 
-    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int, factor: BlockFactor) -> None:
+    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int, factor: StructuredFactor) -> None:
         super().__init__()
         self.parts = JacobianParts(jacobian, rows, outputs)
         self.factor = factor.float().to(rows.device)

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import AllOutputs
-from offline.laplace.block_factor import BlockFactor, factor_of, factor_size
-from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from service.maths.posterior_factor import LowRankPosterior, PosteriorFactor
 
 
 @dataclass(frozen=True)
@@ -81,16 +78,3 @@ def whole_factor(posterior: PosteriorFactor) -> WholeFactor:
 def whole_size(posterior: PosteriorFactor) -> int:
     """How many numbers `whole_factor` holds."""
     return posterior.size * (posterior.rank if isinstance(posterior, LowRankPosterior) else posterior.size)
-
-
-def served_factor(
-    jacobian: SubnetworkJacobian, posterior: PosteriorFactor, outputs: int, most: int
-) -> BlockFactor | WholeFactor | None:
-    """The form of the posterior for the graph, of at most `most` numbers; None where each form is larger.
-
-    In blocks where every output's variance is computed with a whole covariance; otherwise as it is.
-    """
-    in_blocks = isinstance(jacobian.rule, AllOutputs) and factor_size(jacobian, outputs) <= most
-    if in_blocks and isinstance(posterior, CholeskyPosterior):
-        return factor_of(jacobian, posterior.scale_tril, outputs)
-    return whole_factor(posterior) if whole_size(posterior) <= most else None

@@ -14,11 +14,11 @@ from offline.export.verify import Truth, verify
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import AllOutputs
 from offline.job import Job
-from offline.laplace.block_factor import BlockFactor
 from offline.laplace.calibration import Calibrated, held_out_metrics, reference_quantiles
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
-from offline.laplace.whole_factor import WholeFactor, served_factor
+from offline.laplace.served_factor import StructuredFactor, served_factor
+from offline.laplace.whole_factor import WholeFactor
 from offline.publish.cascade import cascade_files, cascade_part, export_first_stage, measured_first_stage
 from offline.publish.fill_effect import fill_effect
 from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
@@ -118,10 +118,10 @@ def _export(job: Job, fitted: Fitted) -> tuple[Graph, tuple[bytes, int]]:
     return Graph("jacobian", row_numbers), export_jacobian(jacobian, job.example, outputs)
 
 
-def _graph(job: Job, fitted: Fitted, factor: BlockFactor | WholeFactor) -> Graph:
+def _graph(job: Job, fitted: Fitted, factor: StructuredFactor | WholeFactor) -> Graph:
     """What the manifest says of a graph that gives the variances."""
     jacobian, outputs = fitted.jacobian, job.likelihood.outputs
-    if isinstance(factor, BlockFactor):
+    if isinstance(factor, StructuredFactor):
         return Graph("variance", outputs * factor.row_size)
     count = jacobian.rule.count(outputs)
     graph = Graph("variance", count * (2 * jacobian.size + factor.row_size) + 2 * outputs)

@@ -12,7 +12,7 @@ from offline.export.graph import export_variance
 from offline.export.price import measured_price
 from offline.jacobian.output_rule import AllOutputs, OutputRule
 from offline.job import Job
-from offline.laplace.whole_factor import served_factor
+from offline.laplace.served_factor import served_factor
 from offline.network.call_order import CallOrder
 from offline.network.weights import Owners, parameter_owners
 from offline.runtime.arrays import Array, to_numpy

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from offline.export.graph import export_variance
 from offline.jacobian.find_head import find_head
 from offline.jacobian.output_rule import ALL_OUTPUTS, Kind, OutputRule, output_rule
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.block_factor import BlockFactor
-from offline.laplace.whole_factor import served_factor
+from offline.laplace.head_factor import HeadFactor
+from offline.laplace.served_factor import served_factor
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from service.inference.onnx_runtime import onnxruntime
@@ -36,8 +38,18 @@ def posterior_of(size: int, kind: str) -> tuple[PosteriorFactor, np.ndarray]:
     return CholeskyPosterior(np.linalg.cholesky(np.linalg.inv(precision))), precision
 
 
+def run(model: bytes, inputs: torch.Tensor) -> np.ndarray:
+    """The variances of all examples, which are those of each alone."""
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    batches = [inputs, *inputs.split(1)]
+    joint, *alone = [session.run(["variance"], {"inputs": batch.numpy()})[0] for batch in batches]
+    np.testing.assert_allclose(np.concatenate(alone), joint, rtol=1e-4)
+    found: np.ndarray = joint
+    return found
+
+
 def served_variance(name: str, kind: str, rule: OutputRule) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(served for four examples and for each alone, mean, Jacobian, precision)."""
+    """(served for four examples, mean, Jacobian, precision)."""
     network, inputs = build_head(name) if name not in NETWORKS else build(name)[:2]
     layout = WeightLayout.of(network)
     indices = (
@@ -50,11 +62,7 @@ def served_variance(name: str, kind: str, rule: OutputRule) -> tuple[np.ndarray,
     factor = served_factor(jacobian, posterior, mean.shape[1], MOST)
     assert factor is not None
     model, _ = export_variance(jacobian, inputs, mean.shape[1], factor)
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    batches = [inputs, *inputs.split(1)]
-    joint, *alone = [session.run(["variance"], {"inputs": batch.numpy()})[0] for batch in batches]
-    np.testing.assert_allclose(np.concatenate(alone), joint, rtol=1e-4)
-    return joint, mean, truth[:, :, indices.numpy()], precision
+    return run(model, inputs), mean, truth[:, :, indices.numpy()], precision
 
 
 @pytest.mark.parametrize(
@@ -83,6 +91,25 @@ def test_low_rank(name: str) -> None:
     np.testing.assert_allclose(found, reference.variance(jacobian, precision), rtol=1e-4)
     found, mean, jacobian, precision = served_variance(name, "low-rank", output_rule("margin", 2, 9))
     np.testing.assert_allclose(found, reference.filled_variance(mean, jacobian, precision, "margin", 2), rtol=1e-4)
+
+
+@pytest.mark.parametrize("width", [6, 230])
+def test_whole_head(width: int) -> None:
+    """In one panel, and in two."""
+    torch.manual_seed(0)
+    network, inputs = nn.Sequential(nn.Linear(5, width), nn.Tanh(), nn.Linear(width, 2)), torch.randn(4, 5)
+    layout = WeightLayout.of(network)
+    copied, indices = (
+        private_copy(network, torch.device("cpu")),
+        torch.arange(layout.total - 2 * (width + 1), layout.total),
+    )
+    jacobian = make_jacobian(copied, layout, indices, inputs, find_head(copied, inputs))
+    posterior, precision = posterior_of(len(indices), "cholesky")
+    factor = served_factor(jacobian, posterior, 2, MOST)
+    assert isinstance(factor, HeadFactor)
+    found = run(export_variance(jacobian, inputs, 2, factor)[0], inputs)
+    expected = reference.variance(reference.full_jacobian(network, inputs)[1][:, :, indices.numpy()], precision)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_in_blocks_where_all_variances_are_computed_and_as_it_is_otherwise() -> None:

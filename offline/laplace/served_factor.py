@@ -1,0 +1,31 @@
+"""The form in which the posterior's covariance becomes a part of the graph that is served."""
+
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.jacobian.output_rule import AllOutputs
+from offline.laplace.block_factor import BlockFactor, factor_of, factor_size
+from offline.laplace.head_factor import HeadFactor, head_factor
+from offline.laplace.whole_factor import WholeFactor, whole_factor, whole_size
+from service.maths.posterior_factor import CholeskyPosterior, PosteriorFactor
+
+StructuredFactor = BlockFactor | HeadFactor
+"""What gives the variances from the derivatives outside the head and the head's input."""
+
+
+def served_factor(
+    jacobian: SubnetworkJacobian, posterior: PosteriorFactor, outputs: int, most: int
+) -> StructuredFactor | WholeFactor | None:
+    """The form of the posterior for the graph, of at most `most` numbers; None where each form is larger.
+
+    In blocks where every output's variance is computed with a whole covariance; otherwise as it is.
+    """
+    in_blocks = isinstance(jacobian.rule, AllOutputs) and factor_size(jacobian, outputs) <= most
+    if in_blocks and isinstance(posterior, CholeskyPosterior):
+        return structured_factor(jacobian, posterior, outputs)
+    return whole_factor(posterior) if whole_size(posterior) <= most else None
+
+
+def structured_factor(jacobian: SubnetworkJacobian, posterior: CholeskyPosterior, outputs: int) -> StructuredFactor:
+    """In blocks, or in triangles where all outputs have weights of the same features of the head, and no others."""
+    blocks, head = factor_of(jacobian, posterior.scale_tril, outputs), jacobian.plan.head
+    whole_head = None if head is None else head_factor(blocks, head.layer(jacobian.model).in_features)
+    return blocks if whole_head is None else whole_head
