@@ -105,7 +105,13 @@ class FitConfig(BaseModel):
         ),
     ] = "cholesky"
     posterior_tolerance: Annotated[
-        float, Field(gt=0, lt=1, description="Maximum relative error of the variances for `low-rank`.")
+        float,
+        Field(
+            gt=0,
+            lt=1,
+            description="Maximum relative error of the variances for `low-rank`, and for a whole last layer that is "
+            "served in fewer directions to save time.",
+        ),
     ] = 0.01
     cascade: Annotated[
         bool,

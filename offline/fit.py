@@ -29,6 +29,7 @@ from offline.laplace.inference import infer
 from offline.laplace.noise import residual_noise
 from offline.publish.bundle import Fitted, publish
 from offline.publish.manifest import check_class_names, check_input_spec
+from offline.publish.served_form import choose_form
 from offline.runtime.checkpoint import Checkpoint
 from offline.runtime.distributed import local_device, process_group
 from offline.runtime.progress import Track, length_of, silent
@@ -112,17 +113,21 @@ def fit_bundle(
             for note in inference.notes:
                 say(note)
 
+            form = choose_form(job, jacobian, inference, conformal.inputs)
+
             # 7. calibrate
             calibrated = calibrate(
-                job, jacobian, inference.factor, inference.likelihood, tuning, conformal, memory.rows("held-out")
+                job, jacobian, form.posterior, inference.likelihood, tuning, conformal, memory.rows("held-out")
             )
 
-            full = Stage(job, jacobian, inference.factor, memory.rows("held-out"))
+            full = Stage(job, jacobian, form.posterior, memory.rows("held-out"))
             cascade = None if first_stage is None else fit_cascade(job, first_stage, full, calibrated, tuning)
 
             # 8. publish
             resources = tuple(memory.lines_without_budget())
-            fitted = Fitted(subnetwork, jacobian, curvature, inference, calibrated, resources, len(tuning), cascade)
+            fitted = Fitted(
+                subnetwork, jacobian, curvature, inference, form, calibrated, resources, len(tuning), cascade
+            )
             held_out = torch.cat([tuning.inputs, conformal.inputs])
             publish(job, fitted, destination, names, ranges.with_range(spec, held_out))
         job.distributed.barrier()

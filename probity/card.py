@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from service.bundle import Cascade, ComputedVariances, read_manifest
+from service.bundle import Cascade, ComputedVariances, Graph, read_manifest
 
 if TYPE_CHECKING:
     from offline.export.standalone.file import StandaloneFile
@@ -47,11 +47,8 @@ def print_card(bundle: Path) -> None:
         f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
         f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
     )
-    if manifest.graph is not None and manifest.graph.computed is not None:
-        rows["variances"] = computed_variances(manifest.graph.computed)
-    if manifest.graph is not None and manifest.graph.price:
-        each = (f"{price.forward_passes:.2g} in a batch of {price.batch}" for price in manifest.graph.price)
-        rows["price"] = f"forward passes of the plain network: {', '.join(each)}"
+    if manifest.graph is not None:
+        rows |= _graph_rows(manifest.graph)
     if manifest.cascade is not None:
         rows["cascade"] = cascade(manifest.cascade)
     if manifest.verification is not None:
@@ -59,6 +56,22 @@ def print_card(bundle: Path) -> None:
     rows |= {name.replace("_", " "): f"{value:.4g}" for name, value in manifest.metrics.items()}
     rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
+
+
+def _graph_rows(graph: Graph) -> dict[str, str]:
+    """Which variances are computed, from what, and what that costs."""
+    rows = {}
+    if graph.computed is not None:
+        rows["variances"] = computed_variances(graph.computed)
+    if (reduced := graph.reduced) is not None:
+        rows["reduced head"] = (
+            f"rank {reduced.rank} for each output, variances off by at most {reduced.error_bound:.2g} (relative), by "
+            f"{reduced.error:.2g} on {reduced.examples} held-out examples"
+        )
+    if graph.price:
+        each = (f"{price.forward_passes:.2g} in a batch of {price.batch}" for price in graph.price)
+        rows["price"] = f"forward passes of the plain network: {', '.join(each)}"
+    return rows
 
 
 def cascade(described: Cascade) -> str:

@@ -73,6 +73,13 @@ def variance(jacobian: Array, precision: Array) -> Array:
     return np.array([[row @ np.linalg.solve(precision, row) for row in example] for example in jacobian])
 
 
+def reduced_head_variance(features: Array, covariances: Array, basis: Array, prior: float) -> Array:
+    """h^T (P Sigma_kk P + (I - P) / prior) h with P = B B^T, (B, K); features h (B, m), covariances (K, m, m)."""
+    projection = basis @ basis.T
+    outside = (np.eye(len(basis)) - projection) / prior
+    return np.array([[h @ (projection @ s @ projection + outside) @ h for s in covariances] for h in features])
+
+
 def filled_variance(mean: Array, jacobian: Array, precision: Array, kind: str, count: int) -> Array:
     """(B, K): some variances computed, and the others filled in from them, one example at a time."""
     rows = []

@@ -93,7 +93,6 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
             selection=row.selection,  # type: ignore[arg-type]
             within=row.within,
             max_cost=row.max_cost,
-            measure_price=row.selection == "auto",
             **row.options,
         )
         fit_bundle(model, train, folder, calibration_loader=held_out, config=config)

@@ -16,13 +16,12 @@ from offline.data.likelihood import Likelihood
 from offline.data.shifts import finite_shifts
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job
-from offline.laplace.calibration import Calibrated, held_out_rows, predict_held_out
+from offline.laplace.calibration import Calibrated, GivesVariance, held_out_rows, predict_held_out
 from offline.laplace.inference import Inference, infer
 from offline.runtime.arrays import Array, to_numpy
 from service.bundle import CascadeAgreement
 from service.inference.predictor import Prediction
 from service.maths.cascade import Band
-from service.maths.posterior_factor import PosteriorFactor
 from service.maths.rejection import RejectionRule, minimum_calibration_examples, share_bound
 
 SHIFTED_EXAMPLES = 250  # of each half, under each shift
@@ -36,7 +35,7 @@ class Stage:
 
     job: Job
     jacobian: SubnetworkJacobian
-    posterior: PosteriorFactor
+    posterior: GivesVariance
     rows: int
 
     def predict(self, data: HeldOut) -> tuple[Array, Array]:

@@ -9,10 +9,15 @@ import numpy as np
 
 from offline.runtime.arrays import Array
 from service.bundle import MeasuredPrice
+from service.inference.onnx_runtime import onnxruntime
+from service.inference.onnx_subgraph import extract_subgraph
 
 BATCHES = (1, 16)
 Work = Callable[[Array], object]
 ROUNDS, ROUND_SECONDS = 5, 0.01
+MEAN, VARIANCE = "mean", "variance"
+LEAST_SECONDS = 5e-5  # a request takes several times as long around its graph
+CALL_WORK = 2**18  # multiply-adds in the time that a call of the smallest graph takes
 
 
 def measured_price(full: Work, plain: Work, example: Array, least_seconds: float = 0.0) -> tuple[MeasuredPrice, ...]:
@@ -41,3 +46,21 @@ def seconds_of(work: Callable[[], object], count: int) -> float:
     for _ in range(count):
         work()
     return (time.perf_counter() - start) / count
+
+
+def graph_price(model: bytes, example: Array) -> float:
+    """The larger price of one example and of a batch, of a serialised graph with mean and variance.
+
+    A network that takes less than `LEAST_SECONDS` counts as taking so long; example (1, *input_shape).
+    """
+    full, plain = _runner(model, [MEAN, VARIANCE]), _runner(extract_subgraph(model, [MEAN]), [MEAN])
+    return max(price.forward_passes for price in measured_price(full, plain, example, LEAST_SECONDS))
+
+
+def _runner(model: bytes, results: list[str]) -> Work:
+    """The graph in onnxruntime, with one thread."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return lambda inputs: session.run(results, {"inputs": inputs})

@@ -24,15 +24,25 @@ class VerificationError(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Unreduced:
+    """The variances (n, K) by the whole posterior, and the largest relative error of a reduced head against them."""
+
+    variance: Array
+    error_bound: float
+
+
+@dataclass(frozen=True)
 class Truth:
     """Plain torch in this precision: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance
-    (n, K); a graph that gives no Jacobian is compared without it."""
+    (n, K), by the covariance that is served; a graph that gives no Jacobian is compared without it. unreduced: where
+    that covariance is not the whole posterior's."""
 
     inputs: Array
     mean: Array
     jacobian: Array
     variance: Array
     precision: str = "float64"
+    unreduced: Unreduced | None = None
 
     def errors(self, found: Mapping[str, Array]) -> dict[str, float]:
         """Relative errors of other values for the same inputs, by name."""
@@ -92,6 +102,7 @@ def compare(
                 "weights make the posterior better conditioned; a model that mixes the examples of a batch cannot be "
                 "served"
             )
+    _check_reduction(joint["variance"], truth, allowed["variance"])
     return Verification(
         examples=len(truth.inputs),
         tolerance=max(allowed.values()),
@@ -121,6 +132,19 @@ def _check_finite(answers: Mapping[str, Array], truth: Truth) -> None:
                 f"{truth.precision}; nothing was published. It is served in float32, which ends at 3.4e+38: "
                 "standardise the inputs, and bound the arguments of exp, powers and divisions (x.clamp(max=80).exp())"
             )
+
+
+def _check_reduction(variance: Array, truth: Truth, tolerance: float) -> None:
+    """`VerificationError` where the variances served are further from the whole posterior's than they can be."""
+    if truth.unreduced is None:
+        return
+    error, most = relative_error(variance, truth.unreduced.variance, absolute=False), truth.unreduced.error_bound
+    if not error <= most + tolerance:
+        raise VerificationError(
+            f"verification: the variance served differs from the whole posterior's by {error:.1e} (relative), expected "
+            f"at most {most:.1e} for a reduced head; nothing was published. A larger prior_precision makes the "
+            "posterior better conditioned; a smaller posterior_tolerance keeps more of it"
+        )
 
 
 def _allowed(tolerance: float, rounding: float) -> float:

@@ -75,6 +75,12 @@ class SubnetworkJacobian:
         """The mean (B, K), and the derivatives (B, M, S) whose variances a prediction needs: those of `rule`."""
         return self(x, self.rule.mixing)
 
+    def head_input(self, x: Tensor) -> Tensor:
+        """The input (B, F) of the linear head, some of whose weights are chosen."""
+        features = probed_forward(self.model, self.plan, x).features
+        assert features is not None
+        return features.detach()
+
     def blocks(self, x: Tensor, mixing: Mixing = every_output) -> tuple[Tensor, Iterator[tuple[Parameter, Tensor]]]:
         """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n) or (B, M, n)."""
         forward = probed_forward(self.model, self.plan, x)

@@ -85,6 +85,11 @@ def factor_size(jacobian: SubnetworkJacobian, outputs: int) -> int:
 
 def factor_of(jacobian: SubnetworkJacobian, scale_tril: Array, outputs: int) -> BlockFactor:
     """The blocks for the routes of a Jacobian; `scale_tril` (S, S) = L, in the order of its indices."""
+    return block_factor(scale_tril, *weights_by_output(jacobian, outputs))
+
+
+def weights_by_output(jacobian: SubnetworkJacobian, outputs: int) -> tuple[Tensor, list[OwnWeights]]:
+    """The ranks (n,) of the weights outside the head, and the head weights of each output."""
     plan, ranks = jacobian.plan, jacobian.ranks()
     head = None if plan.head is None else plan.head.layer(jacobian.model)
     empty = jacobian.indices[:0]
@@ -93,7 +98,7 @@ def factor_of(jacobian: SubnetworkJacobian, scale_tril: Array, outputs: int) -> 
     multiplied = torch.cat([empty, *(item.features_or(head.in_features) for item in plan.in_head if head)])
     places = torch.cat([empty, *(ranks[item.parameter.name] for item in plan.in_head)])
     own = [OwnWeights(places[belongs == k].cpu(), multiplied[belongs == k].cpu()) for k in range(outputs)]
-    return block_factor(scale_tril, outside.cpu(), own)
+    return outside.cpu(), own
 
 
 def block_factor(scale_tril: Array, outside: Tensor, own: Sequence[OwnWeights]) -> BlockFactor:

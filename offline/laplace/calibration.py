@@ -5,6 +5,7 @@ conformal half is seen only after everything else is fixed (otherwise its p-valu
 """
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
 from service.bundle import REFERENCE_LEVELS
 from service.inference.predictor import Prediction
-from service.maths.posterior_factor import PosteriorFactor
 from service.maths.predictive import link_approx, softmax
 from service.maths.rejection import RejectionRule
 
@@ -31,6 +31,14 @@ TEMPERATURE_GRID: Array = np.logspace(-1, 1, 201)
 def held_out_rows(jacobian: SubnetworkJacobian, outputs: int) -> int:
     """Examples at once, for the Jacobian and its product in float64."""
     return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * jacobian.rule.count(outputs) * jacobian.size))
+
+
+class GivesVariance(Protocol):
+    """A posterior over the chosen weights."""
+
+    def variance(self, jacobian: Array) -> Array:
+        """Diagonal of J Sigma J^T; jacobian (B, K, S) -> (B, K)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Calibrated:
 def calibrate(
     job: Job,
     jacobian: SubnetworkJacobian,
-    posterior: PosteriorFactor,
+    posterior: GivesVariance,
     likelihood: Likelihood,
     tuning: HeldOut,
     conformal: HeldOut,
@@ -74,7 +82,7 @@ def calibrate(
 
 
 def predict_held_out(
-    jacobian: SubnetworkJacobian, posterior: PosteriorFactor, data: HeldOut, rows: int, track: Track
+    jacobian: SubnetworkJacobian, posterior: GivesVariance, data: HeldOut, rows: int, track: Track
 ) -> tuple[Array, Array]:
     """(mean, variance), (n, K) float64, by the formula that the service uses, `rows` examples at once."""
     means, variances = [], []

@@ -6,18 +6,16 @@ Sigma_kk = T_k T_k^T, the covariance of output k's own weights,
     variance_k = |T_k^T h|^2.
 
 T_k is lower triangular, so that column j of it takes no entry of h before the j-th. In panels of columns, side by side
-for all outputs, p products of matrices need K m^2 (p + 1) / 2p multiply-adds an example, and as many numbers.
+for all outputs, p products of matrices need about K m^2 (p + 1) / 2p multiply-adds an example, and as many numbers.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from offline.laplace.block_factor import BlockFactor
-
-PANEL = 128  # columns of a panel, about: with fewer, an operator's own time outweighs the zeros that it leaves out
+from service.maths.predictive import column_blocks
 
 
 @dataclass(frozen=True)
@@ -31,12 +29,24 @@ class TriangularFactors:
     def of(cls, triangles: Tensor) -> "TriangularFactors":
         """From (K, m, m)."""
         outputs, size = triangles.shape[:2]
-        ends = torch.linspace(0, size, max(1, round(size / PANEL)) + 1).round().long().tolist()
         panels = [
-            triangles[:, start:, start:end].transpose(0, 1).reshape(size - start, -1).contiguous()
-            for start, end in pairwise(ends)
+            triangles[:, columns.start :, columns].transpose(0, 1).reshape(size - columns.start, -1).contiguous()
+            for columns in column_blocks(size)
         ]
         return cls(tuple(panels), outputs)
+
+    @property
+    def triangles(self) -> Tensor:
+        """T (K, m, m)."""
+        whole = self.panels[0].new_zeros(self.outputs, self.size, self.size)
+        for panel, columns in zip(self.panels, column_blocks(self.size), strict=True):
+            whole[:, columns.start :, columns] = panel.reshape(len(panel), self.outputs, -1).transpose(0, 1)
+        return whole
+
+    @property
+    def multiply_adds(self) -> int:
+        """Those of one example."""
+        return sum(panel.numel() for panel in self.panels)
 
     @property
     def size(self) -> int:
@@ -64,6 +74,11 @@ class HeadFactor:
 
     features: Tensor | None
     factors: TriangularFactors
+
+    @property
+    def multiply_adds(self) -> int:
+        """Those of one example."""
+        return self.factors.multiply_adds
 
     @property
     def row_size(self) -> int:

@@ -17,12 +17,13 @@ from offline.job import Job
 from offline.laplace.calibration import Calibrated, held_out_metrics, reference_quantiles
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
-from offline.laplace.served_factor import StructuredFactor, served_factor
+from offline.laplace.served_factor import StructuredFactor
 from offline.laplace.whole_factor import WholeFactor
 from offline.publish.cascade import cascade_files, cascade_part, export_first_stage, measured_first_stage
 from offline.publish.fill_effect import fill_effect
 from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
-from offline.publish.plain_answers import PlainAnswers
+from offline.publish.plain_answers import PlainAnswers, WholePosterior
+from offline.publish.served_form import LARGEST_FACTOR, ServedForm
 from offline.report.page import ReportData, report_html
 from offline.runtime.arrays import to_numpy
 from offline.runtime.progress import length_of, one_step
@@ -40,8 +41,6 @@ from service.bundle import (
 from service.inference.predictor import Predictor
 
 VERIFY_EXAMPLES = 8
-FACTOR_LIMIT = 2**28  # bytes of the factor in the graph, of which the export holds several copies
-LARGEST_FACTOR = 2**30  # where the graph must hold it; a graph has less than 2 GiB
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,7 @@ class Fitted:
     jacobian: SubnetworkJacobian
     curvature: Curvature
     inference: Inference
+    form: ServedForm
     calibrated: Calibrated
     memory: tuple[str, ...]
     tuning_examples: int
@@ -87,7 +87,7 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         factor = fitted.inference.factor
         scores = calibrated.rule.scores
         sealed = seal_bundle(folder, manifest, model, factor, indices, scores, reference, cascade=files)
-        full = PlainAnswers(job, fitted.jacobian, factor, calibrated.data.inputs[:VERIFY_EXAMPLES])
+        full = _plain_answers(job, fitted)
         truth = full.truth()
         verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))
         verified = replace(
@@ -104,11 +104,10 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
 def _export(job: Job, fitted: Fitted) -> tuple[Graph, tuple[bytes, int]]:
     """The graph with the variances in it; with the Jacobian where the posterior is too large for that."""
     jacobian, posterior, outputs = fitted.jacobian, fitted.inference.factor, job.likelihood.outputs
-    every = isinstance(jacobian.rule, AllOutputs)
-    factor = served_factor(jacobian, posterior, outputs, (FACTOR_LIMIT if every else LARGEST_FACTOR) // 4)
+    factor = fitted.form.factor
     if factor is not None:
         return _graph(job, fitted, factor), export_variance(jacobian, job.example, outputs, factor)
-    if not every:
+    if not isinstance(jacobian.rule, AllOutputs):
         raise ExportError(
             f"variance_of={jacobian.rule.kind!r}: found a posterior over {jacobian.size} weights, expected one of at "
             f"most {LARGEST_FACTOR} bytes, since its product becomes a part of the graph; give a smaller "
@@ -122,7 +121,7 @@ def _graph(job: Job, fitted: Fitted, factor: StructuredFactor | WholeFactor) -> 
     """What the manifest says of a graph that gives the variances."""
     jacobian, outputs = fitted.jacobian, job.likelihood.outputs
     if isinstance(factor, StructuredFactor):
-        return Graph("variance", outputs * factor.row_size)
+        return Graph("variance", outputs * factor.row_size, reduced=fitted.form.reduced)
     count = jacobian.rule.count(outputs)
     graph = Graph("variance", count * (2 * jacobian.size + factor.row_size) + 2 * outputs)
     kind = jacobian.rule.kind
@@ -180,6 +179,12 @@ def _imprecise(truth: Truth) -> list[str]:
         "the network does not run in float64 (it casts to float32, or makes float32 tensors): its derivatives were "
         "tried, and the bundle was verified, against plain torch in float32"
     ]
+
+
+def _plain_answers(job: Job, fitted: Fitted) -> PlainAnswers:
+    inputs, form = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES], fitted.form
+    whole = None if form.reduced is None else WholePosterior(fitted.inference.factor, form.reduced.error_bound)
+    return PlainAnswers(job, fitted.jacobian, form.posterior, inputs, whole)
 
 
 def _report(manifest: Manifest, fitted: Fitted) -> bytes:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from offline.export.verify import Truth
+from offline.export.verify import Truth, Unreduced
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import filled
 from offline.jacobian.plain import plain_jacobian
 from offline.jacobian.routes import Chosen
 from offline.job import Job
+from offline.laplace.calibration import GivesVariance
 from offline.network.finite import check_finite_jacobian, check_finite_outputs
 from offline.network.model_copy import highest_precision, private_copy
 from offline.runtime.arrays import Array, to_numpy
@@ -21,19 +22,33 @@ ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many term
 
 
 @dataclass(frozen=True)
+class WholePosterior:
+    """What a reduced head approximates, and the largest relative error of its variances."""
+
+    factor: PosteriorFactor
+    error_bound: float
+
+
+@dataclass(frozen=True)
 class PlainAnswers:
-    """Mean, derivatives and variances by torch's own differentiation; inputs (n, *input_shape)."""
+    """Mean, derivatives and variances by torch's own differentiation; inputs (n, *input_shape).
+
+    posterior: as it is served; whole: where that is a reduced head, the posterior that it approximates.
+    """
 
     job: Job
     jacobian: SubnetworkJacobian
-    posterior: PosteriorFactor
+    posterior: GivesVariance
     inputs: Tensor
+    whole: WholePosterior | None = None
 
     def truth(self) -> Truth:
         """In float64, or in float32 where the network cannot run otherwise."""
         with highest_precision(self.job.network, self.inputs) as precise:
             mean, jacobian, variance = self._of(self.job.network, precise)
-        return Truth(to_numpy(self.inputs), mean, jacobian, variance, precision=str(mean.dtype))
+        whole = self.whole
+        unreduced = None if whole is None else Unreduced(whole.factor.variance(jacobian), whole.error_bound)
+        return Truth(to_numpy(self.inputs), mean, jacobian, variance, str(mean.dtype), unreduced)
 
     def rounding(self, truth: Truth) -> dict[str, float]:
         """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32

@@ -74,6 +74,9 @@ class Manifest(Part):
         check_fields(
             "graph", self.graph, ("computed", fills, "null, or at most as many as a classification has classes")
         )
+        reduced = None if self.graph is None else self.graph.reduced
+        fits = reduced is None or (self.posterior.kind == "cholesky" and reduced.rank <= self.subnetwork_size)
+        check_fields("graph", self.graph, ("reduced", fits, "null, or a rank of at most S for a 'cholesky' posterior"))
         self._check_cascade(score)
         posterior, used = self.posterior, self.prior.used
         size = posterior.size == self.subnetwork_size

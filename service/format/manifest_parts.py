@@ -184,17 +184,44 @@ class ComputedVariances(Part):
 
 
 @dataclass(frozen=True)
+class ReducedHead(Part):
+    """The graph keeps the covariance of the head's weights in `rank` directions of its input, and the prior's in all
+    others.
+
+    `error_bound`: the largest relative error of a variance against the whole posterior, for any input; `error`: the
+    largest one on `examples` held-out inputs.
+    """
+
+    rank: AtLeastOne
+    error_bound: Share
+    error: Share
+    examples: AtLeastOne
+
+    def __post_init__(self) -> None:
+        bound = self.error_bound
+        rule = ("error", self.error <= bound, f"a number from 0 to error_bound, {bound}")
+        check_fields("graph.reduced", self, rule)
+
+
+@dataclass(frozen=True)
 class Graph(Part):
     """What the ONNX graph gives beside the mean: the variances, or the Jacobian, from which the posterior gives them.
 
     `row_numbers`: how many numbers this takes in memory at most for one example. `price`: what a prediction cost on the
     machine of the fit, for some batch sizes; null: not measured. `computed`: which variances are computed; null: all.
+    `reduced`: that the head's covariance is an approximation; null: the variances are those of the posterior.
     """
 
     result: Literal["jacobian", "variance"]
     row_numbers: AtLeastOne
     price: tuple[MeasuredPrice, ...] | None = None
     computed: ComputedVariances | None = field(default=None, metadata=added_in(4))
+    reduced: ReducedHead | None = field(default=None, metadata=added_in(5))
+
+    def __post_init__(self) -> None:
+        whole = self.reduced is None or (self.result == "variance" and self.computed is None)
+        expected = "null, where the graph gives the Jacobian or computes a few variances only"
+        check_fields("graph", self, ("reduced", whole, expected))
 
 
 @dataclass(frozen=True)

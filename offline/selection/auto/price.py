@@ -1,7 +1,6 @@
 """What a prediction with some chosen weights costs, in forward passes of the plain network: counted, and timed."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,20 +8,14 @@ import torch
 from torch import Tensor
 
 from offline.export.graph import export_variance
-from offline.export.price import measured_price
+from offline.export.price import CALL_WORK, graph_price
 from offline.jacobian.output_rule import AllOutputs, OutputRule
 from offline.job import Job
 from offline.laplace.served_factor import served_factor
 from offline.network.call_order import CallOrder
 from offline.network.weights import Owners, parameter_owners
-from offline.runtime.arrays import Array, to_numpy
-from service.inference.onnx_runtime import onnxruntime
-from service.inference.onnx_subgraph import extract_subgraph
+from offline.runtime.arrays import to_numpy
 from service.maths.posterior_factor import CholeskyPosterior
-
-MEAN, VARIANCE = "mean", "variance"
-LEAST_SECONDS = 5e-5  # a request takes several times as long around its graph
-CALL_WORK = 2**18  # multiply-adds in the time that a call of the smallest graph takes
 
 
 @dataclass
@@ -92,8 +85,6 @@ class PriceModel:
 def measured(job: Job, indices: Tensor, rule: OutputRule, example: Tensor) -> float:
     """The larger price of one example and of a batch, of the graph that would be served; raises `ExportError`.
 
-    A network that takes less than `LEAST_SECONDS` counts as taking so long.
-
     The values of the factor do not matter for its time; example (1, *input_shape).
     """
     jacobian, outputs = job.jacobian(indices, rule), job.likelihood.outputs
@@ -101,15 +92,4 @@ def measured(job: Job, indices: Tensor, rule: OutputRule, example: Tensor) -> fl
     factor = served_factor(jacobian, identity, outputs, sys.maxsize)
     assert factor is not None
     model, _ = export_variance(jacobian, job.example, outputs, factor)
-    full, plain = _runner(model, [MEAN, VARIANCE]), _runner(extract_subgraph(model, [MEAN]), [MEAN])
-    prices = measured_price(full, plain, to_numpy(example), LEAST_SECONDS)
-    return max(price.forward_passes for price in prices)
-
-
-def _runner(model: bytes, results: list[str]) -> Callable[[Array], object]:
-    """The graph in onnxruntime, with one thread."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return lambda inputs: session.run(results, {"inputs": inputs})
+    return graph_price(model, to_numpy(example))

@@ -95,7 +95,7 @@ def test_low_rank(name: str) -> None:
 
 @pytest.mark.parametrize("width", [6, 230])
 def test_whole_head(width: int) -> None:
-    """In one panel, and in two."""
+    """In one panel, and in several."""
     torch.manual_seed(0)
     network, inputs = nn.Sequential(nn.Linear(5, width), nn.Tanh(), nn.Linear(width, 2)), torch.randn(4, 5)
     layout = WeightLayout.of(network)

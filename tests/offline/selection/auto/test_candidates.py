@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from offline.export.price import CALL_WORK
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.context import AutoContext, AutoOptions, Proposal
-from offline.selection.auto.price import CALL_WORK
 from offline.selection.candidate_weights import candidate_positions
 from offline.selection.context import SelectionContext
 from offline.selection.strategies.baselines import random_weights

@@ -1,0 +1,118 @@
+"""A whole head is served in fewer directions where that is faster, and the bundle says by how much it is off."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import offline.publish.served_form
+from offline import FitConfig, fit_bundle
+from probity.card import print_card
+from service import Predictor, read_bundle
+from service.bundle import Graph
+from tests import reference
+from tests.support.small_fit import Batches, batches
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
+
+OUTPUTS, WIDTH = 10, 128
+CONFIG = FitConfig(
+    subnetwork_size=OUTPUTS * (WIDTH + 1),
+    selection="last-layer",
+    prior_precision=2.0,
+    false_reject_rate=0.1,
+    device="cpu",
+    measure_price=False,
+)
+
+
+@pytest.fixture
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, WIDTH), nn.Tanh(), nn.Linear(WIDTH, OUTPUTS))
+
+
+def data(count: int, seed: int = 0) -> Batches:
+    return batches(count, seed, classes=OUTPUTS)
+
+
+def inputs_of(loader: Batches) -> Tensor:
+    return torch.cat([inputs for inputs, _ in loader])
+
+
+def fit(network: nn.Module, path: Path, **changes: object) -> tuple[Predictor, Graph]:
+    config = CONFIG.model_copy(update=changes)
+    fit_bundle(network, data(200), path, calibration_loader=data(40, seed=1), config=config)
+    predictor = Predictor.load(path)
+    assert predictor.manifest.graph is not None
+    return predictor, predictor.manifest.graph
+
+
+def whole_variance(network: nn.Module, path: Path, inputs: Tensor) -> np.ndarray:
+    """By the posterior in the bundle, which is the whole one."""
+    bundle = read_bundle(path)
+    jacobian = reference.full_jacobian(network, inputs)[1][:, :, bundle.subnetwork_indices]
+    variance: np.ndarray = bundle.posterior.variance(jacobian)
+    return variance
+
+
+def test_the_variances_are_within_the_bound_of_the_whole_posterior(
+    network: nn.Sequential, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictor, graph = fit(network, tmp_path / "bundle")
+    assert graph.reduced is not None
+    assert graph.reduced.rank < WIDTH / 2
+    assert 0 < graph.reduced.error <= graph.reduced.error_bound <= CONFIG.posterior_tolerance
+    assert graph.reduced.examples == 40
+    inputs = torch.cat([inputs_of(data(16, seed=2)), 30 * torch.randn(16, 4)])
+    errors = predictor.predict(inputs.numpy()).variance / whole_variance(network, tmp_path / "bundle", inputs) - 1
+    assert 0 < np.abs(errors).max() <= graph.reduced.error_bound + 1e-5
+    verification = predictor.manifest.verification
+    assert verification is not None
+    assert verification.variance_error < 1e-4
+    assert verification.tolerance == 1e-4
+    print_card(tmp_path / "bundle")
+    assert f"rank {graph.reduced.rank} for each output, variances off by at most" in capsys.readouterr().out
+
+
+def test_the_threshold_is_set_with_the_variances_that_are_served(network: nn.Sequential, tmp_path: Path) -> None:
+    predictor, _ = fit(network, tmp_path / "bundle", posterior_tolerance=0.5)
+    served = np.sort(predictor.predict(inputs_of(data(40, seed=1)).numpy()).score)
+    np.testing.assert_allclose(read_bundle(tmp_path / "bundle").calibration_scores, served, rtol=1e-5)
+
+
+def test_a_smaller_tolerance_keeps_more_directions(network: nn.Sequential, tmp_path: Path) -> None:
+    ranks = []
+    for tolerance in (0.3, 1e-4):
+        _, graph = fit(network, tmp_path / str(tolerance), posterior_tolerance=tolerance)
+        ranks.append(WIDTH + 1 if graph.reduced is None else graph.reduced.rank)
+    assert ranks[0] < ranks[1]
+
+
+@pytest.mark.parametrize(("share", "reduced"), [(0.79, True), (0.81, False), (1.2, False)])
+def test_a_clock_decides(
+    network: nn.Sequential, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, reduced: bool
+) -> None:
+    """It takes at least 20 % less time; with less, or on a tie, the exact form is served."""
+    prices = iter([10.0, 10.0 * share])
+    monkeypatch.setattr(offline.publish.served_form, "graph_price", lambda *_: next(prices))
+    _, graph = fit(network, tmp_path / "bundle", measure_price=True)
+    assert (graph.reduced is not None) == reduced
+    assert graph.price
+
+
+@pytest.mark.parametrize("changes", [{"variance_of": "margin"}, {"posterior": "low-rank"}, {"selection": "random"}])
+def test_other_posteriors_are_served_as_they_are(
+    network: nn.Sequential, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    _, graph = fit(network, tmp_path / "bundle", **changes)
+    assert graph.reduced is None
+
+
+def test_a_small_head_is_served_exactly(tmp_path: Path) -> None:
+    """The product with its factor is too little work to be worth an approximation."""
+    torch.manual_seed(0)
+    small = nn.Sequential(nn.Linear(4, 40), nn.Tanh(), nn.Linear(40, OUTPUTS))
+    assert fit(small, tmp_path / "bundle")[1].reduced is None
