@@ -16,6 +16,7 @@ a bound for every input there is, so that no data enter it. |h - B z|^2 and not 
 cancel where h hardly leaves the span.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -25,9 +26,12 @@ from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.laplace.block_factor import weights_by_output
 from offline.laplace.head_factor import HeadFactor, TriangularFactors, own_features
 from offline.runtime.arrays import Array, to_numpy
+from offline.runtime.peak_memory import FLOAT64
 
 RANKS = tuple(step << doubling for doubling in range(4, 14) for step in (2, 3))  # 32, 48, 64, 96, 128, ...
 LARGEST_SHARE = 0.5  # of the multiply-adds without the reduction
+POWER_STEPS = 8
+MATRICES = 6  # beside those of every output: the curvature, its eigenvectors, and the work space of both
 ROUNDING = 1e-6  # relative, in float32, as variances are served
 
 
@@ -99,6 +103,13 @@ class ReducedHeadPosterior:
         return to_numpy(self.factor.of_features(torch.as_tensor(jacobian)[:, 0, self.ranks].double()))
 
 
+def reduction_bytes(exact: HeadFactor) -> int:
+    """What `reduced_head` takes in memory beside `exact`, at most: the factors, their inverses, the products of these
+    with a basis, and a few single matrices with LAPACK's work space."""
+    outputs, size = exact.factors.outputs, exact.factors.size
+    return FLOAT64 * (3 * outputs + MATRICES) * size**2
+
+
 def reduced_head(exact: HeadFactor, prior_precision: float, tolerance: float) -> ReducedHeadFactor | None:
     """The smallest rank of `RANKS` whose variances are off by at most the share `tolerance`, for any input.
 
@@ -108,8 +119,12 @@ def reduced_head(exact: HeadFactor, prior_precision: float, tolerance: float) ->
     triangles = exact.factors.triangles
     outputs, size = triangles.shape[:2]
     identity = torch.eye(size, dtype=triangles.dtype)
-    inverses = torch.linalg.solve_triangular(triangles, identity.expand_as(triangles), upper=False)
-    curvature = sum((inverse.T @ inverse for inverse in inverses), -outputs * prior_precision * identity)
+    inverses = torch.empty_like(triangles)
+    for inverse, triangle in zip(inverses, triangles, strict=True):
+        inverse.copy_(torch.linalg.solve_triangular(triangle, identity, upper=False))
+    curvature = -outputs * prior_precision * identity
+    for inverse in inverses:
+        curvature.addmm_(inverse.T, inverse)
     directions = torch.linalg.eigh(curvature)[1].flip(1)
     prior_std = torch.tensor(prior_precision, dtype=torch.float64).rsqrt()
     for rank in RANKS:
@@ -124,14 +139,52 @@ def reduced_head(exact: HeadFactor, prior_precision: float, tolerance: float) ->
     return None
 
 
+@dataclass(frozen=True)
+class _RelativeError:
+    """E = T^-1 (B M B^T + (I - B B^T) / p - T T^T) T^-T of one output, without forming it; M = B^T T T^T B.
+
+    T^-1 (m, m), T^-1 B (m, r), M - I / p (r, r).
+    """
+
+    inverse: Tensor
+    seen: Tensor
+    known: Tensor
+    prior_precision: float
+
+    def at_least(self) -> float:
+        """A lower bound of its norm, by a few steps of the power method."""
+        x = torch.ones(len(self.inverse), dtype=self.inverse.dtype)
+        for _ in range(POWER_STEPS):
+            x = x / x.norm()
+            x = (
+                self.inverse @ (self.inverse.T @ x) / self.prior_precision
+                - x
+                + self.seen @ (self.known @ (self.seen.T @ x))
+            )
+        return float(x.norm())
+
+    def norm(self) -> float:
+        """The largest absolute eigenvalue."""
+        error = self.inverse @ self.inverse.T / self.prior_precision + self.seen @ self.known @ self.seen.T
+        error.diagonal().sub_(1)
+        return float(torch.linalg.eigvalsh(error).abs().max())
+
+
 def _error_bound(triangles: Tensor, inverses: Tensor, basis: Tensor, prior_precision: float, tolerance: float) -> float:
-    """The largest relative error of a variance; as soon as it is beyond the tolerance, that of the outputs so far."""
-    identity, largest = torch.eye(len(basis), dtype=basis.dtype), 0.0
+    """The largest relative error of a variance; where that is beyond the tolerance, infinity.
+
+    A rank that is too small shows in products with vectors; the norms take m^3 multiply-adds an output.
+    """
+    prior = torch.eye(basis.shape[1], dtype=basis.dtype) / prior_precision
+    errors = []
     for triangle, inverse in zip(triangles, inverses, strict=True):
-        seen, rows = inverse @ basis, triangle.T @ basis
-        known = rows.T @ rows - torch.eye(basis.shape[1], dtype=basis.dtype) / prior_precision
-        error = inverse @ inverse.T / prior_precision - identity + seen @ known @ seen.T
-        largest = max(largest, float(torch.linalg.eigvalsh(error).abs().max()))
+        rows = triangle.T @ basis
+        errors.append(_RelativeError(inverse, inverse @ basis, rows.T @ rows - prior, prior_precision))
+        if errors[-1].at_least() > tolerance:
+            return math.inf
+    largest = 0.0
+    for error in errors:
+        largest = max(largest, error.norm())
         if largest > tolerance:
-            break
+            return math.inf
     return largest

@@ -13,11 +13,12 @@ from offline.job import Job
 from offline.laplace.calibration import GivesVariance
 from offline.laplace.head_factor import HeadFactor
 from offline.laplace.inference import Inference
-from offline.laplace.reduced_head import ReducedHeadFactor, ReducedHeadPosterior, reduced_head
+from offline.laplace.reduced_head import ReducedHeadFactor, ReducedHeadPosterior, reduced_head, reduction_bytes
 from offline.laplace.served_factor import StructuredFactor, served_factor
 from offline.laplace.whole_factor import WholeFactor
 from offline.network.call_order import CallOrder
 from offline.runtime.arrays import to_numpy
+from offline.runtime.peak_memory import FLOAT64
 from offline.runtime.progress import one_step
 from service.bundle import ReducedHead
 
@@ -26,6 +27,7 @@ LARGEST_FACTOR = 2**30  # where the graph must hold it; a graph has less than 2 
 LEAST_GAIN = 0.2  # share of a prediction's time: less is within the noise of a clock, and no reason for an error
 TIMED_GAIN = LEAST_GAIN / 4  # a count that says less is wrong by less than that
 ROWS = 32
+FREE_MATRICES = 3  # (S, S), that the memory plan has for the export, beside the curvature and its factor
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,16 @@ class ServedForm:
 def choose_form(job: Job, jacobian: SubnetworkJacobian, inference: Inference, held_out: Tensor) -> ServedForm:
     """The exact form, or a reduced head whose prediction takes at least `LEAST_GAIN` less time.
 
+    A single output is served exactly: its reduction would take more memory than the job was planned with.
+
     held_out (n, *input_shape): where the error of the reduced head is measured. Raises `ExportError`.
     """
     most = FACTOR_LIMIT if isinstance(jacobian.rule, AllOutputs) else LARGEST_FACTOR
     exact = served_factor(jacobian, inference.factor, job.likelihood.outputs, most // 4)
     form = ServedForm(exact, inference.factor)
     if not isinstance(exact, HeadFactor) or _counted_gain(job, exact.multiply_adds, 0) < TIMED_GAIN:
+        return form
+    if reduction_bytes(exact) > FREE_MATRICES * FLOAT64 * jacobian.size**2:
         return form
     added, tolerance = inference.prior.used + inference.posterior.jitter, job.config.posterior_tolerance
     reduced = one_step(job.track, "Reduced head", lambda: reduced_head(exact, added, tolerance))

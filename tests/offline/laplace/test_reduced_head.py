@@ -9,9 +9,16 @@ from offline.data.shifts import synthetic_shifts
 from offline.jacobian.find_head import find_head
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.head_factor import HeadFactor, TriangularFactors
-from offline.laplace.reduced_head import ROUNDING, ReducedHeadFactor, ReducedHeadPosterior, reduced_head
+from offline.laplace.reduced_head import (
+    ROUNDING,
+    ReducedHeadFactor,
+    ReducedHeadPosterior,
+    reduced_head,
+    reduction_bytes,
+)
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
+from offline.runtime.peak_memory import peak_bytes
 from tests import reference
 
 OUTPUTS, WIDTH, PRIOR, TOLERANCE = 3, 160, 2.0, 0.01
@@ -87,6 +94,13 @@ def test_a_smaller_tolerance_takes_more_directions_and_none_where_that_saves_not
     assert ranks[0] < ranks[1]
     assert reduced_head(exact(covariances(0.999)), PRIOR, TOLERANCE) is None
     assert reduced_head(exact(covariances(0.8)[:, :20, :20]), PRIOR, TOLERANCE) is None
+
+
+@pytest.mark.parametrize("outputs", [1, 3, 12])
+def test_it_takes_no_more_memory_than_predicted(outputs: int) -> None:
+    given = exact(covariances(0.85).repeat(4, 1, 1)[:outputs])
+    peak = peak_bytes(lambda: reduced_head(given, PRIOR, 0.001))
+    assert reduction_bytes(given) / 2 < peak <= reduction_bytes(given)
 
 
 def test_float32_keeps_its_digits_where_the_posterior_is_far_below_the_prior() -> None:
