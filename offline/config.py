@@ -212,6 +212,15 @@ class FitConfig(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_max_cost(self) -> "FitConfig":
+        if self.max_cost is not None and self.selection != "auto":
+            raise ValueError(
+                f"max_cost: found {self.max_cost:g} for selection={self.selection!r}, expected None: only 'auto' "
+                "compares what predictions cost; leave it out, or choose where the weights are with `within`"
+            )
+        return self
+
     @property
     def tunes(self) -> bool:
         """Whether half of the held-out data tunes something; otherwise all of it sets the threshold."""

@@ -138,3 +138,9 @@ def test_a_share_gives_at_least_one_and_at_most_all(share: float, total: int) ->
     assert isinstance(size, int)
     assert 1 <= size <= total
     assert abs(size - share * total) <= 1
+
+
+def test_only_auto_has_a_limit_of_cost() -> None:
+    assert FitConfig(max_cost=2.0).max_cost == 2.0
+    with pytest.raises(ValidationError, match="max_cost: found 2 for selection='random', expected None: only 'auto'"):
+        FitConfig(selection="random", max_cost=2.0)
