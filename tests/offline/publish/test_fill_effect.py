@@ -111,7 +111,9 @@ def test_auto_serves_the_variances_that_it_chose(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 8))
     train, held_out = batches(120, classes=8), batches(80, seed=1, classes=8)
-    config = FitConfig(subnetwork_size=60, within=("0",), variance_of="auto", max_cost=2.0, device="cpu")
+    config = FitConfig(
+        subnetwork_size=60, within=("0",), variance_of="auto", max_cost=2.0, measure_price=False, device="cpu"
+    )
     fit_bundle(model, train, tmp_path / "bundle", calibration_loader=held_out, config=config)
     manifest = Predictor.load(tmp_path / "bundle").manifest
     assert manifest.selection.candidates is not None
