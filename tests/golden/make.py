@@ -2,8 +2,8 @@
 
     python tests/golden/make.py tests/golden/v1_5
 
-makes `v1_5`, a fit with a Cholesky factor and a reduced head, and `v1_5_low_rank`: weights anywhere to low rank, with
-the variances of the most probable classes and a cascade, and every optional field of the manifest and a report. Refuses to
+makes `v1_5`, a fit with a Cholesky factor and a reduced head, and `v1_5_low_rank`, weights anywhere to low rank with
+the variances of the most probable classes, a cascade, every optional field of the manifest and a report. Refuses to
 overwrite. Readers of every later release must serve the bundles and give the answers kept beside them.
 """
 
