@@ -3,6 +3,8 @@ PYTHON ?= python3
 PORT ?= 8000
 OUT ?= bundles/digits
 BIN := .venv/bin
+# One more than processors: many tests wait, for servers and for times to pass.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # The tests compare with laplace-torch. It declares torchvision, which it runs without and which breaks next to a CPU
 # build of torch: so it is installed without its dependencies, and those it uses by name.
@@ -58,17 +60,17 @@ demo: .venv/offline.stamp
 	$(BIN)/probity demo --port $(PORT) --out $(OUT)
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # No server, no export: what to run while writing.
 test-fast: .venv/dev.stamp
-	$(BIN)/python -m pytest -n auto --dist worksteal $(FAST)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(FAST)
 
 # Branches of probity, service and offline, also in the processes that tests start. Before Python 3.14 it takes about
 # twice as long as the tests alone: hosted CI runs it there.
 coverage: .venv/dev.stamp
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto --dist worksteal
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
