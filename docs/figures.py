@@ -17,18 +17,22 @@ MEASURED = (
     ("peer", "floor", "growth", "cost"),
     ("price",),
     ("cascade",),
+    ("frontier",),
     ("mnist_shift",),
     ("load",),
     ("peers",),
     ("soak",),
     ("fuzz", "contract"),
 )
+NETWORKS = {"mnist": "MNIST", "cifar": "CIFAR-10"}
+FRONTIER = {"usual": "ordinary", "rotation": "turned", "unseen": "other shifts", "auroc": "AUROC"}
 
 
 def parts() -> dict[str, str]:
     """The generated parts of the page by their names."""
     dates = {f"measured: {', '.join(names)}": measured(names) for names in MEASURED}
-    return {"layers": layers(read("layers")), "price": price(read("price")), **dates}
+    made = {"layers": layers, "price": price, "frontier": frontier}
+    return {name: make(read(name)) for name, make in made.items()} | dates
 
 
 def read(name: str) -> dict[str, Any]:
@@ -60,6 +64,21 @@ def price(result: dict[str, Any]) -> str:
         cells = (row["name"], f"{row['S']:,} of {row['D']:,}", *(f"{ratio:.2g}" for ratio in ratios))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def frontier(result: dict[str, Any]) -> str:
+    """For each network a table of its methods: means over the seeds."""
+    tables = []
+    for network, methods in result["summary"].items():
+        seeds = sum(run["network"] == network for run in result["runs"])
+        quantities = [name for name in FRONTIER if all(name in found for found in methods.values())]
+        head = f"| {NETWORKS[network]}, {seeds} {'seed' if seeds == 1 else 'seeds'} | passes |"
+        lines = [head + "".join(f" {FRONTIER[name]} |" for name in quantities), "| --- " * (2 + len(quantities)) + "|"]
+        for method, found in methods.items():
+            cells = [f"{found['price']['mean']:.2g}", *(f"{found[name]['mean']:.3f}" for name in quantities)]
+            lines.append(f"| {method} | {' | '.join(cells)} |")
+        tables.append("\n".join(lines) + "\n")
+    return "\n".join(tables)
 
 
 def measured(names: tuple[str, ...]) -> str:
