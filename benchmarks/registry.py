@@ -1,7 +1,15 @@
 """Every benchmark by name."""
 
 from benchmarks.core.settings import Benchmark
-from benchmarks.experiments import frontier, frontier_plot, mnist_plot, mnist_shift, selection_plot, selection_uci
+from benchmarks.experiments import (
+    drift,
+    frontier,
+    frontier_plot,
+    mnist_plot,
+    mnist_shift,
+    selection_plot,
+    selection_uci,
+)
 from benchmarks.fit import against_laplace, bundles, cascade, cost, floor, gpu, growth, layers, price
 from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, contract, early_rejection, fuzz, load, soak
@@ -59,6 +67,13 @@ BENCHMARKS = (
         selection_plot.draw,
         threads=1,
         needs=HOURS,
+    ),
+    Benchmark(
+        "drift",
+        "the service's test for drift: false alarms, and delays on MNIST against KS and PSI",
+        drift.run,
+        threads=1,
+        needs="minutes, and the data in PROBITY_DATA_DIR",
     ),
     Benchmark(
         "frontier",

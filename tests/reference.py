@@ -183,13 +183,13 @@ def smoothed_p_value(score: float, before: list[float], tie: float) -> float:
 
 def betting_capital(p_values: list[float], jump: float) -> list[float]:
     """The capital after each p-value: of gamblers who begin at step k with 1 / (k (k + 1)), and what no one has yet."""
-    gamblers, capital = list[dict[int, float]](), list[float]()
+    gamblers, capital = list[list[float]](), list[float]()
     for k, p in enumerate(p_values, 1):
-        gamblers.append(dict.fromkeys((-1, 0, 1), 1 / (3 * k * (k + 1))))
+        factors = [1 + 0.5 - p, 1.0, 1 - 0.5 + p, 0.8 / p**0.2, 0.95 / p**0.05]
         for number, bets in enumerate(gamblers):
-            total = sum(bets.values())
-            old = number < k - 1  # what is new has not been distributed before
-            mixed = {e: (1 - jump) * bets[e] + jump / 3 * total if old else bets[e] for e in bets}
-            gamblers[number] = {e: mixed[e] * (1 + e * (p - 0.5)) for e in bets}
-        capital.append(sum(sum(bets.values()) for bets in gamblers) + 1 / (k + 1))
+            total = sum(bets)
+            gamblers[number] = [(1 - jump) * bet + jump / len(bets) * total for bet in bets]
+        gamblers.append([1 / (k * (k + 1)) / len(factors)] * len(factors))
+        gamblers = [[bet * factor for bet, factor in zip(bets, factors, strict=True)] for bets in gamblers]
+        capital.append(sum(map(sum, gamblers)) + 1 / (k + 1))
     return capital

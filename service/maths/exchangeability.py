@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-BETS = (-1.0, 0.0, 1.0)  # on small p-values, on nothing, on large ones
-JUMP = 0.01  # the share of the capital that is distributed anew among the bets at every step
+EXPONENTS = (0.8, 0.95)  # the smaller, the more is won from single tiny p-values, and lost while there are none
+JUMP = 0.001  # the share of the capital that is distributed anew among the bets at every step
+LEAST_P = 1e-9
 MOST_SCORES, RECENT = 100_000, 1000
 
 
@@ -56,18 +57,29 @@ class SmoothedPValues:
         return found
 
 
-class SimpleJumper:
+def odds(p_value: float) -> tuple[float, ...]:
+    """What each bet multiplies its capital by.
+
+    3/2 - p, which wins from small p-values; 1; 1/2 + p, from large ones; and e p^(e - 1) for each of `EXPONENTS`, which
+    wins from few tiny ones, as a few foreign inputs among many give them.
+    """
+    tiny = max(p_value, LEAST_P)
+    return (1.5 - p_value, 1.0, 0.5 + p_value, *(e * tiny ** (e - 1) for e in EXPONENTS))
+
+
+class Gambler:
     """The capital of a gambler who bets on p-values.
 
-    Each of three bets e multiplies its capital by 1 + e (p - 1/2), and `JUMP` of all capital is distributed anew at
-    every step (Vovk et al., "Retrain or not retrain", COPA 2021).
+    Each bet multiplies its capital by a function of p whose mean over uniform p is 1 (`odds`), and `JUMP` of all
+    capital is distributed anew at every step, so that the bets that win now have something to win with (Vovk et al.,
+    "Retrain or not retrain", COPA 2021, for linear functions).
 
     The capital that has not been in use since the start comes into play little by little, 1 / (k (k + 1)) of it at step
     k: else a long time without change would leave nothing to bet with on the day of a change.
     """
 
     def __init__(self) -> None:
-        self._steps, self._bets = 0, [0.0, 0.0, 0.0]
+        self._steps, self._bets = 0, [0.0] * len(odds(0.5))
 
     @property
     def capital(self) -> float:
@@ -77,11 +89,11 @@ class SimpleJumper:
     def bet(self, p_value: float) -> float:
         """The capital after one more p-value."""
         self._steps += 1
-        small, none, large = self._bets
-        fresh = 1 / (3 * self._steps * (self._steps + 1))
-        moved = JUMP / 3 * (small + none + large) + fresh
-        kept, edge = 1 - JUMP, p_value - 0.5
-        self._bets = [(kept * small + moved) * (1 - edge), kept * none + moved, (kept * large + moved) * (1 + edge)]
+        fresh = 1 / (self._steps * (self._steps + 1))
+        share = (JUMP * sum(self._bets) + fresh) / len(self._bets)
+        self._bets = [
+            ((1 - JUMP) * bet + share) * factor for bet, factor in zip(self._bets, odds(p_value), strict=True)
+        ]
         return self.capital
 
 
@@ -95,23 +107,23 @@ class DriftTest:
     def __init__(self, calibration: Array, level: float, generator: np.random.Generator | None = None) -> None:
         self.level, self._calibration = level, calibration
         self._generator = np.random.default_rng() if generator is None else generator
-        self._p_values, self._jumper = self._fresh()
+        self._p_values, self._gambler = self._fresh()
 
     @property
     def evidence(self) -> float:
         """log10 of the capital."""
-        return math.log10(self._jumper.capital)
+        return math.log10(self._gambler.capital)
 
     def observe(self, scores: Array) -> int:
         """Take finite scores (B,), in their order; the number of alarms."""
         alarms = 0
         for p_value in self._p_values.next(scores):
-            if self._jumper.bet(p_value) >= self.level:
+            if self._gambler.bet(p_value) >= self.level:
                 alarms += 1
-                self._jumper = SimpleJumper()
+                self._gambler = Gambler()
         if alarms:
-            self._p_values, self._jumper = self._fresh()
+            self._p_values, self._gambler = self._fresh()
         return alarms
 
-    def _fresh(self) -> tuple[SmoothedPValues, SimpleJumper]:
-        return SmoothedPValues(self._calibration, self._generator), SimpleJumper()
+    def _fresh(self) -> tuple[SmoothedPValues, Gambler]:
+        return SmoothedPValues(self._calibration, self._generator), Gambler()

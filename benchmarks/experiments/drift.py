@@ -1,0 +1,152 @@
+"""How soon the test for drift notices a change, and how often it is wrong, against windows of KS and PSI."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from benchmarks.core.settings import Settings, Values
+from benchmarks.experiments import mnist_data
+from benchmarks.experiments.corruptions import rotation
+from benchmarks.experiments.frontier_data import load
+from benchmarks.experiments.frontier_networks import EPOCHS, trained
+from offline.config import FitConfig
+from offline.fit import fit_bundle
+from offline.runtime.progress import Track
+from service.inference.predictor import Predictor
+from service.maths.exchangeability import EXPONENTS, JUMP, DriftTest, odds
+
+Array = npt.NDArray[Any]
+Detector = Callable[[Array, Array], int | None]  # reference and stream -> requests until the first alarm
+LEVEL, RATE = 100.0, 0.01
+REFERENCE, QUIET, ORDERS = 1000, 1000, 20
+WINDOW, BINS, PROMISED = 500, 10, 20_000
+ANGLES, SHARES = (15, 30, 45), (0.01, 0.05, 0.2)
+SIZE, EXAMPLES, BATCH = 750, 10_000, 200
+
+
+def run(settings: Settings) -> Values:
+    """False alarms of simulated requests without drift; delays on MNIST."""
+    ordinary, changed = _scores(settings)
+    detectors = {"betting": betting, "Kolmogorov-Smirnov": _windows(distance), "PSI": _windows(stability)}
+    rng = np.random.default_rng(0)
+    orders = settings.choose(ORDERS, 2)
+    rows = []
+    for kind, share, scores in changed:
+        delays = {
+            label: [delay_of(detect, ordinary, scores, share, rng) for _ in range(orders)]
+            for label, detect in detectors.items()
+        }
+        rows.append({"name": kind, "share": share, "delays": {label: _summary(d) for label, d in delays.items()}})
+    return {"false_alarms": false_alarms(settings, rng, settings.track), "rows": rows}
+
+
+def _scores(settings: Settings) -> tuple[Array, list[tuple[str, float, Array]]]:
+    """Scores of ordinary test digits, and for each change its name, its share of the traffic, and scores."""
+    problem = load("mnist", 100)
+    model = trained(problem, 0, 0.0, "full", EPOCHS["mnist"], settings.track)
+    loader = DataLoader(TensorDataset(*(part[:EXAMPLES] for part in problem.train)), batch_size=256)
+    config = FitConfig(subnetwork_size=SIZE, selection="auto")
+    fit_bundle(model, loader, settings.scratch / "bundle", calibration_loader=[problem.held_out], config=config)
+    predictor = Predictor.load(settings.scratch / "bundle")
+
+    def scores(pixels: torch.Tensor) -> Array:
+        inputs = torch.split(mnist_data.normalise(pixels), BATCH)
+        return np.concatenate([predictor.predict(part.numpy()).score for part in inputs])
+
+    digits, clothes = (mnist_data.images(name, "t10k") for name in ("mnist", "fashion-mnist"))
+    foreign = scores(clothes)
+    turned = [(f"turned by {angle} degrees", 1.0, scores(rotation(angle)(digits))) for angle in ANGLES]
+    return scores(digits), [*turned, *((f"Fashion-MNIST, {100 * share:g} %", share, foreign) for share in SHARES)]
+
+
+def delay_of(detect: Detector, ordinary: Array, changed: Array, share: float, rng: np.random.Generator) -> float:
+    """Requests from the change, after `QUIET` ordinary ones, to the first alarm; infinite without one, and not a number
+    where the alarm came before."""
+    mixed = rng.permutation(ordinary)
+    reference, stream = mixed[:REFERENCE], mixed[REFERENCE:].copy()
+    after = np.flatnonzero(rng.random(len(stream)) < share)
+    after = after[after >= QUIET]
+    stream[after] = rng.choice(changed, len(after), replace=False)
+    found = detect(reference, stream)
+    if found is None:
+        return np.inf
+    return float(found - QUIET) if found > QUIET else np.nan
+
+
+def betting(reference: Array, stream: Array) -> int | None:
+    """The service's own test."""
+    test = DriftTest(reference, LEVEL, np.random.default_rng(0))
+    return next((i + 1 for i in range(len(stream)) if test.observe(stream[i : i + 1])), None)
+
+
+def _windows(statistic: Callable[[Array, Array], float]) -> Detector:
+    """Windows of requests, one after the other, against the reference.
+
+    The limit is passed in `RATE` of simulated streams of `PROMISED` requests without drift.
+    """
+    rng = np.random.default_rng(1)
+    most = [
+        max(statistic(reference, window) for window in rng.random((PROMISED // WINDOW, WINDOW)))
+        for reference in rng.random((int(3 / RATE), REFERENCE))
+    ]
+    limit = float(np.quantile(most, 1 - RATE))
+
+    def detect(reference: Array, stream: Array) -> int | None:
+        ends = range(WINDOW, len(stream) + 1, WINDOW)
+        return next((end for end in ends if statistic(reference, stream[end - WINDOW : end]) > limit), None)
+
+    return detect
+
+
+def distance(reference: Array, window: Array) -> float:
+    """The Kolmogorov-Smirnov statistic: the largest distance between the distribution functions."""
+    places = np.concatenate([reference, window])
+    below = [np.sort(part).searchsorted(places, "right") / len(part) for part in (reference, window)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+def stability(reference: Array, window: Array) -> float:
+    """The population stability index over the reference's deciles."""
+    edges = np.quantile(reference, np.linspace(0, 1, BINS + 1)[1:-1])
+    shares = [np.bincount(edges.searchsorted(part), minlength=BINS) / len(part) for part in (reference, window)]
+    expected, found = (np.maximum(share, 1e-4) for share in shares)
+    return float(((found - expected) * np.log(found / expected)).sum())
+
+
+def false_alarms(settings: Settings, rng: np.random.Generator, track: Track) -> Values:
+    """The share of tests that alarm without drift: of the bets on uniform p-values, as they are then, for a million
+    requests; and of the whole test for fewer."""
+    runs, steps = settings.choose((500, 1_000_000), (20, 1000))
+    alarmed, bets = np.zeros(runs, bool), np.zeros((len(odds(0.5)), runs))
+    for k in track(range(1, steps + 1), "Requests without drift", steps):
+        share = (JUMP * bets.sum(0) + 1 / (k * (k + 1))) / len(bets)
+        p = rng.random(runs)
+        factors = [1.5 - p, np.ones(runs), 0.5 + p, *(e * p ** (e - 1) for e in EXPONENTS)]
+        bets = ((1 - JUMP) * bets + share) * np.array(factors)
+        alarmed |= bets.sum(0) + 1 / (k + 1) >= LEVEL
+    whole, requests = settings.choose((200, PROMISED), (3, 100))
+    tests = (DriftTest(rng.random(REFERENCE // 2), LEVEL, rng) for _ in range(whole))
+    return {
+        "bets": {"tests": runs, "requests": steps, "share": float(alarmed.mean())},
+        "whole": {"tests": whole, "requests": requests, "share": _share(tests, rng, requests)},
+    }
+
+
+def _share(tests: Iterator[DriftTest], rng: np.random.Generator, requests: int) -> float:
+    return float(np.mean([test.observe(rng.random(requests)) > 0 for test in tests]))
+
+
+def _summary(delays: list[float]) -> Values:
+    """Median over the orders, how many had no alarm, and how many had one before the change."""
+    values = np.array(delays)
+    found = values[np.isfinite(values)]
+    return {
+        "median": float(np.median(values[~np.isnan(values)])) if len(found) > len(values) / 2 else None,
+        "missed": int(np.isinf(values).sum()),
+        "early": int(np.isnan(values).sum()),
+        "orders": len(values),
+    }
