@@ -19,6 +19,7 @@ MEASURED = (
     ("cascade",),
     ("frontier",),
     ("mnist_shift",),
+    ("drift",),
     ("load",),
     ("peers",),
     ("soak",),

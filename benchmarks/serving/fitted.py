@@ -10,9 +10,11 @@ SERVING = CACHE / "serving"
 
 
 def bundle(example: str = "digits") -> Path:
-    """The bundle of a recipe in examples/, fitted where there is none yet (about a minute)."""
-    folder = SERVING / example
-    if not (folder / MANIFEST).is_file():
+    """The bundle of a recipe in examples/, fitted where there is none of the present code yet (about a minute)."""
+    folder, recipe = SERVING / example, ROOT / "examples" / f"{example}.py"
+    sources = [recipe, *(ROOT / "offline").rglob("*.py")]
+    made = folder / MANIFEST
+    if not made.is_file() or made.stat().st_mtime < max(path.stat().st_mtime for path in sources):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        fit_recipe(ROOT / "examples" / f"{example}.py", folder, {})
+        fit_recipe(recipe, folder, {})
     return folder
