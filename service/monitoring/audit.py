@@ -58,6 +58,9 @@ class AuditTrail:
                 self._file.append(lines.make())
             except OSError as error:
                 self._lose(lines, str(error.strerror))
+            except Exception:  # whatever it is, the lines after these are still wanted
+                self._lose(lines, "they could not be made")
+                log.exception("An error in the audit trail")
             else:
                 self._losing = False
         self._file.close()

@@ -67,6 +67,17 @@ def test_a_full_disk_is_counted_and_logged_once(
     assert "Lines of the audit trail are lost: No space left on device" in caplog.text
 
 
+def test_an_error_in_one_line_costs_no_other(tmp_path: Path, lost: Counter, caplog: pytest.LogCaptureFixture) -> None:
+    trail = AuditTrail(RotatedFile(tmp_path / "audit", 10**6, 1), lost)
+    trail.start()
+    trail.note(Lines(lambda: b"%d" % (1 // 0), 3))
+    trail.note(Lines(lambda: b"a\n", 1))
+    trail.close()
+    assert value(lost) == 3
+    assert (tmp_path / "audit").read_text() == "a\n"
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_what_the_disk_cannot_take_in_time_is_lost_and_counted(tmp_path: Path, lost: Counter) -> None:
     """No request waits for it."""
     trail = AuditTrail(RotatedFile(tmp_path / "audit", 10**6, 1), lost)
