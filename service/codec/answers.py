@@ -1,5 +1,6 @@
 """Prediction -> the native API's JSON answer."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,11 @@ def predictions_json(
     else:
         examples = _regression(prediction, predictor.manifest, interval_level)
     name = SCORE_NAMES[predictor.manifest.calibration.score]
-    decisions = _decisions(prediction, rule, name if predictor.first_stage is None else CASCADE_SCORE)
-    return [{**example, "ood": ood} for example, ood in zip(examples, decisions, strict=True)]
+    explain = _explanation(rule, name if predictor.first_stage is None else CASCADE_SCORE)
+    return [
+        {**example, "ood": {**decision, "reason": explain(decision) if decision["rejected"] else None}}
+        for example, decision in zip(examples, decisions(prediction, rule), strict=True)
+    ]
 
 
 def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, inputs: Array, field: str) -> list[str]:
@@ -67,26 +71,27 @@ def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
     ]
 
 
-def _decisions(prediction: Prediction, rule: RejectionRule, name: str) -> list[Json]:
-    threshold, rate, every = rule.threshold, rule.false_reject_rate, len(rule.scores)
-
-    def reason(score: float, p_value: float) -> str:
-        below = every + 1 - round(p_value * (every + 1))
-        unusual = f"higher than that of {below:,} of {every:,} held-out inputs"
-        return f"The {name}, {score:.4g}, is {unusual} (accepted up to {threshold:.4g}): {ADVICE}."
-
+def decisions(prediction: Prediction, rule: RejectionRule) -> list[Json]:
+    """Score, p-value and verdict of each example; `rule` has decided."""
     rows = zip(prediction.score.tolist(), prediction.p_value.tolist(), prediction.rejected.tolist(), strict=True)
+    threshold, rate = rule.threshold, rule.false_reject_rate
     return [
-        {
-            "score": score,
-            "p_value": p_value,
-            "threshold": threshold,
-            "false_reject_rate": rate,
-            "rejected": rejected,
-            "reason": reason(score, p_value) if rejected else None,
-        }
+        {"score": score, "p_value": p_value, "threshold": threshold, "false_reject_rate": rate, "rejected": rejected}
         for score, p_value, rejected in rows
     ]
+
+
+def _explanation(rule: RejectionRule, name: str) -> Callable[[Json], str]:
+    """What makes the sentence about a rejection from its decision."""
+    every = len(rule.scores)
+
+    def explain(decision: Json) -> str:
+        below = every + 1 - round(decision["p_value"] * (every + 1))
+        unusual = f"higher than that of {below:,} of {every:,} held-out inputs"
+        accepted = f"accepted up to {decision['threshold']:.4g}"
+        return f"The {name}, {decision['score']:.4g}, is {unusual} ({accepted}): {ADVICE}."
+
+    return explain
 
 
 def _classification(prediction: Prediction, names: list[str]) -> list[Json]:

@@ -6,13 +6,14 @@ from typing import Any
 import numpy.typing as npt
 from pydantic_core import to_json
 
-from service.codec.answers import class_names
+from service.codec.answers import class_names, decisions
 from service.inference.predictor import PlainPrediction, Prediction
 from service.maths.rejection import RejectionRule
 from service.models.served import AnyPrediction, ServedModel
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
+UNDECIDED: Json = dict.fromkeys(("score", "p_value", "threshold", "false_reject_rate", "rejected"))
 
 
 def audit_lines(
@@ -36,9 +37,10 @@ def audit_lines(
         "digest": model.digest,
         "degraded": isinstance(prediction, PlainPrediction),
     }
-    answers, decisions = _answers(model, prediction), _decisions(rule, prediction)
+    answers = _answers(model, prediction)
+    decided = decisions(prediction, rule) if isinstance(prediction, Prediction) else [UNDECIDED] * len(prediction)
     kept = [{}] * len(prediction) if inputs is None else [{"inputs": one.tolist()} for one in inputs]
-    examples = zip(answers, decisions, kept, strict=True)
+    examples = zip(answers, decided, kept, strict=True)
     lines = [
         request | {"index": index} | answer | decision | own for index, (answer, decision, own) in enumerate(examples)
     ]
@@ -54,14 +56,3 @@ def _answers(model: ServedModel, prediction: AnyPrediction) -> list[Json]:
         return [{"mean": mean} for mean in prediction.mean.tolist()]
     names, labels = class_names(model.manifest), probabilities.argmax(axis=1).tolist()
     return [{"label": names[label], "probability": float(probabilities[i, label])} for i, label in enumerate(labels)]
-
-
-def _decisions(rule: RejectionRule, prediction: AnyPrediction) -> list[Json]:
-    if not isinstance(prediction, Prediction):
-        return [dict.fromkeys(("score", "p_value", "threshold", "rejected"))] * len(prediction)
-    rows = zip(prediction.score.tolist(), prediction.p_value.tolist(), prediction.rejected.tolist(), strict=True)
-    threshold = rule.threshold
-    return [
-        {"score": score, "p_value": p_value, "threshold": threshold, "rejected": rejected}
-        for score, p_value, rejected in rows
-    ]
