@@ -27,6 +27,7 @@ from service.models.served import AnyPrediction, ServedModel
 from service.models.store import ModelStore
 from service.monitoring.audit import AuditTrail, Lines
 from service.monitoring.metrics import Metrics
+from service.monitoring.process_use import ProcessUse
 from service.settings import Settings
 
 Array = npt.NDArray[Any]
@@ -79,6 +80,7 @@ class Runtime:
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
+    process_use: ProcessUse = field(init=False)
     draining: bool = False
     _hang_logged: bool = False
 
@@ -87,6 +89,7 @@ class Runtime:
         settings, at_once = self.settings, all_threads(self.settings)
         self.body_threads = ThreadPoolExecutor(at_once, thread_name_prefix="probity-bodies")
         self.decoders = DecoderPool(at_once, decoder_bytes(settings))
+        self.process_use = ProcessUse(self.metrics, settings.max_queue_rows, settings.max_pending_bytes)
         self.limits = InputLimits(
             settings.max_rows, settings.max_pixels, settings.max_total_pixels, settings.max_input_bytes
         )
@@ -119,8 +122,13 @@ class Runtime:
         """Whether a batch has been computed for longer than `compute_timeout_seconds`."""
         return self.compute_threads.oldest_seconds > self.settings.compute_timeout_seconds
 
+    def measure(self) -> None:
+        """Measure this process, and check its computation; call this about every second."""
+        self.process_use.measure(self.byte_budget.used)
+        self.check_computation()
+
     def check_computation(self) -> None:
-        """Measure the oldest running batch, and log once if it hangs; call this about every second."""
+        """Measure the oldest running batch, and log once if it hangs."""
         seconds = self.compute_threads.oldest_seconds
         self.metrics.oldest_batch.set(seconds)
         if self.hangs and not self._hang_logged:

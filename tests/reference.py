@@ -193,3 +193,9 @@ def betting_capital(p_values: list[float], jump: float) -> list[float]:
         gamblers = [[bet * factor for bet, factor in zip(bets, factors, strict=True)] for bets in gamblers]
         capital.append(sum(map(sum, gamblers)) + 1 / (k + 1))
     return capital
+
+
+def left_out_p_value(scores: list[float], i: int) -> float:
+    """The conformal p-value of score i against all others."""
+    others = scores[:i] + scores[i + 1 :]
+    return (1 + sum(other >= scores[i] for other in others)) / (len(others) + 1)

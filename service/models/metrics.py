@@ -15,6 +15,7 @@ from service.codec.answers import class_names
 from service.inference.predictor import PlainPrediction, Prediction, Predictor
 from service.maths.exchangeability import DriftTest
 from service.models.buckets import around, around_complement, p_values
+from service.models.reference_series import ReferenceSeries
 from service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 
 SOON_SECONDS = 0.05
@@ -40,7 +41,7 @@ class ModelMetrics:
         self._degraded = (
             [metrics.predictions.labels(*model, label, "true") for label in self._labels] if predictor.has_plain else []
         )
-        self._rejections = metrics.rejections.labels(*model, "score")
+        self._rejections = [metrics.rejections.labels(*model, "score", label) for label in self._labels]
         self._out_of_range = metrics.out_of_range.labels(*model)
         self._drift_evidence = metrics.drift_evidence.labels(*model)
         self._drift_alarms = metrics.drift_alarms.labels(*model)
@@ -49,6 +50,7 @@ class ModelMetrics:
         )
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
+        self._decode_seconds = metrics.decode_seconds.labels(*model)
         self._compute_seconds = metrics.compute_seconds.labels(*model)
         self._batch_rows = metrics.batch_rows.labels(*model)
         self._open_histograms()
@@ -59,8 +61,12 @@ class ModelMetrics:
         quantiles, classes = self._predictor.reference.get, len(self._labels)
         most = math.log(classes) if classes > 1 else math.inf  # nats; an epistemic standard deviation has no bound
         self._variance = metrics.variance.labels_with(around(quantiles("functional_variance")), *model)
-        self._score = metrics.score.labels_with(around(quantiles("ood_score"), most), *model)
-        self._p_value = metrics.p_value.labels_with(p_values(len(rule.scores), rule.false_reject_rate), *model)
+        of_score = around(quantiles("ood_score"), most)
+        of_p_value = p_values(len(rule.scores), rule.false_reject_rate)
+        self._score = metrics.score.labels_with(of_score, *model)
+        self._p_value = metrics.p_value.labels_with(of_p_value, *model)
+        distributions = {"ood_score": (of_score, rule.scores), "ood_p_value": (of_p_value, rule.left_out_p_values)}
+        self._reference = ReferenceSeries(metrics, model, distributions)
         if classes > 1:
             likely = around_complement(quantiles("top_probability"), 1 / classes)
             self._top_probability = metrics.top_probability.labels_with(likely, *model)
@@ -81,6 +87,7 @@ class ModelMetrics:
         for quantity, values in predictor.reference.items():
             for level, value in zip(REFERENCE_LEVELS, values.tolist(), strict=True):
                 metrics.reference.labels(*model, quantity, str(level)).set(value)
+        self._reference.announce()
 
     def withdraw(self) -> None:
         """Remove what describes the model; what it counts stays until its last request is answered."""
@@ -102,6 +109,7 @@ class ModelMetrics:
         for quantity in self._predictor.reference:
             for level in REFERENCE_LEVELS:
                 self._metrics.reference.remove(*self._model, quantity, str(level))
+        self._reference.remove()
 
     def finish(self) -> None:
         """Count the last requests, and mark the model as removed."""
@@ -119,16 +127,20 @@ class ModelMetrics:
         metrics, model = self._metrics, self._model
         for one in metrics.measurements:
             one.remove(*model)
-        metrics.rejections.remove(*model, "score")
         for stage in STAGES:
             metrics.stages.remove(*model, stage)
         for label in self._labels:
+            metrics.rejections.remove(*model, "score", label)
             for degraded in ("false", "true"):
                 metrics.predictions.remove(*model, label, degraded)
 
     def waiting(self, rows: int) -> None:
         """Set how many examples wait now."""
         self._queue_rows.set(rows)
+
+    def decoded(self, seconds: float) -> None:
+        """Count the time that the inputs of one request took to decode."""
+        self._decode_seconds.observe(seconds)
 
     def batch_computed(self, batch: Batch) -> None:
         """Count the time and the size of one batch."""
@@ -157,7 +169,7 @@ class ModelMetrics:
             self._count_plain(plain[0] if len(plain) == 1 else PlainPrediction.concatenate(plain))
 
     def _count(self, prediction: Prediction) -> None:
-        self._rejections.inc(int(np.count_nonzero(prediction.rejected)))
+        _count_labels(self._rejections, prediction.probabilities, prediction.rejected)
         if alarms := self.drift.observe(prediction.score[:TESTED]):
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)
@@ -171,18 +183,20 @@ class ModelMetrics:
         if prediction.probabilities is not None and prediction.total is not None:
             observe_all(self._top_probability, prediction.probabilities.max(axis=1))
             observe_all(self._entropy, prediction.total / math.log(len(self._labels)))
-        _count_labels(self._predictions, prediction.probabilities, len(prediction))
+        _count_labels(self._predictions, prediction.probabilities, np.ones(len(prediction), bool))
 
     def _count_plain(self, prediction: PlainPrediction) -> None:
-        _count_labels(self._degraded, prediction.map_probabilities, len(prediction))
+        _count_labels(self._degraded, prediction.map_probabilities, np.ones(len(prediction), bool))
 
 
-def _count_labels(counters: Sequence[Counter], probabilities: npt.NDArray[Any] | None, examples: int) -> None:
-    """Count each example under its most probable class; a regression has one label."""
+def _count_labels(
+    counters: Sequence[Counter], probabilities: npt.NDArray[Any] | None, counted: npt.NDArray[np.bool_]
+) -> None:
+    """Count each example that is `counted` (B,) under its most probable class; a regression has one label."""
     if probabilities is None:
-        counters[0].inc(examples)
+        counters[0].inc(int(np.count_nonzero(counted)))
         return
-    counts = np.bincount(probabilities.argmax(axis=1), minlength=len(counters))
+    counts = np.bincount(probabilities[counted].argmax(axis=1), minlength=len(counters))
     for k in np.flatnonzero(counts).tolist():
         counters[k].inc(int(counts[k]))
 

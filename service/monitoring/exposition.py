@@ -1,5 +1,6 @@
 """Render the metrics for a scrape: of this process, or of all worker processes, without models that none serves."""
 
+import math
 import os
 from collections.abc import Iterable
 
@@ -11,6 +12,7 @@ from prometheus_client.samples import Sample
 from service.monitoring.metrics import FINISHING, SERVING, Metrics, several_processes
 
 INFO = "probity_model_info"
+REFERENCES = ("probity_reference", "probity_reference_share", "probity_reference_bin_share")
 Model = tuple[str, str]
 
 
@@ -39,7 +41,7 @@ class ServedModels(Collector):
 
     def __init__(self, folder: str, descriptions: Iterable[str]) -> None:
         self._files = MultiProcessCollector(None, folder)  # type: ignore[no-untyped-call]
-        self._descriptions = {*descriptions, "probity_reference"}
+        self._descriptions = {*descriptions, *REFERENCES}
 
     def collect(self) -> Iterable[Metric]:
         """Every metric that has samples left."""
@@ -65,4 +67,6 @@ def _is_shown(sample: Sample, states: dict[Model, float], least: float) -> bool:
         return sample.value >= SERVING
     if "version" not in sample.labels:
         return True
+    if math.isnan(sample.value):  # a bucket of a bundle that another one of its name and version has replaced
+        return False
     return states.get((sample.labels["model"], sample.labels["version"]), least - 1) >= least

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 MODEL = ("model", "version")
+Labels = tuple[str, ...]
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Every code of a refusal. Their series start at zero: a rate over a series that begins with its first error misses
 # that error.
@@ -94,6 +95,8 @@ class Metrics:
         self.registry = registry
         self.serving: dict[tuple[str, str], str] = {}
         """Name and version -> digest of the bundle that the gauges describe."""
+        self.reference_values: dict[tuple[str, str], dict[Gauge, dict[Labels, float]]] = {}
+        """Name and version -> what `reference_share` and `reference_bin` hold of it."""
         self._http()
         self._models()
         self._predictions()
@@ -106,17 +109,21 @@ class Metrics:
             SECONDS,
             "route",
         )
-        self.in_flight = Gauge(
-            "probity_http_requests_in_flight",
-            "Requests being answered now.",
-            registry=self.registry,
-            multiprocess_mode="livesum",
-        )
+        self.in_flight = self._sum_over_workers("http_requests_in_flight", "Requests being answered now.")
         self.errors = self._counter("errors", "Requests refused or failed, by reason.", "reason")
         self.audit_lost = self._counter("audit_lines_lost", "Lines of the audit trail that could not be written.")
+        self._process()
         # Cached, since a look-up takes longer than adding; the labels are bounded, so there are few.
         self._requests_of = functools.cache(self.requests.labels)
         self._seconds_of = functools.cache(self.request_seconds.labels)
+
+    def _process(self) -> None:
+        """What all worker processes use together, and what they may use."""
+        self.queue_limit = self._sum_over_workers("queue_limit_rows", "Examples of one model that may wait.")
+        self.pending_bytes = self._sum_over_workers("pending_bytes", "Bytes that requests under way hold.")
+        self.pending_limit = self._sum_over_workers("pending_limit_bytes", "Bytes that they may hold.")
+        self.memory_bytes = self._sum_over_workers("process_memory_bytes", "Resident memory of the worker processes.")
+        self.cpu_seconds = self._counter("process_cpu_seconds", "Processor time of the worker processes.")
 
     def _models(self) -> None:
         self.info = self._gauge("model_info", "1 for a loaded model.", "name", "version", "digest")
@@ -135,6 +142,21 @@ class Metrics:
         self.reference = self._gauge(
             "reference", "Quantiles on the calibration data, to show drift against.", *MODEL, "quantity", "level"
         )
+        self.reference_share = self._gauge(
+            "reference_share",
+            "Share of the calibration data at or below le, for the buckets of the histogram of this quantity.",
+            *MODEL,
+            "quantity",
+            "le",
+        )
+        self.reference_bin = self._gauge(
+            "reference_bin_share",
+            "Share of the calibration data above below and at or below le: some ten bins made of whole buckets.",
+            *MODEL,
+            "quantity",
+            "below",
+            "le",
+        )
         self.loads = self._counter("model_loads", "Bundles loaded, or refused.", "model", "outcome")
         self.stale = self._gauge(
             "model_stale", "1 where a newer bundle was refused and an older one serves, or none.", "model"
@@ -148,7 +170,9 @@ class Metrics:
             "label",
             "degraded",
         )
-        self.rejections = self._counter("rejections", "Examples flagged as out of distribution.", *MODEL, "reason")
+        self.rejections = self._counter(
+            "rejections", "Examples flagged as out of distribution, by predicted class.", *MODEL, "reason", "label"
+        )
         self.out_of_range = self._counter(
             "inputs_out_of_range", "Examples with values far outside the range that the network was fitted on.", *MODEL
         )
@@ -166,16 +190,11 @@ class Metrics:
             *MODEL,
             "stage",
         )
-        self.queue_rows = Gauge(
-            "probity_queue_rows",
-            "Examples that wait now.",
-            MODEL,
-            registry=self.registry,
-            multiprocess_mode="livesum",
-        )
+        self.queue_rows = self._sum_over_workers("queue_rows", "Examples that wait now.", *MODEL)
         self.oldest_batch = self._gauge(
             "oldest_batch_seconds", "For how long the oldest running batch has been computed; 0 without one."
         )
+        self.decode_seconds = self._histogram("decode_seconds", "Decoding the inputs of one request.", SECONDS, *MODEL)
         self.compute_seconds = self._histogram("compute_seconds", "Computing one batch.", SECONDS, *MODEL)
         self.queue_seconds = self._histogram("queue_seconds", "Waiting for a free compute thread.", SECONDS, *MODEL)
         self.batch_rows = self._histogram("batch_rows", "Examples in one batch.", ROWS, *MODEL)
@@ -191,6 +210,9 @@ class Metrics:
     def _gauge(self, name: str, help_text: str, *labels: str) -> Gauge:
         return Gauge(f"probity_{name}", help_text, labels, registry=self.registry, multiprocess_mode="livemax")
 
+    def _sum_over_workers(self, name: str, help_text: str, *labels: str) -> Gauge:
+        return Gauge(f"probity_{name}", help_text, labels, registry=self.registry, multiprocess_mode="livesum")
+
     def _histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"probity_{name}", help_text, labels, buckets=buckets, registry=self.registry)
 
@@ -205,7 +227,7 @@ class Metrics:
     @property
     def measurements(self) -> tuple[Counter | Gauge | Histogram, ...]:
         """Measurements with a model's name and version as their only labels."""
-        times = (self.queue_rows, self.compute_seconds, self.queue_seconds, self.batch_rows)
+        times = (self.queue_rows, self.decode_seconds, self.compute_seconds, self.queue_seconds, self.batch_rows)
         outputs = (self.top_probability, self.normalised_entropy, self.variance, self.score, self.p_value)
         return (*times, *outputs, self.out_of_range, self.drift_evidence, self.drift_alarms)
 

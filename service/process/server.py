@@ -97,7 +97,7 @@ class Server(uvicorn.Server):
         if counter % 10 == 0:
             runtime = _runtime(self.config.app)
             if runtime is not None:
-                runtime.check_computation()
+                runtime.measure()
             if runtime is None or runtime.alive:
                 self.heartbeat()
         # uvloop accepts one connection per iteration: under load, connections would wait for seconds.

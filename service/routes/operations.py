@@ -104,7 +104,7 @@ def _card(served: ServedModel) -> dict[str, Any]:
 @router.get("/metrics", response_class=Response, responses=KEY)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Prometheus text exposition, of all worker processes."""
-    runtime.check_computation()
+    runtime.measure()
     for served in runtime.store:
         served.metrics.waiting(served.queue_rows)
         served.metrics.count()

@@ -81,10 +81,8 @@ def test_the_metrics_count_by_the_models_own_rate(classification: Synthetic) -> 
 
 
 def rejections(client: Client) -> float:
-    (line,) = (
-        line for line in client.get("/metrics").text.splitlines() if line.startswith("probity_rejections_total{")
-    )
-    return float(line.split()[-1])
+    lines = client.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("probity_rejections_total{"))
 
 
 @pytest.mark.parametrize("text", ["0", "1", "-0.1", "nan", "inf", "", "many", "0.1&false_reject_rate=0.2"])

@@ -88,7 +88,9 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     series = {key for key in samples if key[0] == "probity_predictions_total"}
     assert {dict(labels)["label"] for _, labels in series} == set(classification.manifest.class_names or ())
     assert [(dict(labels)["degraded"], samples[name, labels]) for name, labels in series] == [("false", 0)] * 3
-    assert ("probity_rejections_total", frozenset({("model", model), ("version", "1"), ("reason", "score")})) in samples
+    rejections = [dict(labels) | {"value": count} for (name, labels), count in samples.items() if name == REJECTIONS]
+    assert {one["label"] for one in rejections} == set(classification.manifest.class_names or ())
+    assert all((one["reason"], one["value"]) == ("score", 0) for one in rejections)
     levels = [
         value(samples, "probity_reference", model=model, version="1", quantity="variance", level=str(q))
         for q in REFERENCE_LEVELS
@@ -96,6 +98,8 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     assert levels == pytest.approx(np.linspace(0.1, 0.9, 5))
 
 
+WORK = ("probity_decode_seconds", "probity_compute_seconds", "probity_batch_rows")
+REJECTIONS = "probity_rejections_total"
 HISTOGRAMS = ("top_probability", "normalised_entropy", "functional_variance", "ood_score", "ood_p_value")
 
 
@@ -110,11 +114,12 @@ def test_predictions_are_counted_example_by_example(fresh: Client, classificatio
     for k, name in enumerate(classification.manifest.class_names or ()):
         found = value(samples, "probity_predictions_total", model=model, version="1", label=name, degraded="false")
         assert found == np.count_nonzero(labels == k)
-    rejections = value(samples, "probity_rejections_total", model=model, version="1", reason="score")
-    assert rejections == np.count_nonzero(prediction.rejected) > 0
+        found = value(samples, REJECTIONS, model=model, version="1", reason="score", label=name)
+        assert found == np.count_nonzero(prediction.rejected[labels == k])
+    assert prediction.rejected.any()
     for name in HISTOGRAMS:
         assert value(samples, f"probity_{name}_count", model=model, version="1") == 25
-    for name in ("compute_seconds", "queue_seconds", "batch_rows"):
+    for name in ("decode_seconds", "compute_seconds", "queue_seconds", "batch_rows"):
         assert value(samples, f"probity_{name}_count", model=model, version="1") == 2
     check_sums(samples, model, prediction)
 
@@ -153,7 +158,7 @@ def test_a_refused_request_leaves_the_model_s_series_alone(fresh: Client, classi
     fresh.predict({"inputs": [1, 2]})
     fresh.predict({"inputs": [[0.0] * 4, [1e38] * 4]})
     after = scrape(fresh)
-    model, work = ("model", classification.manifest.name), ("probity_compute_seconds", "probity_batch_rows")
+    model, work = ("model", classification.manifest.name), WORK
 
     def answered(samples: Samples) -> Samples:
         return {key: samples[key] for key in samples if model in key[1] and not key[0].startswith(work)}
