@@ -39,7 +39,7 @@ help:
 	@echo "make lock    the packages of the images and of development, with their hashes (deploy/requirements)"
 	@echo "make javascript   onnxruntime-node, with which the tests run exported models (needs npm)"
 	@echo "make test-lowest   the service's tests at the lowest versions that pyproject.toml allows"
-	@echo "make docs    the generated parts of the pages: settings, figures, rooms (make rooms: these alone)"
+	@echo "make docs    what is generated: settings, figures, dashboards, rooms (make rooms: these alone)"
 	@echo "make smoke   a fresh environment with the wheel serves the golden bundle"
 	@echo "make smoke-offline   a fresh environment with the wheel and [offline] fits a small recipe"
 
@@ -107,6 +107,7 @@ docs: rooms
 	$(BIN)/python -m docs.settings
 	$(BIN)/python -m docs.fit_options
 	$(BIN)/python -m docs.figures
+	$(BIN)/python -m docs.dashboards
 
 rooms: .venv/dev.stamp
 	$(BIN)/python -m docs.rooms --write

@@ -199,3 +199,24 @@ def left_out_p_value(scores: list[float], i: int) -> float:
     """The conformal p-value of score i against all others."""
     others = scores[:i] + scores[i + 1 :]
     return (1 + sum(other >= scores[i] for other in others)) / (len(others) + 1)
+
+
+def kolmogorov_smirnov(served: list[float], reference: list[float], bounds: list[float]) -> float:
+    """The largest difference of the two cumulative shares, at these bounds."""
+
+    def share(values: list[float], bound: float) -> float:
+        return sum(value <= bound for value in values) / len(values)
+
+    return max(abs(share(served, bound) - share(reference, bound)) for bound in bounds)
+
+
+def population_stability_index(
+    served: list[float], reference: list[float], bins: list[tuple[float, float]], least: float
+) -> float:
+    """sum (s - r) ln(s / r) over bins (below, bound], with served shares of `least` or more."""
+
+    def share(values: list[float], below: float, bound: float) -> float:
+        return sum(below < value <= bound for value in values) / len(values)
+
+    shares = [(max(least, share(served, *edges)), share(reference, *edges)) for edges in bins]
+    return sum((s - r) * math.log(s / r) for s, r in shares)

@@ -108,7 +108,7 @@ SHIFTS: dict[str, tuple[Callable[[Array], Array], tuple[str, ...]]] = {
     "turned by 90 degrees": (turned, ("ProbityVarianceShift",)),  # their scores differ little
     "black and white exchanged": (
         inverted,
-        ("ProbityVarianceShift", "ProbityEntropyShift", "ProbityRejectRate", "ProbityDrift"),
+        ("ProbityVarianceShift", "ProbityEntropyShift", "ProbityRejectRate", "ProbityDrift", "ProbityScoreShift"),
     ),
     "0 to 255 instead of 0 to 1": (
         lambda images: 255 * images,
@@ -137,6 +137,19 @@ def test_inputs_that_have_changed(change: Callable[[Array], Array], alerts: tupl
     check_firing(tmp_path, recording, {30: (), 70: alerts})
 
 
+def test_scores_that_shift_while_few_are_rejected(tmp_path: Path) -> None:
+    """A bundle whose reject rate does not double when digits are turned, and whose scores all move."""
+
+    def minute(number: int) -> None:
+        images = service.draw(ROWS)
+        service.ask(images if number < 30 else turned(images))
+
+    with served(GOLDEN / "v1_5" / "bundle") as service:
+        recording = service.record(70, minute)
+    shifts = ("ProbityScoreShift", "ProbityVarianceShift", "ProbityEntropyShift", "ProbityDrift")
+    check_firing(tmp_path, recording, {30: (), 70: shifts})
+
+
 def test_answers_without_their_uncertainty(tmp_path: Path) -> None:
     """Of four requests at one moment, three wait for the first."""
 
@@ -156,7 +169,8 @@ def test_requests_that_wait_past_the_operators_deadline(tmp_path: Path) -> None:
 
     with served(request_timeout_seconds="0.000001") as service:
         recording = service.record(20, minute)
-    check_firing(tmp_path, recording, {3: (), 20: ("ProbityDeadlineMisses",)})
+    budget = ("ProbityFailureBudgetFastBurn", "ProbityFailureBudgetMediumBurn")
+    check_firing(tmp_path, recording, {3: (), 20: ("ProbityDeadlineMisses", *budget)})
 
 
 class Pausing(Predictor):
@@ -184,7 +198,8 @@ def test_requests_that_wait_long_for_a_worker(tmp_path: Path) -> None:
 
     with serving(pausing, Settings(concurrency=1)) as client:
         recording = record(30, minute, lambda: client.get("/metrics").text)
-    check_firing(tmp_path, recording, {8: (), 30: ("ProbityLatency",)})
+    budget = ("ProbityLatencyBudgetFastBurn", "ProbityLatencyBudgetMediumBurn")
+    check_firing(tmp_path, recording, {3: (), 30: ("ProbityLatency", *budget)})
 
 
 class Broken(Predictor):
@@ -198,7 +213,7 @@ def test_a_service_that_fails(tmp_path: Path) -> None:
     with serving(Broken.load(BUNDLE)) as client:
         body = json.dumps({"inputs": digits()[0].tolist()})
         recording = record(20, lambda _: client.predict(body), lambda: client.get("/metrics").text)
-    check_firing(tmp_path, recording, {4: (), 20: ("ProbityErrorRatio",)})
+    check_firing(tmp_path, recording, {4: (), 20: ("ProbityErrorRatio", "ProbityFailureBudgetFastBurn")})
 
 
 def test_examples_that_wait_while_nothing_is_computed(tmp_path: Path) -> None:

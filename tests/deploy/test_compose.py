@@ -12,6 +12,7 @@ from service.settings import PREFIX, Settings
 from tests.support.deployment import (
     COMPOSE,
     COMPOSE_FILE,
+    DASHBOARDS,
     DOCKERFILE,
     GRAFANA,
     NGINX,
@@ -20,9 +21,9 @@ from tests.support.deployment import (
     ROOT,
     SCRAPES,
     SETTINGS,
-    VARIABLES,
     environment,
     values,
+    variables,
     without_comments,
 )
 
@@ -138,7 +139,7 @@ def test_services_find_each_other() -> None:
     assert published["proxy"][:2] == ["127.0.0.1", port]
     (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())["datasources"]
     assert source["url"] == f"http://prometheus:{published['prometheus'][-1]}"
-    assert source["type"] == VARIABLES["datasource"]["query"]
+    assert {source["type"]} == {variables(one)["datasource"]["query"] for one in DASHBOARDS.values()}
     assert source["jsonData"]["timeInterval"] == SCRAPES["global"]["scrape_interval"]
 
 

@@ -1,4 +1,4 @@
-"""Alerts and scrapes agree with what the service exports; so do the dashboard's expressions."""
+"""Alerts and scrapes agree with what the service exports; so do the dashboards' expressions."""
 
 import re
 import shutil
@@ -11,16 +11,24 @@ import yaml
 
 from service.app import create_app
 from service.settings import Settings
-from tests.support.deployment import ALERTS, PANELS, PROMETHEUS
+from tests.support.deployment import ALERTS, DASHBOARDS, PANELS, PROMETHEUS, RECORDED, RULE_FILES, filled
 from tests.support.promql import PROMETHEUS_LABELS, SERIES, grouped_labels, matched_labels, series_names
 
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not on PATH (Debian package: prometheus)"
 )
 
+TESTS = ("alerts.test.yml", "error_budget.test.yml")
+
 EXPRESSIONS = {
     **{f"alert {rule['alert']}": rule["expr"] for rule in ALERTS},
+    **{f"rule {name}": expression for name, expression in RECORDED.items()},
     **{f"panel {panel['title']} {t['refId']}": t["expr"] for panel in PANELS for t in panel["targets"]},
+    **{
+        f"annotation {name} {one['name']}": one["expr"]
+        for name, dashboard in DASHBOARDS.items()
+        for one in dashboard["annotations"]["list"]
+    },
 }
 each_expression = pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
 
@@ -62,7 +70,7 @@ def test_alerts_say_how_bad_what_and_what_to_do(rule: dict[str, Any]) -> None:
 
 
 def test_every_alert_is_tested_firing_and_quiet() -> None:
-    tests = yaml.safe_load((PROMETHEUS / "alerts.test.yml").read_text())["tests"]
+    tests = [test for file in TESTS for test in yaml.safe_load((PROMETHEUS / file).read_text())["tests"]]
     checks = [check for test in tests for check in test["alert_rule_test"]]
     names = {rule["alert"] for rule in ALERTS}
     assert {check["alertname"] for check in checks if check["exp_alerts"]} == names
@@ -71,7 +79,8 @@ def test_every_alert_is_tested_firing_and_quiet() -> None:
 
 @each_expression
 def test_expressions_find_the_service_whatever_its_job_is_called(expression: str) -> None:
-    assert "job" not in {label for _, labels in matched_labels(expression) for label in labels}
+    found = re.findall(r'\bjob\s*(?:=~|!~|!=|=)\s*"[^"]*"', expression)
+    assert set(found) <= {'job=~"$job"'}
 
 
 @each_expression
@@ -85,7 +94,11 @@ def test_expressions_never_mix_versions_of_a_model(expression: str) -> None:
 @needs_promtool
 @pytest.mark.parametrize(
     "command",
-    [("check", "config", "prometheus.yml"), ("check", "rules", "alerts.yml"), ("test", "rules", "alerts.test.yml")],
+    [
+        ("check", "config", "prometheus.yml"),
+        *(("check", "rules", file.name) for file in RULE_FILES),
+        *(("test", "rules", name) for name in TESTS),
+    ],
 )
 def test_promtool_accepts_the_files(command: tuple[str, ...]) -> None:
     _promtool(*command, cwd=PROMETHEUS)
@@ -93,9 +106,7 @@ def test_promtool_accepts_the_files(command: tuple[str, ...]) -> None:
 
 @needs_promtool
 def test_promtool_accepts_the_dashboards_expressions(tmp_path: Path) -> None:
-    expressions = [
-        expression.replace("$__rate_interval", "1m").replace("$model", "m") for expression in EXPRESSIONS.values()
-    ]
+    expressions = [filled(expression, "m") for expression in EXPRESSIONS.values()]
     rules = [{"record": f"expression:{index}", "expr": text} for index, text in enumerate(expressions)]
     (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
     _promtool("check", "rules", "rules.yml", cwd=tmp_path)

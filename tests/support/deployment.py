@@ -19,18 +19,37 @@ NGINX = ROOT / "deploy/nginx/nginx.conf"
 
 COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())
 SCRAPES: dict[str, Any] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
-ALERTS: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"] for rule in group["rules"]
+RULE_FILES = [PROMETHEUS / name for name in SCRAPES["rule_files"]]
+RULES: list[dict[str, Any]] = [
+    rule for file in RULE_FILES for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]
 ]
-DASHBOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards/probity.json").read_text())
-PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-VARIABLES: dict[str, dict[str, Any]] = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
+ALERTS = [rule for rule in RULES if "alert" in rule]
+RECORDED = {rule["record"]: rule["expr"] for rule in RULES if "record" in rule}
+DASHBOARDS: dict[str, dict[str, Any]] = {
+    file.stem: json.loads(file.read_text()) for file in sorted((GRAFANA / "dashboards").glob("*.json"))
+}
+PANELS: list[dict[str, Any]] = [
+    panel for dashboard in DASHBOARDS.values() for panel in dashboard["panels"] if panel["type"] != "row"
+]
 NGINX_TEXT = NGINX.read_text()
+# What Grafana puts in place of the variables, here for a scrape several times a second.
+VARIABLES = {"$__rate_interval": "5s", "$window": "10m", "$job": ".+", "$instance": ".+"}
 SETTINGS = {PREFIX + name.upper() for name in Settings.model_fields}
 
 
 def without_comments(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+def variables(dashboard: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {variable["name"]: variable for variable in dashboard["templating"]["list"]}
+
+
+def filled(expression: str, model: str) -> str:
+    """The expression of a panel as Grafana sends it."""
+    for name, value in (VARIABLES | {"$model": model}).items():
+        expression = expression.replace(name, value)
+    return expression
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.deployment import PROMETHEUS
+from tests.support.deployment import RULE_FILES
 
 TIMEOUT = 60
 
@@ -46,7 +46,7 @@ def scraping(port: int, folder: Path) -> Iterator[Prometheus]:
     """Prometheus of the service on this port, ready."""
     config = {
         "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "1s"},
-        "rule_files": [str(PROMETHEUS / "alerts.yml")],
+        "rule_files": [str(file) for file in RULE_FILES],
         "scrape_configs": [{"job_name": "models", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))

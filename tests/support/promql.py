@@ -7,10 +7,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from service.monitoring.metrics import Metrics
+from tests.support.deployment import RECORDED
 
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 # What Prometheus adds to every scrape: a series of its own, and two labels on all of them.
-PROMETHEUS_SERIES = {"up": frozenset[str]()}
+PROMETHEUS_SERIES = {"up": frozenset[str](), "ALERTS": frozenset({"alertname", "alertstate", "severity"})}
 PROMETHEUS_LABELS = {"job", "instance"}
 
 
@@ -31,11 +32,16 @@ def _exported() -> dict[str, frozenset[str]]:
 
 
 EXPORTED = _exported()
-SERIES = EXPORTED | PROMETHEUS_SERIES
+# Their labels are those that the outermost sum or maximum keeps.
+RECORDED_SERIES = {
+    name: frozenset(label.strip() for label in re.findall(r"by \(([^)]*)\)", expression)[0].split(","))
+    for name, expression in RECORDED.items()
+}
+SERIES = EXPORTED | PROMETHEUS_SERIES | RECORDED_SERIES
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 GROUPING = r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)"
-KEYWORDS = {"and", "or", "unless", "bool", "offset"}
+KEYWORDS = {"and", "or", "unless", "bool", "offset", "group_left", "group_right"}
 
 
 def _bare(expression: str) -> str:
@@ -56,4 +62,4 @@ def matched_labels(expression: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def grouped_labels(expression: str) -> set[str]:
-    return {label.strip() for labels in re.findall(GROUPING, expression) for label in labels.split(",")}
+    return {label.strip() for labels in re.findall(GROUPING, expression) for label in labels.split(",")} - {""}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.support.deployment import PROMETHEUS
+from tests.support.deployment import RULE_FILES
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 JOB, INSTANCE = "models", "a:8000"  # any name will do
@@ -68,7 +68,7 @@ def check_firing(folder: Path, recording: Recording, expected: Mapping[int, Iter
         for minute, names in expected.items()
     ]
     document = {
-        "rule_files": [str(PROMETHEUS / "alerts.yml")],
+        "rule_files": [str(file) for file in RULE_FILES],
         "evaluation_interval": "1m",
         "tests": [{"interval": "1m", "input_series": recording.input_series(), "promql_expr_test": tests}],
     }

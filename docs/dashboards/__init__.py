@@ -1,0 +1,1 @@
+"""The Grafana dashboards and Prometheus' recording rules, written from one description of their queries."""

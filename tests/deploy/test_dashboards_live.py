@@ -1,0 +1,124 @@
+"""Every query of every panel, answered by a real Prometheus that scrapes the real service with a real bundle."""
+
+import io
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.inference.predictor import Predictor
+from tests.reference import kolmogorov_smirnov, population_stability_index
+from tests.support.deployment import DASHBOARDS, PANELS, RECORDED, filled
+from tests.support.digits import GOLDEN, Array, digits, turned
+from tests.support.live_prometheus import Prometheus, scraping
+from tests.support.server import Server, running
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"
+)
+BUNDLE = GOLDEN / "v1_5" / "bundle"
+MODEL = Predictor.load(BUNDLE).manifest.name
+QUERIES = {f"{panel['title']} {t['refId']}": filled(t["expr"], MODEL) for panel in PANELS for t in panel["targets"]}
+# Quantiles of answers have no value where nothing was answered.
+ANSWERS = ("Out-of-distribution score", "Conformal p-value", "Functional variance", "Normalised entropy", "Top prob")
+SENT = "probity_ood_p_value_count"
+LEAST_SERVED_SHARE = 1e-4
+
+
+@dataclass
+class Watched:
+    """A service, and the Prometheus that scrapes it."""
+
+    server: Server
+    prometheus: Prometheus
+
+    def send(self, images: Array) -> None:
+        stream = io.BytesIO()
+        np.save(stream, np.ascontiguousarray(images))
+        headers = {"Content-Type": "application/x-npy"}
+        assert self.server.request("POST", "/predict", stream.getvalue(), headers)[0] == 200
+
+    def samples(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        found: list[Any] = self.prometheus.get("/api/v1/query", query=expression)["result"]
+        return [(one["metric"], float(one["value"][1])) for one in found]
+
+    def wait_for_all(
+        self, queries: dict[str, str], meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[str, list[float]]:
+        """The values of every query, once each has some; the test's timeout is the deadline."""
+        found = dict[str, list[float]]()
+        while missing := queries.keys() - found.keys():
+            for name in missing:
+                meanwhile()
+                if values := [value for _, value in self.samples(queries[name])]:
+                    found[name] = values
+        return found
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    with running(BUNDLE) as server, scraping(server.port, tmp_path) as prometheus:
+        prometheus.wait_for(SENT, 0)
+        yield Watched(server, prometheus)
+
+
+def test_every_query_has_values_under_traffic(watched: Watched) -> None:
+    def traffic() -> None:
+        watched.send(digits()[:20])
+        assert watched.server.request("POST", "/predict", b"{")[0] == 400
+
+    for name, values in watched.wait_for_all(QUERIES | RECORDED, traffic).items():
+        assert all(map(math.isfinite, values)), name
+
+
+def test_idle_panels_show_zero_or_a_gap_and_never_nan(watched: Watched) -> None:
+    busy = {name: query for name, query in QUERIES.items() if not name.startswith(ANSWERS)}
+    for name, values in watched.wait_for_all(busy).items():
+        assert all(map(math.isfinite, values)), name
+    for name in QUERIES.keys() - busy.keys():
+        assert all(math.isfinite(value) for _, value in watched.samples(QUERIES[name])), name
+    for title in ("Reject rate", "Queue wait", "Kolmogorov-Smirnov distance of the p-value"):
+        assert [value for _, value in watched.samples(QUERIES[f"{title} A"])] == [0.0], title
+
+
+def test_a_mark_shows_when_a_version_began_to_serve(watched: Watched) -> None:
+    for dashboard in DASHBOARDS.values():
+        versions = dashboard["annotations"]["list"][0]
+        ((labels, _),) = watched.samples(filled(versions["expr"], MODEL))
+        assert labels == {"name": MODEL, "version": Predictor.load(BUNDLE).manifest.version}
+
+
+def edges(watched: Watched, series: str, quantity: str) -> list[tuple[float, float]]:
+    found = watched.samples(f'{series}{{quantity="{quantity}"}}')
+    return [(float(labels.get("below") or -math.inf), float(labels["le"])) for labels, _ in found]
+
+
+@pytest.mark.parametrize(
+    ("change", "low", "high"), [(lambda x: x, 0.0, 0.12), (turned, 0.3, 1.0)], ids=["as is", "turned"]
+)
+def test_distances_are_those_of_the_scores(
+    watched: Watched, change: Callable[[Array], Array], low: float, high: float
+) -> None:
+    """Compared with the definition, at the buckets of the histogram; turned digits are told from others."""
+    predictor, images = Predictor.load(BUNDLE), change(digits())
+    served, rule = predictor.predict(np.ascontiguousarray(images)), predictor.rule
+    watched.send(images)
+    watched.prometheus.wait_for(SENT, len(images))
+    of = {"score": (served.score, rule.scores), "p-value": (served.p_value, rule.left_out_p_values)}
+    for name, (values, reference) in of.items():
+        quantity = "ood_score" if name == "score" else "ood_p_value"
+        bounds = [bound for _, bound in edges(watched, "probity_reference_share", quantity)]
+        bins = edges(watched, "probity_reference_bin_share", quantity)
+        two = values.tolist(), reference.tolist()
+        distance = kolmogorov_smirnov(*two, bounds)
+        assert low <= distance <= high
+        query = QUERIES[f"Kolmogorov-Smirnov distance of the {name} A"]
+        assert watched.prometheus.value(query) == pytest.approx(distance, abs=1e-6)
+        query = QUERIES[f"Population stability index of the {name} A"]
+        expected = population_stability_index(*two, bins, LEAST_SERVED_SHARE)
+        assert watched.prometheus.value(query) == pytest.approx(expected, rel=1e-4)
