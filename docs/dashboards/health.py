@@ -9,6 +9,7 @@ from docs.dashboards.queries import (
     SERVED_VERSIONS,
     WINDOW,
     by_version,
+    or_none,
     or_zero_by_version,
     quantile,
     share_by_version,
@@ -45,8 +46,9 @@ TRAFFIC = Row(
             "reqps",
             (
                 Query(
-                    _by("status", _rate("probity_http_requests_total", ', route!~"/health/.*|/metrics"'))
-                    + " > 0 or on () vector(0)",
+                    or_none(
+                        _by("status", _rate("probity_http_requests_total", ', route!~"/health/.*|/metrics"')), "status"
+                    ),
                     "{{status}}",
                 ),
             ),
@@ -57,7 +59,7 @@ TRAFFIC = Row(
             "Errors by reason",
             "Requests refused or failed per second, by the code that the answer names.",
             "reqps",
-            (Query(_by("reason", _rate("probity_errors_total")) + " > 0 or on () vector(0)", "{{reason}}"),),
+            (Query(or_none(_by("reason", _rate("probity_errors_total")), "reason"), "{{reason}}"),),
             stacked=True,
         ),
         Panel(
@@ -171,7 +173,7 @@ PROCESSES = Row(
             "short",
             (
                 Query(
-                    f"sum by (instance) (rate(probity_process_cpu_seconds_total{{{JOB}}}[{RATE}])) or on () vector(0)",
+                    f"sum by (instance) (rate(probity_process_cpu_seconds_total{{{JOB}}}[{RATE}]))",
                     "{{instance}}",
                 ),
             ),
@@ -182,8 +184,7 @@ PROCESSES = Row(
             "short",
             (
                 Query(
-                    f"sum by (model, outcome) (increase(probity_model_loads_total{{{JOB}}}[{WINDOW}]))"
-                    " or on () vector(0)",
+                    f"sum by (model, outcome) (increase(probity_model_loads_total{{{JOB}}}[{WINDOW}]))",
                     "{{model}} {{outcome}}",
                 ),
             ),
@@ -206,7 +207,7 @@ PROCESSES = Row(
             "cps",
             (
                 Query(
-                    f"sum by (instance) (rate(probity_audit_lines_lost_total{{{JOB}}}[{RATE}])) or on () vector(0)",
+                    f"sum by (instance) (rate(probity_audit_lines_lost_total{{{JOB}}}[{RATE}]))",
                     "{{instance}}",
                 ),
             ),

@@ -22,6 +22,11 @@ def or_zero_by_version(expression: str) -> str:
     return f"({expression}) or 0 * {SERVED_VERSIONS}"
 
 
+def or_none(expression: str, label: str) -> str:
+    """What is above 0, and 0 with the label's value "none" where nothing is."""
+    return f'({expression}) > 0 or on () label_replace(vector(0), "{label}", "none", "", "")'
+
+
 def by_version(function: str, series: str, window: str = WINDOW, more: str = "") -> str:
     """The sum of `rate` or `increase` of a counter, for each version."""
     matchers = MODEL + (f", {more}" if more else "")

@@ -169,7 +169,9 @@ class ModelMetrics:
             self._count_plain(plain[0] if len(plain) == 1 else PlainPrediction.concatenate(plain))
 
     def _count(self, prediction: Prediction) -> None:
-        _count_labels(self._rejections, prediction.probabilities, prediction.rejected)
+        classes = _classes(prediction.probabilities, len(prediction))
+        _count_classes(self._predictions, classes)
+        _count_classes(self._rejections, classes[prediction.rejected])
         if alarms := self.drift.observe(prediction.score[:TESTED]):
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)
@@ -183,20 +185,19 @@ class ModelMetrics:
         if prediction.probabilities is not None and prediction.total is not None:
             observe_all(self._top_probability, prediction.probabilities.max(axis=1))
             observe_all(self._entropy, prediction.total / math.log(len(self._labels)))
-        _count_labels(self._predictions, prediction.probabilities, np.ones(len(prediction), bool))
 
     def _count_plain(self, prediction: PlainPrediction) -> None:
-        _count_labels(self._degraded, prediction.map_probabilities, np.ones(len(prediction), bool))
+        _count_classes(self._degraded, _classes(prediction.map_probabilities, len(prediction)))
 
 
-def _count_labels(
-    counters: Sequence[Counter], probabilities: npt.NDArray[Any] | None, counted: npt.NDArray[np.bool_]
-) -> None:
-    """Count each example that is `counted` (B,) under its most probable class; a regression has one label."""
-    if probabilities is None:
-        counters[0].inc(int(np.count_nonzero(counted)))
-        return
-    counts = np.bincount(probabilities[counted].argmax(axis=1), minlength=len(counters))
+def _classes(probabilities: npt.NDArray[Any] | None, examples: int) -> npt.NDArray[np.intp]:
+    """The most probable class of each example, (B, K) -> (B,); a regression has one label."""
+    return np.zeros(examples, np.intp) if probabilities is None else probabilities.argmax(axis=1)
+
+
+def _count_classes(counters: Sequence[Counter], classes: npt.NDArray[np.intp]) -> None:
+    """Count each example under its class."""
+    counts = np.bincount(classes, minlength=len(counters))
     for k in np.flatnonzero(counts).tolist():
         counters[k].inc(int(counts[k]))
 
