@@ -1,8 +1,8 @@
 """Write and read a bundle: the contract between the offline job and the service.
 
 Reader and writer stand side by side so that they cannot drift: those of the whole bundle here, those of single files in
-`service.format.seal` and `service.format.tensors`. A bundle is untrusted input: every file is checked against
-the manifest before it is parsed, it is parsed from the very bytes that were checked, and nothing is ever unpickled.
+`service.format`. A bundle is untrusted input: every file is checked against the manifest before it is parsed, it is
+parsed from the very bytes that were checked, and nothing is ever unpickled.
 `service/BUNDLE.md` is the normative text.
 """
 
@@ -15,6 +15,13 @@ from typing import Any
 
 import numpy.typing as npt
 
+from service.format.calibration_tensors import (
+    REFERENCE_LEVELS,
+    CalibrationTensors,
+    calibration_from_bytes,
+    calibration_to_bytes,
+    check_outcomes,
+)
 from service.format.cascade_files import (
     CascadeFiles,
     cascade_from_bytes,
@@ -54,28 +61,27 @@ from service.format.manifest_parts import (
     FillEffect,
     Graph,
     MeasuredPrice,
+    Outcomes,
     ParameterSlice,
     Posterior,
     Prior,
     ReducedHead,
     Selection,
+    SetScore,
     Tried,
     Verification,
 )
-from service.format.rules import ManifestError
-from service.format.seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
-from service.format.signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
-from service.format.signature import Signature, Verify, signature_from_bytes
-from service.format.tensors import (
-    REFERENCE_LEVELS,
-    calibration_from_bytes,
-    calibration_to_bytes,
+from service.format.posterior_tensors import (
     check_posterior,
     pack_lower_triangle,
     posterior_from_bytes,
     posterior_to_bytes,
     unpack_lower_triangle,
 )
+from service.format.rules import ManifestError
+from service.format.seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
+from service.format.signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
+from service.format.signature import Signature, Verify, signature_from_bytes
 from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 __all__ = [
@@ -95,6 +101,7 @@ __all__ = [
     "Bundle",
     "BundleError",
     "Calibration",
+    "CalibrationTensors",
     "Candidate",
     "Cascade",
     "CascadeAgreement",
@@ -111,12 +118,14 @@ __all__ = [
     "Manifest",
     "ManifestError",
     "MeasuredPrice",
+    "Outcomes",
     "ParameterSlice",
     "Posterior",
     "PosteriorFactor",
     "Prior",
     "ReducedHead",
     "Selection",
+    "SetScore",
     "Signature",
     "Tried",
     "Verification",
@@ -144,10 +153,9 @@ class Bundle:
     """A bundle read and checked.
 
     `posterior` gives the variance of the outputs; `subnetwork_indices` (S,) int64 ascending positions in the flattened
-    trainable weights; `calibration_scores` (n,) float64 ascending; `reference` maps a quantity to its values at
-    `REFERENCE_LEVELS` on the calibration data; `digest` is the manifest's seal, and through the hashes in it the
-    whole bundle's; `manifest_bytes` is manifest.json as it is on disk, which `signature`, if there is one, covers;
-    `cascade` has the files of a cascade, where the manifest describes one.
+    trainable weights; `calibration` has the scores of the held-out examples; `digest` is the manifest's seal, and
+    through the hashes in it the whole bundle's; `manifest_bytes` is manifest.json as it is on disk, which `signature`,
+    if there is one, covers; `cascade` has the files of a cascade, where the manifest describes one.
     """
 
     path: Path
@@ -156,8 +164,7 @@ class Bundle:
     model: bytes
     posterior: PosteriorFactor
     subnetwork_indices: Array
-    calibration_scores: Array
-    reference: dict[str, Array]
+    calibration: CalibrationTensors
     manifest_bytes: bytes
     signature: Signature | None
     cascade: CascadeFiles | None = None
@@ -177,21 +184,21 @@ def seal_bundle(
     model: bytes,
     posterior: PosteriorFactor,
     subnetwork_indices: Array,
-    calibration_scores: Array,
-    reference: Mapping[str, Array],
+    calibration: CalibrationTensors,
     report: bytes | None = None,
     cascade: CascadeFiles | None = None,
 ) -> Manifest:
     """Write every file of a bundle into an existing folder, the manifest last. Returns it with the files' hashes.
 
-    `ValueError` where the posterior or the cascade is not the one that the manifest describes.
+    `ValueError` where the posterior, the outcomes or the cascade are not those that the manifest describes.
     """
     check_posterior(posterior, manifest)
+    check_outcomes(calibration.outcomes, manifest.calibration)
     check_cascade(cascade, manifest)
     files = {
         MODEL: _write(folder, MODEL, model),
         POSTERIOR: _write(folder, POSTERIOR, posterior_to_bytes(posterior, subnetwork_indices)),
-        CALIBRATION: _write(folder, CALIBRATION, calibration_to_bytes(calibration_scores, reference)),
+        CALIBRATION: _write(folder, CALIBRATION, calibration_to_bytes(calibration)),
     }
     if cascade is not None:
         files |= {name: _write(folder, name, data) for name, data in cascade_to_bytes(cascade).items()}
@@ -223,15 +230,13 @@ def write_bundle(
     model: bytes,
     posterior: PosteriorFactor,
     subnetwork_indices: Array,
-    calibration_scores: Array,
-    reference: Mapping[str, Array],
+    calibration: CalibrationTensors,
     report: bytes | None = None,
     cascade: CascadeFiles | None = None,
 ) -> Path:
     """Write a whole bundle to `out`, atomically: `out` holds all of it or what it held before."""
     with staged_bundle(Path(out)) as folder:
-        tensors = (posterior, subnetwork_indices, calibration_scores, reference)
-        seal_bundle(folder, manifest, model, *tensors, report, cascade)
+        seal_bundle(folder, manifest, model, posterior, subnetwork_indices, calibration, report, cascade)
     return Path(out)
 
 
@@ -277,8 +282,7 @@ def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
     contents = {name: _read_checked(folder, name, entry) for name, entry in manifest.files.items()}
     # `pop` frees the posterior's bytes before its matrix is made: both are large.
     posterior, indices = posterior_from_bytes(folder.path / POSTERIOR, contents.pop(POSTERIOR), manifest)
-    examples = manifest.calibration.examples
-    scores, reference = calibration_from_bytes(folder.path / CALIBRATION, contents.pop(CALIBRATION), examples)
+    file, described = folder.path / CALIBRATION, manifest.calibration
     return Bundle(
         path=folder.path,
         digest=digest,
@@ -286,8 +290,7 @@ def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
         model=contents[MODEL],
         posterior=posterior,
         subnetwork_indices=indices,
-        calibration_scores=scores,
-        reference=reference,
+        calibration=calibration_from_bytes(file, contents.pop(CALIBRATION), manifest, described),
         manifest_bytes=manifest_bytes,
         signature=signature,
         cascade=cascade_from_bytes(folder.path, contents, manifest),

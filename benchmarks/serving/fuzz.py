@@ -19,9 +19,10 @@ from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, InputSpec, r
 from service.codec.arrays import InputError, InputLimits
 from service.codec.decoding import FieldError, NotJson, from_json, from_npy
 from service.codec.json_limits import JsonLimits
+from service.format.calibration_tensors import calibration_from_bytes
 from service.format.files import BundleError
+from service.format.posterior_tensors import posterior_from_bytes
 from service.format.seal import manifest_from_bytes
-from service.format.tensors import calibration_from_bytes, posterior_from_bytes
 from service.inference.onnx_subgraph import extract_subgraph
 from service.inference.onnx_wire import WireError
 from service.oip import array_of, parse_request
@@ -137,7 +138,7 @@ def _readers() -> dict[str, tuple[Reader, list[bytes]]]:
         "manifest": (lambda data: manifest_from_bytes(GOLDEN / MANIFEST, data), [files[MANIFEST]]),
         "posterior": (lambda data: posterior_from_bytes(GOLDEN / POSTERIOR, data, manifest), [files[POSTERIOR]]),
         "calibration": (
-            lambda data: calibration_from_bytes(GOLDEN / CALIBRATION, data, manifest.calibration.examples),
+            lambda data: calibration_from_bytes(GOLDEN / CALIBRATION, data, manifest, manifest.calibration),
             [files[CALIBRATION]],
         ),
         "graph": (lambda data: extract_subgraph(data, ["mean"]), [files[MODEL]]),

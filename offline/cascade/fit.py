@@ -95,7 +95,7 @@ def fit_cascade(job: Job, first: FirstStage, full: Stage, calibrated: Calibrated
     likelihood = calibrated.likelihood
     inference = infer(_first_job(job, likelihood), first.jacobian, first.curvature, tuning)
     cheap = Stage(job, first.jacobian, inference.factor, full.rows)
-    band = _band(job, cheap, full, likelihood, tuning)
+    band = _band(job, cheap, full, calibrated, tuning)
     return _calibrated(job, cheap, full, calibrated, inference, band)
 
 
@@ -107,8 +107,9 @@ def _first_job(job: Job, likelihood: Likelihood) -> Job:
     return replace(job, config=job.config.model_copy(update=known), likelihood=likelihood)
 
 
-def _band(job: Job, cheap: Stage, full: Stage, likelihood: Likelihood, tuning: HeldOut) -> Band:
-    scores = full.scores(tuning, likelihood)
+def _band(job: Job, cheap: Stage, full: Stage, calibrated: Calibrated, tuning: HeldOut) -> Band:
+    assert calibrated.tuning is not None  # `check_tuning`
+    likelihood, scores = calibrated.likelihood, calibrated.tuning.prediction.score
     threshold = RejectionRule(np.sort(scores), job.config.false_reject_rate).threshold
     if not threshold > LEAST_THRESHOLD:
         raise ValueError(

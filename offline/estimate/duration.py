@@ -36,9 +36,8 @@ def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds:
 
 
 def _for_cascade(job: Job, held_out: int) -> float:
-    """Examples that the full stage of a cascade differentiates once more: the half that tunes, and shifts of both."""
-    shifted = MOST_SHIFTS * min(held_out, 2 * SHIFTED_EXAMPLES)
-    return held_out / 2 + shifted if job.config.cascade else 0.0
+    """Examples that the full stage of a cascade differentiates besides: shifts of both halves."""
+    return MOST_SHIFTS * min(held_out, 2 * SHIFTED_EXAMPLES) if job.config.cascade else 0.0
 
 
 def describe_duration(stages: Mapping[str, float | None]) -> str:

@@ -42,10 +42,18 @@ class GivesVariance(Protocol):
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """Held-out examples and what the service predicts for them."""
+
+    data: HeldOut
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
 class Calibrated:
     """The examples that set the threshold, as they are served: mean, variance (n, K), prediction; and the rule.
 
-    likelihood: with the observation noise and the temperature in use.
+    likelihood: with the observation noise and the temperature in use. tuning: the examples that tuned, if any.
     """
 
     likelihood: Likelihood
@@ -54,6 +62,7 @@ class Calibrated:
     variance: Array
     prediction: Prediction
     rule: RejectionRule
+    tuning: Predicted | None = None
 
 
 def calibrate(
@@ -67,18 +76,25 @@ def calibrate(
 ) -> Calibrated:
     """Fit the temperature if configured, then set the reject threshold; at most `rows` examples at once."""
     rows = min(rows, held_out_rows(jacobian, likelihood.outputs))
+    tuned = predict_held_out(jacobian, posterior, tuning, rows, job.track) if len(tuning) else None
     if isinstance(likelihood, Classification) and job.config.temperature == "fit":
-        mean, variance = predict_held_out(jacobian, posterior, tuning, rows, job.track)
-        likelihood = replace(likelihood, temperature=fit_temperature(mean, variance, to_numpy(tuning.targets)))
+        assert tuned is not None  # what is tuned has examples
+        likelihood = replace(likelihood, temperature=fit_temperature(*tuned, to_numpy(tuning.targets)))
     mean, variance = predict_held_out(jacobian, posterior, conformal, rows, job.track)
+    prediction = _finite(likelihood, mean, variance)
+    rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
+    known = None if tuned is None else Predicted(tuning, _finite(likelihood, *tuned))
+    return Calibrated(likelihood, conformal, mean, variance, prediction, rule, known)
+
+
+def _finite(likelihood: Likelihood, mean: Array, variance: Array) -> Prediction:
     prediction = likelihood.predict(mean, variance)
     if not prediction.finite.all():
         raise ValueError(
             f"held-out data: found outputs up to {np.abs(mean).max():.1e} and variances up to {variance.max():.1e}, "
             "expected numbers that float32 holds; standardise the inputs, or give a larger prior_precision"
         )
-    rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
-    return Calibrated(likelihood, conformal, mean, variance, prediction, rule)
+    return prediction
 
 
 def predict_held_out(

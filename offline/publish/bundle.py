@@ -29,6 +29,7 @@ from offline.runtime.arrays import to_numpy
 from offline.runtime.progress import length_of, one_step
 from offline.selection.subnetwork import Subnetwork
 from service.bundle import (
+    CalibrationTensors,
     ComputedVariances,
     Graph,
     InputSpec,
@@ -83,10 +84,8 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         manifest = cascade_part(job, manifest, cascade, first_numbers)
     indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
-        reference = reference_quantiles(calibrated.prediction)
-        factor = fitted.inference.factor
-        scores = calibrated.rule.scores
-        sealed = seal_bundle(folder, manifest, model, factor, indices, scores, reference, cascade=files)
+        calibration = CalibrationTensors(calibrated.rule.scores, reference_quantiles(calibrated.prediction))
+        sealed = seal_bundle(folder, manifest, model, fitted.inference.factor, indices, calibration, cascade=files)
         full = _plain_answers(job, fitted)
         truth = full.truth()
         verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))

@@ -17,7 +17,7 @@ from offline.laplace.calibration import reference_quantiles
 from offline.publish.plain_answers import PlainAnswers
 from offline.runtime.arrays import to_numpy
 from offline.runtime.progress import one_step
-from service.bundle import Calibration, Cascade, CascadeFiles, Manifest, MeasuredPrice
+from service.bundle import Calibration, CalibrationTensors, Cascade, CascadeFiles, Manifest, MeasuredPrice
 from service.inference.predictor import Predictor
 from service.maths.posterior_factor import CholeskyPosterior
 
@@ -32,7 +32,7 @@ def export_first_stage(job: Job, cascade: FittedCascade) -> tuple[bytes, int]:
 
 def cascade_files(cascade: FittedCascade, model: bytes) -> CascadeFiles:
     """The files beside those of the bundle."""
-    return CascadeFiles(model, cascade.rule.scores, reference_quantiles(cascade.prediction))
+    return CascadeFiles(model, CalibrationTensors(cascade.rule.scores, reference_quantiles(cascade.prediction)))
 
 
 def cascade_part(job: Job, manifest: Manifest, cascade: FittedCascade, row_numbers: int) -> Manifest:

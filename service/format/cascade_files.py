@@ -3,25 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
-
+from service.format.calibration_tensors import (
+    CalibrationTensors,
+    calibration_from_bytes,
+    calibration_to_bytes,
+    check_outcomes,
+)
 from service.format.files import CASCADE_CALIBRATION, CASCADE_FILES, CASCADE_MODEL
 from service.format.manifest import Manifest
-from service.format.tensors import calibration_from_bytes, calibration_to_bytes
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class CascadeFiles:
-    """model: ONNX, inputs -> mean and variance of the first stage. scores (n,) float64 ascending: of the cascade as a
-    whole on the calibration data; reference: quantity -> its values at `REFERENCE_LEVELS` there."""
+    """model: ONNX, inputs -> mean and variance of the first stage. calibration: of the cascade as a whole."""
 
     model: bytes
-    scores: Array
-    reference: Mapping[str, Array]
+    calibration: CalibrationTensors
 
 
 def cascade_names(manifest: Manifest) -> frozenset[str]:
@@ -34,20 +32,19 @@ def check_cascade(cascade: CascadeFiles | None, manifest: Manifest) -> None:
     if (cascade is None) != (manifest.cascade is None):
         found, stated = ("no" if part is None else "a" for part in (cascade, manifest.cascade))
         raise ValueError(f"cascade: found {found} cascade, expected {stated} cascade as in the manifest; give both")
+    if cascade is not None and manifest.cascade is not None:
+        check_outcomes(cascade.calibration.outcomes, manifest.cascade.calibration)
 
 
 def cascade_to_bytes(cascade: CascadeFiles) -> dict[str, bytes]:
     """File name -> content."""
-    return {
-        CASCADE_MODEL: cascade.model,
-        CASCADE_CALIBRATION: calibration_to_bytes(cascade.scores, cascade.reference),
-    }
+    return {CASCADE_MODEL: cascade.model, CASCADE_CALIBRATION: calibration_to_bytes(cascade.calibration)}
 
 
 def cascade_from_bytes(folder: Path, contents: Mapping[str, bytes], manifest: Manifest) -> CascadeFiles | None:
     """The files in `contents`, checked; None where the manifest describes no cascade. `BundleError`."""
     if manifest.cascade is None:
         return None
-    file, examples = folder / CASCADE_CALIBRATION, manifest.cascade.calibration.examples
-    scores, reference = calibration_from_bytes(file, contents[CASCADE_CALIBRATION], examples)
-    return CascadeFiles(contents[CASCADE_MODEL], scores, reference)
+    data, described = contents[CASCADE_CALIBRATION], manifest.cascade.calibration
+    found = calibration_from_bytes(folder / CASCADE_CALIBRATION, data, manifest, described)
+    return CascadeFiles(contents[CASCADE_MODEL], found)

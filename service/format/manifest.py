@@ -11,7 +11,7 @@ from service.format.manifest_parts import Calibration, FileEntry, Graph, Posteri
 from service.format.rules import Part, added_in, check_fields
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 5
+FORMAT_MINOR = 6
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
@@ -68,7 +68,7 @@ class Manifest(Part):
             ("sigma_noise", (noise is None) == classification, "a number for regression, else null"),
             ("sigma_noise", noise is None or 0 < noise <= LARGEST, f"a positive number up to {LARGEST:g}"),
         )
-        check_fields("calibration", self.calibration, ("score", self.calibration.score == score, f"{score!r}"))
+        check_calibration("calibration", self.calibration, score, classification)
         computed = None if self.graph is None else self.graph.computed
         fills = computed is None or (classification and computed.count <= self.outputs)
         check_fields(
@@ -91,12 +91,9 @@ class Manifest(Part):
         rule, rate = self.cascade.calibration, self.calibration.false_reject_rate
         fits = self.cascade.size <= self.parameter_count
         check_fields("cascade", self.cascade, ("size", fits, f"at most {self.parameter_count}"))
-        check_fields(
-            "cascade.calibration",
-            rule,
-            ("score", rule.score == score, f"{score!r}"),
-            ("false_reject_rate", rule.false_reject_rate == rate, f"that of the bundle, {rate}"),
-        )
+        same = rule.false_reject_rate == rate
+        check_fields("cascade.calibration", rule, ("false_reject_rate", same, f"that of the bundle, {rate}"))
+        check_calibration("cascade.calibration", rule, score, self.task == "classification")
 
     @property
     def gives_variance(self) -> bool:
@@ -107,3 +104,15 @@ class Manifest(Part):
         """How many numbers a prediction takes in memory at most for one example, `working_size` of them for the product
         of one row of the Jacobian with the posterior."""
         return self.outputs * (self.subnetwork_size + working_size) if self.graph is None else self.graph.row_numbers
+
+
+def check_calibration(where: str, calibration: Calibration, score: str, classification: bool) -> None:
+    """`ManifestError` for a rejection rule that does not suit the task."""
+    outcomes = calibration.outcomes
+    sets = outcomes is None or (outcomes.set_score is not None) == classification
+    check_fields(
+        where,
+        calibration,
+        ("score", calibration.score == score, f"{score!r}"),
+        ("outcomes", sets, "a set_score for a classification, null for a regression"),
+    )

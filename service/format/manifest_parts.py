@@ -225,13 +225,34 @@ class Graph(Part):
 
 
 @dataclass(frozen=True)
+class SetScore(Part):
+    """How a class scores for prediction sets: the probability of the classes down to it, and `penalty` for each rank
+    below the first `unpenalised` ones."""
+
+    penalty: Annotated[float, Field(ge=0)]
+    unpenalised: AtLeastOne
+
+
+@dataclass(frozen=True)
+class Outcomes(Part):
+    """That the bundle keeps how its held-out examples turned out, so that a service can state guarantees.
+
+    `tuning_examples`: how many are kept that did not set the threshold; `set_score`: for a classification, else null.
+    """
+
+    tuning_examples: Annotated[int, Field(ge=0)]
+    set_score: SetScore | None
+
+
+@dataclass(frozen=True)
 class Calibration(Part):
-    """The rejection rule. `threshold` is the largest score still accepted."""
+    """The rejection rule. `threshold` is the largest score still accepted; `outcomes`: null where they are not kept."""
 
     score: Literal["predictive_entropy", "epistemic_std"]
     examples: AtLeastOne
     false_reject_rate: Annotated[float, Field(gt=0, lt=1)]
     threshold: float
+    outcomes: Outcomes | None = field(default=None, metadata=added_in(6))
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ class FirstStage:
         return cls(
             open_first_stage(bundle, threads),
             band_of(described),
-            RejectionRule(files.scores, described.calibration.false_reject_rate),
-            files.reference,
+            RejectionRule(files.calibration.scores, described.calibration.false_reject_rate),
+            files.calibration.reference,
             described.row_numbers,
         )
 

@@ -58,9 +58,9 @@ class Predictor:
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
         self.digest, self.manifest_sha256 = bundle.digest, bundle.manifest_sha256
-        self.reference = bundle.reference
+        self.reference = dict(bundle.calibration.reference)
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
-        own = RejectionRule(bundle.calibration_scores, self.manifest.calibration.false_reject_rate)
+        own = RejectionRule(bundle.calibration.scores, self.manifest.calibration.false_reject_rate)
         _check_threshold(own, self.manifest.calibration.threshold, "calibration.threshold", bundle)
         row_bytes = 4 * self.manifest.row_numbers(bundle.posterior.working_size)
         self.first_stage = FirstStage.of(bundle, threads) if cascade else None

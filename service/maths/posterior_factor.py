@@ -1,6 +1,6 @@
 """The two forms of a posterior over the chosen weights; each gives the variance of the outputs. Pure NumPy.
 
-The formulas are in `service.maths.predictive`, the storage in `service.format.tensors`.
+The formulas are in `service.maths.predictive`, the storage in `service.format.posterior_tensors`.
 """
 
 from dataclasses import dataclass

@@ -83,8 +83,7 @@ def rewrite(path: Path, bundle: Bundle, manifest: Manifest, report: bytes | None
         model=bundle.model,
         posterior=bundle.posterior,
         subnetwork_indices=bundle.subnetwork_indices,
-        calibration_scores=bundle.calibration_scores,
-        reference=bundle.reference,
+        calibration=bundle.calibration,
         cascade=bundle.cascade,
         report=report,
     )

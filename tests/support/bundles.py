@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from service.bundle import (
+    CalibrationTensors,
     CholeskyPosterior,
     ImagePreprocessing,
     InputSpec,
@@ -187,8 +188,7 @@ def write_linear(
         model=model_bytes(linear_graph(weight, bias, indices, spec.shape)),
         posterior=posterior,
         subnetwork_indices=indices,
-        calibration_scores=scores,
-        reference={"score": levels * high, "variance": levels},
+        calibration=CalibrationTensors(scores, {"score": levels * high, "variance": levels}),
     )
     return Synthetic(out, manifest, weight, bias, posterior, indices, scores)
 
@@ -201,8 +201,7 @@ def rewrite(source: Path, out: Path, **changes: Any) -> Path:
         "model": bundle.model,
         "posterior": bundle.posterior,
         "subnetwork_indices": bundle.subnetwork_indices,
-        "calibration_scores": bundle.calibration_scores,
-        "reference": bundle.reference,
+        "calibration": bundle.calibration,
         "cascade": bundle.cascade,
     }
     return write_bundle(out, **(parts | changes))
@@ -242,8 +241,7 @@ def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
         model=model_bytes(graph),
         posterior=posterior,
         subnetwork_indices=indices,
-        calibration_scores=scores,
-        reference={},
+        calibration=CalibrationTensors(scores),
     )
     return Synthetic(out, manifest, table, np.zeros(2, np.float32), posterior, indices, scores)
 

@@ -9,6 +9,7 @@ from onnx import helper, numpy_helper
 
 from service.bundle import (
     Calibration,
+    CalibrationTensors,
     Cascade,
     CascadeAgreement,
     CascadeFiles,
@@ -99,7 +100,10 @@ def write_cascade(
         full.path,
         out,
         manifest=replace(manifest, cascade=cascade),
-        cascade=CascadeFiles(model_bytes(first_graph(full, scale)), scores, {"ood_score": np.linspace(0.1, 0.9, 5)}),
+        cascade=CascadeFiles(
+            model_bytes(first_graph(full, scale)),
+            CalibrationTensors(scores, {"ood_score": np.linspace(0.1, 0.9, 5)}),
+        ),
     )
     return replace(found, cascade=cascade, scores=scores)
 

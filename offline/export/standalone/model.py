@@ -65,7 +65,7 @@ def _check_size(bundle: Bundle, size: int, limit: int) -> None:
 def _large_parts(bundle: Bundle) -> int:
     """Bytes of the network, of the posterior's factor where it is needed, and of the calibration scores."""
     factor = 0 if bundle.manifest.gives_variance else _factor_numbers(bundle.posterior)
-    return len(bundle.model) + 4 * factor + 8 * len(bundle.calibration_scores)
+    return len(bundle.model) + 4 * factor + 8 * len(bundle.calibration.scores)
 
 
 def _factor_numbers(posterior: PosteriorFactor) -> int:
@@ -80,7 +80,7 @@ def _add_decision(graph: ir.Graph, bundle: Bundle) -> None:
     manifest, add = bundle.manifest, NodeBuilder(graph)
     given = {value.name: value for value in graph.outputs}
     variance = given["variance"] if manifest.gives_variance else variance_of(add, given["jacobian"], bundle.posterior)
-    rule = RejectionRule(bundle.calibration_scores, manifest.calibration.false_reject_rate)
+    rule = RejectionRule(bundle.calibration.scores, manifest.calibration.false_reject_rate)
     fields = decide(add, given["mean"], variance, manifest, rule)
     graph.outputs.clear()
     for name, value in fields.items():
@@ -111,7 +111,7 @@ def metadata(bundle: Bundle) -> dict[str, Any]:
     """What the model says about itself; values that are not texts are written as JSON."""
     manifest, document = bundle.manifest, to_json(bundle.manifest)
     computed = None if manifest.graph is None else manifest.graph.computed
-    rule = RejectionRule(bundle.calibration_scores, manifest.calibration.false_reject_rate)
+    rule = RejectionRule(bundle.calibration.scores, manifest.calibration.false_reject_rate)
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -123,7 +123,7 @@ def test_the_same_fit_without_the_cascade_answers_the_same(bundle: Path, tmp_pat
     manifest = read_manifest(bundle)[0]
     plain = fit(tmp_path / "plain", likelihood=manifest.task, cascade=False)
     assert read_bundle(plain).cascade is None
-    np.testing.assert_array_equal(read_bundle(plain).calibration_scores, read_bundle(bundle).calibration_scores)
+    np.testing.assert_array_equal(read_bundle(plain).calibration.scores, read_bundle(bundle).calibration.scores)
     assert read_bundle(plain).model == read_bundle(bundle).model
 
 

@@ -14,7 +14,17 @@ from onnx import TensorProto, helper, numpy_helper
 
 from offline.evaluation.diagnostics import ECE_BINS, expected_calibration_error
 from offline.evaluation.evaluate import evaluate
-from service.bundle import Calibration, InputSpec, Manifest, ParameterSlice, Posterior, Prior, Selection, write_bundle
+from service.bundle import (
+    Calibration,
+    CalibrationTensors,
+    InputSpec,
+    Manifest,
+    ParameterSlice,
+    Posterior,
+    Prior,
+    Selection,
+    write_bundle,
+)
 from service.inference.predictor import Predictor
 from service.maths.posterior_factor import CholeskyPosterior
 from service.maths.rejection import RejectionRule
@@ -76,8 +86,7 @@ def make(folder: Path, task: Any, outputs: int, features: int, scores: np.ndarra
         model=graph(outputs, features),
         posterior=CholeskyPosterior(SCALE_TRIL),
         subnetwork_indices=np.arange(SIZE),
-        calibration_scores=rule.scores,
-        reference={},
+        calibration=CalibrationTensors(rule.scores),
     )
     return Predictor.load(path, threads=1)
 

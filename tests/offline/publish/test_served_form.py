@@ -80,7 +80,7 @@ def test_the_variances_are_within_the_bound_of_the_whole_posterior(
 def test_the_threshold_is_set_with_the_variances_that_are_served(network: nn.Sequential, tmp_path: Path) -> None:
     predictor, _ = fit(network, tmp_path / "bundle", posterior_tolerance=0.5)
     served = np.sort(predictor.predict(inputs_of(data(40, seed=1)).numpy()).score)
-    np.testing.assert_allclose(read_bundle(tmp_path / "bundle").calibration_scores, served, rtol=1e-5)
+    np.testing.assert_allclose(read_bundle(tmp_path / "bundle").calibration.scores, served, rtol=1e-5)
 
 
 def test_a_smaller_tolerance_keeps_more_directions(network: nn.Sequential, tmp_path: Path) -> None:

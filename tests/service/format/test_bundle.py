@@ -52,12 +52,12 @@ def test_a_bundle_comes_back_as_it_was_written(any_bundle: Synthetic) -> None:
     for name, expected in vars(any_bundle.posterior).items():
         np.testing.assert_array_equal(getattr(bundle.posterior, name), expected)
     np.testing.assert_array_equal(bundle.subnetwork_indices, any_bundle.indices)
-    np.testing.assert_array_equal(bundle.calibration_scores, any_bundle.scores)
+    np.testing.assert_array_equal(bundle.calibration.scores, any_bundle.scores)
     assert all(a.dtype == np.float32 for a in vars(bundle.posterior).values() if isinstance(a, np.ndarray))
     assert bundle.subnetwork_indices.dtype == np.int64
-    assert bundle.calibration_scores.dtype == np.float64
-    assert set(bundle.reference) == {"score", "variance"}
-    assert all(values.shape == (len(REFERENCE_LEVELS),) for values in bundle.reference.values())
+    assert bundle.calibration.scores.dtype == np.float64
+    assert set(bundle.calibration.reference) == {"score", "variance"}
+    assert all(values.shape == (len(REFERENCE_LEVELS),) for values in bundle.calibration.reference.values())
     assert len(REFERENCE_LEVELS) == LEVELS
 
 
@@ -104,8 +104,7 @@ def test_writing_the_same_twice_gives_the_same_bytes(classification: Synthetic, 
         model=bundle.model,
         posterior=CholeskyPosterior(bundle.posterior.scale_tril.astype(np.float64)),
         subnetwork_indices=bundle.subnetwork_indices.astype(np.int32),
-        calibration_scores=bundle.calibration_scores[::-1],
-        reference=bundle.reference,
+        calibration=dataclasses.replace(bundle.calibration, scores=bundle.calibration.scores[::-1]),
     )
     assert contents(again) == contents(classification.path)
 

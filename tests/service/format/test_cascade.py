@@ -30,8 +30,8 @@ def test_it_comes_back_as_it_was_written(cascade: CascadeBundle) -> None:
     bundle = read_bundle(cascade.path)
     assert bundle.manifest.cascade == cascade.cascade
     assert bundle.cascade is not None
-    np.testing.assert_array_equal(bundle.cascade.scores, cascade.scores)
-    assert set(bundle.cascade.reference) == {"ood_score"}
+    np.testing.assert_array_equal(bundle.cascade.calibration.scores, cascade.scores)
+    assert set(bundle.cascade.calibration.reference) == {"ood_score"}
     assert manifest_from_json(document(bundle.manifest)) == bundle.manifest
 
 

@@ -17,7 +17,7 @@ from service.bundle import (
     PosteriorFactor,
     read_bundle,
 )
-from service.format.tensors import BLOCK_COLUMNS, ORTHONORMAL_TOLERANCE
+from service.format.posterior_tensors import BLOCK_COLUMNS, ORTHONORMAL_TOLERANCE
 from service.inference.predictor import Predictor
 from tests.support.bundles import (
     FEATURE_SPEC,

@@ -169,6 +169,7 @@ ADDED: list[tuple[Place, int, Any]] = [
     (("input", "range"), 2, None),
     (("graph",), 3, None),
     (("cascade",), 5, None),
+    (("calibration", "outcomes"), 6, None),
 ]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from service.bundle import (
+    CalibrationTensors,
     CholeskyPosterior,
     InputSpec,
     LowRankPosterior,
@@ -91,8 +92,7 @@ def test_writing_and_reading_take_less_than_two_matrices(
             model=b"never opened here",
             posterior=posterior,
             subnetwork_indices=np.arange(SIZE),
-            calibration_scores=scores,
-            reference={},
+            calibration=CalibrationTensors(scores),
         )
     with measured() as reading:
         read_bundle(tmp_path / "bundle")

@@ -170,8 +170,7 @@ def test_what_appeared_while_the_bundle_was_made_is_not_overwritten(classificati
                 bundle.model,
                 bundle.posterior,
                 bundle.subnetwork_indices,
-                bundle.calibration_scores,
-                bundle.reference,
+                bundle.calibration,
             )
             fill(out)
 

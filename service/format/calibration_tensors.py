@@ -1,0 +1,117 @@
+"""calibration.safetensors: written, and read with every tensor checked.
+
+Reader and writer stand side by side so that they cannot drift. `service/BUNDLE.md` is the normative text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+
+from service.format.files import BundleError
+from service.format.manifest import Manifest
+from service.format.manifest_parts import Calibration
+from service.format.tensors import Tensors, read_tensors, refuse_rest, take
+from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
+
+REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+MAX_REFERENCES, MAX_REFERENCE_NAME = 100, 100
+TUNING = "tuning."
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class CalibrationTensors:
+    """scores (n,) ascending; reference: quantity -> its values at `REFERENCE_LEVELS`; outcomes: those of the examples,
+    where the manifest says that the bundle keeps them."""
+
+    scores: Array
+    reference: Mapping[str, Array] = field(default_factory=dict)
+    outcomes: Outcomes | None = None
+
+
+def check_outcomes(outcomes: Outcomes | None, calibration: Calibration) -> None:
+    """`ValueError` where there are outcomes and the manifest says nothing of them, or the other way round."""
+    if (outcomes is None) != (calibration.outcomes is None):
+        found, stated = ("no" if part is None else "some" for part in (outcomes, calibration.outcomes))
+        raise ValueError(f"outcomes: found {found} outcomes, expected {stated} as in the manifest; give both")
+
+
+def calibration_to_bytes(tensors: CalibrationTensors) -> bytes:
+    """The content of the file; the scores are sorted where nothing is aligned with them."""
+    found = {"scores": np.asarray(tensors.scores, np.float64)}
+    if tensors.outcomes is None:
+        found["scores"] = np.sort(found["scores"])
+    else:
+        found |= _outcome_tensors(tensors.outcomes)
+    found |= {f"reference.{name}": np.asarray(values, np.float64) for name, values in tensors.reference.items()}
+    return safetensors.numpy.save(found)
+
+
+def _outcome_tensors(outcomes: Outcomes) -> Tensors:
+    if isinstance(outcomes, RegressionOutcomes):
+        return {"residuals": np.ascontiguousarray(outcomes.residuals, np.float64)}
+    known, tuning = outcomes.calibration, outcomes.tuning
+    found = {
+        "predicted": np.asarray(known.predicted, np.int32),
+        "correct": np.asarray(known.correct, np.bool_),
+        "set_scores": np.asarray(outcomes.set_scores, np.float64),
+    }
+    if tuning is not None:
+        found[TUNING + "scores"] = np.asarray(tuning.scores, np.float64)
+        found[TUNING + "predicted"] = np.asarray(tuning.predicted, np.int32)
+        found[TUNING + "correct"] = np.asarray(tuning.correct, np.bool_)
+    return found
+
+
+def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest, calibration: Calibration) -> CalibrationTensors:
+    """What is in `data`, checked; `BundleError`. calibration: that part of the manifest, or of its cascade."""
+    tensors, examples = read_tensors(file, data), calibration.examples
+    scores = _ascending(file, tensors, "scores", examples)
+    outcomes = _outcomes(file, tensors, scores, manifest, calibration)
+    names = [name for name in tensors if name.startswith("reference.")]
+    if len(names) > MAX_REFERENCES or max(map(len, names), default=0) > MAX_REFERENCE_NAME:
+        expected = f"at most {MAX_REFERENCES}, with names of at most {MAX_REFERENCE_NAME} characters"
+        raise BundleError(file, f"found {len(names)} tensors with reference quantiles, expected {expected}")
+    levels = (len(REFERENCE_LEVELS),)
+    reference = {name.removeprefix("reference."): take(file, tensors, name, "float64", levels) for name in names}
+    refuse_rest(file, tensors)
+    return CalibrationTensors(scores, reference, outcomes)
+
+
+def _ascending(file: Path, tensors: Tensors, name: str, examples: int) -> Array:
+    scores = take(file, tensors, name, "float64", (examples,))
+    if not len(scores) or (scores[1:] < scores[:-1]).any():
+        raise BundleError(file, f"{name}: expected at least one score, in ascending order")
+    return scores
+
+
+def _outcomes(
+    file: Path, tensors: Tensors, scores: Array, manifest: Manifest, calibration: Calibration
+) -> Outcomes | None:
+    described = calibration.outcomes
+    if described is None:
+        return None
+    if manifest.task == "regression":
+        residuals = take(file, tensors, "residuals", "float64", (len(scores), manifest.outputs))
+        if (residuals < 0).any():
+            raise BundleError(file, "residuals: found a negative one, expected numbers of at least 0")
+        return RegressionOutcomes(residuals)
+    known = _verdicts(file, tensors, "", scores, manifest.outputs)
+    set_scores = take(file, tensors, "set_scores", "float64", (len(scores),))
+    if not described.tuning_examples:
+        return ClassOutcomes(known, set_scores, None)
+    tuning = _ascending(file, tensors, TUNING + "scores", described.tuning_examples)
+    return ClassOutcomes(known, set_scores, _verdicts(file, tensors, TUNING, tuning, manifest.outputs))
+
+
+def _verdicts(file: Path, tensors: Tensors, prefix: str, scores: Array, classes: int) -> Verdicts:
+    predicted = take(file, tensors, prefix + "predicted", "int32", (len(scores),))
+    if predicted.min() < 0 or predicted.max() >= classes:
+        raise BundleError(file, f"{prefix}predicted: expected class numbers from 0 to {classes - 1}")
+    return Verdicts(scores, predicted, take(file, tensors, prefix + "correct", "bool", (len(scores),)))

@@ -1,0 +1,113 @@
+"""posterior.safetensors: written, and read with every tensor checked.
+
+Reader and writer stand side by side so that they cannot drift. `service/BUNDLE.md` is the normative text.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+
+from service.format.files import BundleError
+from service.format.manifest import Manifest
+from service.format.tensors import Tensors, read_tensors, refuse_rest, take
+from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+
+# Of entries of U^T U - I. Float32 vectors stay below 1e-5; a larger error would make the variance wrong by this share.
+ORTHONORMAL_TOLERANCE = 1e-3
+BLOCK_COLUMNS = 512
+
+Array = npt.NDArray[Any]
+
+
+def pack_lower_triangle(matrix: Array, dtype: npt.DTypeLike | None = None) -> Array:
+    """The lower triangle (S, S) -> (S (S + 1) / 2,), row by row, in `dtype` (None: the matrix's own)."""
+    size = len(matrix)
+    packed = np.empty(size * (size + 1) // 2, dtype or matrix.dtype)
+    for row in range(size):  # an index array of the triangle would take four times the memory of the matrix
+        start = row * (row + 1) // 2
+        packed[start : start + row + 1] = matrix[row, : row + 1]
+    return packed
+
+
+def unpack_lower_triangle(packed: Array, size: int) -> Array:
+    """Inverse of `pack_lower_triangle`: (S (S + 1) / 2,) -> (S, S) with zeros above the diagonal."""
+    matrix = np.zeros((size, size), packed.dtype)
+    for row in range(size):
+        start = row * (row + 1) // 2
+        matrix[row, : row + 1] = packed[start : start + row + 1]
+    return matrix
+
+
+def check_posterior(posterior: PosteriorFactor, manifest: Manifest) -> None:
+    """`ValueError` where the posterior is not what the manifest says: its kind, S, rank and lambda_S."""
+    stated, size = manifest.posterior, manifest.subnetwork_size
+    if isinstance(posterior, LowRankPosterior):
+        found: tuple[Any, ...] = ("low-rank", posterior.eigenvectors.shape, posterior.eigenvalues.shape)
+        expected: tuple[Any, ...] = (stated.kind, (size, stated.rank), (stated.rank,))
+        found, expected = (*found, posterior.prior_precision), (*expected, manifest.prior.used)
+    else:
+        found, expected = ("cholesky", posterior.scale_tril.shape), (stated.kind, (size, size))
+    if found != expected:
+        raise ValueError(f"posterior: found {found}, expected {expected} as in the manifest; give the one it describes")
+
+
+def posterior_to_bytes(posterior: PosteriorFactor, subnetwork_indices: Array) -> bytes:
+    """The content of posterior.safetensors, rounded to float32."""
+    tensors = {"subnetwork_indices": np.asarray(subnetwork_indices, np.int64)}
+    if isinstance(posterior, LowRankPosterior):
+        tensors["eigenvalues"] = np.ascontiguousarray(posterior.eigenvalues, np.float32)
+        tensors["eigenvectors"] = np.ascontiguousarray(posterior.eigenvectors, np.float32)
+    else:
+        tensors["scale_tril_packed"] = pack_lower_triangle(posterior.scale_tril, np.float32)
+    return safetensors.numpy.save(tensors)
+
+
+def posterior_from_bytes(file: Path, data: bytes, manifest: Manifest) -> tuple[PosteriorFactor, Array]:
+    """The posterior and subnetwork_indices (S,) in `data`, checked; `BundleError` naming `file`."""
+    tensors = read_tensors(file, data)
+    del data  # as large as the tensors made of it
+    indices = take(file, tensors, "subnetwork_indices", "int64", (manifest.subnetwork_size,))
+    if (indices[1:] <= indices[:-1]).any() or indices[0] < 0 or indices[-1] >= manifest.parameter_count:
+        raise BundleError(
+            file, f"subnetwork_indices: expected strictly ascending positions below {manifest.parameter_count}"
+        )
+    read = _low_rank if manifest.posterior.kind == "low-rank" else _cholesky
+    return read(file, tensors, manifest), indices
+
+
+def _cholesky(file: Path, tensors: Tensors, manifest: Manifest) -> CholeskyPosterior:
+    size = manifest.subnetwork_size
+    packed = take(file, tensors, "scale_tril_packed", "float32", (size * (size + 1) // 2,))
+    refuse_rest(file, tensors)
+    scale_tril = unpack_lower_triangle(packed, size)
+    if not (np.diagonal(scale_tril) > 0).all():
+        raise BundleError(file, "scale_tril: found a diagonal entry that is not positive, expected a Cholesky factor")
+    return CholeskyPosterior(scale_tril)
+
+
+def _low_rank(file: Path, tensors: Tensors, manifest: Manifest) -> LowRankPosterior:
+    size, rank = manifest.subnetwork_size, manifest.posterior.rank or 0
+    values = take(file, tensors, "eigenvalues", "float32", (rank,))
+    vectors = take(file, tensors, "eigenvectors", "float32", (size, rank))
+    refuse_rest(file, tensors)
+    if (values < 0).any() or (values[1:] > values[:-1]).any():
+        raise BundleError(file, "eigenvalues: expected numbers of at least 0 in descending order")
+    _check_orthonormal(file, vectors)
+    return LowRankPosterior(values, vectors, manifest.prior.used)
+
+
+def _check_orthonormal(file: Path, vectors: Array) -> None:
+    """Refuse columns that are not orthonormal; only `BLOCK_COLUMNS` rows of U^T U are in memory at a time."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, vectors.shape[1], BLOCK_COLUMNS):
+            products = vectors[:, start : start + BLOCK_COLUMNS].T @ vectors[:, start:]
+            products[:, : len(products)] -= np.eye(len(products), dtype=products.dtype)
+            if not (np.abs(products) <= ORTHONORMAL_TOLERANCE).all():
+                raise BundleError(
+                    file,
+                    f"eigenvectors: found columns with products that differ from the identity by more than "
+                    f"{ORTHONORMAL_TOLERANCE:g}, expected orthonormal columns",
+                )

@@ -1,0 +1,46 @@
+"""How held-out examples turned out: what guarantees rest on, beside the scores themselves."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Scores of a classification's held-out examples, ascending, and for each the class that was predicted and whether
+    it was right: (n,) float64, int32 and bool."""
+
+    scores: Array
+    predicted: Array
+    correct: Array
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+@dataclass(frozen=True)
+class ClassOutcomes:
+    """A classification's outcomes.
+
+    calibration: of the examples that set the threshold; set_scores: their true classes' scores for prediction sets
+    (`service.maths.prediction_sets`), (n,), in the order of the calibration scores. tuning: of other examples, by which
+    anything may be chosen; None where there are none.
+    """
+
+    calibration: Verdicts
+    set_scores: Array
+    tuning: Verdicts | None
+
+
+@dataclass(frozen=True)
+class RegressionOutcomes:
+    """A regression's outcomes: residuals |y - mean| / std of the examples that set the threshold, (n, K), in the order
+    of their scores; std is that of the predictive distribution."""
+
+    residuals: Array
+
+
+Outcomes = ClassOutcomes | RegressionOutcomes
