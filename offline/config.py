@@ -72,8 +72,8 @@ class FitConfig(BaseModel):
     max_cost: Annotated[
         Positive | None,
         Field(
-            description="For `auto`: most that a prediction may cost, in forward passes of the plain network; None: 3, "
-            "or the least there is."
+            description="For `auto`: most that a prediction may cost, in forward passes of the plain network (one that "
+            "takes less than 50 microseconds counts as taking so long); None: 3, or the least there is."
         ),
     ] = None
     variance_of: Annotated[

@@ -76,14 +76,21 @@ def _rules(config: FitConfig, outputs: int) -> tuple[OutputRule, ...]:
 
 
 def _refuse_probabilities(network: nn.Module, inputs: Tensor) -> None:
-    """`ValueError` for a network that ends in a softmax: its probabilities would be taken for logits."""
+    """`ValueError` for a network that ends in a softmax or in a log_softmax: its outputs are no logits.
+
+    The softmax of log-probabilities is right, but their variances are not those of logits, and where a probability is
+    next to 1, float32 loses the derivative of its logarithm.
+    """
     with torch.no_grad():
         outputs = network(inputs).double()
-    if bool((outputs >= 0).all()) and torch.allclose(outputs.sum(1), torch.ones_like(outputs[:, 0]), atol=1e-4):
-        raise ValueError(
-            "model: found outputs that are probabilities (every row sums to 1), expected logits; leave out the last "
-            "softmax"
-        )
+    for name, layer, sums in (("", "softmax", outputs.sum(1)), ("log-", "log_softmax", outputs.exp().sum(1))):
+        signs = outputs >= 0 if layer == "softmax" else outputs <= 0
+        if bool(signs.all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+            of = "every row" if layer == "softmax" else "the exponential of every row"
+            raise ValueError(
+                f"model: found outputs that are {name}probabilities ({of} sums to 1), expected logits; leave out the "
+                f"last {layer}"
+            )
 
 
 def resolve_device(name: str) -> torch.device:

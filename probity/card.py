@@ -69,9 +69,14 @@ def _graph_rows(graph: Graph) -> dict[str, str]:
             f"{reduced.error:.2g} on {reduced.examples} held-out examples"
         )
     if graph.price:
-        each = (f"{price.forward_passes:.2g} in a batch of {price.batch}" for price in graph.price)
+        each = (f"{_short(price.forward_passes)} in a batch of {price.batch}" for price in graph.price)
         rows["price"] = f"forward passes of the plain network: {', '.join(each)}"
     return rows
+
+
+def _short(price: float) -> str:
+    """Two digits, without an exponent."""
+    return f"{price:.0f}" if price >= 99.5 else f"{price:.2g}"
 
 
 def cascade(described: Cascade) -> str:
@@ -85,7 +90,7 @@ def cascade(described: Cascade) -> str:
         shifted = "" if found.shift_agreement is None else f", {100 * found.shift_agreement:.1f} % alike"
         text += f"; under synthetic shifts {100 * found.shift_decided:.0f} %{shifted}"
     if described.price:
-        each = ", ".join(f"{price.forward_passes:.2g} in a batch of {price.batch}" for price in described.price)
+        each = ", ".join(f"{_short(price.forward_passes)} in a batch of {price.batch}" for price in described.price)
         text += f"; forward passes: {each}"
     return f"{text}. PROBITY_CASCADE turns it on"
 

@@ -1,8 +1,8 @@
 """What a prediction with uncertainty costs: its time over that of the plain network, measured on this machine."""
 
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,47 +14,79 @@ from service.inference.onnx_subgraph import extract_subgraph
 
 BATCHES = (1, 16)
 Work = Callable[[Array], object]
-ROUNDS, ROUND_SECONDS = 5, 0.01
+ROUNDS, ROUND_SECONDS = 7, 0.01
 MEAN, VARIANCE = "mean", "variance"
 LEAST_SECONDS = 5e-5  # a request takes several times as long around its graph
+LEAST_TICK = 1e-9
 CALL_WORK = 2**18  # multiply-adds in the time that a call of the smallest graph takes
 
 
-def measured_price(full: Work, plain: Work, example: Array, least_seconds: float = 0.0) -> tuple[MeasuredPrice, ...]:
-    """1 + (f - p) / max(p, least) for each batch size, the median of some rounds: f, p seconds of `full` and `plain`.
+@dataclass(frozen=True)
+class Timing:
+    """Seconds that a batch takes: mean and variance (`full`), and the plain network."""
 
-    full, plain: functions of inputs; example (1, *input_shape). least_seconds: what a network's own time counts at
-    least; 0: the ratio f / p. What takes long is timed once a round.
-    """
+    batch: int
+    full: float
+    plain: float
+
+    @property
+    def passes(self) -> float:
+        """full / plain: forward passes of the plain network."""
+        return self.full / self.plain
+
+    @property
+    def weighed(self) -> float:
+        """1 + (full - plain) / max(plain, `LEAST_SECONDS`): what a limit is compared with. It is less than `passes`
+        only for a network so fast that the request around it takes several times as long."""
+        return 1 + (self.full - self.plain) / max(self.plain, LEAST_SECONDS)
+
+
+@dataclass(frozen=True)
+class Price:
+    """The larger one of one example and of a batch, as `Timing` has them."""
+
+    passes: float
+    weighed: float
+
+    @classmethod
+    def of(cls, timings: Sequence[Timing]) -> "Price":
+        return cls(max(timing.passes for timing in timings), max(timing.weighed for timing in timings))
+
+
+def time_both(full: Work, plain: Work, example: Array) -> tuple[Timing, ...]:
+    """For each batch size. full, plain: functions of inputs that compute in this thread; example (1, *input_shape)."""
     found = []
     for batch in BATCHES:
         inputs = np.repeat(example, batch, axis=0)
-        found.append(MeasuredPrice(batch, _price(partial(full, inputs), partial(plain, inputs), least_seconds)))
+        found.append(Timing(batch, *_least_seconds(partial(full, inputs), partial(plain, inputs))))
     return tuple(found)
 
 
-def _price(full: Callable[[], object], plain: Callable[[], object], least: float) -> float:
-    once = [max(seconds_of(work, 1) for _ in range(2)) for work in (full, plain)]  # first use, too
+def published(timings: Sequence[Timing]) -> tuple[MeasuredPrice, ...]:
+    """As the manifest has them."""
+    return tuple(MeasuredPrice(timing.batch, timing.passes) for timing in timings)
+
+
+def _least_seconds(*works: Callable[[], object]) -> list[float]:
+    """The least seconds of some rounds, in which they take turns: other programs make a call slower, never faster."""
+    once = [max(seconds_of(work, 1) for _ in range(2)) for work in works]  # first use, too
     counts = [max(1, round(ROUND_SECONDS / seconds)) for seconds in once]
-    rounds = [(seconds_of(full, counts[0]), seconds_of(plain, counts[1])) for _ in range(ROUNDS)]
-    return statistics.median(1 + (f - p) / max(p, least) for f, p in rounds)
+    rounds = [[seconds_of(*turn) for turn in zip(works, counts, strict=True)] for _ in range(ROUNDS)]
+    return [min(each) for each in zip(*rounds, strict=True)]
 
 
 def seconds_of(work: Callable[[], object], count: int) -> float:
-    """Seconds for one call, on average."""
-    start = time.perf_counter()
+    """Seconds of this thread's processor for one call, on average; other programs do not count."""
+    start = time.thread_time()
     for _ in range(count):
         work()
-    return (time.perf_counter() - start) / count
+    return max((time.thread_time() - start) / count, LEAST_TICK)
 
 
-def graph_price(model: bytes, example: Array) -> float:
-    """The larger price of one example and of a batch, of a serialised graph with mean and variance.
-
-    A network that takes less than `LEAST_SECONDS` counts as taking so long; example (1, *input_shape).
-    """
+def graph_price(model: bytes, example: Array) -> Price:
+    """Of a serialised graph with mean and variance; example (1, *input_shape)."""
     full, plain = _runner(model, [MEAN, VARIANCE]), _runner(extract_subgraph(model, [MEAN]), [MEAN])
-    return max(price.forward_passes for price in measured_price(full, plain, example, LEAST_SECONDS))
+    return Price.of(time_both(full, plain, example))
 
 
 def _runner(model: bytes, results: list[str]) -> Work:

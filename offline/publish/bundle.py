@@ -1,7 +1,7 @@
 """Publish a fit as a bundle: export, seal, verify with the serving code, report."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,24 +9,26 @@ from offline.cascade.fit import FittedCascade
 from offline.data.likelihood import Classification, Regression
 from offline.export.errors import ExportError
 from offline.export.graph import export_jacobian, export_variance
-from offline.export.price import measured_price
+from offline.export.price import Price, Timing, published, time_both
 from offline.export.verify import Truth, verify
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import AllOutputs
 from offline.job import Job
-from offline.laplace.calibration import Calibrated, held_out_metrics, reference_quantiles
+from offline.laplace.calibration import Calibrated, Predicted, held_out_metrics, reference_quantiles
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
 from offline.laplace.served_factor import StructuredFactor
 from offline.laplace.whole_factor import WholeFactor
 from offline.publish.cascade import cascade_files, cascade_part, export_first_stage, measured_first_stage
-from offline.publish.fill_effect import fill_effect
+from offline.publish.fill_effect import fill_effect, fill_warnings
 from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
+from offline.publish.outcomes import outcomes_of
 from offline.publish.plain_answers import PlainAnswers, WholePosterior
 from offline.publish.served_form import LARGEST_FACTOR, ServedForm
 from offline.report.page import ReportData, report_html
 from offline.runtime.arrays import to_numpy
 from offline.runtime.progress import length_of, one_step
+from offline.selection.auto.choose import TIMING_ERROR
 from offline.selection.subnetwork import Subnetwork
 from service.bundle import (
     CalibrationTensors,
@@ -34,7 +36,6 @@ from service.bundle import (
     Graph,
     InputSpec,
     Manifest,
-    MeasuredPrice,
     reseal_manifest,
     seal_bundle,
     staged_bundle,
@@ -62,6 +63,7 @@ class Fitted:
 def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] | None, spec: InputSpec) -> None:
     """Write the bundle, all of it or nothing; raises `ExportError` and `VerificationError`."""
     calibrated, metrics = fitted.calibrated, _metrics(job, fitted)
+    outcomes, kept = outcomes_of(Predicted(calibrated.data, calibrated.prediction), calibrated.tuning)
     graph, (model, opset) = one_step(job.track, "Export to ONNX", lambda: _export(job, fitted))
     manifest = make_manifest(
         job,
@@ -74,26 +76,29 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         opset=opset,
         graph=graph,
         rule=calibrated.rule,
+        outcomes=kept,
         metrics=metrics,
-        warnings=[*_warnings(job, fitted, metrics), *fitted.inference.warnings],
+        warnings=[*_warnings(job, fitted, metrics), *fitted.inference.warnings, *_filled_in(graph)],
     )
     cascade, files = fitted.cascade, None
     if cascade is not None:
         first, first_numbers = one_step(job.track, "First stage to ONNX", lambda: export_first_stage(job, cascade))
-        files = cascade_files(cascade, first)
-        manifest = cascade_part(job, manifest, cascade, first_numbers)
+        of_cascade, described = outcomes_of(Predicted(calibrated.data, cascade.prediction), cascade.tuning)
+        files = cascade_files(cascade, first, of_cascade)
+        manifest = cascade_part(job, manifest, cascade, first_numbers, described)
     indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
-        calibration = CalibrationTensors(calibrated.rule.scores, reference_quantiles(calibrated.prediction))
+        calibration = CalibrationTensors(calibrated.rule.scores, reference_quantiles(calibrated.prediction), outcomes)
         sealed = seal_bundle(folder, manifest, model, fitted.inference.factor, indices, calibration, cascade=files)
         full = _plain_answers(job, fitted)
         truth = full.truth()
         verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))
+        timings = _timings(job, folder, truth)
         verified = replace(
             sealed,
             verification=verification,
-            graph=replace(graph, price=_price(job, folder, truth)),
-            warnings=(*sealed.warnings, *_imprecise(truth)),
+            graph=replace(graph, price=published(timings) if timings else None),
+            warnings=(*sealed.warnings, *_imprecise(truth), *_dearer(job, timings)),
         )
         if cascade is not None:
             verified = measured_first_stage(job, verified, cascade, folder, full.inputs)
@@ -126,17 +131,32 @@ def _graph(job: Job, fitted: Fitted, factor: StructuredFactor | WholeFactor) -> 
     kind = jacobian.rule.kind
     if kind == "all":
         return graph
-    effect = fill_effect(job, jacobian, fitted.inference.factor, fitted.calibrated)
+    effect = fill_effect(jacobian, fitted.inference.factor, fitted.calibrated)
     return replace(graph, computed=ComputedVariances(kind, count, effect))
 
 
-def _price(job: Job, folder: Path, truth: Truth) -> tuple[MeasuredPrice, ...] | None:
-    """What a prediction costs; None where that is not asked for."""
+def _filled_in(graph: Graph) -> list[str]:
+    return [] if graph.computed is None else fill_warnings(graph.computed.effect)
+
+
+def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:
+    """What a prediction costs; nothing where that is not asked for."""
     if not job.config.measure_price:
-        return None
+        return ()
     predictor = Predictor.load(folder, threads=1, plain_too=True)
     full, plain = predictor.mean_and_variance, predictor.mean
-    return one_step(job.track, "Price", lambda: measured_price(full, plain, truth.inputs[:1]))
+    return one_step(job.track, "Price", lambda: time_both(full, plain, truth.inputs[:1]))
+
+
+def _dearer(job: Job, timings: Sequence[Timing]) -> list[str]:
+    """A warning where the bundle costs more than the user's limit, which `auto` compared with its own timings."""
+    most = job.config.max_cost
+    if most is None or not timings or (found := Price.of(timings).weighed) <= TIMING_ERROR**2 * most:
+        return []
+    return [
+        f"a prediction costs {found:.2g} forward passes, measured on the finished bundle, more than max_cost={most:g}: "
+        "the measurements were disturbed, fit again on a quiet machine, or give fewer weights (subnetwork_size)"
+    ]
 
 
 def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from offline.cascade.fit import FittedCascade
 from offline.export.graph import export_variance
-from offline.export.price import measured_price
+from offline.export.price import published, time_both
 from offline.export.verify import verify_first_stage
 from offline.job import Job
 from offline.laplace.block_factor import factor_of
@@ -79,4 +79,4 @@ def _price(job: Job, folder: Path, inputs: Tensor) -> tuple[MeasuredPrice, ...] 
     predictor = Predictor.load(folder, threads=1, plain_too=True, cascade=True)
     assert predictor.first_stage is not None
     first, example = predictor.first_stage.mean_and_variance, np.ascontiguousarray(to_numpy(inputs[:1]))
-    return one_step(job.track, "Price of the first stage", lambda: measured_price(first, predictor.mean, example))
+    return one_step(job.track, "Price of the first stage", lambda: published(time_both(first, predictor.mean, example)))

@@ -1,27 +1,28 @@
 """What it changes to compute the variances of some outputs only and to fill in the others: measured, and published."""
 
+import time
+
 import numpy as np
 
+from offline.data.held_out import HeldOut
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import ALL_OUTPUTS
-from offline.job import Job
 from offline.laplace.calibration import Calibrated, predict_held_out
-from offline.runtime.arrays import to_numpy
+from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import silent
 from service.bundle import FillEffect
 from service.maths.posterior_factor import PosteriorFactor
 
-MOST_DERIVATIVES = 2000  # of single outputs; each may take a backward pass
+MOST_EXAMPLES, MOST_SECONDS = 256, 20.0  # each output may take a backward pass
+HARM = 0.05  # of a probability or of the decisions
 
 
-def fill_effect(
-    job: Job, jacobian: SubnetworkJacobian, posterior: PosteriorFactor, calibrated: Calibrated
-) -> FillEffect:
+def fill_effect(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, calibrated: Calibrated) -> FillEffect:
     """Against the variances of all outputs, with the same threshold, on examples that set the threshold."""
-    count = max(1, min(len(calibrated.data), MOST_DERIVATIVES // job.likelihood.outputs))
-    data, served, likelihood = calibrated.data.at(np.arange(count)), calibrated.prediction, calibrated.likelihood
-    mean, variance = predict_held_out(jacobian.with_rule(ALL_OUTPUTS), posterior, data, 1, silent)
-    exact, targets = likelihood.predict(mean, variance), to_numpy(data.targets)
+    served, likelihood = calibrated.prediction, calibrated.likelihood
+    mean, variance = _of_all_outputs(jacobian.with_rule(ALL_OUTPUTS), posterior, calibrated.data)
+    count, exact = len(mean), likelihood.predict(mean, variance)
+    targets = to_numpy(calibrated.data.targets)[:count]
     assert served.probabilities is not None
     assert exact.probabilities is not None
     differences = np.abs(served.probabilities[:count] - exact.probabilities).max(axis=1)
@@ -33,3 +34,25 @@ def fill_effect(
         log_likelihood_difference=float((filled - likelihood.log_likelihood(mean, variance, targets)).mean()),
         decisions_changed=float(changed.mean()),
     )
+
+
+def _of_all_outputs(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, data: HeldOut) -> tuple[Array, Array]:
+    """Mean and variance, (m, K), of as many of the first examples as the time allows, and of one at least."""
+    found, start = [], time.monotonic()
+    for place in range(min(len(data), MOST_EXAMPLES)):
+        found.append(predict_held_out(jacobian, posterior, data.at(np.array([place])), 1, silent))
+        if time.monotonic() - start > MOST_SECONDS:
+            break
+    means, variances = zip(*found, strict=True)
+    return np.concatenate(means), np.concatenate(variances)
+
+
+def fill_warnings(effect: FillEffect) -> list[str]:
+    """A warning where filling in changes what the service says."""
+    if max(effect.probability_difference, effect.decisions_changed) <= HARM:
+        return []
+    return [
+        f"variances that are filled in, not computed, change a probability by {effect.probability_difference:.2g} on "
+        f"average and {100 * effect.decisions_changed:.0f} % of the decisions, on {effect.examples} held-out examples; "
+        "give more top_outputs, or variance_of='all'"
+    ]

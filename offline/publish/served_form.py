@@ -71,7 +71,7 @@ def _is_faster(job: Job, jacobian: SubnetworkJacobian, exact: HeadFactor, reduce
     outputs, example = job.likelihood.outputs, to_numpy(job.example[:1])
 
     def price(factor: HeadFactor | ReducedHeadFactor) -> float:
-        return graph_price(export_variance(jacobian, job.example, outputs, factor)[0], example)
+        return graph_price(export_variance(jacobian, job.example, outputs, factor)[0], example).weighed
 
     before, after = one_step(job.track, "Price of a reduced head", lambda: (price(exact), price(reduced)))
     return after <= (1 - LEAST_GAIN) * before

@@ -137,6 +137,13 @@ def test_probabilities_are_not_taken_for_logits(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_log_probabilities_are_not_taken_for_logits(tmp_path: Path) -> None:
+    model = nn.Sequential(network(), nn.LogSoftmax(1))
+    with pytest.raises(ValueError, match=r"found outputs that are log-probabilities .* leave out the last log_softmax"):
+        fit_bundle(model, batches(), tmp_path / "out", calibration_loader=batches(seed=1), config=CONFIG)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_regression_that_fits_exactly_reports_no_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(4, 2)
     for parameter in model.parameters():

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offline.data.shifts import accepted_shifts, split_shifts
+from offline.export.price import Price
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.context import USUAL_COST, AutoContext, Proposal
 from offline.selection.auto.score import score_candidates
@@ -45,7 +46,9 @@ def choose_automatically(context: AutoContext) -> Subnetwork:
     proposals = propose(replace(context, options=replace(options, shifts=choosing)))
     scores = score_candidates(replace(context, options=replace(options, shifts=judging)), proposals)
     place, prices = decide(context, proposals, scores)
-    scores = tuple(replace(score, measured=prices.get(c)) for c, score in enumerate(scores))
+    scores = tuple(
+        replace(score, measured=prices[c].passes) if c in prices else score for c, score in enumerate(scores)
+    )
     chosen = proposals[place]
     return replace(
         chosen.subnetwork,
@@ -63,32 +66,33 @@ def merit(score: CandidateScore) -> float:
 
 def decide(
     context: AutoContext, proposals: Sequence[Proposal], scores: Sequence[CandidateScore]
-) -> tuple[int, dict[int, float]]:
+) -> tuple[int, dict[int, Price]]:
     """The place of the candidate to take, and the prices that were measured on the way, by place.
 
     Of those whose merit is nearly the best, one for each of the lowest counted costs is timed, and the cheapest taken.
+    A network that takes less than 50 microseconds counts as taking so long (`Timing.weighed`).
     Where all of them are dearer than `max_cost`, their parts of the network are left out, with the variances that they
     compute, and the others compared.
     Where nothing keeps to the limit: `ValueError` if the user gave it, and otherwise the cheapest.
     """
     config, rest = context.job.config, list(range(len(scores)))
     most = TIMING_ERROR * (USUAL_COST if config.max_cost is None else config.max_cost)
-    prices: dict[int, float] = {}
+    prices: dict[int, Price] = {}
     while rest:
         alike = nearly_best(scores, config.uncertainty_budget, rest)
         if context.measure is None:
             return alike[0], prices
         finalists = _firsts(scores, alike)
         prices |= {c: context.measure(proposals[c].subnetwork.indices, proposals[c].rule) for c in finalists}
-        if fitting := [c for c in finalists if prices[c] <= most]:
-            return min(fitting, key=lambda c: (round(prices[c], 1), -merit(scores[c]), c)), prices
+        if fitting := [c for c in finalists if prices[c].weighed <= most]:
+            return min(fitting, key=lambda c: (round(prices[c].weighed, 1), -merit(scores[c]), c)), prices
         dear = {(proposals[c].subnetwork.within, proposals[c].rule) for c in finalists}
         rest = [c for c in rest if (proposals[c].subnetwork.within, proposals[c].rule) not in dear]
-    least = min(prices, key=lambda c: prices[c])
+    least = min(prices, key=lambda c: prices[c].weighed)
     if config.max_cost is not None:
         raise ValueError(
-            f"max_cost: found {config.max_cost:g} forward passes, expected at least {prices[least]:.2g}, the measured "
-            f"price of {scores[least].name}; fewer weights (subnetwork_size) cost less"
+            f"max_cost: found {config.max_cost:g} forward passes, expected at least {prices[least].weighed:.2g}, the "
+            f"measured price of {scores[least].name}; fewer weights (subnetwork_size) cost less"
         )
     return least, prices
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from offline.data.held_out import HeldOut
+from offline.export.price import Price
 from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
 from offline.job import Job
 from offline.selection.candidate_weights import common
@@ -101,7 +102,7 @@ class AutoContext:
     dead_weights: int
     select: Callable[[str, int, AutoOptions, Names], Subnetwork]
     options: AutoOptions
-    measure: Callable[[Tensor, OutputRule], float] | None = None
+    measure: Callable[[Tensor, OutputRule], Price] | None = None
     sample: TrainingSample | None = None
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from offline.export.graph import export_variance
-from offline.export.price import CALL_WORK, graph_price
+from offline.export.price import CALL_WORK, Price, graph_price
 from offline.jacobian.output_rule import AllOutputs, OutputRule
 from offline.job import Job
 from offline.laplace.served_factor import served_factor
@@ -82,8 +82,8 @@ class PriceModel:
         return found
 
 
-def measured(job: Job, indices: Tensor, rule: OutputRule, example: Tensor) -> float:
-    """The larger price of one example and of a batch, of the graph that would be served; raises `ExportError`.
+def measured(job: Job, indices: Tensor, rule: OutputRule, example: Tensor) -> Price:
+    """Of the graph that would be served; raises `ExportError`.
 
     The values of the factor do not matter for its time; example (1, *input_shape).
     """

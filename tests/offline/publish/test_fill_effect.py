@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from offline import FitConfig, fit_bundle
+from offline.publish.fill_effect import fill_warnings
 from service import Predictor
+from service.bundle import FillEffect
 from tests.support.small_fit import CONFIG, batches, network
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
@@ -30,6 +32,13 @@ def test_the_manifest_says_what_is_computed_and_what_that_changes(tmp_path: Path
     assert prediction.probabilities is not None
     np.testing.assert_allclose(prediction.variance[:, 0], prediction.variance[:, 1], rtol=1e-6)
     np.testing.assert_array_equal(prediction.probabilities.argmax(1), prediction.mean.argmax(1))
+
+
+@pytest.mark.parametrize(("probability", "decisions"), [(0.06, 0.0), (0.0, 0.06)])
+def test_what_changes_answers_is_a_warning(probability: float, decisions: float) -> None:
+    (text,) = fill_warnings(FillEffect(50, probability, -0.1, decisions))
+    assert f"change a probability by {probability:.2g} on average and {100 * decisions:.0f} % of the decisions" in text
+    assert fill_warnings(FillEffect(50, 0.05, 3.0, 0.05)) == []
 
 
 def test_many_classes(tmp_path: Path) -> None:

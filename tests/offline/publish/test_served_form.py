@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import offline.publish.served_form
 from offline import FitConfig, fit_bundle
+from offline.export.price import Price
 from probity.card import print_card
 from service import Predictor, read_bundle
 from service.bundle import Graph
@@ -96,7 +97,7 @@ def test_a_clock_decides(
     network: nn.Sequential, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, reduced: bool
 ) -> None:
     """It takes at least 20 % less time; with less, or on a tie, the exact form is served."""
-    prices = iter([10.0, 10.0 * share])
+    prices = iter([Price(20.0, 10.0), Price(20.0, 10.0 * share)])
     monkeypatch.setattr(offline.publish.served_form, "graph_price", lambda *_: next(prices))
     _, graph = fit(network, tmp_path / "bundle", measure_price=True)
     assert (graph.reduced is not None) == reduced
