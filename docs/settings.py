@@ -49,7 +49,11 @@ WHEN = {
         "cascade": "When predictions with weights anywhere are dear, and bundles were fitted with `cascade=True`.",
         "false_reject_rate": "When the rate of the bundles rejects too much or too little for your use.",
         "requested_rates": "When clients need rates of their own, such as a higher one before a costly decision.",
-        "interval_level": "When clients need intervals with a different coverage.",
+        "reject_by_class": "When each predicted class must be rejected as seldom as the others.",
+        "accepted_accuracy": "When you must promise how accurate accepted predictions are, not how few are rejected.",
+        "accepted_confidence": "When 95 % is more or less than you need.",
+        "interval_level": "When clients need sets or intervals with a different coverage.",
+        "intervals": "`gaussian` when clients rely on the interval of the predictive distribution itself.",
     },
     "Deadlines and overload": {
         "max_queue_rows": "Lower it to reject overload before requests wait long; raise it for large requests.",

@@ -19,7 +19,7 @@ from service.codec.arrays import InputLimits
 from service.codec.decoders.pool import DecoderPool
 from service.http.admission import ByteBudget
 from service.http.problems import ProblemError
-from service.maths.rejection import RejectionRule
+from service.inference.deciding import Rule
 from service.models.audit_lines import audit_lines
 from service.models.cpu_share import all_threads
 from service.models.repository import Repository
@@ -103,9 +103,7 @@ class Runtime:
         await self.decoders.close()
         self.body_threads.shutdown(wait=False, cancel_futures=True)
 
-    def record(
-        self, model: ServedModel, rule: RejectionRule, request_id: str, prediction: AnyPrediction, inputs: Array
-    ) -> None:
+    def record(self, model: ServedModel, rule: Rule, request_id: str, prediction: AnyPrediction, inputs: Array) -> None:
         """Hand an answered prediction to the audit trail; `rule` has decided."""
         if self.audit is not None:
             kept = inputs if self.settings.audit_inputs else None

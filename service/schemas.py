@@ -42,7 +42,10 @@ class OutOfDistribution(BaseModel):
     ]
     p_value: Annotated[float, Field(description="Conformal p-value of the score against the calibration data.")]
     threshold: Annotated[float, Field(description="The largest score still accepted.")]
-    false_reject_rate: Annotated[float, Field(description="Share of in-distribution inputs rejected by design.")]
+    false_reject_rate: Annotated[
+        float,
+        Field(description="Share of inputs like the held-out ones that is rejected at most, on average over fits."),
+    ]
     rejected: bool
     reason: str | None
 
@@ -53,6 +56,14 @@ class Uncertainty(BaseModel):
     total: float
     aleatoric: float
     epistemic: float
+
+
+class PredictionSet(BaseModel):
+    """Classes that together hold the true one with a probability of at least `level`, over inputs like the held-out
+    ones."""
+
+    level: float
+    labels: Annotated[list[str], Field(description="In descending order of probability.")]
 
 
 class ClassificationPrediction(BaseModel):
@@ -66,15 +77,23 @@ class ClassificationPrediction(BaseModel):
     logit_mean: list[float]
     logit_variance: list[float] | None
     uncertainty: Uncertainty | None
+    prediction_set: Annotated[
+        PredictionSet | None, Field(description="Null also for a bundle older than format 1.6.")
+    ] = None
     ood: OutOfDistribution | None
 
 
 class Interval(BaseModel):
-    """Central interval of the predictive distribution."""
+    """Interval around the mean that holds the target with a probability of `level`.
+
+    `conformal`: at least so often over inputs like the held-out ones, each output by itself; `gaussian`: where the
+    predictive distribution is right.
+    """
 
     level: float
     low: list[float]
     high: list[float]
+    kind: Literal["conformal", "gaussian"] = "gaussian"
 
 
 class RegressionPrediction(BaseModel):

@@ -192,10 +192,40 @@ class Settings(BaseSettings):
             "request may not choose."
         ),
     ] = None
+    reject_by_class: Annotated[
+        bool,
+        Field(
+            description="Whether the false-reject rate of a classification holds within each predicted class (classes "
+            "with few held-out examples share a threshold), not only over all inputs."
+        ),
+    ] = False
+    accepted_accuracy: Annotated[
+        Rate | None,
+        Field(
+            description="Share of the accepted predictions that must be right, in place of a false-reject rate. The "
+            "largest threshold is taken for which the held-out examples show it; a bundle that cannot show it is "
+            "refused, with the number of examples that it lacks. None: no such demand."
+        ),
+    ] = None
+    accepted_confidence: Annotated[
+        Rate, Field(description="Confidence with which `PROBITY_ACCEPTED_ACCURACY` must be shown.")
+    ] = 0.95
     interval_level: Annotated[
         float,
-        Field(gt=0, lt=1, description="Probability that the interval in a regression response covers the target."),
+        Field(
+            gt=0,
+            lt=1,
+            description="Probability that the interval in a regression response, or the prediction set in a "
+            "classification response, holds the truth.",
+        ),
     ] = 0.95
+    intervals: Annotated[
+        Literal["conformal", "gaussian"],
+        Field(
+            description="How wide intervals are: `conformal` as held-out residuals demand, or `gaussian` as the "
+            "predictive distribution says. Bundles that keep no residuals, or too few for the level, give `gaussian`."
+        ),
+    ] = "conformal"
     cascade: Annotated[
         bool,
         Field(
@@ -292,9 +322,6 @@ class Settings(BaseSettings):
         if late is not None and late >= self.request_timeout_seconds:
             expected = f"less than request_timeout_seconds ({self.request_timeout_seconds:g})"
             raise ValueError(f"degrade_after_seconds: found {late:g}, expected {expected}: requests end before it")
-        if self.requested_rates is not None and self.requested_rates[0] > self.requested_rates[1]:
-            low, high = self.requested_rates
-            raise ValueError(f"requested_rates: found {low:g},{high:g}, expected the lower one first")
         for origin in self.cors_origins:
             if origin != "*" and ORIGIN.fullmatch(origin) is None:
                 raise ValueError(f"cors_origins: found {origin!r:.100}, expected SCHEME://HOST[:PORT], without a path")
@@ -303,6 +330,20 @@ class Settings(BaseSettings):
                 ipaddress.ip_network(proxy)
             except ValueError as error:
                 raise ValueError(f"trusted_proxies: {error}; expected an address or ADDRESS/BITS") from None
+        return self
+
+    @model_validator(mode="after")
+    def check_rule(self) -> Self:
+        """Refuse two demands where each would decide which scores are accepted, and rates in the wrong order."""
+        if self.accepted_accuracy is not None:
+            other = [name for name in ("false_reject_rate", "requested_rates") if getattr(self, name) is not None]
+            other += ["reject_by_class"] if self.reject_by_class else []
+            if other:
+                found = f"accepted_accuracy: found {self.accepted_accuracy:g} and {other[0]} too"
+                raise ValueError(f"{found}, expected one of them: each decides which scores are accepted")
+        if self.requested_rates is not None and self.requested_rates[0] > self.requested_rates[1]:
+            low, high = self.requested_rates
+            raise ValueError(f"requested_rates: found {low:g},{high:g}, expected the lower one first")
         return self
 
     @property

@@ -220,3 +220,21 @@ def population_stability_index(
 
     shares = [(max(least, share(served, *edges)), share(reference, *edges)) for edges in bins]
     return sum((s - r) * math.log(s / r) for s, r in shares)
+
+
+def set_score(probabilities: Any, label: int, penalty: float, unpenalised: int) -> float:
+    """The probability of the classes down to `label`, and the penalty for its rank; ties in the classes' order."""
+    ranked = sorted(range(len(probabilities)), key=lambda k: (-probabilities[k], k))
+    rank = ranked.index(label) + 1
+    return sum(probabilities[k] for k in ranked[:rank]) + penalty * max(0, rank - unpenalised)
+
+
+def quantile_of(scores: Any, level: Any) -> float:
+    """The k-th smallest score, k the least whole number that is at least (n + 1) level; infinite without one."""
+    k = math.ceil((len(scores) + 1) * level)
+    return sorted(scores)[k - 1] if k <= len(scores) else math.inf
+
+
+def binomial_below(n: int, k: int, x: float) -> float:
+    """P(Binomial(n, x) < k), term by term."""
+    return math.fsum(math.comb(n, i) * x**i * (1 - x) ** (n - i) for i in range(k))

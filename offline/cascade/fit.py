@@ -16,7 +16,7 @@ from offline.data.likelihood import Likelihood
 from offline.data.shifts import finite_shifts
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job
-from offline.laplace.calibration import Calibrated, GivesVariance, held_out_rows, predict_held_out
+from offline.laplace.calibration import Calibrated, GivesVariance, Predicted, held_out_rows, predict_held_out
 from offline.laplace.inference import Inference, infer
 from offline.runtime.arrays import Array, to_numpy
 from service.bundle import CascadeAgreement
@@ -51,12 +51,14 @@ class Stage:
 @dataclass(frozen=True)
 class FittedCascade:
     """The first stage and its posterior, the band, the prediction of the cascade as a whole on the conformal half with
-    the rule that its scores set, and the agreement of the stages, of which `target` was asked for."""
+    the rule that its scores set, its prediction on the half that tunes, and the agreement of the stages, of which
+    `target` was asked for."""
 
     jacobian: SubnetworkJacobian
     inference: Inference
     band: Band
     prediction: Prediction
+    tuning: Predicted
     rule: RejectionRule
     agreement: CascadeAgreement
     target: float
@@ -140,12 +142,10 @@ def _calibrated(
 ) -> FittedCascade:
     """The rule of the cascade as a whole, and the agreement of the stages, on the examples that set the threshold."""
     likelihood, data = calibrated.likelihood, calibrated.data
-    mean, variance = cheap.predict(data)
-    first = likelihood.predict(mean, variance).score
-    decided = band.decided(first)
-    variance = np.where(decided[:, np.newaxis], variance, calibrated.variance)
-    prediction = likelihood.predict(calibrated.mean, variance)
-    score = np.where(decided, band.placed(first), calibrated.prediction.score)
+    first, variance, prediction = _in_stages(cheap, Predicted(data, calibrated.prediction), likelihood, band)
+    assert calibrated.tuning is not None
+    tuning = replace(calibrated.tuning, prediction=_in_stages(cheap, calibrated.tuning, likelihood, band)[2])
+    score = prediction.score
     rule = RejectionRule(np.sort(score), job.config.false_reject_rate)
     shifted = _under_shift(job, cheap, full, likelihood, data, band.threshold)
     targets = to_numpy(data.targets)
@@ -160,8 +160,19 @@ def _calibrated(
         verdicts_changed=float(changed.mean()),
         log_likelihood_difference=float(gained.mean()),
     )
-    prediction = replace(prediction, score=score)
-    return FittedCascade(cheap.jacobian, inference, band, prediction, rule, agreement, job.config.cascade_agreement)
+    target = job.config.cascade_agreement
+    return FittedCascade(cheap.jacobian, inference, band, prediction, tuning, rule, agreement, target)
+
+
+def _in_stages(cheap: Stage, full: Predicted, likelihood: Likelihood, band: Band) -> tuple[Array, Array, Prediction]:
+    """The first stage's scores (n,), the variances (n, K) and the prediction of the cascade, given those of the full
+    stage."""
+    mean, variance = cheap.predict(full.data)
+    first = likelihood.predict(mean, variance).score
+    decided = band.decided(first)
+    variance = np.where(decided[:, np.newaxis], variance, full.prediction.variance)
+    score = np.where(decided, band.placed(first), full.prediction.score)
+    return first, variance, replace(likelihood.predict(full.prediction.mean, variance), score=score)
 
 
 def measure_agreement(

@@ -18,7 +18,9 @@ from offline.publish.plain_answers import PlainAnswers
 from offline.runtime.arrays import to_numpy
 from offline.runtime.progress import one_step
 from service.bundle import Calibration, CalibrationTensors, Cascade, CascadeFiles, Manifest, MeasuredPrice
+from service.bundle import Outcomes as OutcomesPart
 from service.inference.predictor import Predictor
+from service.maths.outcomes import Outcomes
 from service.maths.posterior_factor import CholeskyPosterior
 
 
@@ -30,12 +32,16 @@ def export_first_stage(job: Job, cascade: FittedCascade) -> tuple[bytes, int]:
     return export_variance(cascade.jacobian, job.example, outputs, factor)[0], outputs * factor.row_size
 
 
-def cascade_files(cascade: FittedCascade, model: bytes) -> CascadeFiles:
+def cascade_files(cascade: FittedCascade, model: bytes, outcomes: Outcomes) -> CascadeFiles:
     """The files beside those of the bundle."""
-    return CascadeFiles(model, CalibrationTensors(cascade.rule.scores, reference_quantiles(cascade.prediction)))
+    return CascadeFiles(
+        model, CalibrationTensors(cascade.rule.scores, reference_quantiles(cascade.prediction), outcomes)
+    )
 
 
-def cascade_part(job: Job, manifest: Manifest, cascade: FittedCascade, row_numbers: int) -> Manifest:
+def cascade_part(
+    job: Job, manifest: Manifest, cascade: FittedCascade, row_numbers: int, outcomes: OutcomesPart
+) -> Manifest:
     """The manifest with the cascade, before it is verified and timed."""
     band, rule = cascade.band, cascade.rule
     described = Cascade(
@@ -46,7 +52,9 @@ def cascade_part(job: Job, manifest: Manifest, cascade: FittedCascade, row_numbe
         threshold=band.threshold,
         target=job.config.cascade_agreement,
         agreement=cascade.agreement,
-        calibration=Calibration(manifest.calibration.score, len(rule.scores), rule.false_reject_rate, rule.threshold),
+        calibration=Calibration(
+            manifest.calibration.score, len(rule.scores), rule.false_reject_rate, rule.threshold, outcomes
+        ),
         row_numbers=row_numbers,
         price=None,
         verification=None,

@@ -19,6 +19,7 @@ from service.bundle import (
     InputSpec,
     Manifest,
     ManifestError,
+    Outcomes,
     ParameterSlice,
     Posterior,
     Prior,
@@ -113,6 +114,7 @@ def make_manifest(
     opset: int,
     graph: Graph,
     rule: RejectionRule,
+    outcomes: Outcomes,
     metrics: Mapping[str, float],
     warnings: Sequence[str],
 ) -> Manifest:
@@ -140,6 +142,7 @@ def make_manifest(
             examples=len(rule.scores),
             false_reject_rate=rule.false_reject_rate,
             threshold=rule.threshold,
+            outcomes=outcomes,
         ),
         verification=None,
         metrics=dict(metrics),

@@ -1,15 +1,17 @@
 """Prediction -> the native API's JSON answer."""
 
-from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from service.bundle import Manifest
+from service.inference.deciding import Rule
 from service.inference.predictor import PlainPrediction, Prediction, Predictor
+from service.maths.certified import CertifiedRule
+from service.maths.class_rules import ClassRules
 from service.maths.predictive import gaussian_interval
-from service.maths.rejection import RejectionRule
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
@@ -18,26 +20,40 @@ CASCADE_SCORE = "score of the cascade"
 ADVICE = "the input is unlike those that the model knows, so check it before you rely on this answer"
 
 
+@dataclass(frozen=True)
+class Coverage:
+    """What share of the truths sets and intervals shall hold, and whether intervals are `conformal` where they can."""
+
+    level: float
+    conformal: bool
+
+    def half_widths(self, predictor: Predictor) -> Array | None:
+        """Those of conformal intervals, (K,) in standard deviations; None for Gaussian ones."""
+        known = predictor.intervals
+        return known.half_widths(self.level) if self.conformal and known is not None else None
+
+
 def class_names(manifest: Manifest) -> list[str]:
     """The bundle's class names, or "0", "1", ... where it has none."""
     return list(manifest.class_names or map(str, range(manifest.outputs)))
 
 
 def predictions_json(
-    prediction: Prediction | PlainPrediction, predictor: Predictor, rule: RejectionRule, interval_level: float
+    prediction: Prediction | PlainPrediction, predictor: Predictor, rule: Rule, coverage: Coverage
 ) -> list[Json]:
     """One JSON object an example, as `service.schemas` describes them; `rule` has decided."""
     if isinstance(prediction, PlainPrediction):
         return _plain(prediction, predictor.manifest)
     if prediction.probabilities is not None:
-        examples = _classification(prediction, class_names(predictor.manifest))
+        examples = _classification(prediction, predictor, coverage.level)
     else:
-        examples = _regression(prediction, predictor.manifest, interval_level)
+        examples = _regression(prediction, predictor, coverage)
     name = SCORE_NAMES[predictor.manifest.calibration.score]
-    explain = _explanation(rule, name if predictor.first_stage is None else CASCADE_SCORE)
+    name = name if predictor.first_stage is None else CASCADE_SCORE
+    compared = _compared_with(prediction, rule)
     return [
-        {**example, "ood": {**decision, "reason": explain(decision) if decision["rejected"] else None}}
-        for example, decision in zip(examples, decisions(prediction, rule), strict=True)
+        {**example, "ood": {**decision, "reason": _reason(decision, name, *held_out) if decision["rejected"] else None}}
+        for example, decision, held_out in zip(examples, decisions(prediction, rule), compared, strict=True)
     ]
 
 
@@ -56,7 +72,7 @@ def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
         unknown = dict.fromkeys(("epistemic_std", "std", "interval", "ood"))
         return [{"mean": mean, "noise_std": manifest.sigma_noise, **unknown} for mean in means]
     names, labels = class_names(manifest), q.argmax(axis=1).tolist()
-    unknown = dict.fromkeys(("logit_variance", "uncertainty", "ood"))
+    unknown = dict.fromkeys(("logit_variance", "uncertainty", "prediction_set", "ood"))
     return [
         {
             "label": names[label],
@@ -71,30 +87,57 @@ def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
     ]
 
 
-def decisions(prediction: Prediction, rule: RejectionRule) -> list[Json]:
+def decisions(prediction: Prediction, rule: Rule) -> list[Json]:
     """Score, p-value and verdict of each example; `rule` has decided."""
-    rows = zip(prediction.score.tolist(), prediction.p_value.tolist(), prediction.rejected.tolist(), strict=True)
-    threshold, rate = rule.threshold, rule.false_reject_rate
+    columns = (prediction.score.tolist(), prediction.p_value.tolist(), prediction.rejected.tolist())
+    rows, rate = zip(*columns, _thresholds(prediction, rule), strict=True), rule.false_reject_rate
     return [
         {"score": score, "p_value": p_value, "threshold": threshold, "false_reject_rate": rate, "rejected": rejected}
-        for score, p_value, rejected in rows
+        for score, p_value, rejected, threshold in rows
     ]
 
 
-def _explanation(rule: RejectionRule, name: str) -> Callable[[Json], str]:
-    """What makes the sentence about a rejection from its decision."""
-    every = len(rule.scores)
-
-    def explain(decision: Json) -> str:
-        below = every + 1 - round(decision["p_value"] * (every + 1))
-        unusual = f"higher than that of {below:,} of {every:,} held-out inputs"
-        accepted = f"accepted up to {decision['threshold']:.4g}"
-        return f"The {name}, {decision['score']:.4g}, is {unusual} ({accepted}): {ADVICE}."
-
-    return explain
+def rule_json(predictor: Predictor) -> Json:
+    """What is rejected here, for the model's card: it may differ from what the bundle says."""
+    rule = predictor.decides
+    found: Json = {"false_reject_rate": rule.false_reject_rate}
+    if isinstance(rule, ClassRules):
+        thresholds = rule.thresholds(np.arange(predictor.manifest.outputs)).tolist()
+        return found | {"thresholds": dict(zip(class_names(predictor.manifest), thresholds, strict=True))}
+    found["threshold"] = rule.threshold
+    return found | {"certified": asdict(rule.certificate)} if isinstance(rule, CertifiedRule) else found
 
 
-def _classification(prediction: Prediction, names: list[str]) -> list[Json]:
+def _thresholds(prediction: Prediction, rule: Rule) -> list[float]:
+    """The largest score that would have been accepted, of each example."""
+    if not isinstance(rule, ClassRules):
+        return [rule.threshold] * len(prediction)
+    found: list[float] = rule.thresholds(_labels(prediction)).tolist()
+    return found
+
+
+def _compared_with(prediction: Prediction, rule: Rule) -> list[tuple[int, str]]:
+    """How many held-out inputs each example's score is compared with, and which."""
+    if not isinstance(rule, ClassRules):
+        return [(len(rule.scores), "")] * len(prediction)
+    return [(count, " predicted to be of its class or of one like it") for count in rule.examples(_labels(prediction))]
+
+
+def _labels(prediction: Prediction) -> Array:
+    assert prediction.probabilities is not None  # of a classification
+    labels: Array = prediction.probabilities.argmax(axis=1)
+    return labels
+
+
+def _reason(decision: Json, name: str, every: int, which: str) -> str:
+    """One sentence about a rejection: `every` held-out inputs, `which` they are."""
+    below = every + 1 - round(decision["p_value"] * (every + 1))
+    unusual = f"higher than that of {below:,} of {every:,} held-out inputs{which}"
+    return f"The {name}, {decision['score']:.4g}, is {unusual} (accepted up to {decision['threshold']:.4g}): {ADVICE}."
+
+
+def _classification(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
+    names, sets = class_names(predictor.manifest), _sets(prediction, predictor, level)
     p, q = prediction.probabilities, prediction.map_probabilities
     total, aleatoric, epistemic = prediction.total, prediction.aleatoric, prediction.epistemic
     assert p is not None
@@ -117,22 +160,42 @@ def _classification(prediction: Prediction, names: list[str]) -> list[Json]:
                 "aleatoric": float(aleatoric[i]),
                 "epistemic": float(epistemic[i]),
             },
+            "prediction_set": sets[i],
         }
         for i in range(len(p))
     ]
 
 
-def _regression(prediction: Prediction, manifest: Manifest, level: float) -> list[Json]:
+def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Json | None]:
+    """The prediction set of each example, its labels in descending order of probability; None without outcomes."""
+    p = prediction.probabilities
+    if predictor.sets is None or p is None:
+        return [None] * len(prediction)
+    names, members = class_names(predictor.manifest), predictor.sets.members(p, level)
+    found: list[Json | None] = []
+    for row, member in zip(p, members, strict=True):
+        inside = np.flatnonzero(member)
+        ordered = inside[np.argsort(-row[inside], kind="stable")].tolist()
+        found.append({"level": level, "labels": [names[k] for k in ordered]})
+    return found
+
+
+def _regression(prediction: Prediction, predictor: Predictor, coverage: Coverage) -> list[Json]:
     assert prediction.std is not None
-    low, high = gaussian_interval(prediction.mean, prediction.std, level)
+    level, q = coverage.level, coverage.half_widths(predictor)
+    if q is None:
+        low, high = gaussian_interval(prediction.mean, prediction.std, level)
+    else:
+        low, high = prediction.mean - q * prediction.std, prediction.mean + q * prediction.std
+    kind = "gaussian" if q is None else "conformal"
     epistemic = np.sqrt(prediction.variance.astype(np.float64))
     return [
         {
             "mean": prediction.mean[i].tolist(),
             "epistemic_std": epistemic[i].tolist(),
-            "noise_std": manifest.sigma_noise,
+            "noise_std": predictor.manifest.sigma_noise,
             "std": prediction.std[i].tolist(),
-            "interval": {"level": level, "low": low[i].tolist(), "high": high[i].tolist()},
+            "interval": {"level": level, "low": low[i].tolist(), "high": high[i].tolist(), "kind": kind},
         }
         for i in range(len(prediction.mean))
     ]

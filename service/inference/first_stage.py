@@ -1,13 +1,12 @@
 """The first stage of a bundle's cascade, open: its graph, its band, and the rule of the cascade as a whole."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
-from service.bundle import Bundle, Cascade
+from service.bundle import Bundle, CalibrationTensors, Cascade
 from service.inference.session import Network, open_first_stage, run
 from service.maths.cascade import Band
 from service.maths.rejection import RejectionRule
@@ -17,12 +16,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FirstStage:
-    """`rule` and `reference` are of the whole cascade's scores; `row_numbers` as in the manifest."""
+    """`rule` and `calibration` are of the whole cascade; `row_numbers` as in the manifest."""
 
     network: Network
     band: Band
     rule: RejectionRule
-    reference: Mapping[str, Array]
+    calibration: CalibrationTensors
     row_numbers: int
 
     @classmethod
@@ -35,7 +34,7 @@ class FirstStage:
             open_first_stage(bundle, threads),
             band_of(described),
             RejectionRule(files.calibration.scores, described.calibration.false_reject_rate),
-            files.calibration.reference,
+            files.calibration,
             described.row_numbers,
         )
 

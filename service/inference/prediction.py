@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from service.bundle import Manifest
+from service.inference.deciding import Rule
+from service.maths.class_rules import ClassRules
 from service.maths.predictive import class_probabilities, entropy_parts, predictive_std
-from service.maths.rejection import RejectionRule, regression_score
+from service.maths.rejection import regression_score
 
 Array = npt.NDArray[Any]
 P = TypeVar("P", "Prediction", "PlainPrediction")
@@ -115,7 +117,7 @@ def check_finite(prediction: Prediction | PlainPrediction) -> None:
 
 
 def decide(
-    mean: Array, variance: Array, manifest: Manifest, rule: RejectionRule, out_of_range: Array | None = None
+    mean: Array, variance: Array, manifest: Manifest, rule: Rule, out_of_range: Array | None = None
 ) -> Prediction:
     """From outputs and their variances to probabilities, score and decision; mean, variance (B, K)."""
     found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature)
@@ -126,7 +128,7 @@ def decided_prediction(
     mean: Array,
     variance: Array,
     found: dict[str, Array],
-    rule: RejectionRule,
+    rule: Rule,
     out_of_range: Array | None,
     by_first_stage: Array | None = None,
 ) -> Prediction:
@@ -134,21 +136,32 @@ def decided_prediction(
     finite, score = finite_rows(mean, variance), found.pop("score")
     if not finite.all():
         score = np.where(finite, score, np.inf)
+    p_value, rejected = _decision(rule, score, found.get("probabilities"))
     return Prediction(
         mean,
         variance,
         score,
-        p_value=rule.p_value(score),
-        rejected=rule.rejected(score) | ~finite,  # even where the threshold is infinite
+        p_value=p_value,
+        rejected=rejected | ~finite,  # even where the threshold is infinite
         out_of_range=out_of_range,
         by_first_stage=by_first_stage,
         **found,
     )
 
 
-def decided_by(rule: RejectionRule, prediction: Prediction) -> Prediction:
+def decided_by(rule: Rule, prediction: Prediction) -> Prediction:
     """The same prediction with the decisions of another rule over the same calibration scores."""
-    return replace(prediction, rejected=rule.rejected(prediction.score) | ~prediction.finite)
+    p_value, rejected = _decision(rule, prediction.score, prediction.probabilities)
+    return replace(prediction, p_value=p_value, rejected=rejected | ~prediction.finite)
+
+
+def _decision(rule: Rule, score: Array, probabilities: Array | None) -> tuple[Array, Array]:
+    """p-values and verdicts, (B,) both."""
+    if not isinstance(rule, ClassRules):
+        return rule.p_value(score), rule.rejected(score)
+    assert probabilities is not None  # of a classification
+    labels = probabilities.argmax(axis=1)
+    return rule.p_values(score, labels), np.asarray(score > rule.thresholds(labels))
 
 
 def undecided_prediction(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:

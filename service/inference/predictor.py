@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.bundle import MANIFEST, Bundle, BundleError, Manifest, read_bundle
+from service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest, read_bundle
+from service.inference.deciding import Policy, Rule, deciding_rule
 from service.inference.first_stage import FirstStage
 from service.inference.input_range import RangeCheck
 from service.inference.matrix_threads import matrix_threads
@@ -22,6 +23,8 @@ from service.inference.prediction import decided_by as decided_by
 from service.inference.prediction import decided_prediction, finite_rows, uncertainties
 from service.inference.prediction import undecided_prediction as undecided_prediction
 from service.inference.session import open_plain, open_session, run
+from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes
+from service.maths.prediction_sets import ConformalIntervals, PredictionSets
 from service.maths.predictive import softmax
 from service.maths.rejection import RejectionRule
 
@@ -45,6 +48,7 @@ class Predictor:
         plain_too: bool = False,
         false_reject_rate: float | None = None,
         cascade: bool = False,
+        policy: Policy | None = None,
     ) -> None:
         """`threads`: those of onnxruntime, and the most that NumPy's matrix products use meanwhile (None: their own
         defaults); `jacobian_bytes` bounds one chunk's Jacobian in memory.
@@ -52,8 +56,11 @@ class Predictor:
         `plain_too` opens the network a second time without its Jacobian, which `predict_plain` needs.
 
         `false_reject_rate`, in (0, 1): in place of the bundle's own; `BundleError` where the bundle has too few
-        calibration scores to reject anything at that rate. `cascade` answers with the bundle's cascade, where it has
-        one: `rule` and `reference` are then the cascade's.
+        calibration scores to reject anything at that rate. `policy`: the same and more, in its place. `cascade` answers
+        with the bundle's cascade, where it has one: everything about the calibration is then the cascade's.
+
+        `rule` compares a score with all calibration scores, and `decides` rejects; they differ where each class has a
+        rule of its own. `sets`, `intervals`: of bundles that keep their outcomes.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
@@ -62,17 +69,23 @@ class Predictor:
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
         own = RejectionRule(bundle.calibration.scores, self.manifest.calibration.false_reject_rate)
         _check_threshold(own, self.manifest.calibration.threshold, "calibration.threshold", bundle)
+        outcomes, described = bundle.calibration.outcomes, self.manifest.calibration
         row_bytes = 4 * self.manifest.row_numbers(bundle.posterior.working_size)
         self.first_stage = FirstStage.of(bundle, threads) if cascade else None
         if self.first_stage is not None:
             assert self.manifest.cascade is not None
-            stated = self.manifest.cascade.calibration.threshold
-            own, self.reference = self.first_stage.rule, dict(self.first_stage.reference)
-            _check_threshold(own, stated, "cascade.calibration.threshold", bundle)
+            described = self.manifest.cascade.calibration
+            own, self.reference = self.first_stage.rule, dict(self.first_stage.calibration.reference)
+            outcomes = self.first_stage.calibration.outcomes
+            _check_threshold(own, described.threshold, "cascade.calibration.threshold", bundle)
             row_bytes = max(row_bytes, 4 * self.first_stage.row_numbers)
-        self.rule = own if false_reject_rate is None else _at_rate(own, false_reject_rate, bundle)
+        self._policy = policy or Policy(false_reject_rate)
+        self.decides: Rule = deciding_rule(own, outcomes, self._policy, bundle)
+        self.rule = self.decides if isinstance(self.decides, RejectionRule) else own.at(self.decides.false_reject_rate)
+        self.sets = _sets(outcomes, described)
+        self.intervals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
-        self.threads, self._jacobian_bytes, self._false_reject_rate = threads, jacobian_bytes, false_reject_rate
+        self.threads, self._jacobian_bytes = threads, jacobian_bytes
         self._posterior = None if self.manifest.gives_variance else bundle.posterior
         self._session = open_session(bundle, threads)
         self._plain_session = open_plain(bundle, threads) if plain_too else None
@@ -87,6 +100,7 @@ class Predictor:
         plain_too: bool = False,
         false_reject_rate: float | None = None,
         cascade: bool = False,
+        policy: Policy | None = None,
     ) -> "Predictor":
         """Read, check and open the bundle at `path`; raises `BundleError`."""
         return cls(
@@ -96,6 +110,7 @@ class Predictor:
             plain_too=plain_too,
             false_reject_rate=false_reject_rate,
             cascade=cascade,
+            policy=policy,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -103,7 +118,7 @@ class Predictor:
             "threads": self.threads,
             "jacobian_bytes": self._jacobian_bytes,
             "plain_too": self.has_plain,
-            "false_reject_rate": self._false_reject_rate,
+            "policy": self._policy,
             "cascade": self.first_stage is not None,
         }
         return _reopen, (str(self.path.resolve()), self.digest, options)
@@ -120,7 +135,7 @@ class Predictor:
             return self._predict_in_stages(inputs, self.first_stage)
         mean, variance = self._in_chunks(inputs, self.mean_and_variance)
         with np.errstate(invalid="ignore", over="ignore"):
-            return decide(mean, variance, self.manifest, self.rule, self._outside(inputs))
+            return decide(mean, variance, self.manifest, self.decides, self._outside(inputs))
 
     def _predict_in_stages(self, inputs: Array, stage: FirstStage) -> Prediction:
         """The first stage for every example, and the full one for those that it does not decide."""
@@ -136,7 +151,7 @@ class Predictor:
                 full = uncertainties(mean[rest], variance[rest], self.manifest.sigma_noise, self.manifest.temperature)
             for name, values in full.items():
                 found[name][rest] = values
-        return decided_prediction(mean, variance, found, self.rule, self._outside(inputs), decided)
+        return decided_prediction(mean, variance, found, self.decides, self._outside(inputs), decided)
 
     def predict_plain(self, inputs: Array) -> PlainPrediction:
         """Run the network alone: one forward pass an example, no Jacobian. As with `predict`, rows may be infinite.
@@ -229,13 +244,11 @@ def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:
     return Predictor(bundle, **options)
 
 
-def _at_rate(rule: RejectionRule, rate: float, bundle: Bundle) -> RejectionRule:
-    if not rule.least_rate <= rate < 1:
-        found = f"false_reject_rate: found {rate:g} for a bundle with {len(rule.scores)} calibration scores"
-        raise BundleError(
-            bundle.path, f"{found}, expected {rule.least_rate:.3g} to 1", "give another rate, or fit anew"
-        )
-    return rule.at(rate)
+def _sets(outcomes: Outcomes | None, described: Calibration) -> PredictionSets | None:
+    if not isinstance(outcomes, ClassOutcomes) or described.outcomes is None or described.outcomes.set_score is None:
+        return None
+    score = described.outcomes.set_score
+    return PredictionSets(outcomes.set_scores, score.penalty, score.unpenalised)
 
 
 def _check_threshold(rule: RejectionRule, stated: float, name: str, bundle: Bundle) -> None:

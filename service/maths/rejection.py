@@ -29,6 +29,17 @@ def minimum_calibration_examples(false_reject_rate: float) -> int:
     return max(1, math.ceil(1 / false_reject_rate - 1e-9) - 1)
 
 
+def binomial_below(n: int, k: int, x: float) -> float:
+    """P(Binomial(n, x) < k), for x in (0, 1) and k >= 1."""
+    first = max(0, k - math.ceil(40 * math.sqrt(n)))  # terms 80 standard deviations away are negligible
+    if k > n or first > n * x:  # the mean lies below those that are left out
+        return 1.0
+    i = np.arange(first, k, dtype=np.float64)
+    log_first = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
+    log_choose = log_first + np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
+    return min(1.0, float(np.exp(log_choose + i * math.log(x) + (n - i) * math.log1p(-x)).sum()))
+
+
 def share_bound(n: int, k: int, confidence: float) -> float:
     """The share x with P(Binomial(n, x) < k) = 1 - confidence, for a confidence of at least one half.
 
@@ -37,15 +48,10 @@ def share_bound(n: int, k: int, confidence: float) -> float:
     """
     if k == 0 or k > n:
         return 0.0 if k == 0 else 1.0
-    first = max(0, k - math.ceil(40 * math.sqrt(n)))  # terms 80 standard deviations away are negligible
-    i = np.arange(first, k, dtype=np.float64)
-    log_first = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
-    log_choose = log_first + np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
     low, high = (k - 1) / n, 1.0  # at (k - 1) / n, half of the probability or more is below k
     for _ in range(50):
         x = (low + high) / 2
-        below = np.exp(log_choose + i * math.log(x) + (n - i) * math.log1p(-x)).sum()
-        low, high = (x, high) if below > 1 - confidence else (low, x)
+        low, high = (x, high) if binomial_below(n, k, x) > 1 - confidence else (low, x)
     return high
 
 

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from pydantic_core import to_json
 
 from service.codec.answers import class_names, decisions
+from service.inference.deciding import Rule
 from service.inference.predictor import PlainPrediction, Prediction
-from service.maths.rejection import RejectionRule
 from service.models.served import AnyPrediction, ServedModel
 
 Array = npt.NDArray[Any]
@@ -18,7 +18,7 @@ UNDECIDED: Json = dict.fromkeys(("score", "p_value", "threshold", "false_reject_
 
 def audit_lines(
     model: ServedModel,
-    rule: RejectionRule,
+    rule: Rule,
     request_id: str,
     seconds: float,
     prediction: AnyPrediction,

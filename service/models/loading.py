@@ -5,6 +5,7 @@ from pathlib import Path
 
 from service.bundle import Bundle, BundleError, Verify, read_bundle
 from service.format.text import printable
+from service.inference.deciding import Policy
 from service.inference.predictor import Predictor
 from service.models.cpu_share import all_threads, batches_at_once
 from service.models.trials import Trials
@@ -39,8 +40,8 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
             threads=threads,
             jacobian_bytes=settings.jacobian_bytes // batches_at_once(settings, threads),
             plain_too=settings.degrade_after_seconds is not None,
-            false_reject_rate=settings.false_reject_rate,
             cascade=settings.cascade,
+            policy=_policy(settings),
         )
 
     if settings.cascade and bundle.manifest.cascade is None:
@@ -52,6 +53,15 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
     predictor = opened(settings.threads or 1)
     several = settings.threads is None and all_threads(settings) > 1
     return opened(all_threads(settings)) if several and predictor.takes_longer_than(LONG_SECONDS) else predictor
+
+
+def _policy(settings: Settings) -> Policy:
+    return Policy(
+        settings.false_reject_rate,
+        settings.reject_by_class,
+        settings.accepted_accuracy,
+        settings.accepted_confidence,
+    )
 
 
 def verifier(settings: Settings) -> Verify | None:

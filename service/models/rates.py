@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.maths.rejection import RejectionRule
+from service.inference.deciding import Rule
 from service.settings import Settings
 
 
@@ -24,7 +24,7 @@ class RateBounds:
     def of(cls, settings: Settings) -> "RateBounds":
         return cls(settings.requested_rates)
 
-    def rule(self, rule: RejectionRule, rate: float | None) -> RejectionRule:
+    def rule(self, rule: Rule, rate: float | None) -> Rule:
         """The model's rule, at the rate that is asked for (None: its own); raises `RateError`."""
         if rate is None:
             return rule
@@ -36,7 +36,6 @@ class RateBounds:
         if not low <= rate <= high:
             raise RateError(rate, f"{low:g} to {high:g}, as this service allows")
         if rate < rule.least_rate:
-            raise RateError(
-                rate, f"at least {rule.least_rate:.3g}: the model has {len(rule.scores)} calibration scores"
-            )
+            count = round(1 / rule.least_rate) - 1
+            raise RateError(rate, f"at least {rule.least_rate:.3g}: the model has {count} calibration scores")
         return rule.at(rate)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy.typing as npt
 
 from service.batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
+from service.inference.deciding import Rule
 from service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite, decided_by
-from service.maths.rejection import RejectionRule
 from service.models.cpu_share import batches_at_once, share_of
 from service.models.metrics import ModelMetrics
 from service.models.rates import RateBounds
@@ -75,12 +75,12 @@ class ServedModel:
         """Raises `QueueFull` where a request of average size, after `arriving` others, would not fit the queue."""
         self._batcher.check_room(arriving)
 
-    def rule(self, rate: float | None) -> RejectionRule:
+    def rule(self, rate: float | None) -> Rule:
         """The rule for a request that asks for a false-reject rate (None: the model's own); raises `RateError`."""
-        return self._rates.rule(self.predictor.rule, rate)
+        return self._rates.rule(self.predictor.decides, rate)
 
     async def predict(
-        self, inputs: Array, deadline: float = math.inf, rule: RejectionRule | None = None
+        self, inputs: Array, deadline: float = math.inf, rule: Rule | None = None
     ) -> Answered[AnyPrediction]:
         """Predict `inputs` (B, *input_shape), B >= 1, of the bundle's dtype, through the queue.
 
@@ -91,7 +91,7 @@ class ServedModel:
         answered = await self._batcher.submit(inputs, deadline)
         check_finite(answered.result)
         self.metrics.answered(answered.result, answered.queue_seconds)
-        if rule is None or rule is self.predictor.rule or not isinstance(answered.result, Prediction):
+        if rule is None or rule is self.predictor.decides or not isinstance(answered.result, Prediction):
             return answered
         return replace(answered, result=decided_by(rule, answered.result))
 

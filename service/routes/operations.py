@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from service.codec.answers import rule_json
 from service.format.manifest_json import to_json
 from service.http.problems import MEDIA_TYPE, ProblemError
 from service.models.served import ServedModel
@@ -97,7 +98,7 @@ async def model_by_version(name: str, version: str, runtime: RuntimeDependency) 
 
 def _card(served: ServedModel) -> dict[str, Any]:
     card: dict[str, Any] = to_json(served.manifest)
-    return {"digest": served.digest, **card}
+    return {"digest": served.digest, **card, "decision": rule_json(served.predictor)}
 
 
 @router.head("/metrics", include_in_schema=False)

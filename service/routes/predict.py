@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from service.batching import Answered
 from service.bundle import InputSpec
-from service.codec.answers import predictions_json, warnings_of
+from service.codec.answers import Coverage, predictions_json, warnings_of
 from service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
 from service.codec.encoded_images import Form, ImageFiles, ImageTexts
 from service.http.admission import Lease
@@ -18,8 +18,8 @@ from service.http.disconnect import CancelOnDisconnect
 from service.http.problems import MEDIA_TYPE, ProblemError
 from service.http.request_id import HEADER as ID_HEADER
 from service.http.request_id import request_id
+from service.inference.deciding import Rule
 from service.inference.predictor import NonFinitePrediction
-from service.maths.rejection import RejectionRule
 from service.models.served import AnyPrediction, ServedModel
 from service.routes.decode import decode_images, decode_numbers
 from service.routes.direct import direct_router, lease_of, path_parameters
@@ -176,6 +176,10 @@ async def _decode(
     return Decoded(await decode_images(request, runtime, deadline, content, spec), content.field)
 
 
+def _coverage(runtime: Runtime) -> Coverage:
+    return Coverage(runtime.settings.interval_level, runtime.settings.intervals == "conformal")
+
+
 class _JsonResponse:
     """The JSON body of a response."""
 
@@ -184,12 +188,12 @@ class _JsonResponse:
         runtime: Runtime,
         model: ServedModel,
         identity: str,
-        rule: RejectionRule,
+        rule: Rule,
         answered: Answered[AnyPrediction],
         warnings: list[str],
         decode_seconds: float,
     ) -> None:
-        self.level, self.model, self.rule, self.answered = runtime.settings.interval_level, model, rule, answered
+        self.coverage, self.model, self.rule, self.answered = _coverage(runtime), model, rule, answered
         self.identity, self.warnings = identity, warnings
         self.timing = {
             "decode_seconds": decode_seconds,
@@ -203,7 +207,7 @@ class _JsonResponse:
             {
                 "id": self.identity,
                 "model": {"name": model.name, "version": model.version, "digest": model.digest},
-                "predictions": predictions_json(self.answered.result, model.predictor, self.rule, self.level),
+                "predictions": predictions_json(self.answered.result, model.predictor, self.rule, self.coverage),
                 "degraded": self.answered.degraded,
                 "warnings": self.warnings,
                 "timing": self.timing,

@@ -89,7 +89,7 @@ def fitted(decided: int, agreement: float | None) -> FittedCascade:
     """A cascade of which only the agreement matters."""
     nothing: Any = SimpleNamespace(warnings=("it jitters",))
     found = CascadeAgreement(200, decided, agreement, 0.9 if agreement else 0.0, 0.0, 0.0, None, None)
-    return FittedCascade(nothing, nothing, Band(0.1, 0.2, 0.3), nothing, nothing, found, 0.99)
+    return FittedCascade(nothing, nothing, Band(0.1, 0.2, 0.3), nothing, nothing, nothing, found, 0.99)
 
 
 def test_a_cascade_that_falls_short_is_a_warning() -> None:

@@ -1,0 +1,44 @@
+"""How the held-out examples turned out, as the bundle keeps it."""
+
+import numpy as np
+
+from offline.laplace.calibration import Predicted
+from offline.runtime.arrays import Array, to_numpy
+from service.bundle import Outcomes as OutcomesPart
+from service.bundle import SetScore
+from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from service.maths.prediction_sets import set_scores, tuned_sets
+
+PLAIN_SETS = (0.0, 1)  # without examples that tune
+
+
+def outcomes_of(conformal: Predicted, tuning: Predicted | None) -> tuple[Outcomes, OutcomesPart]:
+    """What the service needs for its guarantees, and what the manifest says of it.
+
+    conformal: the examples that set the threshold; tuning: others, by which the set score is chosen.
+    """
+    prediction, targets = conformal.prediction, to_numpy(conformal.data.targets)
+    order = np.argsort(prediction.score, kind="stable")
+    if prediction.probabilities is None:
+        assert prediction.std is not None
+        residuals = np.abs(targets - prediction.mean.astype(np.float64)) / prediction.std
+        return RegressionOutcomes(residuals[order]), OutcomesPart(0, None)
+    penalty, unpenalised = PLAIN_SETS if tuning is None else _tuned(tuning)
+    own = set_scores(prediction.probabilities, penalty, unpenalised)[np.arange(len(targets)), targets]
+    known = None if tuning is None else _verdicts(tuning)
+    outcomes = ClassOutcomes(_verdicts(conformal), own[order], known)
+    return outcomes, OutcomesPart(0 if known is None else len(known), SetScore(penalty, unpenalised))
+
+
+def _tuned(tuning: Predicted) -> tuple[float, int]:
+    assert tuning.prediction.probabilities is not None
+    return tuned_sets(tuning.prediction.probabilities, to_numpy(tuning.data.targets))
+
+
+def _verdicts(predicted: Predicted) -> Verdicts:
+    """In ascending order of the score."""
+    prediction, targets = predicted.prediction, to_numpy(predicted.data.targets)
+    assert prediction.probabilities is not None
+    order: Array = np.argsort(prediction.score, kind="stable")
+    labels = prediction.probabilities.argmax(axis=1)[order]
+    return Verdicts(prediction.score[order], labels.astype(np.int32), labels == targets[order])

@@ -1,0 +1,95 @@
+"""Conformal prediction sets and intervals: they hold the truth with a stated probability. Pure NumPy.
+
+For new examples that are exchangeable with the n held-out ones, whatever the network: a set of all candidates whose
+nonconformity is at most the k-th smallest of the held-out examples', k = ceil((n + 1) level), holds the truth with a
+probability of at least `level` (Vovk et al., 2005). It holds on average over examples, not for each kind of them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+PENALTIES = (0.0, 0.001, 0.01, 0.1, 0.3, 1.0)
+UNPENALISED = (1, 2, 5)
+TUNED_LEVELS = (0.9, 0.95, 0.99)
+
+
+def conformal_quantile(scores: Array, level: float) -> float:
+    """The k-th smallest of the scores (n,), k = ceil((n + 1) level); infinite where k > n: too few scores."""
+    n = len(scores)
+    k = math.ceil((n + 1) * level - 1e-9)
+    return math.inf if k > n else float(np.partition(scores, k - 1)[k - 1])
+
+
+def set_scores(probabilities: Array, penalty: float, unpenalised: int) -> Array:
+    """The nonconformity of each class, (B, K) -> (B, K) float64.
+
+    With the classes in descending order of probability, the one at rank r (1 for the first) has
+
+        s = p_(1) + ... + p_(r) + penalty max(0, r - unpenalised)
+
+    (RAPS: Angelopoulos et al., "Uncertainty sets for image classifiers using conformal prediction", ICLR 2021, equation
+    4, without its random part, so that the same input always gets the same set).
+    """
+    p = np.asarray(probabilities, np.float64)
+    order = np.argsort(-p, axis=1, kind="stable")
+    scores = np.take_along_axis(p, order, axis=1).cumsum(axis=1)
+    if penalty:
+        scores += penalty * np.maximum(0, np.arange(1, p.shape[1] + 1) - unpenalised)
+    found = np.empty_like(scores)
+    np.put_along_axis(found, order, scores, axis=1)
+    return found
+
+
+@dataclass(frozen=True)
+class PredictionSets:
+    """scores (n,): those of the true classes of the held-out examples."""
+
+    scores: Array
+    penalty: float
+    unpenalised: int
+
+    def members(self, probabilities: Array, level: float) -> Array:
+        """Which classes belong to the set of this level, (B, K) -> (B, K) bool.
+
+        The most probable class always does: a larger set holds the truth as often or more, and none is empty.
+        """
+        found: Array = set_scores(probabilities, self.penalty, self.unpenalised) <= conformal_quantile(
+            self.scores, level
+        )
+        found[np.arange(len(found)), probabilities.argmax(axis=1)] = True
+        return found
+
+
+def tuned_sets(probabilities: Array, targets: Array) -> tuple[float, int]:
+    """The (penalty, unpenalised) whose sets are smallest on average, over `TUNED_LEVELS`; ties go to the smaller ones.
+
+    probabilities (m, K), targets (m,): of examples that do not calibrate the sets.
+    """
+    best, least = (PENALTIES[0], UNPENALISED[0]), math.inf
+    for penalty in PENALTIES:
+        for unpenalised in UNPENALISED if penalty else UNPENALISED[:1]:
+            scores = set_scores(probabilities, penalty, unpenalised)
+            own = scores[np.arange(len(targets)), targets]
+            size = sum(
+                np.maximum(1, (scores <= conformal_quantile(own, level)).sum(1)).mean() for level in TUNED_LEVELS
+            )
+            if size < least - 1e-9:
+                best, least = (penalty, unpenalised), size
+    return best
+
+
+@dataclass(frozen=True)
+class ConformalIntervals:
+    """residuals (n, K): |y - mean| / std of held-out examples."""
+
+    residuals: Array
+
+    def half_widths(self, level: float) -> Array | None:
+        """q (K,): mean -+ q std holds an output with a probability of at least `level`; None for too few residuals."""
+        found = np.array([conformal_quantile(column, level) for column in self.residuals.T])
+        return found if np.isfinite(found).all() else None
