@@ -4,6 +4,7 @@ Slow and obvious on purpose. It shares no code with the packages it checks.
 """
 
 import copy
+import itertools
 import math
 from typing import Any
 
@@ -238,3 +239,36 @@ def quantile_of(scores: Any, level: Any) -> float:
 def binomial_below(n: int, k: int, x: float) -> float:
     """P(Binomial(n, x) < k), term by term."""
     return math.fsum(math.comb(n, i) * x**i * (1 - x) ** (n - i) for i in range(k))
+
+
+# --- out-of-distribution scores of one example
+
+
+def class_scores(mean: Array, var: Array, temperature: float) -> dict[str, float]:
+    """Every score of a classification; mean, var (K,)."""
+    p = softmax(np.array([f / math.sqrt(temperature**2 + math.pi / 8 * v) for f, v in zip(mean, var, strict=True)]))
+    q = softmax(np.array([f / temperature for f in mean]))
+    c = max(range(len(p)), key=lambda k: p[k])
+    top = sorted(p, reverse=True)[:100]
+    return {
+        "predictive_entropy": entropy(p),
+        "top_probability": 1 - max(p),
+        "epistemic_entropy": max(entropy(p) - entropy(q), 0.0),
+        "logit_variance": sum(var) / len(var),
+        "class_variance": var[c],
+        "relative_variance": var[c] / (mean[c] - sum(mean) / len(mean)) ** 2,
+        "energy": -temperature * math.log(sum(math.exp(f / temperature) for f in mean)),
+        "generalised_entropy": sum(value**0.1 * (1 - value) ** 0.1 for value in top),
+        "max_logit": -max(mean),
+    }
+
+
+def surprise(score: float, values: list[float], levels: list[float], mean_excess: float) -> float:
+    """-log(1 - F), linear between the quantiles `values` at `levels`, with an exponential tail above the last one."""
+    heights = [-math.log(1 - level) for level in levels]
+    if score >= values[-1]:
+        return heights[-1] + (score - values[-1]) / mean_excess
+    for (a, b), (low, high) in zip(itertools.pairwise(values), itertools.pairwise(heights), strict=True):
+        if a <= score < b:
+            return low + (high - low) * (score - a) / (b - a)
+    return heights[0]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from service.bundle import Manifest
 from service.inference.deciding import Rule
 from service.maths.class_rules import ClassRules
-from service.maths.predictive import class_probabilities, entropy_parts, predictive_std
-from service.maths.rejection import regression_score
+from service.maths.predictive import class_probabilities, predictive_std
+from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, ClassOutputs, RegressionOutputs, Scoring
 
 Array = npt.NDArray[Any]
 P = TypeVar("P", "Prediction", "PlainPrediction")
@@ -38,6 +38,7 @@ class Prediction:
     epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2). out_of_range (B,) bool, where
     the bundle says what inputs to expect: whether the example holds values far outside. by_first_stage (B,) bool, with
     a cascade: whether its first stage answered alone; the score is then the cascade's (`service.maths.cascade`).
+    leading (B,) int, with a fused score: the place of the component that it is mainly made of.
     """
 
     mean: Array
@@ -53,6 +54,7 @@ class Prediction:
     std: Array | None = None
     out_of_range: Array | None = None
     by_first_stage: Array | None = None
+    leading: Array | None = None
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -117,10 +119,18 @@ def check_finite(prediction: Prediction | PlainPrediction) -> None:
 
 
 def decide(
-    mean: Array, variance: Array, manifest: Manifest, rule: Rule, out_of_range: Array | None = None
+    mean: Array,
+    variance: Array,
+    manifest: Manifest,
+    rule: Rule,
+    out_of_range: Array | None = None,
+    scoring: Scoring | None = None,
 ) -> Prediction:
-    """From outputs and their variances to probabilities, score and decision; mean, variance (B, K)."""
-    found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature)
+    """From outputs and their variances to probabilities, score and decision; mean, variance (B, K).
+
+    scoring: as for `uncertainties`.
+    """
+    found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature, scoring)
     return decided_prediction(mean, variance, found, rule, out_of_range)
 
 
@@ -164,29 +174,40 @@ def _decision(rule: Rule, score: Array, probabilities: Array | None) -> tuple[Ar
     return rule.p_values(score, labels), np.asarray(score > rule.thresholds(labels))
 
 
-def undecided_prediction(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> Prediction:
+def undecided_prediction(
+    mean: Array, variance: Array, sigma_noise: float | None, temperature: float, scoring: Scoring | None = None
+) -> Prediction:
     """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
 
-    `sigma_noise` None means classification.
+    `sigma_noise` None means classification; scoring: as for `uncertainties`.
     """
-    found = uncertainties(mean, variance, sigma_noise, temperature)
+    found = uncertainties(mean, variance, sigma_noise, temperature, scoring)
     return Prediction(mean, variance, p_value=np.ones(len(mean)), rejected=np.zeros(len(mean), bool), **found)
 
 
-def uncertainties(mean: Array, variance: Array, sigma_noise: float | None, temperature: float) -> dict[str, Array]:
-    """The score, and the fields of a `Prediction` that only its task has."""
+def uncertainties(
+    mean: Array, variance: Array, sigma_noise: float | None, temperature: float, scoring: Scoring | None = None
+) -> dict[str, Array]:
+    """The score, and the fields of a `Prediction` that only its task has.
+
+    scoring: what makes the score; None: predictive entropy, of a regression the epistemic standard deviation.
+    """
     if sigma_noise is not None:
-        return {"score": regression_score(variance), "std": predictive_std(variance, sigma_noise)}
+        score, _ = (scoring or EPISTEMIC_STD).scored(RegressionOutputs(variance, sigma_noise))
+        return {"score": score, "std": predictive_std(variance, sigma_noise)}
     probabilities = class_probabilities(mean, variance, temperature)
-    total, aleatoric, epistemic = entropy_parts(probabilities)
-    return {
-        "score": total,
+    outputs = ClassOutputs(mean, variance, probabilities, temperature)
+    score, leading = (scoring or PREDICTIVE_ENTROPY).scored(outputs)
+    total, aleatoric, epistemic = outputs.entropies
+    found = {
+        "score": score,
         "probabilities": probabilities[0],
         "map_probabilities": probabilities[1],
         "total": total,
         "aleatoric": aleatoric,
         "epistemic": epistemic,
     }
+    return found if leading is None else found | {"leading": leading}
 
 
 def finite_rows(*outputs: Array) -> Array:

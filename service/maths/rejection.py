@@ -3,8 +3,7 @@
 A score is larger the less an input resembles the calibration data. Its conformal p-value,
 (1 + #{calibration score >= score}) / (n + 1), is valid for any score when the calibration data are
 exchangeable with new in-distribution data (Vovk et al., 2005): rejecting at p <= alpha falsely rejects at
-most a share alpha of them. The score of a classification is the predictive entropy, the total of
-`service.maths.predictive.entropy_parts`.
+most a share alpha of them. The scores are in `service.maths.scores`.
 """
 
 import functools
@@ -16,12 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-
-
-def regression_score(variance: Array) -> Array:
-    """Epistemic standard deviation, root mean square over the outputs, (B, K) -> (B,), the target's units."""
-    score: Array = np.sqrt(np.asarray(variance, np.float64).mean(axis=-1))
-    return score
 
 
 def minimum_calibration_examples(false_reject_rate: float) -> int:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from service.maths.rejection import (
     RejectionRule,
     minimum_calibration_examples,
-    regression_score,
     share_bound,
 )
 
@@ -95,12 +94,6 @@ def test_the_fewest_examples_with_which_anything_is_rejected(rate: float) -> Non
         too_few = RejectionRule(np.arange(float(fewest - 1)), rate)
         assert too_few.threshold == math.inf
         assert not too_few.rejected(np.array([1e9])).any()
-
-
-def test_the_score_of_a_regression() -> None:
-    variance = np.array([[1.0, 4.0], [9.0, 9.0]], np.float32)
-    np.testing.assert_allclose(regression_score(variance), [math.sqrt(2.5), 3.0])
-    assert regression_score(variance).dtype == np.float64
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(19, 0.05), (40, 0.05), (180, 0.05), (1000, 0.01), (10, 0.95), (5000, 0.3)])
