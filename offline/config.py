@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
 
+from service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, ScoreName
+
 # These take whole modules or parameters: the size is what they may have at most.
 WholeStrategyName = Literal["last-layer", "modules", "parameters"]
 StrategyName = Literal[
@@ -20,6 +22,9 @@ StrategyName = Literal[
     "random",
     WholeStrategyName,
 ]
+
+DEFAULT_SCORE: Literal["default"] = "default"
+COMPARED_SCORES = ("auto", "fused")  # these are chosen or fitted on held-out data and on synthetic shifts of it
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -113,6 +118,15 @@ class FitConfig(BaseModel):
             "served in fewer directions to save time.",
         ),
     ] = 0.01
+    score: Annotated[
+        Literal["default", "auto", ScoreName],
+        Field(
+            description="Out-of-distribution score by which inputs are rejected. `default`: `predictive_entropy`, of a "
+            "regression `epistemic_std`. For a classification also `fused`, a weighted sum of several scores, whose "
+            "weights are fitted to synthetic shifts of held-out data; and `auto`, the score or the fused one that "
+            "tells other kinds of shift best. docs/choosing.md lists all scores."
+        ),
+    ] = DEFAULT_SCORE
     cascade: Annotated[
         bool,
         Field(
@@ -213,6 +227,20 @@ class FitConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _check_score(self) -> "FitConfig":
+        classification = self.likelihood == "classification"
+        names = [*(CLASSIFICATION_SCORES if classification else REGRESSION_SCORES)]
+        known = [DEFAULT_SCORE, *names, *(COMPARED_SCORES if classification else ())]
+        if self.score not in known:
+            raise ValueError(f"score: found {self.score!r} for a {self.likelihood}, expected one of {', '.join(known)}")
+        if self.cascade and self.score not in (DEFAULT_SCORE, names[0]):
+            raise ValueError(
+                f"score: found {self.score!r} with cascade=True, expected {names[0]!r}: the cascade compares the "
+                "scores of its two stages, which it knows for this one; leave out score, or cascade"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_max_cost(self) -> "FitConfig":
         if self.max_cost is not None and self.selection != "auto":
             raise ValueError(
@@ -227,7 +255,8 @@ class FitConfig(BaseModel):
         fits_temperature = self.temperature == "fit" and self.likelihood == "classification"
         searched = self.prior_precision in ("budget", "gridsearch")
         for_weights = self.selection == "auto" or self.posterior == "low-rank"
-        return searched or fits_temperature or for_weights or self.estimates_noise or self.cascade
+        for_score = self.score in COMPARED_SCORES
+        return searched or fits_temperature or for_weights or for_score or self.estimates_noise or self.cascade
 
     def resolve_size(self, total: int) -> int:
         """S for a model with D = `total` trainable weights; `ValueError` when S > D."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from service.bundle import Cascade, ComputedVariances, Graph, read_manifest
+from service.bundle import Calibration, Cascade, ComputedVariances, Graph, read_manifest
 
 if TYPE_CHECKING:
     from offline.export.standalone.file import StandaloneFile
@@ -47,6 +47,7 @@ def print_card(bundle: Path) -> None:
         f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
         f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
     )
+    rows |= _score_rows(calibration)
     if manifest.graph is not None:
         rows |= _graph_rows(manifest.graph)
     if manifest.cascade is not None:
@@ -56,6 +57,18 @@ def print_card(bundle: Path) -> None:
     rows |= {name.replace("_", " "): f"{value:.4g}" for name, value in manifest.metrics.items()}
     rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
+
+
+def _score_rows(calibration: Calibration) -> dict[str, str]:
+    """What a fused score is made of, and how the scores compared."""
+    rows = {}
+    if calibration.fused is not None:
+        rows["fused score"] = ", ".join(f"{part.weight:.2g} {part.name}" for part in calibration.fused)
+    if calibration.compared is not None:
+        ordered = sorted(calibration.compared, key=lambda score: -score.shift_auroc)
+        each = ", ".join(f"{score.name} {score.shift_auroc:.3f}" for score in ordered)
+        rows["scores compared"] = f"AUROC against synthetic shifts: {each}"
+    return rows
 
 
 def _graph_rows(graph: Graph) -> dict[str, str]:

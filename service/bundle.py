@@ -21,6 +21,7 @@ from service.format.calibration_tensors import (
     calibration_from_bytes,
     calibration_to_bytes,
     check_outcomes,
+    check_scoring,
 )
 from service.format.cascade_files import (
     CascadeFiles,
@@ -56,9 +57,11 @@ from service.format.manifest_json import check_input
 from service.format.manifest_parts import (
     Calibration,
     Candidate,
+    ComparedScore,
     ComputedVariances,
     FileEntry,
     FillEffect,
+    FusedPart,
     Graph,
     MeasuredPrice,
     Outcomes,
@@ -107,9 +110,11 @@ __all__ = [
     "CascadeAgreement",
     "CascadeFiles",
     "CholeskyPosterior",
+    "ComparedScore",
     "ComputedVariances",
     "FileEntry",
     "FillEffect",
+    "FusedPart",
     "Graph",
     "ImagePreprocessing",
     "InputRange",
@@ -190,10 +195,11 @@ def seal_bundle(
 ) -> Manifest:
     """Write every file of a bundle into an existing folder, the manifest last. Returns it with the files' hashes.
 
-    `ValueError` where the posterior, the outcomes or the cascade are not those that the manifest describes.
+    `ValueError` where the posterior, the outcomes, the score or the cascade are not those that the manifest describes.
     """
     check_posterior(posterior, manifest)
     check_outcomes(calibration.outcomes, manifest.calibration)
+    check_scoring(calibration.scoring, manifest.calibration)
     check_cascade(cascade, manifest)
     files = {
         MODEL: _write(folder, MODEL, model),

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from offline.runtime.arrays import Array
 from service.inference.predictor import Prediction, undecided_prediction
 from service.maths.predictive import link_approx, predictive_std
+from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
 
 Task = Literal["classification", "regression"]
 
@@ -20,15 +21,16 @@ Task = Literal["classification", "regression"]
 class Classification:
     """K >= 2 classes; the outputs are logits, which the predictive divides by `temperature`.
 
-    most_rows: for more classes, the curvature of an example has so many rows (`leading_root`).
+    most_rows: for more classes, the curvature of an example has so many rows (`leading_root`). scoring: what makes the
+    out-of-distribution score.
     """
 
     outputs: int
     temperature: float = 1.0
     most_rows: int = 64
+    scoring: Scoring = PREDICTIVE_ENTROPY
     task: ClassVar[Literal["classification"]] = "classification"
     link: ClassVar[Literal["probit"]] = "probit"
-    score: ClassVar[Literal["predictive_entropy"]] = "predictive_entropy"
     sigma_noise: ClassVar[None] = None
     noise_variance: ClassVar[float] = 1.0
 
@@ -98,18 +100,22 @@ class Classification:
 
     def predict(self, mean: Array, variance: Array) -> Prediction:
         """Probabilities and scores by the serving code, in its precision."""
-        return undecided_prediction(mean.astype(np.float32), variance.astype(np.float32), None, self.temperature)
+        outputs = mean.astype(np.float32), variance.astype(np.float32)
+        return undecided_prediction(*outputs, None, self.temperature, self.scoring)
 
 
 @dataclass(frozen=True)
 class Regression:
-    """K values with Gaussian noise of standard deviation `sigma_noise`, None as long as it is not known."""
+    """K values with Gaussian noise of standard deviation `sigma_noise`, None as long as it is not known.
+
+    scoring: what makes the out-of-distribution score.
+    """
 
     outputs: int
     sigma_noise: float | None = None
+    scoring: Scoring = EPISTEMIC_STD
     task: ClassVar[Literal["regression"]] = "regression"
     link: ClassVar[Literal["gaussian"]] = "gaussian"
-    score: ClassVar[Literal["epistemic_std"]] = "epistemic_std"
     temperature: ClassVar[float] = 1.0
 
     @property
@@ -163,7 +169,8 @@ class Regression:
 
     def predict(self, mean: Array, variance: Array) -> Prediction:
         """Standard deviations and scores by the serving code, in its precision."""
-        return undecided_prediction(mean.astype(np.float32), variance.astype(np.float32), self.noise, 1.0)
+        outputs = mean.astype(np.float32), variance.astype(np.float32)
+        return undecided_prediction(*outputs, self.noise, 1.0, self.scoring)
 
 
 Likelihood = Classification | Regression

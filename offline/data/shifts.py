@@ -42,6 +42,11 @@ def keeps_label(name: str) -> bool:
     return name not in REPLACES_CONTENT
 
 
+def kind_of_shift(name: str) -> str:
+    """The kind: rotations by two angles are one."""
+    return name.partition("-")[0]
+
+
 def split_shifts(names: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Of the shifts called `names`, those for choosing weights, and those that judge the choice.
 
@@ -49,7 +54,7 @@ def split_shifts(names: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ..
     one of them: then every shift does both.
     """
     sides = tuple(name for name in names if name not in JUDGING), tuple(name for name in names if name in JUDGING)
-    kinds = [{name.partition("-")[0] for name in side} for side in sides]
+    kinds = [{kind_of_shift(name) for name in side} for side in sides]
     return sides if min(map(len, kinds)) >= LEAST_KINDS else (tuple(names), tuple(names))
 
 

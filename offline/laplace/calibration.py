@@ -16,6 +16,7 @@ from offline.evaluation.diagnostics import coverage_curve
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import filled
 from offline.job import Job
+from offline.laplace.scoring import Compared, choose_score
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
 from service.bundle import REFERENCE_LEVELS
@@ -53,7 +54,8 @@ class Predicted:
 class Calibrated:
     """The examples that set the threshold, as they are served: mean, variance (n, K), prediction; and the rule.
 
-    likelihood: with the observation noise and the temperature in use. tuning: the examples that tuned, if any.
+    likelihood: with the observation noise, the temperature and the score in use. tuning: the examples that tuned, if
+    any. compared: the scores that were compared, if any.
     """
 
     likelihood: Likelihood
@@ -63,6 +65,7 @@ class Calibrated:
     prediction: Prediction
     rule: RejectionRule
     tuning: Predicted | None = None
+    compared: tuple[Compared, ...] = ()
 
 
 def calibrate(
@@ -74,17 +77,24 @@ def calibrate(
     conformal: HeldOut,
     rows: int,
 ) -> Calibrated:
-    """Fit the temperature if configured, then set the reject threshold; at most `rows` examples at once."""
+    """Fit the temperature and choose the score if configured, then set the reject threshold; at most `rows` examples at
+    once."""
     rows = min(rows, held_out_rows(jacobian, likelihood.outputs))
     tuned = predict_held_out(jacobian, posterior, tuning, rows, job.track) if len(tuning) else None
     if isinstance(likelihood, Classification) and job.config.temperature == "fit":
         assert tuned is not None  # what is tuned has examples
         likelihood = replace(likelihood, temperature=fit_temperature(*tuned, to_numpy(tuning.targets)))
+    chosen = choose_score(
+        job, likelihood, tuning, tuned, lambda data: predict_held_out(jacobian, posterior, data, rows, job.track)
+    )
+    if chosen is not None:
+        likelihood = replace(likelihood, scoring=chosen.scoring)
     mean, variance = predict_held_out(jacobian, posterior, conformal, rows, job.track)
     prediction = _finite(likelihood, mean, variance)
     rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
     known = None if tuned is None else Predicted(tuning, _finite(likelihood, *tuned))
-    return Calibrated(likelihood, conformal, mean, variance, prediction, rule, known)
+    compared = () if chosen is None else chosen.compared
+    return Calibrated(likelihood, conformal, mean, variance, prediction, rule, known, compared)
 
 
 def _finite(likelihood: Likelihood, mean: Array, variance: Array) -> Prediction:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from offline.cascade.fit import FittedCascade
-from offline.data.likelihood import Classification, Regression
+from offline.data.likelihood import Regression
 from offline.export.errors import ExportError
 from offline.export.graph import export_jacobian, export_variance
 from offline.export.price import Price, Timing, published, time_both
@@ -41,6 +41,7 @@ from service.bundle import (
     staged_bundle,
 )
 from service.inference.predictor import Predictor
+from service.maths.scores import PREDICTIVE_ENTROPY
 
 VERIFY_EXAMPLES = 8
 
@@ -77,6 +78,7 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         graph=graph,
         rule=calibrated.rule,
         outcomes=kept,
+        compared=calibrated.compared,
         metrics=metrics,
         warnings=[*_warnings(job, fitted, metrics), *fitted.inference.warnings, *_filled_in(graph)],
     )
@@ -88,7 +90,12 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         manifest = cascade_part(job, manifest, cascade, first_numbers, described)
     indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
-        calibration = CalibrationTensors(calibrated.rule.scores, reference_quantiles(calibrated.prediction), outcomes)
+        calibration = CalibrationTensors(
+            calibrated.rule.scores,
+            reference_quantiles(calibrated.prediction),
+            outcomes,
+            calibrated.likelihood.scoring,
+        )
         sealed = seal_bundle(folder, manifest, model, fitted.inference.factor, indices, calibration, cascade=files)
         full = _plain_answers(job, fitted)
         truth = full.truth()
@@ -183,7 +190,8 @@ def _warnings(job: Job, fitted: Fitted, metrics: Mapping[str, float]) -> list[st
     warnings.extend(coverage_warning(metrics, len(fitted.calibrated.data)))
     warnings.extend(together_warning(metrics))
     threshold, outputs = fitted.calibrated.rule.threshold, job.likelihood.outputs
-    if isinstance(job.likelihood, Classification) and threshold >= 0.99 * math.log(outputs):
+    by_entropy = fitted.calibrated.likelihood.scoring is PREDICTIVE_ENTROPY
+    if by_entropy and threshold >= 0.99 * math.log(outputs):
         warnings.append(
             f"the reject threshold {threshold:.4g} is next to the largest entropy there is, log {outputs}: "
             "hardly anything can be rejected; the predictions are too uncertain, raise prior_precision"
@@ -213,6 +221,7 @@ def _report(manifest: Manifest, fitted: Fitted) -> bytes:
             manifest=manifest,
             mean=fitted.calibrated.mean,
             variance=fitted.calibrated.variance,
+            scoring=fitted.calibrated.likelihood.scoring,
             targets=to_numpy(fitted.calibrated.data.targets),
             eigenvalues=None if values is None else values.numpy(),
             memory=fitted.memory,

@@ -11,10 +11,13 @@ from offline.data.likelihood import Likelihood, Regression
 from offline.evaluation.diagnostics import coverage_band
 from offline.job import Job
 from offline.laplace.ggn import Curvature
+from offline.laplace.scoring import Compared
 from offline.selection.subnetwork import CandidateScore, Subnetwork
 from service.bundle import (
     Calibration,
     Candidate,
+    ComparedScore,
+    FusedPart,
     Graph,
     InputSpec,
     Manifest,
@@ -26,7 +29,9 @@ from service.bundle import (
     Selection,
     check_input,
 )
+from service.maths.fused_score import FusedScore
 from service.maths.rejection import RejectionRule
+from service.maths.scores import Scoring
 
 MOST_TOGETHER = 0.02
 LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
@@ -115,6 +120,7 @@ def make_manifest(
     graph: Graph,
     rule: RejectionRule,
     outcomes: Outcomes,
+    compared: Sequence[Compared],
     metrics: Mapping[str, float],
     warnings: Sequence[str],
 ) -> Manifest:
@@ -138,17 +144,26 @@ def make_manifest(
         opset=opset,
         graph=graph,
         calibration=Calibration(
-            score=likelihood.score,
+            score=likelihood.scoring.name,
             examples=len(rule.scores),
             false_reject_rate=rule.false_reject_rate,
             threshold=rule.threshold,
             outcomes=outcomes,
+            fused=fused_parts(likelihood.scoring),
+            compared=tuple(ComparedScore(one.name, one.shift_auroc, one.chosen) for one in compared) or None,
         ),
         verification=None,
         metrics=dict(metrics),
         libraries=_libraries(),
         warnings=tuple(warnings),
     )
+
+
+def fused_parts(scoring: Scoring) -> tuple[FusedPart, ...] | None:
+    """What a fused score is made of; None for a single one."""
+    if not isinstance(scoring, FusedScore):
+        return None
+    return tuple(FusedPart(part.score.name, part.weight, part.distribution.mean_excess) for part in scoring.components)
 
 
 def _selection(job: Job, selection: Subnetwork) -> Selection:

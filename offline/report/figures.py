@@ -19,12 +19,9 @@ from offline.report.style import (
     thinned,
 )
 from offline.runtime.arrays import Array
+from service.maths.scores import SCORES
 
 LEVELS: Array = np.linspace(0.05, 0.95, 19)
-SCORE_AXES = {
-    "predictive_entropy": "Predictive entropy (nats)",
-    "epistemic_std": "Epistemic standard deviation (target's units)",
-}
 
 
 def reliability_picture(plain: Reliability, full: Reliability) -> Picture:
@@ -51,10 +48,18 @@ def reliability_picture(plain: Reliability, full: Reliability) -> Picture:
     )
 
 
+def score_axis(name: str) -> str:
+    """The label of an axis with a score."""
+    if (score := SCORES.get(name)) is None:
+        return f"{name.capitalize()} score"
+    return f"{score.title.capitalize()} ({score.unit})" if score.unit else score.title.capitalize()
+
+
 def score_picture(scores: Array, threshold: float, kind: str) -> Picture:
     """Histogram of the held-out scores with the reject threshold."""
     bins = int(np.clip(2 * math.sqrt(len(scores)), 10, 40))
-    edges = np.linspace(0.0, max(float(scores.max()), 1e-12), bins + 1)
+    low = min(0.0, float(scores.min()))
+    edges = np.linspace(low, max(float(scores.max()), low + 1e-12), bins + 1)
     rejected = scores > threshold
 
     def paint(axes: Axes) -> None:
@@ -70,7 +75,7 @@ def score_picture(scores: Array, threshold: float, kind: str) -> Picture:
         )
         if math.isfinite(threshold):
             mark_x(axes, threshold, f"threshold, {threshold:.3g}")
-        axes.set(xlabel=SCORE_AXES[kind], ylabel="Held-out examples")
+        axes.set(xlabel=score_axis(kind), ylabel="Held-out examples")
         count_axis(axes, np.histogram(scores, edges)[0].max())
         name_lines(axes)
 

@@ -36,6 +36,7 @@ from offline.report.text import (
 from offline.runtime.arrays import Array
 from service.bundle import Manifest
 from service.inference.predictor import Prediction, undecided_prediction
+from service.maths.scores import SCORES, Scoring
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class ReportData:
     mean, variance (n, K) and targets (n,) class numbers or (n, K): the held-out examples that set the threshold, all
     three or none. scores: theirs, (n,) in any order; by default computed from mean and variance. eigenvalues (S,): of
     the curvature over the chosen weights as it stands in the posterior precision (regression: divided by
-    sigma_noise^2), without the prior. memory: the lines of the memory plan.
+    sigma_noise^2), without the prior. memory: the lines of the memory plan. scoring: what makes the scores; by default
+    the single score that the manifest names.
     Raises `ValueError` for arrays that do not fit together or are not finite.
     """
 
@@ -56,6 +58,7 @@ class ReportData:
     scores: Array | None = None
     eigenvalues: Array | None = None
     memory: tuple[str, ...] = ()
+    scoring: Scoring | None = None
 
     def __post_init__(self) -> None:
         outputs = self.manifest.outputs
@@ -134,7 +137,8 @@ def _held_out(data: ReportData) -> _HeldOut | None:
     manifest = data.manifest
     if data.mean is None or data.variance is None or data.targets is None:
         return None
-    prediction = undecided_prediction(data.mean, data.variance, manifest.sigma_noise, manifest.temperature)
+    scoring = data.scoring or SCORES[manifest.calibration.score]
+    prediction = undecided_prediction(data.mean, data.variance, manifest.sigma_noise, manifest.temperature, scoring)
     in_use = float((prediction.score > manifest.calibration.threshold).mean())
     scores = prediction.score if data.scores is None else data.scores
     if manifest.task == "classification":

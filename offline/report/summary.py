@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from offline.evaluation.diagnostics import coverage_band
 from offline.report.text import number, percent
-from service.bundle import Manifest
-
-SCORES = {"predictive_entropy": "predictive entropy (nats)", "epistemic_std": "epistemic standard deviation"}
+from service.bundle import Calibration, Manifest
+from service.maths.scores import SCORES
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
     rule, metrics = manifest.calibration, manifest.metrics
     examples = f"{rule.examples:,} held-out examples"
     shown = [
-        Card("Rejects above", number(rule.threshold), SCORES[rule.score]),
+        Card("Rejects above", number(rule.threshold), score_note(rule)),
         Card("False-reject rate", percent(rule.false_reject_rate), f"at most, for inputs like the {examples}"),
     ]
     if (full := metrics.get("calibration_log_likelihood")) is not None:
@@ -52,6 +51,15 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
     if coverage is not None:
         shown.append(Card("95 % interval", percent(coverage), "of held-out targets inside"))
     return shown
+
+
+def score_note(calibration: Calibration) -> str:
+    """The score with its unit; a fused one with its parts."""
+    if calibration.fused is not None:
+        parts = (f"{percent(part.weight)} {SCORES[part.name].title}" for part in calibration.fused)
+        return f"fused score: {', '.join(parts)}"
+    score = SCORES[calibration.score]
+    return f"{score.title} ({score.unit})" if score.unit == "nats" else score.title
 
 
 def checks(manifest: Manifest) -> list[Check]:

@@ -11,12 +11,13 @@ from service.inference.deciding import Rule
 from service.inference.predictor import PlainPrediction, Prediction, Predictor
 from service.maths.certified import CertifiedRule
 from service.maths.class_rules import ClassRules
+from service.maths.fused_score import FusedScore
 from service.maths.predictive import gaussian_interval
+from service.maths.scores import SCORES
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
-SCORE_NAMES = {"predictive_entropy": "predictive entropy", "epistemic_std": "epistemic standard deviation"}
-CASCADE_SCORE = "score of the cascade"
+CASCADE_SCORE, FUSED_SCORE = "score of the cascade", "fused score"
 ADVICE = "the input is unlike those that the model knows, so check it before you rely on this answer"
 
 
@@ -48,13 +49,22 @@ def predictions_json(
         examples = _classification(prediction, predictor, coverage.level)
     else:
         examples = _regression(prediction, predictor, coverage)
-    name = SCORE_NAMES[predictor.manifest.calibration.score]
-    name = name if predictor.first_stage is None else CASCADE_SCORE
-    compared = _compared_with(prediction, rule)
+    described = zip(score_names(prediction, predictor), _compared_with(prediction, rule), strict=True)
     return [
         {**example, "ood": {**decision, "reason": _reason(decision, name, *held_out) if decision["rejected"] else None}}
-        for example, decision, held_out in zip(examples, decisions(prediction, rule), compared, strict=True)
+        for example, decision, (name, held_out) in zip(examples, decisions(prediction, rule), described, strict=True)
     ]
+
+
+def score_names(prediction: Prediction, predictor: Predictor) -> list[str]:
+    """What a sentence calls the score of each example; a fused one with its largest part."""
+    if predictor.first_stage is not None:
+        return [CASCADE_SCORE] * len(prediction)
+    scoring = predictor.scoring
+    if not isinstance(scoring, FusedScore) or prediction.leading is None:
+        return [SCORES[scoring.name].title] * len(prediction)
+    titles = [part.score.title for part in scoring.components]
+    return [f"{FUSED_SCORE} (mainly its {titles[place]})" for place in prediction.leading.tolist()]
 
 
 def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, inputs: Array, field: str) -> list[str]:

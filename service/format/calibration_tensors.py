@@ -16,11 +16,14 @@ from service.format.files import BundleError
 from service.format.manifest import Manifest
 from service.format.manifest_parts import Calibration
 from service.format.tensors import Tensors, read_tensors, refuse_rest, take
+from service.maths.fused_score import MOST_LEVELS, Component, FusedScore, ScoreDistribution
 from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from service.maths.scores import SCORES, Scoring
 
 REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 MAX_REFERENCES, MAX_REFERENCE_NAME = 100, 100
 TUNING = "tuning."
+FUSED = "fused."
 
 Array = npt.NDArray[Any]
 
@@ -28,11 +31,23 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True)
 class CalibrationTensors:
     """scores (n,) ascending; reference: quantity -> its values at `REFERENCE_LEVELS`; outcomes: those of the examples,
-    where the manifest says that the bundle keeps them."""
+    where the manifest says that the bundle keeps them; scoring: what makes the scores, None: the single score that the
+    manifest names."""
 
     scores: Array
     reference: Mapping[str, Array] = field(default_factory=dict)
     outcomes: Outcomes | None = None
+    scoring: Scoring | None = None
+
+
+def check_scoring(scoring: Scoring | None, calibration: Calibration) -> None:
+    """`ValueError` where what makes the scores is not what the manifest says."""
+    parts = scoring.components if isinstance(scoring, FusedScore) else ()
+    found = [(part.score.name, part.weight, part.distribution.mean_excess) for part in parts]
+    stated = [(part.name, part.weight, part.mean_excess) for part in calibration.fused or ()]
+    if (scoring is not None and scoring.name != calibration.score) or found != stated:
+        name = None if scoring is None else scoring.name
+        raise ValueError(f"scoring: found {name!r}, expected {calibration.score!r} with its parts as in the manifest")
 
 
 def check_outcomes(outcomes: Outcomes | None, calibration: Calibration) -> None:
@@ -49,8 +64,17 @@ def calibration_to_bytes(tensors: CalibrationTensors) -> bytes:
         found["scores"] = np.sort(found["scores"])
     else:
         found |= _outcome_tensors(tensors.outcomes)
+    found |= _fused_tensors(tensors.scoring)
     found |= {f"reference.{name}": np.asarray(values, np.float64) for name, values in tensors.reference.items()}
     return safetensors.numpy.save(found)
+
+
+def _fused_tensors(scoring: Scoring | None) -> Tensors:
+    found: Tensors = {}
+    for part in scoring.components if isinstance(scoring, FusedScore) else ():
+        found[f"{FUSED}{part.score.name}.values"] = np.asarray(part.distribution.values, np.float64)
+        found[f"{FUSED}{part.score.name}.surprise"] = np.asarray(part.distribution.surprise, np.float64)
+    return found
 
 
 def _outcome_tensors(outcomes: Outcomes) -> Tensors:
@@ -80,8 +104,26 @@ def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest, calibrat
         raise BundleError(file, f"found {len(names)} tensors with reference quantiles, expected {expected}")
     levels = (len(REFERENCE_LEVELS),)
     reference = {name.removeprefix("reference."): take(file, tensors, name, "float64", levels) for name in names}
+    scoring = _scoring(file, tensors, calibration)
     refuse_rest(file, tensors)
-    return CalibrationTensors(scores, reference, outcomes)
+    return CalibrationTensors(scores, reference, outcomes, scoring)
+
+
+def _scoring(file: Path, tensors: Tensors, calibration: Calibration) -> Scoring:
+    if calibration.fused is None:
+        return SCORES[calibration.score]
+    parts = []
+    for part in calibration.fused:
+        values = take(file, tensors, f"{FUSED}{part.name}.values", "float64", (-1,))
+        surprise = take(file, tensors, f"{FUSED}{part.name}.surprise", "float64", (len(values),))
+        if not 0 < len(values) <= MOST_LEVELS or (np.diff(values) <= 0).any():
+            expected = f"1 to {MOST_LEVELS} numbers, in strictly ascending order"
+            raise BundleError(file, f"{FUSED}{part.name}.values: found something else, expected {expected}")
+        if surprise[0] < 0 or (np.diff(surprise) < 0).any():
+            raise BundleError(file, f"{FUSED}{part.name}.surprise: expected numbers of at least 0, in ascending order")
+        distribution = ScoreDistribution(values, surprise, part.mean_excess)
+        parts.append(Component(SCORES[part.name], part.weight, distribution))
+    return FusedScore(tuple(parts))
 
 
 def _ascending(file: Path, tensors: Tensors, name: str, examples: int) -> Array:

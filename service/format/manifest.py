@@ -9,11 +9,13 @@ from service.format.manifest_cascade import Cascade
 from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
 from service.format.manifest_parts import Calibration, FileEntry, Graph, Posterior, Prior, Selection, Verification
 from service.format.rules import Part, added_in, check_fields
+from service.maths.scores import CLASSIFICATION_SCORES, EPISTEMIC_STD, PREDICTIVE_ENTROPY, REGRESSION_SCORES
 
 FORMAT_MAJOR = 1
 FORMAT_MINOR = 6
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
+SCORES_SINCE = 6  # the minor version that has more than one score for each task
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
 
 Task = Literal["classification", "regression"]
@@ -52,7 +54,6 @@ class Manifest(Part):
     def __post_init__(self) -> None:
         classification = self.task == "classification"
         names, most = self.class_names, MAX_CLASSES if classification else MAX_OUTPUTS
-        score = "predictive_entropy" if classification else "epistemic_std"
         noise = self.sigma_noise
         check_fields(
             "",
@@ -68,7 +69,7 @@ class Manifest(Part):
             ("sigma_noise", (noise is None) == classification, "a number for regression, else null"),
             ("sigma_noise", noise is None or 0 < noise <= LARGEST, f"a positive number up to {LARGEST:g}"),
         )
-        check_calibration("calibration", self.calibration, score, classification)
+        check_calibration("calibration", self.calibration, self._score_names, classification)
         computed = None if self.graph is None else self.graph.computed
         fills = computed is None or (classification and computed.count <= self.outputs)
         check_fields(
@@ -77,7 +78,7 @@ class Manifest(Part):
         reduced = None if self.graph is None else self.graph.reduced
         fits = reduced is None or (self.posterior.kind == "cholesky" and reduced.rank <= self.subnetwork_size)
         check_fields("graph", self.graph, ("reduced", fits, "null, or a rank of at most S for a 'cholesky' posterior"))
-        self._check_cascade(score)
+        self._check_cascade()
         posterior, used = self.posterior, self.prior.used
         size = posterior.size == self.subnetwork_size
         check_fields("posterior", posterior, ("size", size, f"subnetwork_size, {self.subnetwork_size}"))
@@ -85,15 +86,23 @@ class Manifest(Part):
         expected = f"a number from {SMALLEST:g} to {LARGEST:g} for a posterior of kind 'low-rank'"
         check_fields("prior", self.prior, ("used", usable, expected))
 
-    def _check_cascade(self, score: str) -> None:
+    @property
+    def _score_names(self) -> tuple[str, ...]:
+        """Those that this version of the format has; versions before 1.6 have the first one."""
+        names = (*CLASSIFICATION_SCORES, "fused") if self.task == "classification" else (*REGRESSION_SCORES,)
+        return names if minor_of(self.format_version) >= SCORES_SINCE else names[:1]
+
+    def _check_cascade(self) -> None:
         if self.cascade is None:
             return
+        score = (PREDICTIVE_ENTROPY if self.task == "classification" else EPISTEMIC_STD).name
+        check_fields("calibration", self.calibration, ("score", self.calibration.score == score, f"{score!r}"))
         rule, rate = self.cascade.calibration, self.calibration.false_reject_rate
         fits = self.cascade.size <= self.parameter_count
         check_fields("cascade", self.cascade, ("size", fits, f"at most {self.parameter_count}"))
         same = rule.false_reject_rate == rate
         check_fields("cascade.calibration", rule, ("false_reject_rate", same, f"that of the bundle, {rate}"))
-        check_calibration("cascade.calibration", rule, score, self.task == "classification")
+        check_calibration("cascade.calibration", rule, (score,), self.task == "classification")
 
     @property
     def gives_variance(self) -> bool:
@@ -106,13 +115,22 @@ class Manifest(Part):
         return self.outputs * (self.subnetwork_size + working_size) if self.graph is None else self.graph.row_numbers
 
 
-def check_calibration(where: str, calibration: Calibration, score: str, classification: bool) -> None:
-    """`ManifestError` for a rejection rule that does not suit the task."""
+def minor_of(format_version: str) -> int:
+    """The minor version; that of this reader for what is no version, which is refused elsewhere."""
+    minor = format_version.rpartition(".")[2]
+    return int(minor) if minor.isascii() and minor.isdigit() else FORMAT_MINOR
+
+
+def check_calibration(where: str, calibration: Calibration, scores: tuple[str, ...], classification: bool) -> None:
+    """`ManifestError` for a rejection rule that does not suit the task; scores: the names that do."""
+    expected = repr(scores[0]) if len(scores) == 1 else f"one of {', '.join(scores)}"
+    parts = all(part.name in scores and part.name != "fused" for part in calibration.fused or ())
     outcomes = calibration.outcomes
     sets = outcomes is None or (outcomes.set_score is not None) == classification
     check_fields(
         where,
         calibration,
-        ("score", calibration.score == score, f"{score!r}"),
+        ("score", calibration.score in scores, expected),
+        ("fused", parts, "single scores of a classification"),
         ("outcomes", sets, "a set_score for a classification, null for a regression"),
     )

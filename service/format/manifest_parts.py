@@ -10,9 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from service.format.rules import ManifestError, Part, added_in, check_fields
+from service.maths.scores import ScoreName
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
+WEIGHT_SLACK = 1e-6  # rounding may take from a sum of 1
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -245,14 +247,51 @@ class Outcomes(Part):
 
 
 @dataclass(frozen=True)
-class Calibration(Part):
-    """The rejection rule. `threshold` is the largest score still accepted; `outcomes`: null where they are not kept."""
+class FusedPart(Part):
+    """A score of which a fused one is made: its weight, and the mean excess over the last of its quantiles."""
 
-    score: Literal["predictive_entropy", "epistemic_std"]
+    name: ScoreName
+    weight: Annotated[float, Field(gt=0, le=1)]
+    mean_excess: Positive
+
+
+@dataclass(frozen=True)
+class ComparedScore(Part):
+    """A score that the fit compared; `shift_auroc`: the mean over synthetic shifts of held-out data."""
+
+    name: ScoreName
+    shift_auroc: Share
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Calibration(Part):
+    """The rejection rule. `threshold` is the largest score still accepted; `outcomes`: null where they are not kept.
+
+    `fused`: what the score is made of, null for a single one; `compared`: null where no scores were compared.
+    """
+
+    score: ScoreName
     examples: AtLeastOne
     false_reject_rate: Annotated[float, Field(gt=0, lt=1)]
     threshold: float
     outcomes: Outcomes | None = field(default=None, metadata=added_in(6))
+    fused: tuple[FusedPart, ...] | None = field(default=None, metadata=added_in(6))
+    compared: tuple[ComparedScore, ...] | None = field(default=None, metadata=added_in(6))
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.fused or ()]
+        described = bool(names) == (self.score == "fused") and self.fused != ()
+        total = sum(part.weight for part in self.fused or ())
+        chosen = [score.name for score in self.compared or () if score.chosen]
+        check_fields(
+            "calibration",
+            self,
+            ("fused", described, "the parts of a fused score, null for any other"),
+            ("fused", len(set(names)) == len(names), "names that differ"),
+            ("fused", self.fused is None or abs(total - 1) <= WEIGHT_SLACK, "weights of sum 1"),
+            ("compared", self.compared is None or chosen == [self.score], f"exactly one chosen, {self.score!r}"),
+        )
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes
 from service.maths.prediction_sets import ConformalIntervals, PredictionSets
 from service.maths.predictive import softmax
 from service.maths.rejection import RejectionRule
+from service.maths.scores import SCORES, Scoring
 
 Array = npt.NDArray[Any]
 DEFAULT_JACOBIAN_BYTES = 256 * 2**20
@@ -86,6 +87,7 @@ class Predictor:
         self.intervals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
         self.threads, self._jacobian_bytes = threads, jacobian_bytes
+        self.scoring: Scoring = bundle.calibration.scoring or SCORES[self.manifest.calibration.score]
         self._posterior = None if self.manifest.gives_variance else bundle.posterior
         self._session = open_session(bundle, threads)
         self._plain_session = open_plain(bundle, threads) if plain_too else None
@@ -135,7 +137,7 @@ class Predictor:
             return self._predict_in_stages(inputs, self.first_stage)
         mean, variance = self._in_chunks(inputs, self.mean_and_variance)
         with np.errstate(invalid="ignore", over="ignore"):
-            return decide(mean, variance, self.manifest, self.decides, self._outside(inputs))
+            return decide(mean, variance, self.manifest, self.decides, self._outside(inputs), self.scoring)
 
     def _predict_in_stages(self, inputs: Array, stage: FirstStage) -> Prediction:
         """The first stage for every example, and the full one for those that it does not decide."""

@@ -9,6 +9,7 @@ t is Fisher's statistic (1925). Nothing here takes the scores to be independent:
 its conformal p-value (`service.maths.rejection`) is valid where other examples chose F_j and w_j.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -46,11 +47,19 @@ class ScoreDistribution:
         excess = float(above.mean()) if len(above) else 0.0
         return cls(values, -np.log1p(-levels[last_of_ties]), excess) if excess > 0 else None
 
+    @property
+    def start(self) -> float:
+        """a, where the tail begins."""
+        return float(self.values[-1])
+
+    def inside(self, scores: Array) -> Array:
+        """u of scores (B,), and log(10) for those above a."""
+        found: Array = np.interp(scores, self.values, self.surprise)
+        return found
+
     def surprise_at(self, scores: Array) -> Array:
         """u (B,) of scores (B,)."""
-        inside: Array = np.interp(scores, self.values, self.surprise)
-        inside += np.maximum(scores - self.values[-1], 0.0) / self.mean_excess
-        return inside
+        return self.inside(scores) + np.maximum(scores - self.start, 0.0) / self.mean_excess
 
 
 @dataclass(frozen=True)
@@ -69,11 +78,23 @@ class FusedScore:
     components: tuple[Component, ...]
     name: ClassVar[Literal["fused"]] = "fused"
 
+    @functools.cached_property
+    def _columns(self) -> tuple[Array, Array, Array]:
+        """Weights, starts of the tails and mean excesses, (J, 1) each."""
+        parts = [(part.weight, part.distribution.start, part.distribution.mean_excess) for part in self.components]
+        weights, starts, excesses = np.array(parts).T[:, :, np.newaxis]
+        return weights, starts, excesses
+
     def scored(self, outputs: Outputs) -> tuple[Array, Array]:
         """t (B,), and the place of the component with the largest part of it, (B,)."""
-        parts = [part.weight * part.distribution.surprise_at(part.score.scored(outputs)[0]) for part in self.components]
-        each = np.stack(parts)
-        return each.sum(axis=0), each.argmax(axis=0)
+        weights, starts, excesses = self._columns
+        scores = [part.score.function(outputs) for part in self.components]
+        pairs = zip(scores, self.components, strict=True)
+        parts = np.array([part.distribution.inside(found) for found, part in pairs])
+        # The tails of all components at once: for a few examples a call of NumPy costs more than what it computes.
+        parts += np.maximum(np.array(scores) - starts, 0.0) / excesses
+        parts *= weights
+        return parts.sum(axis=0), parts.argmax(axis=0)
 
 
 def surprises(outputs: ClassOutputs, distributions: dict[str, ScoreDistribution]) -> Array:

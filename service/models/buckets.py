@@ -21,6 +21,7 @@ P_VALUES: Buckets = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 
 CORE = 16  # boundaries in equal ratios, from the lowest reference quantile to `REACH` times the highest
 REACH = 8.0
 BELOW, ABOVE = (0.05, 0.2, 0.5), (3.0, 10.0, 100.0, 1e3, 1e4)
+FURTHER = (10.0, 100.0, 1e3, 1e4)
 WIDEST = 1e6  # ratio of the highest quantile to the lowest that is still resolved
 LARGEST, SMALLEST = 1e25, 1e-25
 DIGITS = 4
@@ -43,6 +44,18 @@ def around(reference: Array | None, largest: float = math.inf) -> Buckets:
     inner = {*positive, *map(_rounded, between), *map(_rounded, outside)}
     limit = [] if largest == math.inf else [largest]
     return (*sorted(x for x in inner if x < largest), *limit)
+
+
+def around_any(reference: Array | None, largest: float = math.inf) -> Buckets:
+    """Buckets of a quantity that may be negative: those `around` it, or, with a quantile below 0, even steps over the
+    range of the quantiles and as far beyond it on either side, and wide ones further out."""
+    values = sorted({_rounded(value) for value in _listed(reference) if abs(value) <= LARGEST})
+    if not values or values[0] >= 0:
+        return around(reference, largest)
+    low, width = values[0], max(values[-1] - values[0], abs(values[0]) / WIDEST, SMALLEST)
+    even = np.linspace(low - width, low + 2 * width, CORE).tolist()
+    outside = [low + side * factor * width for side in (-1, 1) for factor in FURTHER]
+    return (*sorted({_rounded(value) for value in (*values, *even, *outside)}),)
 
 
 def around_complement(reference: Array | None, smallest: float) -> Buckets:

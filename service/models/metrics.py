@@ -14,7 +14,8 @@ from service.bundle import REFERENCE_LEVELS
 from service.codec.answers import class_names
 from service.inference.predictor import PlainPrediction, Prediction, Predictor
 from service.maths.exchangeability import DriftTest
-from service.models.buckets import around, around_complement, p_values
+from service.maths.scores import PREDICTIVE_ENTROPY
+from service.models.buckets import around, around_any, around_complement, p_values
 from service.models.reference_series import ReferenceSeries
 from service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 
@@ -59,9 +60,10 @@ class ModelMetrics:
     def _open_histograms(self) -> None:
         metrics, model, rule = self._metrics, self._model, self._predictor.rule
         quantiles, classes = self._predictor.reference.get, len(self._labels)
-        most = math.log(classes) if classes > 1 else math.inf  # nats; an epistemic standard deviation has no bound
+        by_entropy = self._predictor.manifest.calibration.score == PREDICTIVE_ENTROPY.name
+        most = math.log(classes) if by_entropy else math.inf  # nats; other scores have no bound that matters
         self._variance = metrics.variance.labels_with(around(quantiles("functional_variance")), *model)
-        of_score = around(quantiles("ood_score"), most)
+        of_score = around_any(quantiles("ood_score"), most)
         of_p_value = p_values(len(rule.scores), rule.false_reject_rate)
         self._score = metrics.score.labels_with(of_score, *model)
         self._p_value = metrics.p_value.labels_with(of_p_value, *model)

@@ -13,6 +13,7 @@ from torch import Tensor
 from offline.data.held_out import HeldOut
 from offline.data.loaders import rows_within
 from offline.data.shifts import keeps_label, synthetic_shifts
+from offline.evaluation.auroc import auroc
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.mixtures import rows_of
 from offline.jacobian.output_rule import OutputRule, filled
@@ -112,7 +113,7 @@ def score_candidates(context: AutoContext, proposals: tuple[Proposal, ...]) -> t
             cost=_cost(priors[c]),
             log_likelihood=float(usual[c].log_likelihood.mean()),
             shift_log_likelihood=_shift_log_likelihood({name: each[c] for name, each in shifted.items()}),
-            shift_auroc=float(np.mean([_auroc(usual[c].score, each[c].score) for each in shifted.values()])),
+            shift_auroc=float(np.mean([auroc(usual[c].score, each[c].score) for each in shifted.values()])),
         )
         for c, proposal in enumerate(proposals)
     )
@@ -195,10 +196,3 @@ def _shift_log_likelihood(shifted: dict[str, Quality]) -> float:
     """Mean over the shifts that keep the label; over all where none does."""
     kept = [name for name in shifted if keeps_label(name)] or list(shifted)
     return float(np.mean([shifted[name].log_likelihood.mean() for name in kept]))
-
-
-def _auroc(usual: Array, shifted: Array) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    labels = np.repeat([0, 1], [len(usual), len(shifted)])
-    return float(roc_auc_score(labels, np.concatenate([usual, shifted])))

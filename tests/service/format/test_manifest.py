@@ -170,6 +170,8 @@ ADDED: list[tuple[Place, int, Any]] = [
     (("graph",), 3, None),
     (("cascade",), 5, None),
     (("calibration", "outcomes"), 6, None),
+    (("calibration", "fused"), 6, None),
+    (("calibration", "compared"), 6, None),
 ]
 
 

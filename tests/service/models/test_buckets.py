@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.models.buckets import UNIT, UNKNOWN_SIZE, around, around_complement, p_values
+from service.models.buckets import UNIT, UNKNOWN_SIZE, around, around_any, around_complement, p_values
 
 MOST = 30
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -78,3 +78,18 @@ def test_p_values_begin_with_the_least_that_there_is(examples: int, rate: float)
     assert buckets[0] == 1 / (examples + 1)
     assert buckets[-1] == 1.0
     assert rate in buckets
+
+
+def test_a_quantity_that_may_be_negative() -> None:
+    found = around_any(np.array([-12.0, -9.0, -7.0, -4.0, 1.5]))
+    check(found)
+    assert {-12.0, -9.0, -7.0, -4.0, 1.5} <= set(found)
+    assert found[0] < -100
+    assert found[-1] > 100
+    assert around_any(np.array([0.1, 0.2]), 2.0) == around(np.array([0.1, 0.2]), 2.0)
+    assert around_any(None) == around(None)
+
+
+@given(quantiles)
+def test_whatever_the_quantiles_also_below_zero(reference: np.ndarray) -> None:
+    check(around_any(reference))

@@ -1,0 +1,134 @@
+"""Choose the out-of-distribution score: one of those there are, or several as one, judged by synthetic shifts.
+
+Each kind of shift judges a fused score whose weights were fitted to the other kinds; the weights that are served are
+fitted to all. Everything here sees the tuning half of the held-out data and shifts of it. The conformal half, which
+then sets the threshold, chooses nothing: p-values are valid whichever score is chosen.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from offline.config import DEFAULT_SCORE, FitConfig
+from offline.data.held_out import HeldOut
+from offline.data.likelihood import Classification, Likelihood
+from offline.data.shifts import finite_shifts, kind_of_shift
+from offline.evaluation.auroc import auroc
+from offline.job import Job
+from offline.laplace.score_weights import fit_weights
+from offline.runtime.arrays import Array
+from service.inference.prediction import finite_rows
+from service.maths.fused_score import Component, FusedScore, ScoreDistribution, surprises
+from service.maths.predictive import class_probabilities
+from service.maths.scores import CLASSIFICATION_SCORES, SCORES, ClassOutputs, ScoreName, Scoring
+
+SHIFTED_EXAMPLES = 250  # under each shift
+LEAST_WEIGHT = 0.01  # a component with less is left out: it costs time with every prediction
+FUSED = "fused"
+CHANCE = 0.5  # the AUROC of a score that tells nothing
+MeanAndVariance = tuple[Array, Array]
+Predict = Callable[[HeldOut], MeanAndVariance]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How well a score told the tuning half from shifts of it: the AUROC, its mean over kinds of shift. The weights of
+    a fused score were fitted to the other kinds."""
+
+    name: ScoreName
+    shift_auroc: float
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class ChosenScore:
+    """The score, and what it was compared with; nothing where it was named."""
+
+    scoring: Scoring
+    compared: tuple[Compared, ...] = ()
+
+
+def choose_score(
+    job: Job, likelihood: Likelihood, tuning: HeldOut, tuned: MeanAndVariance | None, predict: Predict
+) -> ChosenScore | None:
+    """The score that `FitConfig.score` asks for, None for the default one; `ValueError` where it cannot be had.
+
+    tuned: mean and variance (n, K) of the tuning half; predict: the same of other examples.
+    """
+    name = job.config.score
+    if name == DEFAULT_SCORE:
+        return None
+    if name in SCORES:
+        return ChosenScore(SCORES[name])
+    assert tuned is not None  # `FitConfig.tunes`
+    assert isinstance(likelihood, Classification)  # `FitConfig` refuses others
+    some = tuning.at(np.arange(min(len(tuning), SHIFTED_EXAMPLES)))
+    shifts = finite_shifts(job.network, some.inputs, job.config.seed)
+    predicted = {kind: outputs_of(likelihood, *predict(replace(some, inputs=x))) for kind, x in shifts.items()}
+    shifted = {kind: outputs for kind, outputs in predicted.items() if outputs is not None}
+    return compare(job.config, outputs_of(likelihood, *tuned), shifted)
+
+
+def outputs_of(likelihood: Classification, mean: Array, variance: Array) -> ClassOutputs | None:
+    """What the scores are made of, in the precision of the service; without what is not finite; None for no rows."""
+    with np.errstate(over="ignore"):
+        mean, variance = mean.astype(np.float32), variance.astype(np.float32)
+    finite = finite_rows(mean, variance)
+    if not finite.any():
+        return None
+    mean, variance, temperature = mean[finite], variance[finite], likelihood.temperature
+    return ClassOutputs(mean, variance, class_probabilities(mean, variance, temperature), temperature)
+
+
+def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[str, ClassOutputs]) -> ChosenScore:
+    """The fused score, or the best one (`Compared`); shifted: by the name of the shift."""
+    if ordinary is None or not shifted:
+        raise ValueError(
+            f"score={config.score!r}: found no synthetic shift of the held-out data under which the network's outputs "
+            f"are finite, expected at least one; name a score, or leave it at {DEFAULT_SCORE!r}"
+        )
+    fused = fit_fused(ordinary, list(shifted.values()))
+    candidates: list[Scoring] = [*CLASSIFICATION_SCORES.values(), *([] if fused is None else [fused])]
+    if config.score == FUSED and fused is None:
+        raise ValueError("score='fused': found no score that rises under any synthetic shift, expected one; name one")
+    quality = [_quality(scoring, ordinary, shifted) for scoring in candidates]
+    chosen = candidates[-1 if config.score == FUSED else int(np.argmax(quality))]
+    each = zip(candidates, quality, strict=True)
+    return ChosenScore(chosen, tuple(Compared(one.name, value, one is chosen) for one, value in each))
+
+
+def fit_fused(ordinary: ClassOutputs, shifted: list[ClassOutputs]) -> FusedScore | None:
+    """The fused score of those that tell anything; None where none does."""
+    known = {}
+    for name, score in CLASSIFICATION_SCORES.items():
+        if (distribution := ScoreDistribution.of(score.scored(ordinary)[0])) is not None:
+            known[name] = distribution
+    if not known:
+        return None
+    there = np.concatenate([surprises(outputs, known) for outputs in shifted])
+    weights = fit_weights(surprises(ordinary, known), there)
+    weights[weights < LEAST_WEIGHT] = 0.0
+    if not weights.any():
+        return None
+    weights /= weights.sum()
+    pairs = zip(known.items(), weights.tolist(), strict=True)
+    return FusedScore(tuple(Component(CLASSIFICATION_SCORES[n], w, known[n]) for (n, _), w in pairs if w > 0))
+
+
+def _quality(scoring: Scoring, ordinary: ClassOutputs, shifted: Mapping[str, ClassOutputs]) -> float:
+    """The mean over kinds of shift of the mean AUROC under the shifts of a kind, that of a fused score without it."""
+    each = []
+    for kind in dict.fromkeys(map(kind_of_shift, shifted)):
+        own = [outputs for name, outputs in shifted.items() if kind_of_shift(name) == kind]
+        others = [outputs for name, outputs in shifted.items() if kind_of_shift(name) != kind]
+        judged: Scoring | None = scoring
+        if isinstance(scoring, FusedScore) and others:  # a single kind of shift fits and judges
+            judged = fit_fused(ordinary, others)
+        each.append(CHANCE if judged is None else _mean_auroc(judged, ordinary, own))
+    return float(np.mean(each))
+
+
+def _mean_auroc(scoring: Scoring, ordinary: ClassOutputs, shifted: list[ClassOutputs]) -> float:
+    usual = scoring.scored(ordinary)[0]
+    return float(np.mean([auroc(usual, scoring.scored(outputs)[0]) for outputs in shifted]))

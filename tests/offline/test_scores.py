@@ -1,0 +1,119 @@
+"""A fit with another score than the default one, up to the service's answer."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
+
+from offline import FitConfig, fit_bundle
+from offline.export.standalone.errors import StandaloneError
+from offline.export.standalone.file import export_standalone
+from probity.cli import app
+from service.bundle import BundleError, ManifestError, read_bundle, reseal_manifest, seal_bundle
+from service.codec.answers import predictions_json
+from service.inference.predictor import Predictor, undecided_prediction
+from service.maths.fused_score import FusedScore
+from service.maths.scores import CLASSIFICATION_SCORES
+from tests.support.small_fit import CONFIG, batches, network
+
+FAR = 40 * np.ones((1, 4), np.float32)
+
+
+@pytest.fixture(scope="module")
+def fused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fitted(tmp_path_factory.mktemp("fused") / "bundle", "fused")
+
+
+def fitted(out: Path, score: str, **changes: object) -> Path:
+    config = CONFIG.model_copy(update={"score": score, **changes})
+    return fit_bundle(network(), batches(60), out, calibration_loader=batches(120, seed=1), config=config)
+
+
+def test_the_service_computes_the_fused_score_of_the_fit(fused: Path) -> None:
+    predictor = Predictor.load(fused)
+    assert isinstance(predictor.scoring, FusedScore)
+    inputs = np.concatenate([x.numpy() for x, _ in batches(30, seed=2)])
+    prediction = predictor.predict(inputs)
+    again = undecided_prediction(prediction.mean, prediction.variance, None, 1.0, predictor.scoring)
+    np.testing.assert_array_equal(prediction.score, again.score)
+    assert prediction.leading is not None
+    assert prediction.rows(3, 7).leading is not None
+    np.testing.assert_allclose(prediction.p_value, predictor.rule.p_value(prediction.score))
+    compared = predictor.manifest.calibration.compared
+    assert compared is not None
+    assert [one.name for one in compared] == [*CLASSIFICATION_SCORES, "fused"]
+
+
+def test_the_answer_names_the_largest_part(fused: Path) -> None:
+    predictor = Predictor.load(fused, false_reject_rate=0.5)
+    inputs = np.concatenate([x.numpy() for x, _ in batches(30, seed=2)])
+    answers = predictions_json(predictor.predict(inputs), predictor, predictor.rule, 0.95)
+    reasons = [answer["ood"]["reason"] for answer in answers if answer["ood"]["rejected"]]
+    assert reasons
+    titles = "|".join(score.title for score in CLASSIFICATION_SCORES.values())
+    pattern = rf"The fused score \(mainly its ({titles})\), [\d.e+-]+, is higher than"
+    assert all(re.match(pattern, reason) for reason in reasons)
+
+
+def test_the_card_and_the_report_show_the_parts(fused: Path) -> None:
+    shown = CliRunner().invoke(app, ["inspect", str(fused)])
+    assert shown.exit_code == 0, shown.output
+    calibration = read_bundle(fused).manifest.calibration
+    assert calibration.fused is not None
+    assert f"reject above fused {calibration.threshold:.4g}" in shown.stdout
+    assert calibration.fused[0].name in shown.stdout
+    assert "AUROC against synthetic shifts" in shown.stdout
+    assert "fused score:" in (fused / "report.html").read_text()
+
+
+def test_a_standalone_model_of_it_is_refused(fused: Path, tmp_path: Path) -> None:
+    with pytest.raises(StandaloneError, match="found the score 'fused', expected predictive_entropy or epistemic_std"):
+        export_standalone(fused, tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
+
+
+@pytest.mark.parametrize("score", ["energy", "auto"])
+def test_other_scores(tmp_path: Path, score: str) -> None:
+    predictor = Predictor.load(fitted(tmp_path / "bundle", score))
+    calibration = predictor.manifest.calibration
+    assert score == "auto" or (calibration.score, calibration.compared) == ("energy", None)
+    assert predictor.predict(FAR).rejected.shape == (1,)
+
+
+def test_the_tensors_must_be_those_of_the_manifest(fused: Path, tmp_path: Path) -> None:
+    bundle = read_bundle(fused)
+    calibration = bundle.manifest.calibration
+    assert calibration.fused is not None
+    parts = (bundle.posterior, bundle.subnetwork_indices, bundle.calibration)
+    other = replace(calibration, score="energy", fused=None, compared=None)
+    with pytest.raises(ValueError, match="scoring: found 'fused', expected 'energy'"):
+        seal_bundle(tmp_path, replace(bundle.manifest, calibration=other), bundle.model, *parts)
+    with pytest.raises(ManifestError, match="weights of sum 1"):
+        replace(calibration, fused=(replace(calibration.fused[0], weight=0.5),))
+    with pytest.raises(ManifestError, match=r"calibration\.fused: found None, expected the parts of a fused score"):
+        replace(calibration, fused=None)
+    first, *rest = calibration.fused
+    taken = {part.name for part in calibration.fused}
+    other_name = next(score.name for name, score in CLASSIFICATION_SCORES.items() if name not in taken)
+    renamed = replace(calibration, fused=(replace(first, name=other_name), *rest))
+    sealed = seal_bundle(tmp_path, bundle.manifest, bundle.model, *parts)
+    reseal_manifest(tmp_path, replace(sealed, calibration=renamed))
+    with pytest.raises(BundleError, match=rf"tensor 'fused\.{other_name}\.values' is missing"):
+        read_bundle(tmp_path)
+
+
+def test_scores_that_a_config_refuses() -> None:
+    with pytest.raises(
+        ValidationError, match="found 'energy' for a regression, expected one of default, epistemic_std"
+    ):
+        FitConfig(likelihood="regression", score="energy")
+    with pytest.raises(ValidationError, match="found 'epistemic_std' for a classification"):
+        FitConfig(score="epistemic_std")
+    with pytest.raises(ValidationError, match="found 'fused' with cascade=True, expected 'predictive_entropy'"):
+        FitConfig(score="fused", cascade=True)
+    assert FitConfig(score="predictive_entropy", cascade=True, prior_precision=1.0, selection="random").tunes
+    assert FitConfig(score="auto", prior_precision=1.0, selection="random").tunes
