@@ -7,6 +7,7 @@ from benchmarks.experiments import (
     frontier_plot,
     mnist_plot,
     mnist_shift,
+    scores,
     selection_plot,
     selection_uci,
 )
@@ -81,6 +82,13 @@ BENCHMARKS = (
         frontier.run,
         frontier_plot.draw,
         needs=HOURS,
+    ),
+    Benchmark(
+        "scores",
+        "out-of-distribution scores, alone and fused, on MNIST and CIFAR-10",
+        scores.run,
+        threads=1,
+        needs="minutes, and the data in PROBITY_DATA_DIR",
     ),
     Benchmark(
         "mnist_shift",
