@@ -18,6 +18,7 @@ MEASURED = (
     ("price",),
     ("cascade",),
     ("frontier",),
+    ("scores",),
     ("mnist_shift",),
     ("drift",),
     ("load",),
@@ -32,7 +33,7 @@ FRONTIER = {"usual": "ordinary", "rotation": "turned", "unseen": "other shifts",
 def parts() -> dict[str, str]:
     """The generated parts of the page by their names."""
     dates = {f"measured: {', '.join(names)}": measured(names) for names in MEASURED}
-    made = {"layers": layers, "price": price, "frontier": frontier}
+    made = {"layers": layers, "price": price, "frontier": frontier, "scores": scores}
     return {name: make(read(name)) for name, make in made.items()} | dates
 
 
@@ -78,6 +79,21 @@ def frontier(result: dict[str, Any]) -> str:
         for method, found in methods.items():
             cells = [f"{found['price']['mean']:.2g}", *(f"{found[name]['mean']:.3f}" for name in quantities)]
             lines.append(f"| {method} | {' | '.join(cells)} |")
+        tables.append("\n".join(lines) + "\n")
+    return "\n".join(tables)
+
+
+def scores(result: dict[str, Any]) -> str:
+    """For each network a table of its scores: AUROC and the share of foreign examples accepted, means."""
+    tables = []
+    for network, found in result["summary"].items():
+        seeds = sum(run["network"] == network for run in result["runs"])
+        sets = list(next(iter(found.values())))
+        head = f"| {NETWORKS[network]}, {seeds} {'seed' if seeds == 1 else 'seeds'} |"
+        lines = [head + "".join(f" {name} |" for name in sets), "| --- " * (1 + len(sets)) + "|"]
+        for name, rates in found.items():
+            cells = [f"{rates[one]['auroc']:.4f}, {100 * rates[one]['fpr']:.1f} %" for one in sets]
+            lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} |")
         tables.append("\n".join(lines) + "\n")
     return "\n".join(tables)
 

@@ -38,7 +38,11 @@ class OutOfDistribution(BaseModel):
     """Whether an input resembles the calibration data, and the decision."""
 
     score: Annotated[
-        float, Field(description="Predictive entropy in nats (classification) or epistemic standard deviation.")
+        float,
+        Field(
+            description="The score of the bundle: predictive entropy in nats (classification) or epistemic standard "
+            "deviation, unless the fit was given another one."
+        ),
     ]
     p_value: Annotated[float, Field(description="Conformal p-value of the score against the calibration data.")]
     threshold: Annotated[float, Field(description="The largest score still accepted.")]

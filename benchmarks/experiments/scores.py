@@ -1,7 +1,8 @@
 """Out-of-distribution scores: each alone, the fused one, and those of the plain network, on the same trained networks.
 
 Weights of a fused score are fitted as a fit does, to synthetic shifts of held-out data, and never to a kind of data
-that it is judged on: for rotated digits without rotations, for noise without noise.
+that it is judged on: for rotated digits without rotations, for noise without noise. The posterior is over weights of the
+head, the cheapest there is.
 """
 
 import statistics
@@ -40,7 +41,8 @@ CHOICES: tuple[Literal["fused", "auto"], ...] = ("fused", "auto")
 PLAIN = ("predictive_entropy", "energy", "max_logit")
 ACCEPTED = 0.95
 SEEDS, BATCH, ROUNDS = 1, 50, 300
-CONFIG = FitConfig(subnetwork_size=750, max_cost=3.0)
+SIZE = 750
+CONFIG = FitConfig(selection="novelty-sampling", within=("head",))
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,9 @@ def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings:
     model = _network(problem, seed, scale, tag, track)
     loader = DataLoader(TensorDataset(*(part[: scale.curvature] for part in problem.train)), batch_size=256)
     folder = settings.scratch / f"{name}-{seed}"
-    fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=CONFIG)
+    size = min(SIZE, sum(p.numel() for p in model.get_submodule("head").parameters()))
+    config = CONFIG.model_copy(update={"subnetwork_size": size})
+    fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=config)
     predictor = Predictor.load(folder, threads=1)
     scored = Scored(predictor, model, HeldOut(*problem.held_out))
     usual = scored.outputs(problem.tests["usual"])

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,6 +104,31 @@ def test_the_tensors_must_be_those_of_the_manifest(fused: Path, tmp_path: Path) 
     sealed = seal_bundle(tmp_path, bundle.manifest, bundle.model, *parts)
     reseal_manifest(tmp_path, replace(sealed, calibration=renamed))
     with pytest.raises(BundleError, match=rf"tensor 'fused\.{other_name}\.values' is missing"):
+        read_bundle(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"values": np.array([2.0, 1.0])}, "values: found something else, expected 1 to 200 numbers"),
+        ({"values": np.arange(201.0), "surprise": np.zeros(201)}, "values: found something else, expected 1 to 200"),
+        ({"surprise": np.array([-1.0, 2.0])}, "surprise: expected numbers of at least 0"),
+        ({"surprise": np.array([2.0, 1.0])}, "surprise: expected numbers of at least 0, in ascending order"),
+        ({"surprise": np.array([1.0, 2.0, 3.0])}, r"found shape \(3,\), expected \(2,\)"),
+        ({"values": np.array([1.0, np.inf])}, "found NaN or infinity"),
+    ],
+    ids=str,
+)
+def test_a_distribution_that_is_none(fused: Path, tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+    bundle = read_bundle(fused)
+    scoring = bundle.calibration.scoring
+    assert isinstance(scoring, FusedScore)
+    first, *rest = scoring.components
+    sound = replace(first.distribution, values=np.array([1.0, 2.0]), surprise=np.array([0.0, 2.0]))
+    wrong = FusedScore((replace(first, distribution=replace(sound, **changes)), *rest))
+    calibration = replace(bundle.calibration, scoring=wrong)
+    seal_bundle(tmp_path, bundle.manifest, bundle.model, bundle.posterior, bundle.subnetwork_indices, calibration)
+    with pytest.raises(BundleError, match=problem):
         read_bundle(tmp_path)
 
 

@@ -219,6 +219,16 @@ def test_a_field_is_unknown_before_it_came_and_then_required(
         manifest_from_json(without(data, place))
 
 
+def test_versions_before_1_6_have_one_score(classification: Synthetic) -> None:
+    data = document(classification.manifest)
+    energy = replaced(data, ("calibration", "score"), "energy")
+    assert manifest_from_json(energy).calibration.score == "energy"
+    with pytest.raises(ManifestError, match=r"calibration\.score: found 'energy', expected 'predictive_entropy'"):
+        manifest_from_json(as_written_in(5, energy))
+    with pytest.raises(ManifestError, match=r"found 'epistemic_std', expected one of predictive_entropy, "):
+        manifest_from_json(replaced(data, ("calibration", "score"), "epistemic_std"))
+
+
 def test_what_is_new_in_1_1_cannot_be_said_in_1_0(classification: Synthetic, low_rank: Synthetic) -> None:
     with pytest.raises(ManifestError, match=r"prior\.budget: found None.*'budget'"):
         manifest_from_json(as_written_in(0, document(classification.manifest)))
