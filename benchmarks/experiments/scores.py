@@ -1,8 +1,8 @@
 """Out-of-distribution scores: each alone, the fused one, and those of the plain network, on the same trained networks.
 
 Weights of a fused score are fitted as a fit does, to synthetic shifts of held-out data, and never to a kind of data
-that it is judged on: for rotated digits without rotations, for noise without noise. The posterior is over weights of the
-head, the cheapest there is.
+that it is judged on: for rotated digits without rotations, for noise without noise. The posterior is over weights of
+the head, the cheapest there is.
 """
 
 import statistics
