@@ -15,7 +15,7 @@ from offline.export.standalone.errors import StandaloneError
 from offline.export.standalone.file import export_standalone
 from probity.cli import app
 from service.bundle import BundleError, ManifestError, read_bundle, reseal_manifest, seal_bundle
-from service.codec.answers import predictions_json
+from service.codec.answers import Coverage, predictions_json
 from service.inference.predictor import Predictor, undecided_prediction
 from service.maths.fused_score import FusedScore
 from service.maths.scores import CLASSIFICATION_SCORES
@@ -52,7 +52,7 @@ def test_the_service_computes_the_fused_score_of_the_fit(fused: Path) -> None:
 def test_the_answer_names_the_largest_part(fused: Path) -> None:
     predictor = Predictor.load(fused, false_reject_rate=0.5)
     inputs = np.concatenate([x.numpy() for x, _ in batches(30, seed=2)])
-    answers = predictions_json(predictor.predict(inputs), predictor, predictor.rule, 0.95)
+    answers = predictions_json(predictor.predict(inputs), predictor, predictor.rule, Coverage(0.95, conformal=True))
     reasons = [answer["ood"]["reason"] for answer in answers if answer["ood"]["rejected"]]
     assert reasons
     titles = "|".join(score.title for score in CLASSIFICATION_SCORES.values())
