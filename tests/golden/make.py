@@ -1,8 +1,8 @@
 """Make the golden bundles of a format version: once, and then kept for ever.
 
-    python tests/golden/make.py tests/golden/v1_5
+    python tests/golden/make.py tests/golden/v1_6
 
-makes `v1_5`, a fit with a Cholesky factor and a reduced head, and `v1_5_low_rank`, weights anywhere to low rank with
+makes `v1_6`, a fit with a Cholesky factor, a reduced head and a fused score, and `v1_6_low_rank`, weights anywhere to low rank with
 the variances of the most probable classes, a cascade, every optional field of the manifest and a report. Refuses to
 overwrite. Readers of every later release must serve the bundles and give the answers kept beside them.
 """
@@ -22,6 +22,7 @@ from service.inference.predictor import Prediction
 
 RECIPE = Path(__file__).parents[2] / "examples" / "digits.py"
 TOLERANCE = 0.05
+SET_LEVEL = 0.9
 
 
 def main(folder: Path) -> None:
@@ -32,7 +33,7 @@ def main(folder: Path) -> None:
     options = {"subnetwork_size": 100, "name": "golden-digits"}
     few = {"posterior": "low-rank", "posterior_tolerance": TOLERANCE, "variance_of": "top", "top_outputs": 3}
     few |= {"selection": "random", "cascade": True}
-    for made, own in ((folder, {}), (reduced, few)):
+    for made, own in ((folder, {"score": "fused"}), (reduced, few)):
         made.mkdir()
         fit_recipe(RECIPE, made / "bundle", {**options, **own})
     add_reduced_head(folder / "bundle")
@@ -91,7 +92,10 @@ def rewrite(path: Path, bundle: Bundle, manifest: Manifest, report: bytes | None
 
 def write_answers(folder: Path, inputs: np.ndarray) -> None:
     predictor = Predictor.load(folder / "bundle")
-    answers = {"digest": predictor.digest, "inputs": inputs.tolist(), **answers_of(predictor.predict(inputs))}
+    answers: dict[str, object] = {"digest": predictor.digest, "inputs": inputs.tolist()}
+    answers |= answers_of(predictor.predict(inputs))
+    if (sets := predictor.sets) is not None:
+        answers["sets"] = sets.members(np.asarray(answers["probabilities"]), SET_LEVEL).tolist()
     if predictor.manifest.cascade is not None:
         cascade = Predictor.load(folder / "bundle", cascade=True)
         answers["cascade"] = answers_of(cascade.predict(inputs))

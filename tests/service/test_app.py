@@ -198,6 +198,9 @@ def test_the_model_card(client: Client, classification: Synthetic) -> None:
     card = response.json()
     assert card.pop("digest") == client.predict({"inputs": [0.0] * 4}).json()["model"]["digest"]
     manifest = load_json(classification.path)
+    calibration = manifest["calibration"]
+    decision = {name: calibration[name] for name in ("false_reject_rate", "threshold")}
+    assert card.pop("decision") == decision
     assert card == {name: value for name, value in manifest.items() if name != SEAL}
 
 
