@@ -2,9 +2,9 @@
 
     python tests/golden/make.py tests/golden/v1_6
 
-makes `v1_6`, a fit with a Cholesky factor, a reduced head and a fused score, and `v1_6_low_rank`, weights anywhere to low rank with
-the variances of the most probable classes, a cascade, every optional field of the manifest and a report. Refuses to
-overwrite. Readers of every later release must serve the bundles and give the answers kept beside them.
+makes `v1_6`, a fit with a Cholesky factor, a reduced head and a fused score, and `v1_6_low_rank`, weights anywhere to
+low rank with the variances of the most probable classes, a cascade, every optional field of the manifest and a report.
+Refuses to overwrite. Readers of every later release must serve the bundles and give the answers kept beside them.
 """
 
 import json
