@@ -40,6 +40,9 @@ def class_shares(window: str) -> str:
     return f"sum by (version, label) ({of}) / on (version) group_left () clamp_min(sum by (version) ({of}), {ZERO})"
 
 
+REFERENCE_CLASSES = f"max by (version, label) (probity_reference_class_share{{{MODEL}}})"
+
+
 EVIDENCE = Row(
     "Evidence against unchanged inputs to $model",
     (
@@ -103,6 +106,21 @@ CLASSES = Row(
                 Query(
                     f"0.5 * sum by (version) (abs({class_shares(WINDOW)} - {class_shares(DAY)}))"
                     f" * on (version) ({served('ood_p_value').count} > bool 0)",
+                    "v{{version}}",
+                ),
+            ),
+            most=1.0,
+        ),
+        Panel(
+            "Predicted classes against the calibration data",
+            "Total variation distance between the window's shares and those of the calibration data, 0 to 1.",
+            "percentunit",
+            (
+                Query(
+                    or_zero_by_version(
+                        f"0.5 * sum by (version) (abs({class_shares(WINDOW)} - on (version, label) "
+                        f"{REFERENCE_CLASSES})) * on (version) ({served('ood_p_value').count} > bool 0)"
+                    ),
                     "v{{version}}",
                 ),
             ),

@@ -61,7 +61,8 @@ class Predictor:
         with the bundle's cascade, where it has one: everything about the calibration is then the cascade's.
 
         `rule` compares a score with all calibration scores, and `decides` rejects; they differ where each class has a
-        rule of its own. `sets`, `intervals`: of bundles that keep their outcomes.
+        rule of its own. `sets`, `intervals` and `class_shares` (K,), the share of each predicted class on the
+        calibration data: of bundles that keep their outcomes.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
@@ -84,6 +85,7 @@ class Predictor:
         self.decides: Rule = deciding_rule(own, outcomes, self._policy, bundle)
         self.rule = self.decides if isinstance(self.decides, RejectionRule) else own.at(self.decides.false_reject_rate)
         self.sets = _sets(outcomes, described)
+        self.class_shares = _class_shares(outcomes, self.manifest.outputs)
         self.intervals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
         self.threads, self._jacobian_bytes = threads, jacobian_bytes
@@ -251,6 +253,14 @@ def _sets(outcomes: Outcomes | None, described: Calibration) -> PredictionSets |
         return None
     score = described.outcomes.set_score
     return PredictionSets(outcomes.set_scores, score.penalty, score.unpenalised)
+
+
+def _class_shares(outcomes: Outcomes | None, classes: int) -> Array | None:
+    if not isinstance(outcomes, ClassOutcomes):
+        return None
+    predicted = outcomes.calibration.predicted
+    shares: Array = np.bincount(predicted, minlength=classes) / len(predicted)
+    return shares
 
 
 def _check_threshold(rule: RejectionRule, stated: float, name: str, bundle: Bundle) -> None:

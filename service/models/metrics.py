@@ -68,7 +68,9 @@ class ModelMetrics:
         self._score = metrics.score.labels_with(of_score, *model)
         self._p_value = metrics.p_value.labels_with(of_p_value, *model)
         distributions = {"ood_score": (of_score, rule.scores), "ood_p_value": (of_p_value, rule.left_out_p_values)}
-        self._reference = ReferenceSeries(metrics, model, distributions)
+        shares = self._predictor.class_shares
+        by_label = {} if shares is None else dict(zip(self._labels, shares.tolist(), strict=True))
+        self._reference = ReferenceSeries(metrics, model, distributions, by_label)
         if classes > 1:
             likely = around_complement(quantiles("top_probability"), 1 / classes)
             self._top_probability = metrics.top_probability.labels_with(likely, *model)

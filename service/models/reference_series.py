@@ -42,10 +42,15 @@ def merged_bins(shares: Array) -> list[int]:
 
 
 class ReferenceSeries:
-    """The series of one model. `distributions`: quantity -> (bucket bounds, ascending values on calibration data)."""
+    """The series of one model. `distributions`: quantity -> (bucket bounds, ascending values on calibration data);
+    `classes`: label -> the share of these data that was predicted to be of it, where the bundle keeps that."""
 
     def __init__(
-        self, metrics: Metrics, model: tuple[str, str], distributions: Mapping[str, tuple[Sequence[float], Array]]
+        self,
+        metrics: Metrics,
+        model: tuple[str, str],
+        distributions: Mapping[str, tuple[Sequence[float], Array]],
+        classes: Mapping[str, float],
     ) -> None:
         self._metrics, self._model = metrics, model
         shares, bins = dict[Labels, float](), dict[Labels, float]()
@@ -60,6 +65,7 @@ class ReferenceSeries:
         self._values: dict[Gauge, dict[Labels, float]] = {
             metrics.reference_share: shares,
             metrics.reference_bin: bins,
+            metrics.reference_class: {(*model, label): share for label, share in classes.items()},
         }
 
     def announce(self) -> None:

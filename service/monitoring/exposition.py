@@ -12,7 +12,12 @@ from prometheus_client.samples import Sample
 from service.monitoring.metrics import FINISHING, SERVING, Metrics, several_processes
 
 INFO = "probity_model_info"
-REFERENCES = ("probity_reference", "probity_reference_share", "probity_reference_bin_share")
+REFERENCES = (
+    "probity_reference",
+    "probity_reference_share",
+    "probity_reference_bin_share",
+    "probity_reference_class_share",
+)
 Model = tuple[str, str]
 
 

@@ -157,6 +157,12 @@ class Metrics:
             "below",
             "le",
         )
+        self.reference_class = self._gauge(
+            "reference_class_share",
+            "Share of the calibration data that was predicted to be of the class.",
+            *MODEL,
+            "label",
+        )
         self.loads = self._counter("model_loads", "Bundles loaded, or refused.", "model", "outcome")
         self.stale = self._gauge(
             "model_stale", "1 where a newer bundle was refused and an older one serves, or none.", "model"

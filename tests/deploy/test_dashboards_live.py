@@ -21,7 +21,7 @@ from tests.support.server import Server, running
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"
 )
-BUNDLE = GOLDEN / "v1_5" / "bundle"
+BUNDLE = GOLDEN / "v1_6" / "bundle"
 MODEL = Predictor.load(BUNDLE).manifest.name
 QUERIES = {f"{panel['title']} {t['refId']}": filled(t["expr"], MODEL) for panel in PANELS for t in panel["targets"]}
 # Quantiles of answers have no value where nothing was answered.

@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from service.bundle import read_bundle
 from service.inference.predictor import Predictor
+from service.maths.outcomes import ClassOutcomes
 from service.maths.rejection import RejectionRule
 from service.models.metrics import ModelMetrics
 from service.models.reference_series import LEAST_SHARE, ReferenceSeries, cumulative_shares, merged_bins
 from service.monitoring.metrics import Metrics
 from tests.reference import left_out_p_value
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.outcomes import keeping_outcomes
 
 Series = dict[tuple[str, ...], float]
 
@@ -35,6 +38,10 @@ def shares(registry: CollectorRegistry) -> Series:
 
 def bins(registry: CollectorRegistry) -> Series:
     return series(registry, "probity_reference_bin_share", "quantity", "below", "le")
+
+
+def classes(registry: CollectorRegistry) -> Series:
+    return series(registry, "probity_reference_class_share", "label")
 
 
 def announced(bundle: Path) -> tuple[CollectorRegistry, ModelMetrics, Predictor]:
@@ -60,6 +67,17 @@ def test_shares_are_those_of_the_calibration_scores(classification: Synthetic) -
     for (quantity, le), share in found.items():
         of = values[quantity]
         assert share == sum(value <= float(le) for value in of) / len(of)
+
+
+def test_classes_have_the_shares_of_the_calibration_data(classification: Synthetic, tmp_path: Path) -> None:
+    registry, model, predictor = announced(keeping_outcomes(classification.path, tmp_path / "bundle", 80))
+    outcomes = read_bundle(predictor.path).calibration.outcomes
+    assert isinstance(outcomes, ClassOutcomes)
+    predicted = outcomes.calibration.predicted.tolist()
+    assert classes(registry) == {(f"class {k}",): predicted.count(k) / 80 for k in range(3)}
+    model.withdraw()
+    assert classes(registry) == {}
+    assert classes(announced(classification.path)[0]) == {}
 
 
 def test_shares_have_the_buckets_of_the_served_histograms(classification: Synthetic) -> None:
@@ -94,7 +112,8 @@ def test_every_bin_holds_enough_whatever_the_values(values: list[float], bounds:
 def test_a_bundle_of_the_same_name_and_version_takes_the_place(tmp_path: Path) -> None:
     metrics = Metrics(registry := CollectorRegistry())
     first, second = (
-        ReferenceSeries(metrics, ("m", "1"), {"ood_score": (bounds, np.arange(10.0))}) for bounds in ((1, 2), (2, 3))
+        ReferenceSeries(metrics, ("m", "1"), {"ood_score": (bounds, np.arange(10.0))}, {})
+        for bounds in ((1, 2), (2, 3))
     )
     first.announce()
     second.announce()
