@@ -41,6 +41,7 @@ from service.bundle import (
     staged_bundle,
 )
 from service.inference.predictor import Predictor
+from service.maths.outcomes import Outcomes
 from service.maths.scores import PREDICTIVE_ENTROPY
 
 VERIFY_EXAMPLES = 8
@@ -109,7 +110,7 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         )
         if cascade is not None:
             verified = measured_first_stage(job, verified, cascade, folder, full.inputs)
-        reseal_manifest(folder, verified, _report(verified, fitted))
+        reseal_manifest(folder, verified, _report(verified, fitted, outcomes))
 
 
 def _export(job: Job, fitted: Fitted) -> tuple[Graph, tuple[bytes, int]]:
@@ -214,7 +215,7 @@ def _plain_answers(job: Job, fitted: Fitted) -> PlainAnswers:
     return PlainAnswers(job, fitted.jacobian, form.posterior, inputs, whole)
 
 
-def _report(manifest: Manifest, fitted: Fitted) -> bytes:
+def _report(manifest: Manifest, fitted: Fitted, outcomes: Outcomes) -> bytes:
     values = fitted.inference.eigenvalues
     return report_html(
         ReportData(
@@ -225,5 +226,6 @@ def _report(manifest: Manifest, fitted: Fitted) -> bytes:
             targets=to_numpy(fitted.calibrated.data.targets),
             eigenvalues=None if values is None else values.numpy(),
             memory=fitted.memory,
+            outcomes=outcomes,
         )
     )

@@ -12,6 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from offline.evaluation.diagnostics import coverage_curve, rejection_curve, reliability
+from offline.report.certified import certified_rows
 from offline.report.figures import (
     coverage_picture,
     rejection_picture,
@@ -36,6 +37,7 @@ from offline.report.text import (
 from offline.runtime.arrays import Array
 from service.bundle import Manifest
 from service.inference.predictor import Prediction, undecided_prediction
+from service.maths.outcomes import Outcomes
 from service.maths.scores import SCORES, Scoring
 
 
@@ -47,7 +49,7 @@ class ReportData:
     three or none. scores: theirs, (n,) in any order; by default computed from mean and variance. eigenvalues (S,): of
     the curvature over the chosen weights as it stands in the posterior precision (regression: divided by
     sigma_noise^2), without the prior. memory: the lines of the memory plan. scoring: what makes the scores; by default
-    the single score that the manifest names.
+    the single score that the manifest names. outcomes: how held-out examples turned out, as the bundle keeps it.
     Raises `ValueError` for arrays that do not fit together or are not finite.
     """
 
@@ -59,6 +61,7 @@ class ReportData:
     eigenvalues: Array | None = None
     memory: tuple[str, ...] = ()
     scoring: Scoring | None = None
+    outcomes: Outcomes | None = None
 
     def __post_init__(self) -> None:
         outputs = self.manifest.outputs
@@ -123,6 +126,7 @@ def report_html(data: ReportData) -> bytes:
         prior=prior_rows(manifest),
         prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
         calibration=calibration,
+        certified=certified_rows(data.outcomes),
         posterior=posterior_rows(manifest),
         cascade=cascade_rows(manifest),
         spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),
