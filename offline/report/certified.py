@@ -28,7 +28,8 @@ def certified_rows(outcomes: Outcomes | None) -> list[CertifiedRow]:
         try:
             found = certify(outcomes.calibration, outcomes.tuning, accuracy, CONFIDENCE)
         except NotCertified as error:
-            rows.append(CertifiedRow(percent(accuracy), (), str(error)))
+            more = "too many errors" if error.missing is None else f"takes about {error.missing:,} more examples"
+            rows.append(CertifiedRow(percent(accuracy), (), more))
             continue
         share = found.accepted / len(outcomes.calibration)
         cells = (percent(share), f"{found.errors} of {found.accepted}", number(found.threshold))

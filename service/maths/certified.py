@@ -24,7 +24,14 @@ MOST_EXAMPLES = 10**9
 
 
 class NotCertified(ValueError):
-    """The held-out examples do not show that the accepted are as accurate as asked for."""
+    """The held-out examples do not show that the accepted are as accurate as asked for.
+
+    missing: about how many more there should be; None where more would not help.
+    """
+
+    def __init__(self, message: str, missing: int | None) -> None:
+        self.missing = missing
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def certify(calibration: Verdicts, tuning: Verdicts, accuracy: float, confidence
             break
         found = Certificate(accuracy, confidence, float(threshold), accepted, errors)
     if found is None:
-        raise NotCertified(_missing(len(calibration), accepted, errors, accuracy, confidence))
+        raise _refusal(len(calibration), accepted, errors, accuracy, confidence)
     return found
 
 
@@ -81,18 +88,17 @@ def _counts(verdicts: Verdicts, threshold: float) -> tuple[int, int]:
     return accepted, accepted - int(np.count_nonzero(verdicts.correct[:accepted]))
 
 
-def _missing(examples: int, accepted: int, errors: int, accuracy: float, confidence: float) -> str:
+def _refusal(examples: int, accepted: int, errors: int, accuracy: float, confidence: float) -> NotCertified:
     """What is wrong with a threshold that accepts few errors, if any does."""
     asked = f"{100 * accuracy:.4g} % with a confidence of {100 * confidence:.4g} %"
     found = f"found {errors} errors among {accepted} of {examples} held-out examples, those with the lowest scores"
     if errors > accepted * (1 - accuracy) or not accepted:
-        return f"{found}: too many to certify {asked}, however many examples there are; ask for less"
+        text = f"{found}: too many to certify {asked}, however many examples there are; ask for less"
+        return NotCertified(text, None)
     needed = accepted_needed(errors, accuracy, confidence)
     more = math.ceil((needed - accepted) * examples / accepted)
-    return (
-        f"{found}, expected {needed} with as many errors to certify {asked}; give about {more} more held-out examples, "
-        "or ask for less"
-    )
+    advice = f"give about {more} more held-out examples, or ask for less"
+    return NotCertified(f"{found}, expected {needed} with as many errors to certify {asked}; {advice}", more)
 
 
 @dataclass(frozen=True)
