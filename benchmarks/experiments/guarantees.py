@@ -1,0 +1,55 @@
+"""Whether the service's guarantees hold: rates, certified accuracy, prediction sets and intervals, on real data.
+
+One bundle is fitted for each data set, and predicts a pool of labelled examples once. Splits of this pool are drawn
+again and again, without another fit, and decided by the service's own code.
+"""
+
+import numpy as np
+import torch
+
+from benchmarks.core.settings import Settings, Values
+from benchmarks.experiments import guarantees_splits as splits
+from benchmarks.experiments.guarantees_data import CLASSES, VALUES, pool, value_pool
+
+SPLITS, DRAWS = 200, 1000
+QUICK = ("digits", "heavy-tailed")  # these need no data folder
+
+
+def run(settings: Settings) -> Values:
+    """`--rows MNIST` measures one of the data sets again."""
+    torch.set_num_threads(1)
+    order = (*CLASSES, *VALUES)
+    names = settings.names(order, QUICK)
+    rows = [(_classes if name in CLASSES else _values)(name, settings) for name in names]
+    return {"rows": settings.with_earlier("guarantees.json", "name", rows, order)}
+
+
+def _classes(name: str, settings: Settings) -> Values:
+    found, rng = pool(name, settings), np.random.default_rng(0)
+    count, draws = settings.choose((SPLITS, DRAWS), (5, 5))
+    track = settings.track
+    return {
+        "name": name,
+        "examples": len(found.score),
+        "distinct_scores": len(np.unique(found.score)),
+        "calibration": found.calibration,
+        "tuning": found.tuning,
+        "accuracy": float((found.probabilities.argmax(1) == found.targets).mean()),
+        "splits": count,
+        "draws": draws,
+        "rates": splits.rates(found, track(range(count), f"{name}: rates", count), rng),
+        "certificates": splits.certificates(found, track(range(draws), f"{name}: certificates", draws), rng),
+        "sets": splits.sets(found, track(range(count), f"{name}: sets", count), rng),
+    }
+
+
+def _values(name: str, settings: Settings) -> Values:
+    found, rng = value_pool(name, settings), np.random.default_rng(0)
+    count = settings.choose(SPLITS, 5)
+    return {
+        "name": name,
+        "examples": len(found.mean),
+        "calibration": found.calibration,
+        "splits": count,
+        "intervals": splits.intervals(found, settings.track(range(count), f"{name}: intervals", count), rng),
+    }
