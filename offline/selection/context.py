@@ -78,22 +78,35 @@ def choose_largest(
 ) -> Subnetwork:
     """The S of `positions` (C,) ascending with the largest scores (C,).
 
-    Raises `ValueError` for fewer than S positions.
+    Raises `TooFewWeights` for fewer than S positions.
     """
     check_size(context.size, len(positions), dead)
     return Subnetwork(positions[largest(scores.cpu().numpy(), context.size)], dead, explanation)
 
 
+class TooFewWeights(ValueError):
+    """Fewer weights than S may be chosen: `available`."""
+
+    def __init__(self, message: str, available: int) -> None:
+        self.available = available
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type["TooFewWeights"], tuple[str, int]]:
+        return TooFewWeights, (str(self), self.available)
+
+
 def check_size(size: int, available: int, dead: int | None = None) -> None:
-    """`ValueError` when S is larger than the candidates, or than those that live."""
+    """`TooFewWeights` when S is larger than the candidates, or than those that live."""
     if size <= available:
         return
     if dead:
-        raise ValueError(
+        raise TooFewWeights(
             f"subnetwork_size: found {size}, expected at most {available}: the other {dead} weights have no curvature "
-            "on the training data (dead ReLUs) and would change no prediction; give a smaller one"
+            "on the training data (dead ReLUs) and would change no prediction; give a smaller one",
+            available,
         )
-    raise ValueError(
+    raise TooFewWeights(
         f"subnetwork_size: found {size}, expected at most the {available} weights that may be chosen; give a smaller "
-        "one, or leave more of the network to choose from"
+        "one, or leave more of the network to choose from",
+        available,
     )

@@ -7,6 +7,7 @@ import torch
 from offline.selection.auto.context import AutoContext, Place, Proposal
 from offline.selection.auto.places import cost_limit, drawn
 from offline.selection.auto.price import PriceModel
+from offline.selection.context import TooFewWeights
 from offline.selection.subnetwork import Subnetwork
 
 
@@ -66,11 +67,24 @@ def _by_strategies(context: AutoContext, prices: PriceModel, place: Place) -> li
     if size == live and place.modules is not None:
         return []
     for strategy in context.options.strategies:
-        chosen = context.select(strategy, size, context.options, place.modules)
+        chosen = _at_most(context, strategy, size, place)
+        if chosen is None:
+            continue
         dead = len(place.positions) - live + (chosen.dead_weights or 0)
         name = strategy if place.modules is None else f"{strategy} in {place.name}"
         found.append(_proposal(prices, name, replace(chosen, dead_weights=dead)))
     return found
+
+
+def _at_most(context: AutoContext, strategy: str, size: int, place: Place) -> Subnetwork | None:
+    """What a strategy chooses; fewer weights, or None, where fewer live on its sample of the training data, which is
+    smaller than the one that tells which weights live."""
+    try:
+        return context.select(strategy, size, context.options, place.modules)
+    except TooFewWeights as error:
+        if not error.available:
+            return None
+        return context.select(strategy, error.available, context.options, place.modules)
 
 
 def _different(proposals: list[Proposal]) -> list[Proposal]:

@@ -8,10 +8,11 @@ import torch
 
 from offline.export.price import CALL_WORK
 from offline.selection.auto.candidates import propose
-from offline.selection.auto.context import AutoContext, AutoOptions, Proposal
+from offline.selection.auto.context import AutoContext, AutoOptions, Names, Proposal
 from offline.selection.candidate_weights import candidate_positions
-from offline.selection.context import SelectionContext
+from offline.selection.context import SelectionContext, check_size
 from offline.selection.strategies.baselines import random_weights
+from offline.selection.subnetwork import Subnetwork
 from tests.support.auto_selection import context_of
 
 
@@ -78,6 +79,19 @@ def test_fewer_live_weights_than_asked_for_are_all_taken() -> None:
     assert len(last.subnetwork.indices) <= 52
     inside = [i for i in context.live.tolist() if i >= context.job.layout.total - 52]
     assert last.subnetwork.indices.tolist() == inside
+
+
+@pytest.mark.parametrize(("available", "sizes"), [(5, {5}), (0, set())])
+def test_a_strategy_that_sees_fewer_live_weights_chooses_as_many(available: int, sizes: set[int]) -> None:
+    """Novelty looks at 256 training examples; fewer weights may live on these than on the 4,000 that tell which do."""
+    context = context_of("images", size=20, strategies=("novelty-sampling",))
+
+    def select(strategy: str, size: int, options: AutoOptions, within: Names) -> Subnetwork:
+        check_size(size, available, 20 - available)
+        return context.select(strategy, size, options, within)
+
+    found = [p for p in propose(replace(context, select=select)) if p.name.startswith("novelty")]
+    assert {len(proposal.subnetwork.indices) for proposal in found} == sizes
 
 
 @pytest.mark.parametrize("size", [10, 300])
