@@ -17,7 +17,7 @@ def draw(record: Values, path: Path) -> None:
     """Three panels; the dashed lines are what was asked for."""
     classes = [row for row in record["rows"] if "rates" in row]
     values = [row for row in record["rows"] if "intervals" in row]
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(17, 5), layout="constrained")
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(20, 5.2), layout="constrained")
     _rates(left, classes)
     _accuracy(middle, classes)
     _coverage(right, classes, values)
@@ -46,20 +46,20 @@ def _rates(axes: Axes, rows: list[Values]) -> None:
 def _accuracy(axes: Axes, rows: list[Values]) -> None:
     """The accuracy of what certified thresholds accept, against what was certified."""
     for place, row in enumerate(rows):
-        axes.plot(place - 0.3, 100 * row["accuracy"], "x", color=GREY, label=_once("all inputs", place))
+        axes.plot(place - 0.42, 100 * row["accuracy"], "x", color=GREY, label=_once("all inputs", place))
         for at, (kept, colour) in enumerate(zip(row["certificates"], (BLUE, GREEN, ORANGE), strict=True)):
             label = f"certified: {100 * kept['accuracy']:g} %"
             axes.axhline(100 * kept["accuracy"], color=colour, linestyle="--", linewidth=0.8)
             height = np.nan if kept["accepted"] is None else 100 * kept["accepted_accuracy"]
-            axes.plot(place + 0.2 * at - 0.1, height, "o", color=colour, label=_once(label, place))
+            axes.plot(place + 0.29 * at - 0.2, height, "o", color=colour, label=_once(label, place))
             if kept["accepted"] is not None:
                 axes.annotate(
                     f"{100 * kept['accepted']:.0f} %",
-                    (place + 0.2 * at - 0.1, height),
+                    (place + 0.29 * at - 0.2, height),
                     (0, 6),
                     textcoords="offset points",
                     ha="center",
-                    fontsize=8,
+                    fontsize=7,
                 )
     _names(axes, [row["name"] for row in rows])
     axes.set(ylabel="Accuracy (%)", title="Certified accuracy; labels: share that is accepted")
