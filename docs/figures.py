@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from docs.guarantee_tables import guarantees
 from docs.marked import update_parts
 
 PAGE = Path(__file__).with_name("benchmarks.md")
@@ -21,6 +22,7 @@ MEASURED = (
     ("scores",),
     ("mnist_shift",),
     ("drift",),
+    ("guarantees",),
     ("load",),
     ("peers",),
     ("soak",),
@@ -33,7 +35,7 @@ FRONTIER = {"usual": "ordinary", "rotation": "turned", "unseen": "other shifts",
 def parts() -> dict[str, str]:
     """The generated parts of the page by their names."""
     dates = {f"measured: {', '.join(names)}": measured(names) for names in MEASURED}
-    made = {"layers": layers, "price": price, "frontier": frontier, "scores": scores}
+    made = {"layers": layers, "price": price, "frontier": frontier, "scores": scores, "guarantees": guarantees}
     return {name: make(read(name)) for name, make in made.items()} | dates
 
 
