@@ -123,11 +123,6 @@ def computed_variances(computed: ComputedVariances) -> str:
     )
 
 
-def print_metrics(metrics: dict[str, float]) -> None:
-    """One metric a line."""
-    _print_rows({name.replace("_", " "): f"{value:.4f}" for name, value in metrics.items()})
-
-
 def print_standalone(written: "StandaloneFile") -> None:
     """What was exported, and three lines of Python that run it."""
     _print_rows(

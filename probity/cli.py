@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from probity.card import print_card, print_lines, print_metrics, print_standalone
+from probity.card import print_card, print_lines, print_standalone
+from probity.evaluation_table import evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
 from service.__main__ import serve
 from service.bundle import BundleError, read_bundle
@@ -115,13 +116,21 @@ def fit(
 
 
 @app.command()
-def evaluate(bundle: BundleArgument, recipe: RecipeArgument, debug: DebugOption = False) -> None:
-    """Measure a bundle on the recipe's test_data() and, if it has one, ood_data()."""
+def evaluate(
+    bundle: BundleArgument,
+    recipe: RecipeArgument,
+    json: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.")] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Measure a bundle on the recipe's test_data() and, if it has one, ood_data(), beside the plain network."""
     need_torch()
     from offline.recipes.run import evaluate_recipe
 
     with explained_errors(debug):
-        print_metrics(evaluate_recipe(bundle, recipe))
+        evaluation = evaluate_recipe(bundle, recipe)
+        print_evaluation(evaluation)
+        if json is not None:
+            write_json(json, evaluation_json(bundle, evaluation))
 
 
 @app.command()

@@ -20,7 +20,8 @@ from PIL import Image
 from offline.recipes.load import load_recipe
 from offline.recipes.run import evaluate_recipe, fit_recipe
 from offline.runtime.arrays import Array
-from probity.card import console, print_card, print_metrics
+from probity.card import console, print_card
+from probity.evaluation_table import print_evaluation
 
 RECIPE = Path(__file__).parent.parent / "examples" / "digits.py"
 START_SECONDS = 60
@@ -36,7 +37,7 @@ def run_demo(out: Path, port: int, keep: bool | None) -> None:
     fit_recipe(RECIPE, out, {})
     print_card(out)
     screen.rule("2. Evaluate on test digits, and on inverted digits and noise")
-    print_metrics(evaluate_recipe(out, RECIPE))
+    print_evaluation(evaluate_recipe(out, RECIPE))
     screen.rule(f"3. Serve it: probity serve {out} --port {port}")
     with _server(out, port):
         digit, truth = _upright_digit()

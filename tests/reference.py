@@ -272,3 +272,18 @@ def surprise(score: float, values: list[float], levels: list[float], mean_excess
         if a <= score < b:
             return low + (high - low) * (score - a) / (b - a)
     return heights[0]
+
+
+# --- selective classification: score and error (0 or 1) of each example
+
+
+def aurc(scores: list[float], wrong: list[int]) -> float:
+    """The mean, over examples, of the error rate among those that score no higher."""
+    risks = [[w for t, w in zip(scores, wrong, strict=True) if t <= s] for s in scores]
+    return sum(sum(risk) / len(risk) for risk in risks) / len(scores)
+
+
+def augrc(scores: list[float], wrong: list[int]) -> float:
+    """How often an error is accepted if a random example's score is the threshold; ties half."""
+    pairs = [w * (1.0 if s < t else 0.5 if s == t else 0.0) for s, w in zip(scores, wrong, strict=True) for t in scores]
+    return sum(pairs) / len(scores) ** 2

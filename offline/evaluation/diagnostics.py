@@ -12,7 +12,7 @@ ECE_BINS = 15
 
 @dataclass(frozen=True)
 class Reliability:
-    """Occupied bins of equal width in the confidence, ascending: mean confidence, accuracy and examples, (b,) each."""
+    """Occupied bins of the confidence, ascending: mean confidence, accuracy and examples, (b,) each."""
 
     confidence: Array
     accuracy: Array
@@ -26,8 +26,26 @@ class Reliability:
 
 def reliability(probabilities: Array, y: Array, bins: int = ECE_BINS) -> Reliability:
     """How often the most probable class is right, by how probable it was said to be: (n, K), (n,) -> `Reliability`."""
-    confidence, correct = probabilities.max(axis=1), probabilities.argmax(axis=1) == y
-    number = np.minimum((confidence * bins).astype(int), bins - 1)
+    return equal_width(probabilities.max(axis=1), probabilities.argmax(axis=1) == y, bins)
+
+
+def equal_width(confidence: Array, correct: Array, bins: int = ECE_BINS) -> Reliability:
+    """Bins of equal width in the confidence, (n,); correct (n,) bool."""
+    return _binned(np.minimum((confidence * bins).astype(int), bins - 1), confidence, correct)
+
+
+def equal_mass(confidence: Array, correct: Array, bins: int = ECE_BINS) -> Reliability:
+    """Bins of as many examples each, in ascending order of the confidence (n,); correct (n,) bool.
+
+    The `ece` of these bins is the adaptive one (Nguyen and O'Connor, 2015): where nearly every confidence is near 1,
+    bins of equal width hold nearly all examples in one. Equal confidences share the bin of the first of them, so the
+    order of the examples does not matter.
+    """
+    first = np.sort(confidence).searchsorted(confidence)
+    return _binned(first * bins // len(confidence), confidence, correct)
+
+
+def _binned(number: Array, confidence: Array, correct: Array) -> Reliability:
     _, inverse, count = np.unique(number, return_inverse=True, return_counts=True)
     return Reliability(np.bincount(inverse, confidence) / count, np.bincount(inverse, correct) / count, count)
 

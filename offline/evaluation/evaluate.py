@@ -1,37 +1,97 @@
 """Evaluate a bundle with the serving code on labelled test data, and on out-of-distribution data."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
-from offline.data.likelihood import class_log_likelihood, gaussian_log_likelihood, likelihood_of
+from offline.data.likelihood import likelihood_of
 from offline.data.loaders import Batches, checked_batches
-from offline.evaluation.diagnostics import expected_calibration_error
+from offline.evaluation.certificates import certified_figures
+from offline.evaluation.columns import (
+    LEVELS,
+    Columns,
+    class_columns,
+    decision_columns,
+    interval_columns,
+    joined,
+    plain_std,
+    set_columns,
+    value_columns,
+)
+from offline.evaluation.diagnostics import equal_mass, equal_width
+from offline.evaluation.measured import Measured, measured_share
+from offline.evaluation.selective import augrc, aurc, false_positive_rate, foreign_auroc
 from offline.runtime.arrays import Array
 from service.inference.predictor import Prediction, Predictor, check_finite
-from service.maths.predictive import entropy, gaussian_interval
+from service.maths.outcomes import Outcomes
+
+Figures = dict[str, Measured]
 
 
-def evaluate(predictor: Predictor, test: Batches, foreign: Batches | None = None) -> dict[str, float]:
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of the Laplace approximation, and those of the plain network that can be compared with them.
+
+    examples, foreign_examples: of test_data(), and of ood_data() (0 without).
+    """
+
+    laplace: Figures
+    plain: Figures
+    examples: int
+    foreign_examples: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain numbers, for a file; null in place of what is not finite."""
+        return {
+            "examples": self.examples,
+            "ood_examples": self.foreign_examples,
+            "laplace": {name: _json(figure) for name, figure in self.laplace.items()},
+            "plain": {name: _json(figure) for name, figure in self.plain.items()},
+        }
+
+
+def evaluate(
+    predictor: Predictor, test: Batches, foreign: Batches | None = None, outcomes: Outcomes | None = None
+) -> Evaluation:
     """Quality on test data and, given out-of-distribution data, how well the score tells them apart.
 
-    Classification: accuracy, log-likelihood, Brier score and expected calibration error, each also for the plain
-    network (`map_`). Regression: RMSE, log-likelihood, interval coverage. Both: reject rate; AUROC of the score, for
-    classification also of the plain network's entropy.
+    outcomes: those that the bundle keeps of its held-out examples, for the accuracy that it can certify.
+
+    Keeps a few numbers for each example, not the inputs. Raises `ValueError` for data that do not suit the bundle, and
+    `NonFinitePrediction`.
     """
+    found = joined(_test_columns(predictor, test))
+    others = joined(_foreign_columns(predictor, foreign)) if foreign is not None else None
+    classification = predictor.manifest.task == "classification"
+    laplace, plain = _classification(found) if classification else _regression(found)
+    laplace["false_reject_rate"] = measured_share(found["rejected"].mean(), len(found["rejected"]))
+    if classification:
+        laplace |= _accepted(found) | certified_figures(outcomes, found["score"], found["correct"])
+    if others is not None:
+        laplace["ood_reject_rate"] = measured_share(others["rejected"].mean(), len(others["rejected"]))
+        laplace |= _against(found["score"], others["score"])
+        if classification:
+            plain |= _against(found["plain_score"], others["plain_score"])
+    return Evaluation(laplace, plain, len(found["score"]), 0 if others is None else len(others["score"]))
+
+
+def _test_columns(predictor: Predictor, test: Batches) -> Iterator[Columns]:
     manifest = predictor.manifest
     likelihood = likelihood_of(manifest.task, manifest.outputs)
-    predictions, targets = [], []
     for inputs, raw in checked_batches(test, "test_data", torch.device("cpu")):
-        predictions.append(_finite(predictor, inputs.numpy()))
-        targets.append(likelihood.check_targets(raw, len(inputs)).numpy())
-    y = np.concatenate(targets)
-    metrics = _classification(predictions, y) if manifest.task == "classification" else _regression(predictions, y)
-    metrics["reject_rate"] = float(_joined(predictions, "rejected").mean())
-    if foreign is not None:
-        metrics |= _against(predictions, predictor, foreign)
-    return metrics
+        prediction = _finite(predictor, inputs.numpy())
+        y = likelihood.check_targets(raw, len(inputs)).numpy()
+        by_task = _class_batch if manifest.task == "classification" else _value_batch
+        yield decision_columns(prediction) | by_task(predictor, prediction, y)
+
+
+def _foreign_columns(predictor: Predictor, foreign: Batches) -> Iterator[Columns]:
+    for inputs, _ in checked_batches(foreign, "ood_data", torch.device("cpu")):
+        yield decision_columns(_finite(predictor, inputs.numpy()))
 
 
 def _finite(predictor: Predictor, inputs: Array) -> Prediction:
@@ -40,42 +100,90 @@ def _finite(predictor: Predictor, inputs: Array) -> Prediction:
     return prediction
 
 
-def _joined(predictions: Iterable[Prediction], name: str) -> Array:
-    joined: Array = np.concatenate([getattr(prediction, name) for prediction in predictions])
-    return joined
+def _class_batch(predictor: Predictor, prediction: Prediction, y: Array) -> Columns:
+    p, plain = prediction.probabilities, prediction.map_probabilities
+    assert p is not None
+    assert plain is not None
+    return class_columns(p, y) | set_columns(predictor, p, y) | _as_plain(class_columns(plain, y))
 
 
-def _classification(predictions: list[Prediction], y: Array) -> dict[str, float]:
-    metrics = {}
-    for prefix, name in (("", "probabilities"), ("map_", "map_probabilities")):
-        p = _joined(predictions, name)
-        metrics[f"{prefix}accuracy"] = float((p.argmax(axis=1) == y).mean())
-        metrics[f"{prefix}log_likelihood"] = float(class_log_likelihood(p, y).mean())
-        metrics[f"{prefix}brier"] = float(np.square(p - np.eye(p.shape[1])[y]).sum(axis=1).mean())
-        metrics[f"{prefix}ece"] = expected_calibration_error(p, y)
-    return metrics
+def _value_batch(predictor: Predictor, prediction: Prediction, y: Array) -> Columns:
+    mean, std = prediction.mean, prediction.std
+    assert std is not None
+    plain = value_columns(mean, plain_std(predictor, mean), y)
+    return value_columns(mean, std, y) | interval_columns(predictor, prediction, y) | _as_plain(plain)
 
 
-def _regression(predictions: list[Prediction], y: Array) -> dict[str, float]:
-    mean, std = _joined(predictions, "mean"), _joined(predictions, "std")
-    low, high = gaussian_interval(mean, std, 0.95)
+def _as_plain(columns: Columns) -> Columns:
+    return {f"plain_{name}": values for name, values in columns.items()}
+
+
+def _classification(found: Columns) -> tuple[Figures, Figures]:
+    """Laplace and plain; mistakes are ranked by the bundle's score, and by the plain network's entropy."""
+    laplace, plain = (_class_figures(found, prefix) for prefix in ("", "plain_"))
+    for i, level in enumerate(LEVELS if "set_holds" in found else ()):
+        holds = found["set_holds"][:, i]
+        laplace[f"set_coverage_{_percent(level)}"] = measured_share(holds.mean(), len(holds))
+        laplace[f"set_size_{_percent(level)}"] = Measured(float(found["set_size"][:, i].mean()))
+    return laplace, plain
+
+
+def _class_figures(found: Columns, prefix: str) -> Figures:
+    confidence, correct = found[f"{prefix}confidence"], found[f"{prefix}correct"]
+    score = found[f"{prefix}score"]
+    values = {
+        "log_likelihood": found[f"{prefix}log_likelihood"].mean(),
+        "brier": found[f"{prefix}brier"].mean(),
+        "ece": equal_width(confidence, correct).ece,
+        "adaptive_ece": equal_mass(confidence, correct).ece,
+        "aurc": aurc(score, ~correct),
+        "augrc": augrc(score, ~correct),
+    }
+    accuracy = {"accuracy": measured_share(correct.mean(), len(correct))}
+    return accuracy | {name: Measured(float(value)) for name, value in values.items()}
+
+
+def _regression(found: Columns) -> tuple[Figures, Figures]:
+    laplace, plain = (_value_figures(found, prefix) for prefix in ("", "plain_"))
+    return laplace | _coverage(found, "conformal_coverage"), plain
+
+
+def _value_figures(found: Columns, prefix: str) -> Figures:
     return {
-        "rmse": float(np.sqrt(np.square(mean - y).mean())),
-        "log_likelihood": float(gaussian_log_likelihood(mean, std, y).mean()),
-        "coverage_95": float(((low <= y) & (y <= high)).mean()),
+        "rmse": Measured(math.sqrt(found[f"{prefix}squared_error"].mean())),
+        "log_likelihood": Measured(float(found[f"{prefix}log_likelihood"].mean())),
+    } | _coverage(found, f"{prefix}coverage")
+
+
+def _coverage(found: Columns, name: str) -> Figures:
+    """One figure for each level; none for a level that the bundle has too few residuals for."""
+    if name not in found:
+        return {}
+    shares = dict(zip(LEVELS, found[name].mean(axis=0), strict=True))
+    return {
+        f"{name.removeprefix('plain_')}_{_percent(level)}": measured_share(share, len(found[name]))
+        for level, share in shares.items()
+        if not math.isnan(share)
     }
 
 
-def _against(predictions: list[Prediction], predictor: Predictor, foreign: Batches) -> dict[str, float]:
-    from sklearn.metrics import roc_auc_score
+def _accepted(found: Columns) -> Figures:
+    """The accuracy of the accepted; nothing where nothing was."""
+    correct = found["correct"][~found["rejected"]]
+    return {"accepted_accuracy": measured_share(correct.mean(), len(correct))} if len(correct) else {}
 
-    others = [_finite(predictor, x.numpy()) for x, _ in checked_batches(foreign, "ood_data", torch.device("cpu"))]
-    labels = np.repeat([0, 1], [sum(len(p.score) for p in group) for group in (predictions, others)])
-    metrics = {
-        "ood_reject_rate": float(_joined(others, "rejected").mean()),
-        "ood_auroc": float(roc_auc_score(labels, _joined([*predictions, *others], "score"))),
+
+def _against(inside: Array, foreign: Array) -> Figures:
+    return {
+        "ood_auroc": Measured(foreign_auroc(inside, foreign)),
+        "ood_fpr_95": Measured(false_positive_rate(inside, foreign)),
     }
-    if predictor.manifest.task == "classification":
-        plain = entropy(_joined([*predictions, *others], "map_probabilities"))
-        metrics["map_ood_auroc"] = float(roc_auc_score(labels, plain))
-    return metrics
+
+
+def _percent(level: float) -> str:
+    return f"{100 * level:g}"
+
+
+def _json(figure: Measured) -> dict[str, Any]:
+    value = figure.value if np.isfinite(figure.value) else None
+    return {"value": value} if figure.interval is None else {"value": value, "interval": list(figure.interval)}

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from offline.config import FitConfig
-from offline.evaluation.evaluate import evaluate
+from offline.evaluation.evaluate import Evaluation, evaluate
 from offline.fit import dry_run, fit_bundle, quiet
 from offline.recipes.load import Recipe, RecipeError, load_recipe
 from offline.recipes.progress_bars import Bars
 from offline.runtime.distributed import environment_context
 from offline.runtime.progress import silent
+from service.bundle import read_bundle
 from service.inference.predictor import Predictor
 
 
@@ -50,9 +51,10 @@ def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
     return FitConfig.model_validate({**recipe.config.model_dump(), **given})
 
 
-def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
-    """The metrics of `offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data()."""
-    recipe, predictor = load_recipe(recipe_path), Predictor.load(bundle)
+def evaluate_recipe(bundle: Path, recipe_path: Path) -> Evaluation:
+    """The figures of `offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data()."""
+    recipe, read = load_recipe(recipe_path), read_bundle(bundle)
+    predictor = Predictor(read)
     if recipe.config.likelihood != predictor.manifest.task:
         raise RecipeError(
             f"{recipe_path}: config.likelihood: found {recipe.config.likelihood!r}, expected "
@@ -60,4 +62,4 @@ def evaluate_recipe(bundle: Path, recipe_path: Path) -> dict[str, float]:
         )
     with recipe.running():
         foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
-        return evaluate(predictor, recipe.data("test_data"), foreign)
+        return evaluate(predictor, recipe.data("test_data"), foreign, read.calibration.outcomes)

@@ -122,12 +122,17 @@ def test_inspect_shows_brackets_as_they_are(fitted: Fitted, tmp_path: Path) -> N
     assert "model[draft]" in probity("inspect", folder).stdout
 
 
-def test_evaluate_prints_one_metric_a_line(fitted: Fitted) -> None:
-    result = probity("evaluate", fitted.bundle, fitted.recipe)
+def test_evaluate_compares_with_the_plain_network(fitted: Fitted, tmp_path: Path) -> None:
+    file = tmp_path / "figures" / "tiny.json"
+    result = probity("evaluate", fitted.bundle, fitted.recipe, "--json", file)
     assert result.exit_code == 0, result.output
-    metrics = dict(line.rsplit(maxsplit=1) for line in result.stdout.splitlines())
-    assert {"accuracy", "log likelihood", "ece", "map brier", "reject rate", "ood auroc"} <= metrics.keys()
-    assert all(0 <= float(metrics[name]) <= 1 for name in ("accuracy", "ece", "reject rate", "ood auroc"))
+    found = json.loads(file.read_text())
+    assert found["digest"] == read_bundle(fitted.bundle).digest
+    assert (found["examples"], found["ood_examples"]) == (40, 40)
+    low, high = found["laplace"]["accuracy"]["interval"]
+    assert {"ece", "augrc", "set_coverage_95", "ood_fpr_95"} <= found["laplace"].keys()
+    assert f"{found['laplace']['accuracy']['value']:.4f} [{low:.4f}, {high:.4f}]" in result.stdout
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_evaluate_names_the_function_that_the_recipe_lacks(fitted: Fitted, tmp_path: Path) -> None:

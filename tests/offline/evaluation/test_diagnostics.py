@@ -13,6 +13,7 @@ from offline.evaluation.diagnostics import (
     coverage_band,
     coverage_curve,
     effective_dimension,
+    equal_mass,
     rejection_curve,
     reliability,
 )
@@ -93,3 +94,24 @@ def test_effective_dimension_is_the_trace_of_the_share_of_the_data() -> None:
     expected = float(np.trace(h @ np.linalg.inv(h + prior * np.eye(5))))
     assert effective_dimension(np.linalg.eigvalsh(h), prior) == pytest.approx(expected)
     assert math.isclose(effective_dimension(np.zeros(5), prior), 0.0)
+
+
+@given(SEEDS, st.integers(1, 60), st.integers(1, 30))
+def test_bins_of_equal_mass_by_rank(seed: int, n: int, values: int) -> None:
+    """Each confidence goes into the bin of its rank among all, one at a time."""
+    rng = np.random.default_rng(seed)
+    confidence, correct = rng.integers(0, values, n) / values, rng.random(n) < 0.5
+    bins: dict[int, list[int]] = {}
+    for i in range(n):
+        rank = sum(other < confidence[i] for other in confidence)
+        bins.setdefault(rank * ECE_BINS // n, []).append(i)
+    gaps = [
+        len(inside) / n * abs(sum(correct[i] for i in inside) - sum(confidence[i] for i in inside)) / len(inside)
+        for inside in bins.values()
+    ]
+    assert equal_mass(confidence, correct).ece == pytest.approx(sum(gaps), abs=1e-12)
+
+
+def test_bins_of_equal_mass_hold_as_many_each() -> None:
+    confidence = np.random.default_rng(3).random(150)
+    assert equal_mass(confidence, confidence > 0.5).count.tolist() == [10] * ECE_BINS

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from offline.evaluation.diagnostics import ECE_BINS, expected_calibration_error
+from offline.evaluation.diagnostics import ECE_BINS, equal_mass, expected_calibration_error
 from offline.evaluation.evaluate import evaluate
+from offline.evaluation.measured import Measured, clopper_pearson
 from service.bundle import (
     Calibration,
     CalibrationTensors,
@@ -28,6 +29,7 @@ from service.bundle import (
 from service.inference.predictor import Predictor
 from service.maths.posterior_factor import CholeskyPosterior
 from service.maths.rejection import RejectionRule
+from tests import reference
 
 SIZE = 2
 SCALE_TRIL = np.array([[0.5, 0.0], [0.2, 0.3]])
@@ -106,6 +108,27 @@ def batches(inputs: np.ndarray, targets: np.ndarray) -> list[tuple[torch.Tensor,
     return list(zip(x.split(7), y.split(7), strict=True))
 
 
+def values(figures: dict[str, Measured]) -> dict[str, float]:
+    return {name: figure.value for name, figure in figures.items()}
+
+
+def by_hand(group: list[np.ndarray], y: np.ndarray, inside: list[float], outside: list[float]) -> dict[str, float]:
+    """The figures that the Laplace approximation and the plain network share."""
+    wrong = [int(np.argmax(p)) != c for p, c in zip(group, y, strict=True)]
+    threshold = sorted(inside)[math.ceil(0.95 * len(inside)) - 1]
+    return {
+        "accuracy": 1 - sum(wrong) / len(y),
+        "log_likelihood": sum(math.log(p[c]) for p, c in zip(group, y, strict=True)) / len(y),
+        "brier": sum(sum((p[k] - (k == c)) ** 2 for k in range(3)) for p, c in zip(group, y, strict=True)) / len(y),
+        "ece": slow_ece(np.array(group), y),
+        "adaptive_ece": equal_mass(np.array([max(p) for p in group]), ~np.array(wrong)).ece,
+        "aurc": reference.aurc(inside, wrong),
+        "augrc": reference.augrc(inside, wrong),
+        "ood_auroc": auroc(inside, outside),
+        "ood_fpr_95": sum(score <= threshold for score in outside) / len(outside),
+    }
+
+
 def auroc(inside: list[float], outside: list[float]) -> float:
     """How often a foreign score is above one of the test data, ties half."""
     wins = [1.0 if o > i else 0.5 if o == i else 0.0 for o in outside for i in inside]
@@ -126,26 +149,21 @@ def test_classification_by_hand(tmp_path: Path) -> None:
     predictor = make(tmp_path, "classification", 3, 3, np.array([limit - 0.3, limit - 0.2, limit, limit + 1e-3]))
     threshold = predictor.rule.threshold
     found = evaluate(predictor, batches(test, y), batches(foreign, np.zeros(9)))
+    accepted = [int(np.argmax(p)) == c for p, c, s in zip(adjusted, y, inside, strict=True) if s <= threshold]
     expected = {
-        "reject_rate": sum(score > threshold for score in inside) / 20,
+        "false_reject_rate": sum(score > threshold for score in inside) / 20,
+        "accepted_accuracy": sum(accepted) / len(accepted),
         "ood_reject_rate": sum(score > threshold for score in outside) / 9,
-        "ood_auroc": auroc(inside, outside),
-        "map_ood_auroc": auroc(
-            *(
-                [float(-(p * np.log(p)).sum()) for p in group]
-                for group in (plain, [softmax(x / TEMPERATURE) for x in foreign])
-            )
-        ),
     }
-    for prefix, group in (("", adjusted), ("map_", plain)):
-        expected[f"{prefix}accuracy"] = sum(int(np.argmax(p)) == c for p, c in zip(group, y, strict=True)) / 20
-        expected[f"{prefix}log_likelihood"] = sum(math.log(p[c]) for p, c in zip(group, y, strict=True)) / 20
-        expected[f"{prefix}brier"] = (
-            sum(sum((p[k] - (k == c)) ** 2 for k in range(3)) for p, c in zip(group, y, strict=True)) / 20
-        )
-        expected[f"{prefix}ece"] = slow_ece(np.array(group), y)
-    assert found == pytest.approx(expected, rel=1e-5)
-    assert 0 < found["reject_rate"] < 1
+    plain_in, plain_out = (
+        [float(-(p * np.log(p)).sum()) for p in group] for group in (plain, [softmax(x / TEMPERATURE) for x in foreign])
+    )
+    laplace = by_hand(adjusted, y, inside, outside) | expected
+    assert values(found.laplace) == pytest.approx(laplace, rel=1e-5)
+    assert values(found.plain) == pytest.approx(by_hand(plain, y, plain_in, plain_out), rel=1e-5)
+    assert 0 < expected["false_reject_rate"] < 1
+    assert (found.examples, found.foreign_examples) == (20, 9)
+    assert found.laplace["accepted_accuracy"].interval == clopper_pearson(sum(accepted), len(accepted))
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -157,29 +175,37 @@ def test_regression_by_hand(tmp_path: Path, outputs: int) -> None:
     predictor = make(tmp_path, "regression", outputs, 2, np.array([0.1, 0.3, 0.5, 0.7]))
     targets = y[:, 0] if outputs == 1 else y
     found = evaluate(predictor, batches(test, targets), batches(foreign, np.zeros(8)))
-    log_likelihoods, squares, covered = [], [], []
+    log_likelihoods, squares, z = [], [], []
     for n, x in enumerate(test):
         total = variance(x, outputs) + SIGMA**2
         squares += [(y[n, k] - x[k]) ** 2 for k in range(outputs)]
-        covered += [abs(y[n, k] - x[k]) <= 1.96 * math.sqrt(total[k]) for k in range(outputs)]
+        z += [abs(y[n, k] - x[k]) / math.sqrt(total[k]) for k in range(outputs)]
         log_likelihoods.append(
             sum(-0.5 * (math.log(2 * math.pi * v) + (y[n, k] - x[k]) ** 2 / v) for k, v in enumerate(total))
         )
     expected = {
         "rmse": math.sqrt(sum(squares) / len(squares)),
         "log_likelihood": sum(log_likelihoods) / 150,
-        "coverage_95": sum(covered) / len(covered),
-        "reject_rate": sum(score > predictor.rule.threshold for score in inside) / 150,
+        "coverage_90": sum(value <= 1.644854 for value in z) / len(z),
+        "coverage_95": sum(value <= 1.959964 for value in z) / len(z),
+        "coverage_99": sum(value <= 2.575829 for value in z) / len(z),
+        "false_reject_rate": sum(score > predictor.rule.threshold for score in inside) / 150,
         "ood_reject_rate": sum(score > predictor.rule.threshold for score in outside) / 8,
         "ood_auroc": auroc(inside, outside),
+        "ood_fpr_95": sum(score <= sorted(inside)[142] for score in outside) / 8,  # 143 of 150 are 95 % or more
     }
-    assert found == pytest.approx(expected, rel=1e-5)
+    assert values(found.laplace) == pytest.approx(expected, rel=1e-5)
+    plain = np.abs(y - test[:, :outputs]) / SIGMA
+    assert found.plain["coverage_95"].value == pytest.approx((plain <= 1.959964).mean())
+    assert found.plain["rmse"] == found.laplace["rmse"]
+    assert found.plain.keys() == {"rmse", "log_likelihood", "coverage_90", "coverage_95", "coverage_99"}
 
 
 def test_without_foreign_data_nothing_is_said_about_them(tmp_path: Path) -> None:
     predictor = make(tmp_path, "regression", 1, 2, np.array([0.1, 0.3, 0.5]))
     found = evaluate(predictor, batches(np.ones((3, 2)), np.ones(3)))
-    assert found.keys() == {"rmse", "log_likelihood", "coverage_95", "reject_rate"}
+    assert not [name for name in (*found.laplace, *found.plain) if name.startswith("ood")]
+    assert found.foreign_examples == 0
 
 
 def test_bad_test_data_are_refused(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_an_overfitted_networks_intervals_hold_what_they_say(tmp_path: Path) -> 
     assert manifest.metrics["noise_examples"] == 300
     assert manifest.sigma_noise is not None
     assert manifest.metrics["train_rmse"] < 0.6 * manifest.sigma_noise, "the network is not overfitted: another test"
-    assert evaluate(predictor, [test])["coverage_95"] == pytest.approx(0.95, abs=0.025)
+    assert evaluate(predictor, [test]).laplace["coverage_95"].value == pytest.approx(0.95, abs=0.025)
     assert manifest.metrics["calibration_coverage_95"] == pytest.approx(0.95, abs=0.04)
     assert not [text for text in manifest.warnings if "intervals" in text]
     report = (tmp_path / "bundle" / "report.html").read_text()
@@ -115,7 +115,7 @@ def test_an_overfitted_networks_intervals_hold_what_they_say(tmp_path: Path) -> 
 def test_every_kind_of_prior_takes_the_held_out_noise(tmp_path: Path, prior: object) -> None:
     train, calibration, test = drawn(80, 0), drawn(400, 1), drawn(4000, 2)
     predictor = fitted(tmp_path, trained(train, 60, 800), train, calibration, prior_precision=prior)
-    assert evaluate(predictor, [test])["coverage_95"] == pytest.approx(0.95, abs=0.03)
+    assert evaluate(predictor, [test]).laplace["coverage_95"].value == pytest.approx(0.95, abs=0.03)
 
 
 def test_the_half_that_sets_the_threshold_has_no_say(tmp_path: Path) -> None:
@@ -156,4 +156,4 @@ def test_kin8nm(tmp_path: Path) -> None:
     parts = [(inputs[rows], targets[rows]) for rows in (train, calibration, last)]
     predictor = fitted(tmp_path, trained(parts[0], 80, 1500), parts[0], parts[1], subnetwork_size=200)
     assert predictor.manifest.sigma_noise > 1.2 * predictor.manifest.metrics["train_rmse"]  # type: ignore[operator]
-    assert evaluate(predictor, [parts[2]])["coverage_95"] == pytest.approx(0.95, abs=0.025)
+    assert evaluate(predictor, [parts[2]]).laplace["coverage_95"].value == pytest.approx(0.95, abs=0.025)

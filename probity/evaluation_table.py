@@ -1,0 +1,90 @@
+"""The table of `probity evaluate`, and its JSON file."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from probity.card import console
+from service.bundle import read_manifest
+from service.format.files import write_file
+
+if TYPE_CHECKING:
+    from offline.evaluation.evaluate import Evaluation
+    from offline.evaluation.measured import Measured
+
+NAMES = {
+    "log_likelihood": "log-likelihood",
+    "brier": "Brier score",
+    "ece": "ECE",
+    "adaptive_ece": "adaptive ECE",
+    "aurc": "AURC",
+    "augrc": "AUGRC",
+    "rmse": "RMSE",
+    "false_reject_rate": "false-reject rate",
+    "accepted_accuracy": "accuracy of the accepted",
+    "certified_accepted_share": "certified: share accepted",
+    "certified_accepted_accuracy": "certified: accuracy of these",
+    "ood_reject_rate": "OOD reject rate",
+    "ood_auroc": "OOD AUROC",
+    "ood_fpr_95": "OOD FPR at 95 % TPR",
+}
+LEVELLED = {
+    "set_coverage": "sets hold the truth",
+    "set_size": "mean size of sets",
+    "coverage": "Gaussian intervals hold",
+    "conformal_coverage": "conformal intervals hold",
+}
+
+
+def print_evaluation(evaluation: "Evaluation") -> None:
+    """One figure a line: of the Laplace approximation, and of the plain network."""
+    counted = f"{evaluation.examples:,} test examples"
+    if evaluation.foreign_examples:
+        counted += f", {evaluation.foreign_examples:,} out of distribution"
+    table = Table(box=None, pad_edge=False, caption=f"{counted}; 95 % intervals in brackets", caption_justify="left")
+    table.add_column("")
+    table.add_column("Laplace", no_wrap=True)
+    table.add_column("plain network", no_wrap=True)
+    for name, figure in evaluation.laplace.items():
+        table.add_row(figure_name(name), _shown(figure), _shown(evaluation.plain.get(name)))
+    console().print(table)
+
+
+def figure_name(name: str) -> str:
+    """What people call a figure: "set_coverage_95" is "sets hold the truth, 95 %"."""
+    stem, _, level = name.rpartition("_")
+    if stem in LEVELLED:
+        return f"{LEVELLED[stem]}, {level} %"
+    return NAMES.get(name, name.replace("_", " "))
+
+
+def _shown(figure: "Measured | None") -> str:
+    if figure is None:
+        return ""
+    text = f"{figure.value:.4f}"
+    return text if figure.interval is None else f"{text} \\[{figure.interval[0]:.4f}, {figure.interval[1]:.4f}]"
+
+
+def evaluation_json(bundle: Path, evaluation: "Evaluation") -> dict[str, Any]:
+    """The figures, and of which bundle they are."""
+    manifest, digest = read_manifest(bundle)
+    model = {"model": manifest.name, "version": manifest.version, "digest": digest, "task": manifest.task}
+    return model | evaluation.as_json()
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write to a temporary file beside `path`, and move it there; raises `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write_file(temporary, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
