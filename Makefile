@@ -51,7 +51,7 @@ help:
 # pip reads dependency groups from 25.1 on.
 .venv/dev.stamp: .venv/offline.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(PIP) -e '.[offline,client]' --group dev
+	$(PIP) -e '.[offline,client,score]' --group dev
 	$(PIP) --no-deps $(BASELINE)
 	$(PIP) lightning-utilities mpmath
 	@touch $@

@@ -134,6 +134,27 @@ def evaluate(
 
 
 @app.command()
+def score(
+    bundle: BundleArgument,
+    inputs: Annotated[Path, typer.Argument(help="An .npy, .csv or .parquet file, or a folder of images.")],
+    out: Annotated[Path, typer.Option(help="Where to write the rows: a .csv, .parquet or .jsonl file.")],
+    batch_size: Annotated[int, typer.Option(min=1, help="How many inputs to read and predict at once.")] = 256,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; all of them unless given.")] = None,
+    false_reject_rate: Annotated[float | None, typer.Option(help="In place of the bundle's own.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file, and discard what another job left.")
+    ] = False,
+) -> None:
+    """Predict every input of a file, as the service would. A run that was killed goes on where it was."""
+    from probity.scoring.command import run_score
+
+    try:
+        print_lines([run_score(bundle, inputs, out, batch_size, threads, false_reject_rate, force=force)])
+    except (BundleError, ValueError, OSError) as error:
+        fail(str(error))
+
+
+@app.command()
 def inspect(bundle: BundleArgument) -> None:
     """Check a bundle and show its card."""
     try:

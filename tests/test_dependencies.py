@@ -20,7 +20,10 @@ GROUPS = {  # without the groups that a group includes
 }
 OURS = {"probity", "service", "offline", "benchmarks", "docs", "tests", "examples"}
 # `probity` of the base install imports these of the offline job; the rest only where torch is.
-BASE_MODULES = ["offline/__init__.py", *(f"probity/{name}.py" for name in ("__init__", "__main__", "cli", "card"))]
+BASE_MODULES = [
+    "offline/__init__.py",
+    *(f"probity/{name}.py" for name in ("__init__", "__main__", "cli", "card", "evaluation_table")),
+]
 DISTRIBUTIONS = importlib.metadata.packages_distributions()
 
 
@@ -67,7 +70,8 @@ def test_the_command_line_imports_what_the_base_install_declares() -> None:
     [
         ("service/client", EXTRAS["client"]),
         ("offline", EXTRAS["offline"]),
-        ("tests", [*EXTRAS["offline"], *EXTRAS["client"], *GROUPS["dev"], *GROUPS["bench"]]),
+        ("probity/scoring", EXTRAS["score"]),
+        ("tests", [*EXTRAS["offline"], *EXTRAS["client"], *EXTRAS["score"], *GROUPS["dev"], *GROUPS["bench"]]),
     ],
 )
 def test_a_part_imports_what_is_declared_for_it(folder: str, declared: list[str]) -> None:

@@ -1,0 +1,82 @@
+"""Where inputs come from, one batch at a time: arrays and folders of images. Tables are in `tables`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from probity.scoring.errors import ScoringError
+from service.bundle import InputSpec
+from service.codec.arrays import InputError, array_from_array
+from service.codec.images import image_to_array
+from service.settings import Settings
+
+Array = npt.NDArray[Any]
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})
+MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs (B, *input_shape) as the network takes them; `names` of their files, for images."""
+
+    inputs: Array
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """`count` inputs; `batches(start, size)` are those from `start` on, at most `size` at a time."""
+
+    count: int
+    batches: Callable[[int, int], Iterator[Batch]]
+
+
+def open_array(path: Path, spec: InputSpec) -> Source:
+    """An .npy file (n, *input_shape), or of one example, mapped into memory rather than read."""
+    try:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ScoringError(f"{path}: found no .npy file ({error}), expected what numpy.save writes") from None
+    array = mapped[None] if mapped.shape == spec.shape else mapped
+    if array.shape[1:] != spec.shape or not len(array):
+        expected = f"({', '.join(map(str, ('n', *spec.shape)))})"
+        raise ScoringError(f"{path}: found shape {mapped.shape}, expected {expected} of at least one example")
+
+    def batches(start: int, size: int) -> Iterator[Batch]:
+        for first in range(start, len(array), size):
+            yield Batch(checked_rows(array[first : first + size], spec, path, first))
+
+    return Source(len(array), batches)
+
+
+def open_images(folder: Path, spec: InputSpec) -> Source:
+    """The PNG, JPEG and WebP files of a folder, in the order of their names, decoded as the service does."""
+    if spec.image is None:
+        raise ScoringError(f"{folder}: found a folder, expected a file: the bundle takes arrays, not images")
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
+    if not files:
+        raise ScoringError(f"{folder}: found no image, expected files that end in {', '.join(sorted(IMAGE_SUFFIXES))}")
+
+    def batches(start: int, size: int) -> Iterator[Batch]:
+        for first in range(start, len(files), size):
+            chosen = files[first : first + size]
+            decoded = [image_to_array(file.read_bytes(), spec, MAX_PIXELS, str(file)) for file in chosen]
+            yield Batch(np.stack(decoded), tuple(file.name for file in chosen))
+
+    return Source(len(files), batches)
+
+
+def checked_rows(rows: Array, spec: InputSpec, path: Path, first: int) -> Array:
+    """The rows as the network takes them; raises `ScoringError` that names the first bad one, counted from 0."""
+    try:
+        return array_from_array(np.asarray(rows), spec, len(rows), "rows")
+    except InputError as error:
+        if not error.field.startswith("rows["):
+            raise ScoringError(f"{path}: found {error.found}, expected {error.expected}") from None
+        row, _, place = error.field.removeprefix("rows[").partition("]")
+        where = f"row {first + int(row)}" + (f", entry {place}" if place else "")
+        raise ScoringError(f"{path}: {where}: found {error.found}, expected {error.expected}") from None

@@ -1,0 +1,100 @@
+"""Score a file: read a batch, predict, append its rows, and publish them when all inputs are done."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from probity.scoring.errors import ScoringError
+from probity.scoring.inputs import Array, Source, open_array, open_images
+from probity.scoring.output import check_format, publish
+from probity.scoring.progress_file import REMEDY, Job, ProgressFile
+from probity.scoring.rows import columns, scored
+from probity.scoring.tables import open_csv, open_parquet
+from service.bundle import InputSpec
+from service.inference.predictor import NonFinitePrediction, Predictor
+
+SAVE_SECONDS = 2.0
+READERS = {".npy": open_array, ".csv": open_csv, ".parquet": open_parquet}
+Report = Callable[[int, int], None]
+
+
+def open_source(path: Path, spec: InputSpec) -> Source:
+    """Inputs by the file's suffix, or of a folder of images; raises `ScoringError`."""
+    if path.is_dir():
+        return open_images(path, spec)
+    if not path.exists():
+        raise ScoringError(f"{path}: no such file or folder")
+    if path.suffix not in READERS:
+        expected = f"{', '.join(READERS)}, or a folder of images"
+        raise ScoringError(f"{path}: found the suffix {path.suffix!r}, expected {expected}")
+    return READERS[path.suffix](path, spec)
+
+
+def score_file(
+    predictor: Predictor,
+    path: Path,
+    out: Path,
+    *,
+    batch_size: int,
+    force: bool = False,
+    report: Report = lambda done, count: None,  # noqa: ARG005
+) -> int:
+    """Score every input of `path` into `out`, and return how many there are.
+
+    A run that ended early goes on where it was. force: replace `out`, and discard what another job left. report: called
+    with the number of inputs done and of all. Raises `ScoringError`, and `InputError` for a bad image; what is done
+    then stays, and the same command goes on from there.
+    """
+    check_format(out)
+    if out.exists() and not force:
+        raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
+    source = open_source(path, predictor.manifest.input)
+    job = Job(predictor.digest, str(path.resolve()), source.count, predictor.decides.false_reject_rate)
+    progress = ProgressFile(out, job).open(force)
+    try:
+        _score(predictor, path, source, progress, batch_size, report)
+        publish(progress.part, out, columns(predictor.manifest, path.is_dir()))
+        progress.remove_state()
+    finally:
+        progress.close()
+    return source.count
+
+
+def _check_same_input(path: Path, source: Source, progress: ProgressFile, batch_size: int) -> None:
+    """Refuse a file with another input at the place of the last one scored. Those after it may have been mended."""
+    if progress.rows:
+        batch = next(source.batches(progress.rows - 1, batch_size))
+        if _digest(batch.inputs[0]) != progress.last:
+            place = f"row {progress.rows - 1}"
+            raise ScoringError(f"{path}: {place}: found another input than the one that was scored; {REMEDY}")
+
+
+def _digest(example: Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(example).tobytes()).hexdigest()
+
+
+def _score(
+    predictor: Predictor, path: Path, source: Source, progress: ProgressFile, batch_size: int, report: Report
+) -> None:
+    saved = time.monotonic()
+    _check_same_input(path, source, progress, batch_size)
+    report(progress.rows, source.count)
+    try:
+        for batch in source.batches(progress.rows, batch_size):
+            try:
+                rows = scored(predictor, batch, progress.rows)
+            except NonFinitePrediction as error:
+                found = f"row {progress.rows + error.index}: found an output of the network that is not finite"
+                raise ScoringError(f"{path}: {found}; the input may be out of range") from None
+            progress.append(rows, _digest(batch.inputs[-1]))
+            if time.monotonic() - saved > SAVE_SECONDS:
+                progress.save()
+                saved = time.monotonic()
+            report(progress.rows, source.count)
+    finally:
+        progress.save()
+    if progress.rows != source.count:
+        raise ScoringError(f"{path}: found {progress.rows} inputs, expected {source.count}: it changed meanwhile")

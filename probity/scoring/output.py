@@ -1,0 +1,89 @@
+"""The rows of a finished job -> .jsonl, .csv or .parquet, one line at a time, moved into place at the end."""
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from probity.scoring.errors import ScoringError
+from probity.scoring.rows import Row, flat
+from probity.scoring.tables import NEED_PYARROW
+
+Columns = Mapping[str, type]
+BLOCK_ROWS = 4096
+
+
+def write_csv(part: Path, temporary: Path, columns: Columns) -> None:
+    """With a header; a prediction set is a JSON list."""
+    with open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(columns))
+        writer.writeheader()
+        for row in _rows(part):
+            cells = flat(row)
+            if cells.get("prediction_set") is not None:
+                cells["prediction_set"] = json.dumps(cells["prediction_set"], ensure_ascii=False)
+            writer.writerow(cells)
+
+
+def write_parquet(part: Path, temporary: Path, columns: Columns) -> None:
+    """Of one row group for each block of rows; a prediction set is a list of strings."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    kinds = {
+        int: pa.int64(),
+        float: pa.float64(),
+        bool: pa.bool_(),
+        str: pa.string(),
+        list: pa.list_(pa.string()),
+    }
+    schema = pa.schema([(name, kinds[kind]) for name, kind in columns.items()])
+    with ParquetWriter(temporary, schema) as writer:
+        rows = _rows(part)
+        while block := [flat(row) for row in islice(rows, BLOCK_ROWS)]:
+            writer.write_batch(pa.RecordBatch.from_pylist(block, schema))
+
+
+WRITERS: Mapping[str, Callable[[Path, Path, Columns], None]] = {
+    ".csv": write_csv,
+    ".parquet": write_parquet,
+}
+PART_FORMAT = ".jsonl"  # in which rows are kept until then
+
+
+def check_format(out: Path) -> None:
+    """Raises `ScoringError` for a suffix that is no format, or whose format cannot be written here."""
+    if out.suffix not in (PART_FORMAT, *WRITERS):
+        expected = ", ".join((PART_FORMAT, *WRITERS))
+        raise ScoringError(f"--out {out}: found the suffix {out.suffix!r}, expected one of {expected}")
+    if out.suffix == ".parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError:
+            raise ScoringError(f"--out {out}: {NEED_PYARROW}") from None
+
+
+def publish(part: Path, out: Path, columns: Columns) -> None:
+    """Write `out` in its format from the rows of `part`, which are on disk, and remove `part`."""
+    if out.suffix == PART_FORMAT:
+        part.replace(out)
+        return
+    temporary = out.with_name(f".{out.name}.tmp")
+    try:
+        WRITERS[out.suffix](part, temporary, columns)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+    part.unlink(missing_ok=True)
+
+
+def _rows(part: Path) -> Iterator[Row]:
+    with open(part, encoding="utf-8") as file:
+        for line in file:
+            row: dict[str, Any] = json.loads(line)
+            yield row

@@ -1,0 +1,103 @@
+"""The rows that a job has written so far, and a small file beside them that says of which job they are.
+
+`OUT.part` holds one JSON object a line; `OUT.part.json` says how many rows of it count. Rows beyond are of a batch that
+a kill interrupted: they are cut off, and scored again.
+"""
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from probity.scoring.errors import ScoringError
+from probity.scoring.rows import Row
+from service.format.files import write_file
+
+REMEDY = "give another --out, or --force to start again"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is scored with what: a part of one job never continues another."""
+
+    digest: str
+    source: str
+    count: int
+    false_reject_rate: float
+
+
+class ProgressFile:
+    """The part of one job, held by one process at a time.
+
+    rows: how many inputs are done; last: the digest of the last of them.
+    """
+
+    def __init__(self, out: Path, job: Job) -> None:
+        self.part, self._state = out.with_name(f"{out.name}.part"), out.with_name(f"{out.name}.part.json")
+        self._job, self.rows, self._bytes = job, 0, 0
+        self.last = ""
+        self._file: BinaryIO
+
+    def open(self, force: bool) -> Self:
+        """Go on where the job was; raises `ScoringError` for another job's part, unless it shall be discarded."""
+        self.part.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(self.part, "ab")  # noqa: SIM115  closed by `close`
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise ScoringError(
+                f"{self.part}: another process is writing it; wait for it, or give another --out"
+            ) from None
+        try:
+            if not force:
+                self._resume()
+            self._file.truncate(self._bytes)
+            self.save()
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    def _resume(self) -> None:
+        if not self._state.exists():
+            if self._file.tell():
+                raise ScoringError(f"{self.part}: found rows without {self._state.name}, expected both; {REMEDY}")
+            return
+        try:
+            state: dict[str, Any] = json.loads(self._state.read_text())
+            job, self.rows, self._bytes = Job(**state["job"]), int(state["rows"]), int(state["bytes"])
+            self.last = str(state["last"])
+        except (ValueError, KeyError, TypeError):
+            raise ScoringError(f"{self._state}: found no record of a scoring job; {REMEDY}") from None
+        for name, expected in asdict(self._job).items():
+            if (found := getattr(job, name)) != expected:
+                raise ScoringError(f"{self.part}: found a job with {name} {found!r}, expected {expected!r}; {REMEDY}")
+        if self._file.tell() < self._bytes:
+            raise ScoringError(f"{self.part}: found {self._file.tell()} bytes, expected {self._bytes}; {REMEDY}")
+
+    def append(self, rows: list[Row], last: str) -> None:
+        """Write the rows of the next inputs; `last`: the digest of the last one."""
+        data = b"".join(json.dumps(row, ensure_ascii=False, allow_nan=False).encode() + b"\n" for row in rows)
+        self._file.write(data)
+        self.rows, self.last = self.rows + len(rows), last
+        self._bytes += len(data)
+
+    def save(self) -> None:
+        """Flush the rows to disk, and then what is said of them."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        state = {"job": asdict(self._job), "rows": self.rows, "bytes": self._bytes, "last": self.last}
+        temporary = self._state.with_name(f".{self._state.name}.tmp")
+        write_file(temporary, json.dumps(state).encode())
+        temporary.replace(self._state)
+
+    def close(self) -> None:
+        """Release the part; it stays for the next run."""
+        self._file.close()
+
+    def remove_state(self) -> None:
+        """After the rows were published."""
+        self._state.unlink(missing_ok=True)

@@ -1,0 +1,108 @@
+"""Files that cannot be scored: what is wrong, where, and what to do."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from probity.scoring.errors import ScoringError
+from probity.scoring.job import open_source
+from probity.scoring.output import check_format
+from service.bundle import InputSpec
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC
+
+PLAIN = InputSpec(shape=(2, 2))
+
+
+def read(path: Path, spec: InputSpec) -> np.ndarray:
+    source = open_source(path, spec)
+    found = np.concatenate([batch.inputs for batch in source.batches(0, 2)])
+    assert len(found) == source.count
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "message"),
+    [
+        ("", PLAIN, "found no row"),
+        ("a,b,c,d\n", FEATURE_SPEC, "found no row"),
+        ("a,b,c\n1,2,3\n", FEATURE_SPEC, "found the column 'd' 0 times, expected once"),
+        ("a,b,c,d,d\n1,2,3,4,5\n", FEATURE_SPEC, "found the column 'd' 2 times"),
+        ("a,b,c\n1,2,3\n", PLAIN, r"found 3 columns, expected 4 for shape \(2, 2\)"),
+        ("1,2,3,4\n5,6,7,8\n9,8,7\n", PLAIN, "row 2: found 3 columns, expected 4"),
+        ("1,2,3,4\n5,6,7,8\n9,8,x,7\n", PLAIN, r"row 2, entry \[2\]: found 'x', expected a number"),
+        ("1,2,3,x\n5,6,7,8\n", PLAIN, r"row 0, entry \[3\]: found 'x'"),
+        ("d,c,b,a\n1,2,3,4\n1,2,inf,4\n", FEATURE_SPEC, r"row 1, entry \[1\]: found inf, expected a finite number"),
+        ("1,2\n1.5,2\n", InputSpec(shape=(2,), dtype="int64"), r"row 1, entry \[0\]: found '1.5', expected a whole"),
+    ],
+)
+def test_csv_files_that_are_refused(tmp_path: Path, text: str, spec: InputSpec, message: str) -> None:
+    path = tmp_path / "inputs.csv"
+    path.write_text(text)
+    with pytest.raises(ScoringError, match=message):
+        read(path, spec)
+
+
+def test_a_csv_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "inputs.csv").write_bytes("größe,1,2,3\n".encode("latin-1"))
+    with pytest.raises(ScoringError, match=r"found no \.csv file .* expected one in UTF-8"):
+        read(tmp_path / "inputs.csv", PLAIN)
+
+
+def test_rows_are_read_in_c_order(tmp_path: Path) -> None:
+    (tmp_path / "inputs.csv").write_text("w,x,y,z\n1,2,3,4\n5,6,7,8\n9,10,11,12\n")
+    np.testing.assert_array_equal(read(tmp_path / "inputs.csv", PLAIN), np.arange(1, 13).reshape(3, 2, 2))
+    parquet.write_table(pa.table({name: [1.0, 2.0, 3.0] for name in "wxyz"}), tmp_path / "inputs.parquet", 2)
+    assert read(tmp_path / "inputs.parquet", PLAIN)[:, 1, 1].tolist() == [1, 2, 3]
+
+
+def test_batches_start_anywhere(tmp_path: Path) -> None:
+    inputs = np.arange(40, dtype=np.float32).reshape(10, 4)
+    np.save(tmp_path / "inputs.npy", inputs)
+    np.savetxt(tmp_path / "inputs.csv", inputs, delimiter=",")
+    parquet.write_table(pa.table({name: inputs[:, k] for k, name in enumerate("abcd")}), tmp_path / "inputs.parquet", 3)
+    for suffix in ("npy", "csv", "parquet"):
+        source = open_source(tmp_path / f"inputs.{suffix}", FEATURE_SPEC)
+        for start in (0, 3, 9, 10):
+            found = [row for batch in source.batches(start, 4) for row in batch.inputs.tolist()]
+            assert found == inputs[start:].tolist()
+
+
+def test_parquet_files_that_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "inputs.parquet"
+    path.write_bytes(b"no table")
+    with pytest.raises(ScoringError, match=r"found no \.parquet file"):
+        read(path, FEATURE_SPEC)
+    parquet.write_table(pa.table({"a": [1.0, None], "b": [1, 2], "c": [1, 2], "d": [1, 2]}), path)
+    with pytest.raises(ScoringError, match=r"row 1, entry \[0\]: found nan, expected a finite number"):
+        read(path, FEATURE_SPEC)
+    parquet.write_table(pa.table({name: ["x"] for name in "abcd"}), path)
+    with pytest.raises(ScoringError, match="found an array of object, expected whole or floating-point numbers"):
+        read(path, FEATURE_SPEC)
+
+
+def test_arrays_that_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npy"
+    path.write_bytes(b"no array")
+    with pytest.raises(ScoringError, match=r"found no \.npy file"):
+        read(path, PLAIN)
+    np.save(path, np.zeros((3, 5)))
+    with pytest.raises(ScoringError, match=r"found shape \(3, 5\), expected \(n, 2, 2\)"):
+        read(path, PLAIN)
+    np.save(path, np.zeros((2, 2)))
+    assert read(path, PLAIN).shape == (1, 2, 2)
+
+
+def test_what_is_no_file_of_inputs_is_refused(tmp_path: Path) -> None:
+    for path, spec, message in (
+        (tmp_path / "none.npy", PLAIN, "no such file or folder"),
+        (tmp_path, PLAIN, "the bundle takes arrays, not images"),
+        (tmp_path, IMAGE_SPEC, "found no image"),
+        (Path(__file__), PLAIN, r"found the suffix '\.py', expected \.npy, \.csv, \.parquet, or a folder"),
+    ):
+        with pytest.raises(ScoringError, match=message):
+            open_source(path, spec)
+    with pytest.raises(ScoringError, match=r"found the suffix '\.xls', expected one of \.jsonl, \.csv, \.parquet"):
+        check_format(tmp_path / "rows.xls")
