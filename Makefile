@@ -118,7 +118,7 @@ lock: .venv/dev.stamp
 	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --python-platform x86_64-manylinux_2_28 \
 	    --output-file $(LOCKS)/offline.txt
 	$(LOCK) $(LOCKS)/build.in --universal --output-file $(LOCKS)/build.txt
-	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --extra client --group dev \
+	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --extra client --extra score --group dev \
 	    --python-platform x86_64-manylinux_2_28 --output-file $(LOCKS)/development.txt
 
 # Without the package's own script, which would download a build for CUDA.
