@@ -37,20 +37,27 @@ class Source:
 
 def open_array(path: Path, spec: InputSpec) -> Source:
     """An .npy file (n, *input_shape), or of one example, mapped into memory rather than read."""
+    count = len(_mapped(path, spec))
+
+    def batches(start: int, size: int) -> Iterator[Batch]:
+        for first in range(start, count, size):
+            # Mapped anew for each batch: the pages of a mapping count as the process's memory once they were read.
+            yield Batch(checked_rows(_mapped(path, spec)[first : first + size], spec, path, first))
+
+    return Source(count, batches)
+
+
+def _mapped(path: Path, spec: InputSpec) -> Array:
+    """The array (n, *input_shape) in the file."""
     try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ScoringError(f"{path}: found no .npy file ({error}), expected what numpy.save writes") from None
     array = mapped[None] if mapped.shape == spec.shape else mapped
     if array.shape[1:] != spec.shape or not len(array):
         expected = f"({', '.join(map(str, ('n', *spec.shape)))})"
         raise ScoringError(f"{path}: found shape {mapped.shape}, expected {expected} of at least one example")
-
-    def batches(start: int, size: int) -> Iterator[Batch]:
-        for first in range(start, len(array), size):
-            yield Batch(checked_rows(array[first : first + size], spec, path, first))
-
-    return Source(len(array), batches)
+    return array
 
 
 def open_images(folder: Path, spec: InputSpec) -> Source:
