@@ -5,10 +5,11 @@ whose docstrings have the equations; `decide` is that of `service.inference.pred
 `tests/offline/export/standalone/test_decision_graph.py` compares them.
 
 Probabilities, scores and p-values are float64 as in the service: rounded to float32, a score could fall on the other
-side of a calibration score. All operators are standard ones since opset 18.
+side of a calibration score.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,45 +17,14 @@ import numpy.typing as npt
 from onnx import TensorProto
 from onnxscript import ir
 
+from offline.export.standalone.nodes import LAST, NodeBuilder
+from offline.export.standalone.score_graph import Outputs, score_of
 from service.bundle import LowRankPosterior, Manifest, PosteriorFactor
 from service.maths.predictive import column_blocks
 from service.maths.rejection import RejectionRule
+from service.maths.scores import SCORES, Scoring
 
 Array = npt.NDArray[Any]
-Operand = ir.Value | Array | np.float32 | float
-MIN_OPSET = 18  # the first in which reductions take their axes as an input
-LAST = np.array([-1], np.int64)
-
-
-class NodeBuilder:
-    """Adds nodes to a graph. Operands that are not values of the graph become constants, floats in float64."""
-
-    def __init__(self, graph: ir.Graph) -> None:
-        self._tape, self._count = ir.tape.Tape(graph), 0
-
-    def __call__(self, operator: str, *operands: Operand, **attributes: Any) -> ir.Value:
-        """The output of a new node."""
-        inputs = [operand if isinstance(operand, ir.Value) else self._constant(operand) for operand in operands]
-        name = self._name(operator)
-        value = self._tape.op(operator, inputs, attributes, name=name)
-        value.name = name
-        return value
-
-    def cast(self, value: ir.Value, dtype: int) -> ir.Value:
-        """The value in another type, one of `onnx.TensorProto`."""
-        return self("Cast", value, to=dtype)
-
-    def float64(self, value: ir.Value) -> ir.Value:
-        """The value in float64."""
-        return self.cast(value, TensorProto.DOUBLE)
-
-    def _constant(self, operand: Array | np.float32 | float) -> ir.Value:
-        return self._tape.initializer(ir.tensor(np.asarray(operand)), self._name("constant"))
-
-    def _name(self, kind: str) -> str:
-        """A name that no value of the network has, not even inside a loop: exporters write no colons."""
-        self._count += 1
-        return f"decision:{kind}:{self._count}"
 
 
 def variance_of(add: NodeBuilder, jacobian: ir.Value, posterior: PosteriorFactor) -> ir.Value:
@@ -89,11 +59,20 @@ def low_rank_variance(add: NodeBuilder, jacobian: ir.Value, posterior: LowRankPo
 
 
 def decide(
-    add: NodeBuilder, mean: ir.Value, variance: ir.Value, manifest: Manifest, rule: RejectionRule
+    add: NodeBuilder,
+    mean: ir.Value,
+    variance: ir.Value,
+    manifest: Manifest,
+    rule: RejectionRule,
+    scoring: Scoring | None = None,
 ) -> dict[str, ir.Value]:
-    """Every field of `Prediction` behind mean and variance, (B, K) float32 both, in the order of its fields there."""
+    """Every field of `Prediction` behind mean and variance, (B, K) float32 both, in the order of its fields there.
+
+    scoring: what makes the score; None: the single score that the manifest names.
+    """
     finite = all_finite(add, mean, variance)
-    found = undecided_prediction(add, add.float64(mean), add.float64(variance), manifest)
+    scoring = scoring or SCORES[manifest.calibration.score]
+    found = undecided_prediction(add, add.float64(mean), add.float64(variance), manifest, scoring)
     score = add("Where", finite, found.pop("score"), math.inf)
     rejected = add("Or", add("Greater", score, rule.threshold), add("Not", finite))
     decision = {"score": score, "p_value": p_value(add, score, rule.scores), "rejected": rejected}
@@ -108,17 +87,20 @@ def all_finite(add: NodeBuilder, mean: ir.Value, variance: ir.Value) -> ir.Value
 
 
 def undecided_prediction(
-    add: NodeBuilder, mean: ir.Value, variance: ir.Value, manifest: Manifest
+    add: NodeBuilder, mean: ir.Value, variance: ir.Value, manifest: Manifest, scoring: Scoring
 ) -> dict[str, ir.Value]:
     """The fields that are computed from mean and variance alone, (B, K) float64 both, and the score."""
+    outputs = Outputs(mean, variance, manifest.outputs, manifest.temperature)
     if manifest.sigma_noise is not None:
+        outputs = replace(outputs, sigma_noise=manifest.sigma_noise)
         std = predictive_std(add, variance, manifest.sigma_noise)
-        return {"score": regression_score(add, variance, manifest.outputs), "std": std}
+        return {"score": score_of(add, scoring, outputs), "std": std}
     probabilities = link_approx(add, mean, variance, manifest.temperature)
     map_probabilities = softmax(add, add("Div", mean, manifest.temperature))
     total, aleatoric, epistemic = entropy_parts(add, probabilities, map_probabilities)
+    outputs = replace(outputs, probabilities=probabilities, total=total, epistemic=epistemic)
     return {
-        "score": total,
+        "score": score_of(add, scoring, outputs),
         "probabilities": probabilities,
         "map_probabilities": map_probabilities,
         "total": total,
@@ -157,11 +139,6 @@ def entropy_parts(
 def predictive_std(add: NodeBuilder, variance: ir.Value, sigma_noise: float) -> ir.Value:
     """(B, K) -> (B, K)."""
     return add("Sqrt", add("Add", variance, sigma_noise**2))
-
-
-def regression_score(add: NodeBuilder, variance: ir.Value, outputs: int) -> ir.Value:
-    """(B, K) -> (B,). In float64 the sum of float32 variances is mostly exact, so its order does not matter."""
-    return add("Sqrt", add("Div", add("ReduceSum", variance, LAST, keepdims=0), float(outputs)))
 
 
 def p_value(add: NodeBuilder, score: ir.Value, calibration_scores: Array) -> ir.Value:

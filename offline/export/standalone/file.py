@@ -14,10 +14,6 @@ from offline.export.standalone.verify import verify_standalone
 from service.bundle import read_bundle
 from service.format.files import write_file
 from service.inference.predictor import Predictor
-from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY
-
-# What `offline.export.standalone.decision_graph` has nodes for.
-DECIDED_BY: tuple[str, ...] = (PREDICTIVE_ENTROPY.name, EPISTEMIC_STD.name)
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,6 @@ def export_standalone(bundle: Path, out: Path, *, force: bool = False) -> Standa
     """
     check_destination(out, bundle, force=force)
     content = read_bundle(bundle)
-    check_score(content.manifest.calibration.score, bundle)
     predictor = Predictor(content)
     model = standalone_model(content)
     data = model.SerializeToString(deterministic=True)
@@ -49,13 +44,6 @@ def export_standalone(bundle: Path, out: Path, *, force: bool = False) -> Standa
         {value.name: described(value) for value in values} for values in (model.graph.input, model.graph.output)
     )
     return StandaloneFile(out, len(data), inputs, outputs)
-
-
-def check_score(name: str, bundle: Path) -> None:
-    """`StandaloneError` for a score that the ONNX model cannot compute."""
-    if name not in DECIDED_BY:
-        known = " or ".join(DECIDED_BY)
-        raise StandaloneError(f"{bundle}: found the score {name!r}, expected {known}; fit anew with score='default'")
 
 
 def check_destination(out: Path, bundle: Path, *, force: bool) -> None:

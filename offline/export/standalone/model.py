@@ -6,8 +6,9 @@ from typing import Any
 import onnx
 from onnxscript import ir
 
-from offline.export.standalone.decision_graph import MIN_OPSET, NodeBuilder, decide, variance_of
+from offline.export.standalone.decision_graph import decide, variance_of
 from offline.export.standalone.errors import StandaloneError
+from offline.export.standalone.nodes import MIN_OPSET, NodeBuilder
 from service.bundle import MODEL, Bundle, LowRankPosterior, PosteriorFactor
 from service.format.manifest_json import to_json
 from service.maths.predictive import column_blocks
@@ -22,7 +23,7 @@ MEANINGS = {
     "inputs": "Examples as the network takes them.",
     "mean": "Outputs of the network: logits before any temperature, or regression means.",
     "variance": "v = diag(J Sigma J^T): the variances of the outputs, all or as probity.computed_variances says.",
-    "score": "The out-of-distribution score: predictive entropy in nats, or the root mean square of sqrt(v).",
+    "score": "The out-of-distribution score that probity.score names: larger is less like the calibration data.",
     "p_value": "Conformal p-value of the score: (1 + #{calibration score >= score}) / (n + 1).",
     "rejected": "Whether the score is above the threshold, or an output is not finite.",
     "probabilities": "softmax(mean / sqrt(T^2 + pi / 8 v)).",
@@ -81,7 +82,7 @@ def _add_decision(graph: ir.Graph, bundle: Bundle) -> None:
     given = {value.name: value for value in graph.outputs}
     variance = given["variance"] if manifest.gives_variance else variance_of(add, given["jacobian"], bundle.posterior)
     rule = RejectionRule(bundle.calibration.scores, manifest.calibration.false_reject_rate)
-    fields = decide(add, given["mean"], variance, manifest, rule)
+    fields = decide(add, given["mean"], variance, manifest, rule, bundle.calibration.scoring)
     graph.outputs.clear()
     for name, value in fields.items():
         value.name = name

@@ -14,7 +14,7 @@ from offline.export.standalone.model import standalone_model
 from offline.export.standalone.verify import verify_standalone
 from service import BundleError, Predictor, read_bundle
 from tests.support.bundles import FEATURE_SPEC, Synthetic, rewrite, write_linear, write_tokens
-from tests.support.standalone import FUSED, GOLDEN
+from tests.support.standalone import GOLDEN
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +105,6 @@ def changed(model: onnx.ModelProto, old: float, new: float) -> bytes:
 
 def to_float(tensor: onnx.TensorProto) -> float:
     return float(numpy_helper.to_array(tensor))
-
-
-def test_a_score_without_nodes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StandaloneError, match=r"found the score 'fused', expected predictive_entropy or epistemic_std"):
-        export_standalone(FUSED, tmp_path / "model.onnx")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_sound_passes(tmp_path: Path) -> None:

@@ -1,0 +1,134 @@
+"""Out-of-distribution scores as ONNX nodes: those of `service.maths.scores` and `service.maths.fused_score`.
+
+Their docstrings have the equations. Change both together: `tests/offline/export/standalone/test_score_graph.py`
+compares them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto
+from onnxscript import ir
+
+from offline.export.standalone.nodes import LAST, NodeBuilder
+from service.maths.fused_score import FusedScore, ScoreDistribution
+from service.maths.scores import EXPONENT, LEAST_SQUARE, MOST_CLASSES, Scoring
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a score may need: mean and variance (B, K) float64, K and the temperature; of a regression the noise, and of
+    a classification the probabilities (B, K), the entropy (B,) and its epistemic part."""
+
+    mean: ir.Value
+    variance: ir.Value
+    count: int
+    temperature: float
+    sigma_noise: float | None = None
+    probabilities: ir.Value | None = None
+    total: ir.Value | None = None
+    epistemic: ir.Value | None = None
+
+
+def score_of(add: NodeBuilder, scoring: Scoring, outputs: Outputs) -> ir.Value:
+    """The score (B,) float64."""
+    if not isinstance(scoring, FusedScore):
+        return _single(add, scoring.name, outputs)
+    parts = []
+    for part in scoring.components:
+        surprise = _surprise(add, _single(add, part.score.name, outputs), part.distribution)
+        parts.append(add("Mul", surprise, part.weight))
+    return add("Sum", *parts) if len(parts) > 1 else parts[0]
+
+
+def _single(add: NodeBuilder, name: str, outputs: Outputs) -> ir.Value:
+    if name in ("predictive_entropy", "epistemic_entropy"):
+        value = outputs.total if name == "predictive_entropy" else outputs.epistemic
+        assert value is not None  # of a classification
+        return value
+    nodes: dict[str, Callable[[NodeBuilder, Outputs], ir.Value]] = {
+        "top_probability": _top_probability,
+        "logit_variance": lambda add, outputs: _mean(add, outputs.variance, outputs.count),
+        "class_variance": lambda add, outputs: _of_class(add, outputs.variance, outputs),
+        "relative_variance": _relative_variance,
+        "energy": _energy,
+        "generalised_entropy": _generalised_entropy,
+        "max_logit": lambda add, outputs: add("Neg", _largest(add, outputs.mean)),
+        "epistemic_std": lambda add, outputs: add("Sqrt", _mean(add, outputs.variance, outputs.count)),
+        "predictive_std": _predictive_std,
+    }
+    return nodes[name](add, outputs)
+
+
+def _mean(add: NodeBuilder, values: ir.Value, count: int) -> ir.Value:
+    """(B, K) -> (B,). In float64 the sum of float32 values is mostly exact, so its order does not matter."""
+    return add("Div", add("ReduceSum", values, LAST, keepdims=0), float(count))
+
+
+def _largest(add: NodeBuilder, values: ir.Value) -> ir.Value:
+    return add("ReduceMax", values, LAST, keepdims=0)
+
+
+def _of_class(add: NodeBuilder, values: ir.Value, outputs: Outputs) -> ir.Value:
+    """The value of the most probable class, (B, K) -> (B,)."""
+    chosen = add("ArgMax", _probabilities(outputs), axis=-1, keepdims=1)
+    return add("Squeeze", add("GatherElements", values, chosen, axis=1), LAST)
+
+
+def _probabilities(outputs: Outputs) -> ir.Value:
+    assert outputs.probabilities is not None  # of a classification
+    return outputs.probabilities
+
+
+def _top_probability(add: NodeBuilder, outputs: Outputs) -> ir.Value:
+    return add("Sub", 1.0, _largest(add, _probabilities(outputs)))
+
+
+def _relative_variance(add: NodeBuilder, outputs: Outputs) -> ir.Value:
+    distance = add("Sub", _of_class(add, outputs.mean, outputs), _mean(add, outputs.mean, outputs.count))
+    square = add("Max", add("Mul", distance, distance), LEAST_SQUARE)
+    return add("Div", _of_class(add, outputs.variance, outputs), square)
+
+
+def _energy(add: NodeBuilder, outputs: Outputs) -> ir.Value:
+    largest = add("ReduceMax", outputs.mean, LAST, keepdims=1)
+    shifted = add("Div", add("Sub", outputs.mean, largest), outputs.temperature)
+    total = add("ReduceSum", add("Exp", shifted), LAST, keepdims=0)
+    return add("Sub", add("Mul", add("Log", total), -outputs.temperature), add("Squeeze", largest, LAST))
+
+
+def _generalised_entropy(add: NodeBuilder, outputs: Outputs) -> ir.Value:
+    p = _probabilities(outputs)
+    if outputs.count > MOST_CLASSES:
+        p = add.largest(p, MOST_CLASSES)
+    return add("ReduceSum", add("Pow", add("Mul", p, add("Sub", 1.0, p)), EXPONENT), LAST, keepdims=0)
+
+
+def _predictive_std(add: NodeBuilder, outputs: Outputs) -> ir.Value:
+    assert outputs.sigma_noise is not None  # of a regression
+    return add("Sqrt", add("Add", _mean(add, outputs.variance, outputs.count), outputs.sigma_noise**2))
+
+
+def _surprise(add: NodeBuilder, score: ir.Value, distribution: ScoreDistribution) -> ir.Value:
+    """`ScoreDistribution.surprise_at`: (B,) -> (B,)."""
+    above = add("Max", add("Sub", score, distribution.start), 0.0)
+    return add("Add", _interpolated(add, score, distribution), add("Div", above, distribution.mean_excess))
+
+
+def _interpolated(add: NodeBuilder, score: ir.Value, distribution: ScoreDistribution) -> ir.Value:
+    """numpy.interp: linear between the values, constant beyond the first and the last one."""
+    x, y = distribution.values, distribution.surprise
+    if len(x) == 1:
+        return add("Min", add("Max", score, float(y[0])), float(y[0]))
+    reached = add("LessOrEqual", np.asarray(x[:-1], np.float64), add("Unsqueeze", score, LAST))
+    count = add("ReduceSum", add.cast(reached, TensorProto.INT64), LAST, keepdims=0)
+    place = add("Max", add("Sub", count, np.array(1, np.int64)), np.array(0, np.int64))
+    left, bottom = add("Gather", x[:-1], place), add("Gather", y[:-1], place)
+    slope = add("Gather", np.diff(y) / np.diff(x), place)
+    inside = add("Add", add("Mul", slope, add("Sub", score, left)), bottom)
+    return add("Min", add("Max", inside, float(y[0])), float(y[-1]))

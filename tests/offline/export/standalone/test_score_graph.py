@@ -1,0 +1,79 @@
+"""The nodes of every score against `service.maths`, on outputs of any size."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from offline.export.standalone.decision_graph import decide as decision_nodes
+from service.bundle import InputSpec
+from service.inference.predictor import decide
+from service.maths.fused_score import Component, FusedScore, ScoreDistribution
+from service.maths.rejection import RejectionRule
+from service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, Scoring
+from tests.support.manifests import make_manifest
+from tests.support.standalone import run_nodes, same_prediction
+
+Array = npt.NDArray[Any]
+CALIBRATION = np.sort(np.random.default_rng(1).normal(size=40))
+
+
+def drawn(outputs: int) -> tuple[Array, Array]:
+    """Ordinary rows, equal logits, certain ones, no variance, and some that are not finite."""
+    rng = np.random.default_rng(outputs)
+    mean, variance = rng.normal(scale=3, size=(40, outputs)), rng.exponential(3, (40, outputs))
+    mean[0], mean[1], variance[2] = 7.0, np.where(np.arange(outputs) == 0, 900, 0), 0.0
+    mean[3, 0], mean[4, 0], variance[5, 0] = np.nan, np.inf, np.nan
+    return mean.astype(np.float32), variance.astype(np.float32)
+
+
+def check(scoring: Scoring, outputs: int, regression: bool, temperature: float = 1.0) -> None:
+    manifest = make_manifest(
+        outputs=outputs,
+        parameter_count=6,
+        size=6,
+        spec=InputSpec(shape=(2,)),
+        scores=CALIBRATION,
+        regression=regression,
+        alpha=0.2,
+        temperature=temperature,
+    )
+    mean, variance = drawn(outputs)
+    rule = RejectionRule(CALIBRATION, 0.2)
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = decide(mean, variance, manifest, rule, None, scoring)
+    found = run_nodes(
+        lambda add, m, v: decision_nodes(add, m, v, manifest, rule, scoring), mean_in=mean, variance_in=variance
+    )
+    same_prediction(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("outputs", [2, 10, 150])
+@pytest.mark.parametrize("name", CLASSIFICATION_SCORES)
+def test_a_score_of_a_classification(name: str, outputs: int) -> None:
+    check(CLASSIFICATION_SCORES[name], outputs, regression=False, temperature=1.0 if outputs == 2 else 2.5)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("name", REGRESSION_SCORES)
+def test_a_score_of_a_regression(name: str, outputs: int) -> None:
+    check(REGRESSION_SCORES[name], outputs, regression=True)
+
+
+@pytest.mark.parametrize("names", [["energy"], ["energy", "predictive_entropy", "relative_variance", "max_logit"]])
+@pytest.mark.parametrize("examples", [2, 30, 1000])
+def test_a_fused_score(names: list[str], examples: int) -> None:
+    rng, components = np.random.default_rng(examples), []
+    for name in names:
+        distribution = ScoreDistribution.of(np.sort(rng.normal(scale=4, size=examples)))
+        assert distribution is not None
+        components.append(Component(CLASSIFICATION_SCORES[name], 1 / len(names), distribution))
+    check(FusedScore(tuple(components)), 10, regression=False)
+
+
+def test_a_fused_score_of_tied_values() -> None:
+    distribution = ScoreDistribution.of(np.array([0.0] * 19 + [3.0]))
+    assert distribution is not None
+    assert len(distribution.values) == 1
+    check(FusedScore((Component(CLASSIFICATION_SCORES["energy"], 1.0, distribution),)), 10, regression=False)
