@@ -126,7 +126,8 @@ def test_what_is_too_large_is_refused_by_the_proxy(proxy: Server, service: Serve
         connection.sendall(b"nonsense\r\n\r\n")
         (found,) = answers(connection)
     assert refused(found, 400).code == "http"
-    assert service.log_of("/marker-large", start) == []
+    # Refused uploads of other tests are logged when their connections end; none of these requests would get a 429.
+    assert [line for line in service.log_of("/marker-large", start) if " 429 " not in line] == []
 
 
 def test_a_slow_client_costs_the_service_no_connection(hasty: Server, service: Server) -> None:
