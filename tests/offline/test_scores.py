@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from offline import FitConfig, fit_bundle
-from offline.export.standalone.errors import StandaloneError
 from offline.export.standalone.file import export_standalone
+from offline.export.standalone.verify import open_model, run_standalone
 from probity.cli import app
 from service.bundle import BundleError, ManifestError, read_bundle, reseal_manifest, seal_bundle
 from service.codec.answers import Coverage, predictions_json
@@ -71,10 +71,13 @@ def test_the_card_and_the_report_show_the_parts(fused: Path) -> None:
     assert "fused score:" in (fused / "report.html").read_text()
 
 
-def test_a_standalone_model_of_it_is_refused(fused: Path, tmp_path: Path) -> None:
-    with pytest.raises(StandaloneError, match="found the score 'fused', expected predictive_entropy or epistemic_std"):
-        export_standalone(fused, tmp_path / "model.onnx")
-    assert not (tmp_path / "model.onnx").exists()
+def test_a_standalone_model_of_it_decides_alike(fused: Path, tmp_path: Path) -> None:
+    export_standalone(fused, tmp_path / "model.onnx")
+    inputs = np.concatenate([batches(20, seed=3)[0][0].numpy(), FAR])
+    found = run_standalone(open_model((tmp_path / "model.onnx").read_bytes()), inputs)
+    expected = Predictor.load(fused).predict(inputs)
+    np.testing.assert_allclose(found["score"], expected.score, rtol=1e-5)
+    np.testing.assert_array_equal(found["rejected"], expected.rejected)
 
 
 @pytest.mark.parametrize("score", ["energy", "auto"])
