@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import roc_auc_score
 
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments import frontier_methods as methods
@@ -21,6 +20,7 @@ from benchmarks.experiments.corruptions import UNSEEN
 from benchmarks.experiments.frontier_data import Problem, load
 from benchmarks.experiments.frontier_networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
+from offline.evaluation.auroc import auroc
 from offline.runtime.progress import Track
 from service.maths.predictive import entropy
 
@@ -61,12 +61,6 @@ def log_likelihood(probabilities: Array, classes: Array) -> float:
     """Mean log-probability of the true class, nats."""
     chosen = probabilities[np.arange(len(classes)), classes].astype(np.float64)
     return float(np.log(np.maximum(chosen, np.finfo(np.float64).tiny)).mean())
-
-
-def auroc(usual: Array, foreign: Array) -> float:
-    """The chance that a foreign image scores above a usual one, ties half."""
-    truth = np.repeat([0, 1], [len(usual), len(foreign)])
-    return float(roc_auc_score(truth, np.concatenate([usual, foreign])))
 
 
 def one_network(name: str, seed: int, scale: Scale, tag: str, track: Track) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from benchmarks.core.settings import Settings, Values
@@ -24,6 +23,7 @@ from benchmarks.experiments.mnist_summary import ANGLES, AUTOMATIC, print_table,
 from offline.data.held_out import HeldOut
 from offline.data.likelihood import Classification
 from offline.data.shifts import synthetic_shifts
+from offline.evaluation.auroc import auroc
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.laplace.posterior import PRIOR_GRID, Spectrum
 from offline.laplace.prior import PLAIN, PriorChoice, PriorSweep, choose_prior, grid_log_likelihood, prior_share
@@ -154,12 +154,6 @@ def within_budget(mean: Array, variance: Array, used: Array, targets: Array) -> 
     sweep = PriorSweep(PRIOR_GRID, used, np.zeros_like(used), scores[:-1], float(scores[-1]))
     choice = choose_prior(sweep, "budget", BUDGET)
     return choice, float(scores[:-1][choice.precision == PRIOR_GRID][0]), float(scores[-1])
-
-
-def auroc(ordinary: Array, foreign: Array) -> float:
-    """The chance that a foreign example scores above an ordinary one, ties half."""
-    truth = np.repeat([0, 1], [len(ordinary), len(foreign)])
-    return float(roc_auc_score(truth, np.concatenate([ordinary, foreign])))
 
 
 def evaluate(outcomes: dict[str, tuple[Array, Array]], classes: Array) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 
 from offline.data.likelihood import likelihood_of
 from offline.data.loaders import Batches, checked_batches
+from offline.evaluation.auroc import auroc
 from offline.evaluation.certificates import certified_figures
 from offline.evaluation.columns import (
     LEVELS,
@@ -24,7 +25,7 @@ from offline.evaluation.columns import (
 )
 from offline.evaluation.diagnostics import equal_mass, equal_width
 from offline.evaluation.measured import Measured, measured_share
-from offline.evaluation.selective import augrc, aurc, false_positive_rate, foreign_auroc
+from offline.evaluation.selective import augrc, aurc, false_positive_rate
 from offline.runtime.arrays import Array
 from service.inference.predictor import Prediction, Predictor, check_finite
 from service.maths.outcomes import Outcomes
@@ -175,7 +176,7 @@ def _accepted(found: Columns) -> Figures:
 
 def _against(inside: Array, foreign: Array) -> Figures:
     return {
-        "ood_auroc": Measured(foreign_auroc(inside, foreign)),
+        "ood_auroc": Measured(auroc(inside, foreign)),
         "ood_fpr_95": Measured(false_positive_rate(inside, foreign)),
     }
 

@@ -33,14 +33,6 @@ def augrc(score: Array, wrong: Array) -> float:
     return float(((joint[:-1] + joint[1:]) / 2 * -np.diff(coverage)).sum())
 
 
-def foreign_auroc(inside: Array, foreign: Array) -> float:
-    """How often a foreign example scores above one of the test data, ties half; (n,), (m,)."""
-    from sklearn.metrics import roc_auc_score
-
-    labels = np.repeat([0, 1], [len(inside), len(foreign)])
-    return float(roc_auc_score(labels, np.concatenate([inside, foreign])))
-
-
 def false_positive_rate(inside: Array, foreign: Array, true_positive_rate: float = 0.95) -> float:
     """FPR at 95 % TPR: the share of foreign examples below the least threshold that accepts 95 % of the test data.
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offline.evaluation.selective import augrc, aurc, false_positive_rate, foreign_auroc
+from offline.evaluation.auroc import auroc
+from offline.evaluation.selective import augrc, aurc, false_positive_rate
 from tests import reference
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -25,8 +26,8 @@ def test_augrc_is_traubs_formula_of_auroc_and_accuracy(seed: int, n: int) -> Non
     rng = np.random.default_rng(seed)
     score, wrong = rng.integers(0, 9, n) / 4, rng.random(n) < 0.4
     wrong[:2] = [True, False]
-    auroc, accuracy = foreign_auroc(score[~wrong], score[wrong]), 1 - wrong.mean()
-    expected = (1 - auroc) * accuracy * (1 - accuracy) + (1 - accuracy) ** 2 / 2
+    area, accuracy = auroc(score[~wrong], score[wrong]), 1 - wrong.mean()
+    expected = (1 - area) * accuracy * (1 - accuracy) + (1 - accuracy) ** 2 / 2
     assert augrc(score, wrong) == pytest.approx(expected, abs=1e-12)
 
 
@@ -43,4 +44,4 @@ def test_rates_of_foreign_data_by_counting(seed: int, n: int, m: int) -> None:
     threshold = min(t for t in inside if (inside <= t).mean() >= 0.95)
     assert false_positive_rate(inside, foreign) == pytest.approx((foreign <= threshold).mean())
     wins = [1.0 if b > a else 0.5 if b == a else 0.0 for b in foreign for a in inside]
-    assert foreign_auroc(inside, foreign) == pytest.approx(sum(wins) / len(wins))
+    assert auroc(inside, foreign) == pytest.approx(sum(wins) / len(wins))
