@@ -66,12 +66,9 @@ def interval_columns(predictor: Predictor, prediction: Prediction, y: Array) -> 
     """The share of an example's outputs within the conformal interval of each level, NaN for too few residuals."""
     if predictor.intervals is None:
         return {}
-    columns = []
-    for level in LEVELS:
-        q = predictor.intervals.half_widths(level)
-        half = None if q is None or prediction.std is None else q * prediction.std
-        mean = prediction.mean
-        columns.append(np.full(len(y), np.nan) if half is None else _inside(mean - half, mean + half, y))
+    assert prediction.std is not None  # of a regression
+    found = [predictor.intervals.around(prediction.mean, prediction.std, level) for level in LEVELS]
+    columns = [np.full(len(y), np.nan) if interval is None else _inside(*interval, y) for interval in found]
     return {"conformal_coverage": np.stack(columns, axis=1)}
 
 

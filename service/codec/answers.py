@@ -28,10 +28,12 @@ class Coverage:
     level: float
     conformal: bool
 
-    def half_widths(self, predictor: Predictor) -> Array | None:
-        """Those of conformal intervals, (K,) in standard deviations; None for Gaussian ones."""
-        known = predictor.intervals
-        return known.half_widths(self.level) if self.conformal and known is not None else None
+    def intervals(self, prediction: Prediction, predictor: Predictor) -> tuple[str, Array, Array]:
+        """Their kind, and their ends, (B, K) both."""
+        assert prediction.std is not None  # of a regression
+        mean, std, known = prediction.mean, prediction.std, predictor.intervals
+        found = known.around(mean, std, self.level) if self.conformal and known is not None else None
+        return ("conformal", *found) if found is not None else ("gaussian", *gaussian_interval(mean, std, self.level))
 
 
 def class_names(manifest: Manifest) -> list[str]:
@@ -192,12 +194,7 @@ def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Js
 
 def _regression(prediction: Prediction, predictor: Predictor, coverage: Coverage) -> list[Json]:
     assert prediction.std is not None
-    level, q = coverage.level, coverage.half_widths(predictor)
-    if q is None:
-        low, high = gaussian_interval(prediction.mean, prediction.std, level)
-    else:
-        low, high = prediction.mean - q * prediction.std, prediction.mean + q * prediction.std
-    kind = "gaussian" if q is None else "conformal"
+    kind, low, high = coverage.intervals(prediction, predictor)
     epistemic = np.sqrt(prediction.variance.astype(np.float64))
     return [
         {
@@ -205,7 +202,7 @@ def _regression(prediction: Prediction, predictor: Predictor, coverage: Coverage
             "epistemic_std": epistemic[i].tolist(),
             "noise_std": predictor.manifest.sigma_noise,
             "std": prediction.std[i].tolist(),
-            "interval": {"level": level, "low": low[i].tolist(), "high": high[i].tolist(), "kind": kind},
+            "interval": {"level": coverage.level, "low": low[i].tolist(), "high": high[i].tolist(), "kind": kind},
         }
         for i in range(len(prediction.mean))
     ]

@@ -5,6 +5,7 @@ nonconformity is at most the k-th smallest of the held-out examples', k = ceil((
 probability of at least `level` (Vovk et al., 2005). It holds on average over examples, not for each kind of them.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +19,11 @@ UNPENALISED = (1, 2, 5)
 TUNED_LEVELS = (0.9, 0.95, 0.99)
 
 
-def conformal_quantile(scores: Array, level: float) -> float:
-    """The k-th smallest of the scores (n,), k = ceil((n + 1) level); infinite where k > n: too few scores."""
-    n = len(scores)
+def conformal_quantile(ascending: Array, level: float) -> float:
+    """The k-th of the sorted scores (n,), k = ceil((n + 1) level); infinite where k > n: too few scores."""
+    n = len(ascending)
     k = math.ceil((n + 1) * level - 1e-9)
-    return math.inf if k > n else float(np.partition(scores, k - 1)[k - 1])
+    return math.inf if k > n else float(ascending[k - 1])
 
 
 def set_scores(probabilities: Array, penalty: float, unpenalised: int) -> Array:
@@ -53,14 +54,17 @@ class PredictionSets:
     penalty: float
     unpenalised: int
 
+    @functools.cached_property
+    def _ascending(self) -> Array:
+        return np.sort(self.scores)
+
     def members(self, probabilities: Array, level: float) -> Array:
         """Which classes belong to the set of this level, (B, K) -> (B, K) bool.
 
         The most probable class always does: a larger set holds the truth as often or more, and none is empty.
         """
-        found: Array = set_scores(probabilities, self.penalty, self.unpenalised) <= conformal_quantile(
-            self.scores, level
-        )
+        largest = conformal_quantile(self._ascending, level)
+        found: Array = set_scores(probabilities, self.penalty, self.unpenalised) <= largest
         found[np.arange(len(found)), probabilities.argmax(axis=1)] = True
         return found
 
@@ -74,7 +78,7 @@ def tuned_sets(probabilities: Array, targets: Array) -> tuple[float, int]:
     for penalty in PENALTIES:
         for unpenalised in UNPENALISED if penalty else UNPENALISED[:1]:
             scores = set_scores(probabilities, penalty, unpenalised)
-            own = scores[np.arange(len(targets)), targets]
+            own = np.sort(scores[np.arange(len(targets)), targets])
             size = sum(
                 np.maximum(1, (scores <= conformal_quantile(own, level)).sum(1)).mean() for level in TUNED_LEVELS
             )
@@ -89,7 +93,17 @@ class ConformalIntervals:
 
     residuals: Array
 
+    @functools.cached_property
+    def _ascending(self) -> Array:
+        """The residuals of each output, sorted, (n, K)."""
+        return np.sort(self.residuals, axis=0)
+
     def half_widths(self, level: float) -> Array | None:
         """q (K,): mean -+ q std holds an output with a probability of at least `level`; None for too few residuals."""
-        found = np.array([conformal_quantile(column, level) for column in self.residuals.T])
+        found = np.array([conformal_quantile(column, level) for column in self._ascending.T])
         return found if np.isfinite(found).all() else None
+
+    def around(self, mean: Array, std: Array, level: float) -> tuple[Array, Array] | None:
+        """The intervals mean -+ q std, (B, K) both; None for too few residuals."""
+        q = self.half_widths(level)
+        return None if q is None else (mean - q * std, mean + q * std)
