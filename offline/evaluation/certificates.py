@@ -1,28 +1,38 @@
 """The largest accuracy that a bundle certifies, and whether test data bear it out. Pure NumPy."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from offline.evaluation.measured import CONFIDENCE, Measured, measured_share
 from offline.runtime.arrays import Array
 from service.maths.certified import Certificate, NotCertified, certify
-from service.maths.outcomes import ClassOutcomes, Outcomes
+from service.maths.outcomes import ClassOutcomes, Outcomes, Verdicts
 
 ACCURACIES = (0.999, 0.995, 0.99, 0.98, 0.95, 0.9)
 
 
-def largest_certificate(outcomes: Outcomes | None) -> Certificate | None:
-    """Of the largest of `ACCURACIES` that the held-out examples certify, each tested by itself; None for none.
+def certificates(outcomes: Outcomes | None, accuracies: Sequence[float]) -> list[Certificate | NotCertified]:
+    """For each accuracy, tested by itself, the certificate or why there is none.
 
-    None also where there are no outcomes, or none that choose the order of the tests.
+    Empty where there are no outcomes, or none that choose the order of the tests.
     """
     if not isinstance(outcomes, ClassOutcomes) or outcomes.tuning is None:
-        return None
-    for accuracy in ACCURACIES:
-        try:
-            return certify(outcomes.calibration, outcomes.tuning, accuracy, CONFIDENCE)
-        except NotCertified:
-            continue
-    return None
+        return []
+    return [_attempt(outcomes.calibration, outcomes.tuning, accuracy) for accuracy in accuracies]
+
+
+def _attempt(calibration: Verdicts, tuning: Verdicts, accuracy: float) -> Certificate | NotCertified:
+    try:
+        return certify(calibration, tuning, accuracy, CONFIDENCE)
+    except NotCertified as error:
+        return error
+
+
+def largest_certificate(outcomes: Outcomes | None) -> Certificate | None:
+    """Of the largest of `ACCURACIES` that the held-out examples certify; None for none."""
+    given = (one for one in certificates(outcomes, ACCURACIES) if isinstance(one, Certificate))
+    return next(given, None)
 
 
 def certified_figures(outcomes: Outcomes | None, score: Array, correct: Array) -> dict[str, Measured]:

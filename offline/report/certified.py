@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
+from offline.evaluation.certificates import certificates
 from offline.report.text import number, percent
-from service.maths.certified import NotCertified, certify
+from service.maths.certified import Certificate, NotCertified
 from service.maths.outcomes import ClassOutcomes, Outcomes
 
 ACCURACIES = (0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,15 @@ class CertifiedRow:
 
 def certified_rows(outcomes: Outcomes | None) -> list[CertifiedRow]:
     """A row for each of `ACCURACIES`; none where the outcomes are not kept or nothing tunes."""
-    if not isinstance(outcomes, ClassOutcomes) or outcomes.tuning is None:
+    if not isinstance(outcomes, ClassOutcomes):
         return []
-    rows = []
-    for accuracy in ACCURACIES:
-        try:
-            found = certify(outcomes.calibration, outcomes.tuning, accuracy, CONFIDENCE)
-        except NotCertified as error:
-            more = "too many errors" if error.missing is None else f"takes about {error.missing:,} more examples"
-            rows.append(CertifiedRow(percent(accuracy), (), more))
-            continue
-        share = found.accepted / len(outcomes.calibration)
-        cells = (percent(share), f"{found.errors} of {found.accepted}", number(found.threshold))
-        rows.append(CertifiedRow(percent(accuracy), cells))
-    return rows
+    examples, found = len(outcomes.calibration), certificates(outcomes, ACCURACIES)
+    return [_row(accuracy, one, examples) for accuracy, one in zip(ACCURACIES, found, strict=False)]
+
+
+def _row(accuracy: float, found: Certificate | NotCertified, examples: int) -> CertifiedRow:
+    if isinstance(found, NotCertified):
+        more = "too many errors" if found.missing is None else f"takes about {found.missing:,} more examples"
+        return CertifiedRow(percent(accuracy), (), more)
+    accepted = percent(found.accepted / examples)
+    return CertifiedRow(percent(accuracy), (accepted, f"{found.errors} of {found.accepted}", number(found.threshold)))
