@@ -1,8 +1,6 @@
 """The table of `probity evaluate`, and its JSON file."""
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +8,7 @@ from rich.table import Table
 
 from probity.card import console
 from service.bundle import read_manifest
-from service.format.files import write_file
+from service.format.files import replace_file
 
 if TYPE_CHECKING:
     from offline.evaluation.evaluate import Evaluation
@@ -77,14 +75,6 @@ def evaluation_json(bundle: Path, evaluation: "Evaluation") -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write to a temporary file beside `path`, and move it there; raises `OSError`."""
+    """Write the file atomically; raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write_file(temporary, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

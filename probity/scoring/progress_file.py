@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Self
 
 from probity.scoring.errors import ScoringError
 from probity.scoring.rows import Row
-from service.format.files import write_file
+from service.format.files import replace_file
 
 REMEDY = "give another --out, or --force to start again"
 
@@ -90,9 +90,7 @@ class ProgressFile:
         self._file.flush()
         os.fsync(self._file.fileno())
         state = {"job": asdict(self._job), "rows": self.rows, "bytes": self._bytes, "last": self.last}
-        temporary = self._state.with_name(f".{self._state.name}.tmp")
-        write_file(temporary, json.dumps(state).encode())
-        temporary.replace(self._state)
+        replace_file(self._state, json.dumps(state).encode())
 
     def close(self) -> None:
         """Release the part; it stays for the next run."""

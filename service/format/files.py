@@ -49,6 +49,22 @@ def write_file(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def replace_file(path: Path, data: bytes, scratch: Path | None = None) -> None:
+    """Write `path` atomically: it holds all of `data` or what it held before. Raises `OSError`.
+
+    scratch: where the temporary file stands, on the same file system; by default beside `path`.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=scratch or path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write_file(temporary, data)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def staged_bundle(out: Path) -> Iterator[Path]:
     """A temporary folder beside `out` that becomes `out` when the block ends well and vanishes when it fails.

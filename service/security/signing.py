@@ -1,10 +1,8 @@
 """Signed bundles: Ed25519 over manifest.json as it is on disk, and through the hashes in it over everything."""
 
-import contextlib
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from service.bundle import MANIFEST, SIGNATURE, BundleError, Signature, read_bundle
-from service.format.files import write_file
+from service.format.files import replace_file
 from service.format.signature import signature_to_bytes
 
 MAX_KEY_BYTES = 2**20
@@ -134,23 +132,10 @@ def sign_bundle(path: Path, key: Ed25519PrivateKey) -> Signature:
     folder = path.resolve()
     signature = Signature(key_id(key.public_key()), key.sign(read_bundle(folder).manifest_bytes))
     try:
-        _put(folder, signature_to_bytes(signature))
+        # The temporary file stands beside the bundle: inside, it would make the bundle invalid.
+        replace_file(folder / SIGNATURE, signature_to_bytes(signature), folder.parent)
     except OSError as error:
         remedy = "make the bundle and the folder around it writable"
         raise BundleError(folder / SIGNATURE, f"could not be written ({error.strerror or error})", remedy) from error
     read_bundle(folder, TrustedKeys([key.public_key()]))
     return signature
-
-
-def _put(folder: Path, data: bytes) -> None:
-    """Write the signature beside the bundle and move it in: a temporary file inside would make the bundle invalid."""
-    handle, name = tempfile.mkstemp(prefix=f".{folder.name}.{SIGNATURE}.", dir=folder.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write_file(temporary, data)
-        temporary.chmod(0o644)
-        temporary.replace(folder / SIGNATURE)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()

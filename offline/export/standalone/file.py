@@ -1,8 +1,6 @@
 """`probity export --standalone`: write a bundle as one ONNX file."""
 
-import contextlib
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from offline.export.standalone.errors import StandaloneError
 from offline.export.standalone.model import standalone_model
 from offline.export.standalone.verify import verify_standalone
 from service.bundle import read_bundle
-from service.format.files import write_file
+from service.format.files import replace_file
 from service.inference.predictor import Predictor
 
 
@@ -67,18 +65,9 @@ def described(value: onnx.ValueInfoProto) -> str:
 
 
 def _write(out: Path, data: bytes) -> None:
-    """Write to a temporary file beside `out`, and move it there."""
+    """Write atomically; the folder is made where there is none."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            write_file(temporary, data)
-            temporary.chmod(0o644)
-            temporary.replace(out)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                temporary.unlink()
+        replace_file(out, data)
     except OSError as error:
         raise StandaloneError(f"{out}: cannot be written ({error.strerror or error})") from None

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-import offline.export.standalone.file
+import service.format.files
 from offline.export.standalone.errors import StandaloneError
 from offline.export.standalone.file import export_standalone
 from offline.export.standalone.model import standalone_model
@@ -85,7 +85,7 @@ def test_a_write_that_fails_leaves_what_was_there(
 
     out = tmp_path / "model.onnx"
     out.write_text("precious")
-    monkeypatch.setattr(offline.export.standalone.file, "write_file", full)
+    monkeypatch.setattr(service.format.files, "write_file", full)
     with pytest.raises(StandaloneError, match=r"model\.onnx: cannot be written \(No space left on device\)"):
         export_standalone(bundle.path, out, force=True)
     assert out.read_text() == "precious"
