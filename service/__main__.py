@@ -15,6 +15,7 @@ import typer
 from pydantic import ValidationError
 
 from service.bundle import BundleError
+from service.feedback.database import FeedbackDatabase, FeedbackFileError
 from service.models.loading import load_named
 from service.monitoring.audit_file import AuditFileError, RotatedFile
 from service.process.forced_exit import ForcedExit
@@ -47,7 +48,14 @@ def serve(
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
         _fail(f"{name} ({PREFIX}{name.upper()}): {first['msg']}, found {first['input']!r:.100}")
-    except (AuditFileError, BundleError, KeyFileError, UnknownSettingError, UnsupportedUvicornError) as error:
+    except (
+        AuditFileError,
+        BundleError,
+        FeedbackFileError,
+        KeyFileError,
+        UnknownSettingError,
+        UnsupportedUvicornError,
+    ) as error:
         _fail(str(error))
     if status := run():
         raise typer.Exit(status)
@@ -72,10 +80,13 @@ def _workers(settings: Settings) -> Callable[[], int]:
             f"reaches only one of them; set {PREFIX}WORKERS=1, or {PREFIX}WATCH_SECONDS, with which each looks itself"
         )
     load_named(settings)
-    if settings.api_keys_file is not None:
-        KeyRing(settings.api_keys_file)
+    for file in (settings.api_keys_file, settings.feedback_keys_file):
+        if file is not None:
+            KeyRing(file)
     if settings.audit_file is not None:
         RotatedFile(settings.audit_file, settings.audit_bytes, settings.audit_files).close()
+    if settings.feedback_file is not None:
+        FeedbackDatabase(settings.feedback_file, settings.feedback_examples).close()
     logging.config.dictConfig(log_config(settings))
 
     def run() -> int:

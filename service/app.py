@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
@@ -13,6 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from service.batching import ComputeThreads
+from service.feedback.database import FeedbackDatabase
+from service.feedback.memory import FeedbackMemory
 from service.format.text import printable
 from service.http.errors import TRANSLATIONS, problem_of
 from service.http.middleware import ApiKeys, RequestMetrics, SecurityHeaders, secured
@@ -29,6 +32,7 @@ from service.monitoring.audit import AuditTrail
 from service.monitoring.audit_file import RotatedFile
 from service.monitoring.metrics import Metrics
 from service.routes import docs, operations, predict, v2, v2_repository
+from service.routes import feedback as feedback_route
 from service.runtime import Runtime
 from service.security.api_keys import KeyRing
 from service.settings import Settings
@@ -47,7 +51,7 @@ def create_app(
     """The service of `predictors`, the first of which is the default model.
 
     `registry` receives the metrics; by default the app creates one. With `settings.watch_seconds`, the predictors'
-    folders and `settings.models` are watched for changes. Raises `AuditFileError`.
+    folders and `settings.models` are watched for changes. Raises `AuditFileError` and `FeedbackFileError`.
     """
     loaded = [predictors] if isinstance(predictors, Predictor) else [*predictors]
     if settings.degrade_after_seconds is not None and not all(predictor.has_plain for predictor in loaded):
@@ -55,11 +59,11 @@ def create_app(
             "degrade_after_seconds: found a predictor without the plain network; make it with plain_too=True"
         )
     metrics = Metrics(registry if registry is not None else CollectorRegistry())
-    audit = _audit_trail(settings, metrics)
+    audit, feedback = _audit_trail(settings, metrics), _feedback_memory(settings, metrics)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _running(loaded, settings, metrics, audit) as runtime:
+        async with _running(loaded, settings, metrics, audit, feedback) as runtime:
             app.state.runtime = runtime  # from here on, a signal sets `draining`
             await _load_models_folder(runtime)
             yield
@@ -76,12 +80,12 @@ def create_app(
         redoc_url=None,
     )
     # One flat list: FastAPI would nest routers, and match each request twice.
-    parts = (predict, v2, v2_repository, operations, docs)
+    parts = (predict, feedback_route, v2, v2_repository, operations, docs)
     app.router.routes += [route for part in parts for route in part.router.routes]
     metrics.expect(route.path for route in app.routes if isinstance(route, APIRoute) and _predicts(route))
-    if settings.api_keys_file is not None:
-        keys = KeyRing(settings.api_keys_file)
-        app.add_middleware(ApiKeys, keys=keys, metrics=metrics, metrics_public=settings.metrics_public)
+    if settings.api_keys_file is not None or settings.feedback_keys_file is not None:
+        keys, own = _keys(settings.api_keys_file), {feedback_route.PATH: _keys(settings.feedback_keys_file)}
+        app.add_middleware(ApiKeys, keys=keys, own=own, metrics=metrics, metrics_public=settings.metrics_public)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
@@ -100,13 +104,29 @@ def _audit_trail(settings: Settings, metrics: Metrics) -> AuditTrail | None:
     return AuditTrail(file, metrics.audit_lost)
 
 
+def _feedback_memory(settings: Settings, metrics: Metrics) -> FeedbackMemory | None:
+    """The memory of answers, not started; raises `FeedbackFileError`."""
+    if settings.feedback_file is None:
+        return None
+    database = FeedbackDatabase(settings.feedback_file, settings.feedback_examples)
+    return FeedbackMemory(database, metrics.feedback.lost)
+
+
+def _keys(file: Path | None) -> KeyRing | None:
+    return None if file is None else KeyRing(file)
+
+
 def _predicts(route: APIRoute) -> bool:
     return "POST" in (route.methods or ()) and route.path.endswith(("/predict", "/infer"))
 
 
 @contextlib.asynccontextmanager
 async def _running(
-    loaded: list[Predictor], settings: Settings, metrics: Metrics, audit: AuditTrail | None
+    loaded: list[Predictor],
+    settings: Settings,
+    metrics: Metrics,
+    audit: AuditTrail | None,
+    feedback: FeedbackMemory | None,
 ) -> AsyncIterator[Runtime]:
     """Run the models and their queues; at the end, give what still runs two seconds."""
     compute_threads = ComputeThreads(thread_count(settings))
@@ -123,9 +143,10 @@ async def _running(
     )
     repository.adopt(loaded)
     watching = asyncio.create_task(_watch(repository, settings))
-    runtime = Runtime(settings, metrics, store, repository, compute_threads, audit)
-    if audit is not None:
-        audit.start()
+    runtime = Runtime(settings, metrics, store, repository, compute_threads, audit, feedback)
+    writers = [writer for writer in (audit, feedback) if writer is not None]
+    for writer in writers:
+        writer.start()
     try:
         yield runtime
     finally:
@@ -140,8 +161,8 @@ async def _running(
             log.error("A batch is still computed after %g s and is left behind", CLOSE_SECONDS)
         trials.close()
         compute_threads.shutdown()
-        if audit is not None:
-            audit.close()
+        for writer in writers:
+            writer.close()
 
 
 async def _load_models_folder(runtime: Runtime) -> None:

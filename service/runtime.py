@@ -15,13 +15,17 @@ import numpy.typing as npt
 from fastapi import Request
 
 from service.batching import ClientDeadlineExceeded, ComputeThreads, DeadlineExceeded
+from service.codec.answers import Coverage
 from service.codec.arrays import InputLimits
 from service.codec.decoders.pool import DecoderPool
+from service.feedback.memory import FeedbackMemory
 from service.http.admission import ByteBudget
 from service.http.problems import ProblemError
+from service.http.request_id import random_id
 from service.inference.deciding import Rule
 from service.models.audit_lines import audit_lines
 from service.models.cpu_share import all_threads
+from service.models.feedback import answered_by, is_memorable
 from service.models.repository import Repository
 from service.models.served import AnyPrediction, ServedModel
 from service.models.store import ModelStore
@@ -66,7 +70,8 @@ class Runtime:
     """Everything that the routes share. Create it in a running event loop, and close it.
 
     `byte_budget` bounds what all requests hold; `body_threads` decompress, parse and serialise what takes too long for
-    the event loop; `decoders` are processes for images and forms; `audit` keeps every prediction, where that is wanted;
+    the event loop; `decoders` are processes for images and forms; `audit` keeps every prediction, and `feedback`
+    remembers it until its label comes, where that is wanted;
     `draining` makes `/health/ready` fail.
     """
 
@@ -76,6 +81,7 @@ class Runtime:
     repository: Repository
     compute_threads: ComputeThreads
     audit: AuditTrail | None = None
+    feedback: FeedbackMemory | None = None
     byte_budget: ByteBudget = field(init=False)
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
@@ -103,12 +109,30 @@ class Runtime:
         await self.decoders.close()
         self.body_threads.shutdown(wait=False, cancel_futures=True)
 
-    def record(self, model: ServedModel, rule: Rule, request_id: str, prediction: AnyPrediction, inputs: Array) -> None:
-        """Hand an answered prediction to the audit trail; `rule` has decided."""
+    @property
+    def coverage(self) -> Coverage:
+        """What sets and intervals are to cover."""
+        return Coverage(self.settings.interval_level, self.settings.intervals == "conformal")
+
+    @property
+    def records(self) -> bool:
+        """Whether `record` keeps anything."""
+        return self.audit is not None or self.feedback is not None
+
+    def record(
+        self, model: ServedModel, rule: Rule, request_id: str | None, prediction: AnyPrediction, inputs: Array
+    ) -> None:
+        """Hand an answered prediction to the audit trail and to the memory for feedback; `rule` has decided.
+
+        request_id: None where the client knows none, so that no label can come.
+        """
         if self.audit is not None:
-            kept = inputs if self.settings.audit_inputs else None
-            make = partial(audit_lines, model, rule, request_id, time.time(), prediction, kept)
+            kept, name = inputs if self.settings.audit_inputs else None, request_id or random_id()
+            make = partial(audit_lines, model, rule, name, time.time(), prediction, kept)
             self.audit.note(Lines(make, len(prediction)))
+        if self.feedback is not None and request_id is not None and is_memorable(request_id):
+            answered = partial(answered_by, model, request_id, prediction, self.coverage)
+            self.feedback.remember(answered, len(prediction))
 
     @property
     def alive(self) -> bool:

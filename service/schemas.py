@@ -134,6 +134,32 @@ class PredictResponse(BaseModel):
     timing: Timing
 
 
+class FeedbackRequest(BaseModel):
+    """What is true of the examples of an earlier request: `labels` for a classification, `values` for a regression."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: Annotated[str, Field(description="The `id` of the answer.", min_length=1, max_length=128)]
+    labels: Annotated[
+        list[Any] | None,
+        Field(description="The name of each example's true class, in the order of the request; null: not known."),
+    ] = None
+    values: Annotated[
+        list[Any] | None,
+        Field(description="The true value of each example, or a list of one for each output; null: not known."),
+    ] = None
+
+
+class FeedbackResponse(BaseModel):
+    """How many labels were counted."""
+
+    id: str
+    model: ModelName
+    examples: Annotated[int, Field(description="Examples of the request that the labels belong to.")]
+    counted: Annotated[int, Field(description="Examples whose label counts from now on.")]
+    already_labelled: Annotated[int, Field(description="Examples whose earlier label stays.")]
+
+
 class Problem(BaseModel):
     """RFC 9457 problem details. `field`, `found` and `expected` stand where a value was wrong."""
 

@@ -276,6 +276,20 @@ class Settings(BaseSettings):
     audit_inputs: Annotated[
         bool, Field(description="Whether the audit file holds the inputs too, as the network takes them.")
     ] = False
+    feedback_file: Annotated[
+        Path | None,
+        Field(
+            description="SQLite file that remembers answers, without inputs, until their labels come by `POST "
+            "/feedback`. None: no feedback."
+        ),
+    ] = None
+    feedback_examples: Annotated[
+        Positive, Field(description="How many of the latest examples the feedback file remembers.")
+    ] = 1_000_000
+    feedback_keys_file: Annotated[
+        Path | None,
+        Field(description="File of hashed API keys that `/feedback` needs, in place of those of the other routes."),
+    ] = None
     access_log: Annotated[
         bool, Field(description="Whether to log each request; the metrics count requests either way.")
     ] = True
@@ -294,7 +308,7 @@ class Settings(BaseSettings):
         """Values given in code, then the environment; nothing else."""
         return init_settings, _Environment(settings_cls)
 
-    @field_validator("api_keys_file", "trusted_keys", mode="before")
+    @field_validator("api_keys_file", "feedback_keys_file", "trusted_keys", mode="before")
     @classmethod
     def refuse_no_protection(cls, value: Any) -> Any:
         """Refuse an empty value, a variable that was not filled in: it must not open the service to everybody."""

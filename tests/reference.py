@@ -182,11 +182,26 @@ def smoothed_p_value(score: float, before: list[float], tie: float) -> float:
     )
 
 
-def betting_capital(p_values: list[float], jump: float) -> list[float]:
-    """The capital after each p-value: of gamblers who begin at step k with 1 / (k (k + 1)), and what no one has yet."""
+def drift_factors(p: float) -> list[float]:
+    """What each bet against exchangeability multiplies its capital by."""
+    return [1 + 0.5 - p, 1.0, 1 - 0.5 + p, 0.8 / p**0.2, 0.95 / p**0.05]
+
+
+def accuracy_factors(wrong: bool, accuracy: float) -> list[float]:
+    """The likelihood ratio of a coin whose odds of an error are r times as bad to the one with the accuracy."""
+    factors = []
+    for r in (1.5, 2, 4, 8):
+        odds = r * (1 - accuracy) / accuracy
+        worse = odds / (1 + odds)
+        factors.append(worse / (1 - accuracy) if wrong else (1 - worse) / accuracy)
+    return factors
+
+
+def betting_capital(observed: list[list[float]], jump: float) -> list[float]:
+    """The capital after each of the observations, of which each has one factor a bet: of gamblers who begin at step k
+    with 1 / (k (k + 1)), and what no one has yet."""
     gamblers, capital = list[list[float]](), list[float]()
-    for k, p in enumerate(p_values, 1):
-        factors = [1 + 0.5 - p, 1.0, 1 - 0.5 + p, 0.8 / p**0.2, 0.95 / p**0.05]
+    for k, factors in enumerate(observed, 1):
         for number, bets in enumerate(gamblers):
             total = sum(bets)
             gamblers[number] = [(1 - jump) * bet + jump / len(bets) * total for bet in bets]

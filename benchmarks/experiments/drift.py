@@ -17,7 +17,8 @@ from offline.config import FitConfig
 from offline.fit import fit_bundle
 from offline.runtime.progress import Track
 from service.inference.predictor import Predictor
-from service.maths.exchangeability import EXPONENTS, JUMP, DriftTest, odds
+from service.maths.betting import JUMP
+from service.maths.exchangeability import EXPONENTS, DriftTest, odds
 
 Array = npt.NDArray[Any]
 Detector = Callable[[Array, Array], int | None]  # reference and stream -> requests until the first alarm

@@ -4,11 +4,11 @@ import io
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from service.bundle import InputSpec
 from service.codec.arrays import InputError, InputLimits, array_from_array, array_from_json, check_rows
@@ -18,6 +18,7 @@ from service.codec.json_limits import check_json_size, json_limits_for
 from service.schemas import PredictRequest
 
 Array = npt.NDArray[Any]
+M = TypeVar("M", bound=BaseModel)
 JSON, NPY = "application/json", "application/x-npy"
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp"})
 MAX_NPY_HEADER = 10_000
@@ -47,7 +48,7 @@ def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded | Im
     """`{"inputs": [...]}`, or `{"images": [...]}`, not decoded yet; raises `NotJson`, `FieldError` or `InputError`."""
     rows = limits.rows(spec)
     check_json_size(body, json_limits_for(spec, rows))
-    request = _parse(body)
+    request = parse_json(body, PredictRequest)
     if request.images is not None:
         check_images("images", len(request.images), spec, rows)
         return ImageTexts(request.images, "images")
@@ -106,9 +107,10 @@ def _shown(value: Any) -> str:
         return "huge numbers"
 
 
-def _parse(body: bytes) -> PredictRequest:
+def parse_json(body: bytes, kind: type[M]) -> M:
+    """The body as a model of pydantic; raises `NotJson` and `FieldError`."""
     try:
-        return PredictRequest.model_validate_json(body)
+        return kind.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         if first["type"] == "json_invalid":

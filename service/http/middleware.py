@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fastapi import Response
 from starlette.datastructures import Headers
@@ -101,21 +101,31 @@ class RequestMetrics:
 class ApiKeys:
     """Answer requests without a valid key with 401; keys come as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
 
+    `own`: the keys of single paths, None: those of the others; `keys`: those of all other paths, None: none is needed.
+
     Health is public for load balancers and monitoring, and the metrics are with `metrics_public`. Put this inside the
     CORS middleware, which answers browsers' preflights (sent without a key) and lets pages read the 401. The key's name
     is stored in the scope's state as `api_key`.
     """
 
-    def __init__(self, app: ASGIApp, keys: KeyRing, metrics: Metrics, metrics_public: bool) -> None:
-        self.app, self.keys, self.metrics = app, keys, metrics
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: KeyRing | None,
+        metrics: Metrics,
+        metrics_public: bool,
+        own: Mapping[str, KeyRing | None] | None = None,
+    ) -> None:
+        self.app, self.keys, self.own, self.metrics = app, keys, own or {}, metrics
         self.public = PUBLIC_PATHS | ({"/metrics"} if metrics_public else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in self.public:
+        ring = (self.own.get(scope["path"]) or self.keys) if scope["type"] == "http" else None
+        if ring is None or scope["path"] in self.public:
             await self.app(scope, receive, send)
             return
         keys = _presented_keys(Headers(scope=scope))
-        owner = next((owner for key in keys if (owner := self.keys.owner(key)) is not None), None)
+        owner = next((owner for key in keys if (owner := ring.owner(key)) is not None), None)
         if owner is None:
             self.metrics.errors.labels("unauthorized").inc()
             found = "no key" if not keys else "a key that is not known here"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest, read_bundle
 from service.inference.deciding import Policy, Rule, deciding_rule
+from service.inference.expected_accuracy import expected_accuracy
 from service.inference.first_stage import FirstStage
 from service.inference.input_range import RangeCheck
 from service.inference.matrix_threads import matrix_threads
@@ -62,7 +63,8 @@ class Predictor:
 
         `rule` compares a score with all calibration scores, and `decides` rejects; they differ where each class has a
         rule of its own. `sets`, `intervals` and `class_shares` (K,), the share of each predicted class on the
-        calibration data: of bundles that keep their outcomes.
+        calibration data: of bundles that keep their outcomes. `expected_accuracy`: of accepted predictions, None where
+        it is not known.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
@@ -84,6 +86,7 @@ class Predictor:
         self._policy = policy or Policy(false_reject_rate)
         self.decides: Rule = deciding_rule(own, outcomes, self._policy, bundle)
         self.rule = self.decides if isinstance(self.decides, RejectionRule) else own.at(self.decides.false_reject_rate)
+        self.expected_accuracy = expected_accuracy(self.decides, outcomes)
         self.sets = _sets(outcomes, described)
         self.class_shares = _class_shares(outcomes, self.manifest.outputs)
         self.intervals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None

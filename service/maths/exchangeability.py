@@ -1,8 +1,7 @@
 """A test, while requests come, of whether their scores are exchangeable with the calibration scores.
 
-A gambler bets against it: as long as scores are exchangeable no bet wins on average, so that by Ville's inequality the
-capital, 1 at the start, ever reaches 1 / alpha with probability alpha at most (Vovk, Nouretdinov and Gammerman,
-"Testing exchangeability on-line", ICML 2003). It bets on conformal p-values, which are independent and uniform then.
+A gambler (`service.maths.betting`) bets against it on conformal p-values, which are independent and uniform as long as
+scores are exchangeable (Vovk, Nouretdinov and Gammerman, "Testing exchangeability on-line", ICML 2003).
 """
 
 import bisect
@@ -12,9 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from service.maths.betting import Gambler
+
 Array = npt.NDArray[Any]
 EXPONENTS = (0.8, 0.95)  # the smaller, the more is won from single tiny p-values, and lost while there are none
-JUMP = 0.001  # the share of the capital that is distributed anew among the bets at every step
 LEAST_P = 1e-9
 MOST_SCORES, RECENT = 100_000, 1000
 
@@ -58,43 +58,14 @@ class SmoothedPValues:
 
 
 def odds(p_value: float) -> tuple[float, ...]:
-    """What each bet multiplies its capital by.
+    """What each bet multiplies its capital by: functions whose mean over uniform p is 1.
 
-    3/2 - p, which wins from small p-values; 1; 1/2 + p, from large ones; and e p^(e - 1) for each of `EXPONENTS`, which
-    wins from few tiny ones, as a few foreign inputs among many give them.
+    3/2 - p, which wins from small p-values; 1; 1/2 + p, from large ones (Vovk et al., "Retrain or not retrain", COPA
+    2021); and e p^(e - 1) for each of `EXPONENTS`, which wins from few tiny ones, as a few foreign inputs among many
+    give them.
     """
     tiny = max(p_value, LEAST_P)
     return (1.5 - p_value, 1.0, 0.5 + p_value, *(e * tiny ** (e - 1) for e in EXPONENTS))
-
-
-class Gambler:
-    """The capital of a gambler who bets on p-values.
-
-    Each bet multiplies its capital by a function of p whose mean over uniform p is 1 (`odds`), and `JUMP` of all
-    capital is distributed anew at every step, so that the bets that win now have something to win with (Vovk et al.,
-    "Retrain or not retrain", COPA 2021, for linear functions).
-
-    The capital that has not been in use since the start comes into play little by little, 1 / (k (k + 1)) of it at step
-    k: else a long time without change would leave nothing to bet with on the day of a change.
-    """
-
-    def __init__(self) -> None:
-        self._steps, self._bets = 0, [0.0] * len(odds(0.5))
-
-    @property
-    def capital(self) -> float:
-        """What the gambler has, of 1 at the start."""
-        return sum(self._bets) + 1 / (self._steps + 1)
-
-    def bet(self, p_value: float) -> float:
-        """The capital after one more p-value."""
-        self._steps += 1
-        fresh = 1 / (self._steps * (self._steps + 1))
-        share = (JUMP * sum(self._bets) + fresh) / len(self._bets)
-        self._bets = [
-            ((1 - JUMP) * bet + share) * factor for bet, factor in zip(self._bets, odds(p_value), strict=True)
-        ]
-        return self.capital
 
 
 class DriftTest:
@@ -118,12 +89,16 @@ class DriftTest:
         """Take finite scores (B,), in their order; the number of alarms."""
         alarms = 0
         for p_value in self._p_values.next(scores):
-            if self._gambler.bet(p_value) >= self.level:
+            if self._gambler.bet(odds(p_value)) >= self.level:
                 alarms += 1
-                self._gambler = Gambler()
+                self._gambler = _fresh_gambler()
         if alarms:
             self._p_values, self._gambler = self._fresh()
         return alarms
 
     def _fresh(self) -> tuple[SmoothedPValues, Gambler]:
-        return SmoothedPValues(self._calibration, self._generator), Gambler()
+        return SmoothedPValues(self._calibration, self._generator), _fresh_gambler()
+
+
+def _fresh_gambler() -> Gambler:
+    return Gambler(len(odds(0.5)))

@@ -16,6 +16,7 @@ from service.inference.predictor import PlainPrediction, Prediction, Predictor
 from service.maths.exchangeability import DriftTest
 from service.maths.scores import PREDICTIVE_ENTROPY
 from service.models.buckets import around, around_any, around_complement, p_values
+from service.models.feedback_series import FeedbackSeries
 from service.models.reference_series import ReferenceSeries
 from service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 
@@ -31,8 +32,11 @@ class ModelMetrics:
     """One model's series: `announce` on load, `withdraw` when it takes no new requests, `finish` after the last answer,
     and `remove` where no other bundle has its name and version."""
 
-    def __init__(self, metrics: Metrics, predictor: Predictor, workers: int = 1) -> None:
-        """`workers`: how many processes test for drift, each with its part of the requests."""
+    def __init__(
+        self, metrics: Metrics, predictor: Predictor, workers: int = 1, expected_accuracy: float | None = None
+    ) -> None:
+        """`workers`: how many processes test for drift, each with its part of the requests; `expected_accuracy`: what
+        labelled answers are compared with."""
         self._metrics, self._predictor = metrics, predictor
         self.drift = DriftTest(predictor.rule.scores, DRIFT_LEVEL * workers)
         manifest = predictor.manifest
@@ -49,6 +53,7 @@ class ModelMetrics:
         self._stages = (
             [metrics.stages.labels(*model, stage) for stage in STAGES] if predictor.first_stage is not None else []
         )
+        self.feedback = FeedbackSeries(metrics.feedback, model, expected_accuracy)
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
         self._decode_seconds = metrics.decode_seconds.labels(*model)
@@ -92,6 +97,7 @@ class ModelMetrics:
             for level, value in zip(REFERENCE_LEVELS, values.tolist(), strict=True):
                 metrics.reference.labels(*model, quantity, str(level)).set(value)
         self._reference.announce()
+        self.feedback.announce()
 
     def withdraw(self) -> None:
         """Remove what describes the model; what it counts stays until its last request is answered."""
@@ -114,6 +120,7 @@ class ModelMetrics:
             for level in REFERENCE_LEVELS:
                 self._metrics.reference.remove(*self._model, quantity, str(level))
         self._reference.remove()
+        self.feedback.withdraw()
 
     def finish(self) -> None:
         """Count the last requests, and mark the model as removed."""
@@ -129,6 +136,7 @@ class ModelMetrics:
         if several_processes():
             return
         metrics, model = self._metrics, self._model
+        self.feedback.remove()
         for one in metrics.measurements:
             one.remove(*model)
         for stage in STAGES:

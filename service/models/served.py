@@ -35,7 +35,10 @@ class ServedModel:
     ) -> None:
         self.predictor, self.manifest, self.digest = predictor, predictor.manifest, predictor.digest
         self.name, self.version = self.manifest.name, self.manifest.version
-        self.metrics, self._users, self._unused = ModelMetrics(metrics, predictor, settings.workers), 0, asyncio.Event()
+        regression = self.manifest.task == "regression"
+        self.expected_accuracy = settings.interval_level if regression else predictor.expected_accuracy
+        self.metrics = ModelMetrics(metrics, predictor, settings.workers, self.expected_accuracy)
+        self._users, self._unused = 0, asyncio.Event()
         self._unused.set()
         self._rates = RateBounds.of(settings)
         each = predictor.threads or threads.count

@@ -26,7 +26,9 @@ def readable(metrics: Metrics) -> CollectorRegistry:
     if not several_processes():
         return metrics.registry
     registry = CollectorRegistry()
-    descriptions = {family.name for gauge in metrics.descriptions for family in gauge.describe()}
+    descriptions = {
+        family.name for gauge in (*metrics.descriptions, metrics.feedback.expected) for family in gauge.describe()
+    }
     registry.register(ServedModels(os.environ["PROMETHEUS_MULTIPROC_DIR"], descriptions))
     return registry
 

@@ -11,6 +11,8 @@ from typing import cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from service.monitoring.feedback_metrics import FeedbackMetrics
+
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 MODEL = ("model", "version")
@@ -31,6 +33,9 @@ ERROR_REASONS = (
     "degraded",
     "draining",
     "false_reject_rate",
+    "feedback_file",
+    "feedback_off",
+    "feedback_unknown",
     "field",
     "gone",
     "head_timeout",
@@ -100,6 +105,7 @@ class Metrics:
         self._http()
         self._models()
         self._predictions()
+        self.feedback = FeedbackMetrics(registry)
 
     def _http(self) -> None:
         self.requests = self._counter("http_requests", "HTTP requests answered.", "method", "route", "status")

@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from service.bundle import BundleError
+from service.feedback.database import FeedbackFileError
 from service.monitoring.audit_file import AuditFileError
 from service.process.forced_exit import ForcedExit
 from service.process.server import build_server
@@ -70,7 +71,12 @@ def run_worker(settings: Settings, listener: socket.socket, pipe: Connection, me
     try:
         # The pipe is readable once the parent announces that all workers stop, and once the parent is gone.
         server = build_server(settings, lambda: _send_heartbeat(pipe), pipe.poll, ForcedExit())
-    except (AuditFileError, BundleError, KeyFileError) as error:  # it was valid when the parent checked
+    except (
+        AuditFileError,
+        BundleError,
+        FeedbackFileError,
+        KeyFileError,
+    ) as error:  # it was valid when the parent checked
         sys.exit(f"error: {error}")
     server.run([listener])
     if metrics_folder is not None and not _parent().is_alive():

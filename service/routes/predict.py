@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from service.batching import Answered
 from service.bundle import InputSpec
-from service.codec.answers import Coverage, predictions_json, warnings_of
+from service.codec.answers import predictions_json, warnings_of
 from service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
 from service.codec.encoded_images import Form, ImageFiles, ImageTexts
 from service.http.admission import Lease
@@ -176,10 +176,6 @@ async def _decode(
     return Decoded(await decode_images(request, runtime, deadline, content, spec), content.field)
 
 
-def _coverage(runtime: Runtime) -> Coverage:
-    return Coverage(runtime.settings.interval_level, runtime.settings.intervals == "conformal")
-
-
 class _JsonResponse:
     """The JSON body of a response."""
 
@@ -193,7 +189,7 @@ class _JsonResponse:
         warnings: list[str],
         decode_seconds: float,
     ) -> None:
-        self.coverage, self.model, self.rule, self.answered = _coverage(runtime), model, rule, answered
+        self.coverage, self.model, self.rule, self.answered = runtime.coverage, model, rule, answered
         self.identity, self.warnings = identity, warnings
         self.timing = {
             "decode_seconds": decode_seconds,

@@ -16,7 +16,7 @@ from service.http.admission import Lease
 from service.http.bodies import media_type, read_body, reserve, reserve_response
 from service.http.disconnect import CancelOnDisconnect
 from service.http.problems import ProblemError
-from service.http.request_id import request_id
+from service.http.request_id import given_id
 from service.models.served import AnyPrediction, ServedModel
 from service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
 from service.oip.compression import coding, compressed
@@ -74,8 +74,8 @@ async def infer(request: Request) -> Response:
         with deadline.attributed():
             async with CancelOnDisconnect(request):
                 answered = await model.predict(array, deadline.at, rule)
-        if runtime.audit is not None:
-            runtime.record(model, rule, infer_request.id or request_id(request), answered.result, array)
+        if runtime.records:
+            runtime.record(model, rule, infer_request.id or given_id(request), answered.result, array)
         warnings = warnings_of(answered.result, model.predictor, array, infer_request.tensor.name)
         response = _InferResponse(
             infer_request, model, answered, warnings, coding(request.headers.get("accept-encoding"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.maths import exchangeability
-from service.maths.exchangeability import JUMP, DriftTest, Gambler, SmoothedPValues, odds
+from service.maths.exchangeability import DriftTest, SmoothedPValues, odds
 from tests import reference
 
 Array = npt.NDArray[Any]
@@ -43,27 +43,12 @@ def test_p_values_equal_the_count(calibration: list[float], batches: list[list[f
         assert len(p_values) == len(before)
 
 
-@given(st.lists(st.floats(1e-8, 1), min_size=1, max_size=40))
-def test_the_capital_is_the_sum_of_all_gamblers(p_values: list[float]) -> None:
-    gambler = Gambler()
-    assert gambler.capital == 1
-    found = [gambler.bet(p) for p in p_values]
-    assert found == pytest.approx(reference.betting_capital(p_values, JUMP))
-    assert gambler.capital == found[-1]
-
-
 def test_no_bet_wins_on_average() -> None:
     """The mean of each bet's factor over uniform p-values is 1, but for what is cut off next to 0."""
     grid = (np.arange(400_000) + 0.5) / 400_000
     means = np.mean([odds(p) for p in grid.tolist()], axis=0)
     assert means == pytest.approx([1] * len(means), abs=1e-4)
     assert (np.array(odds(0.0)) <= np.array(odds(1e-9)) + 1e-8).all()  # so that no p-value is infinitely good
-
-
-@given(st.lists(st.floats(0, 1), max_size=30))
-def test_the_capital_stays_positive_and_finite(p_values: list[float]) -> None:
-    gambler = Gambler()
-    assert all(0 < gambler.bet(p) < np.inf for p in p_values)
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from service.monitoring.audit import QUEUED, AuditTrail, Lines
+from service.monitoring.audit import AuditTrail, Lines
 from service.monitoring.audit_file import RotatedFile
+from service.monitoring.background import QUEUED
 
 
 class Failing(RotatedFile):

@@ -1,0 +1,1 @@
+"""Answered predictions, remembered until their labels come."""

@@ -1,0 +1,158 @@
+"""The SQLite file of remembered answers: every worker process opens it, and it outlives them.
+
+A request is one row, whose key is the number of examples remembered up to and with it: the oldest rows go once there
+are more examples than the file may hold. The state of each sequential test is a row too, so that all workers add to
+one test.
+"""
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.feedback.answers import Answers, Array
+from service.maths.accuracy_test import AccuracyEvidence, bet_on_errors, fresh_gambler
+from service.maths.betting import Gambler
+
+APPLICATION, SCHEMA = 0x50524F42, 1  # "PROB"
+PRIVATE = 0o600
+BUSY_SECONDS = 5.0  # how long to wait for another process that writes
+TABLES = """
+CREATE TABLE IF NOT EXISTS answers (
+    last INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, model TEXT NOT NULL, version TEXT NOT NULL, digest TEXT NOT NULL,
+    decisions BLOB NOT NULL, answered BLOB NOT NULL, labelled BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS tests (
+    digest TEXT NOT NULL, accuracy REAL NOT NULL, steps INTEGER NOT NULL, bets TEXT NOT NULL,
+    PRIMARY KEY (digest, accuracy));
+"""
+
+
+class FeedbackFileError(ValueError):
+    """The file of remembered answers cannot be used."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Which model answered a request, and what."""
+
+    id: str
+    model: str
+    version: str
+    digest: str
+    answers: Answers
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """new (B,) bool: whose labels are known only now; evidence: the sequential test after them, None without one."""
+
+    new: Array
+    evidence: AccuracyEvidence | None
+
+
+class FeedbackDatabase:
+    """Remembers the answers to about `most_examples`. Threads may share it; close it at the end.
+
+    Raises `FeedbackFileError` where the file cannot be opened or holds something else. Every method raises
+    `sqlite3.Error` where the disk is full or another process keeps the file locked.
+    """
+
+    def __init__(self, path: Path, most_examples: int) -> None:
+        self.path, self.most_examples = path, most_examples
+        self._lock = threading.Lock()
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE))
+            self._connection = self._open()
+        except (OSError, sqlite3.Error) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise FeedbackFileError(
+                f"{path}: cannot be used ({reason}), expected an SQLite file of this service, or none, in a folder "
+                "that exists and that the service may write to; check PROBITY_FEEDBACK_FILE"
+            ) from None
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            known = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+            if known not in ([0, 0], [APPLICATION, SCHEMA]):
+                raise sqlite3.DatabaseError(f"found application {known[0]} of version {known[1]}")
+            connection.execute("PRAGMA journal_mode = WAL")  # readers and one writer do not wait for each other
+            connection.execute("PRAGMA synchronous = OFF")  # a crash of the machine may cost the file, never an answer
+            connection.executescript(TABLES)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def remember(self, one: Answered) -> None:
+        """Keep the answers; an earlier request of the same id is forgotten, and so are the oldest examples."""
+        answers, blank = one.answers, bytes(len(one.answers))
+        with self._transaction() as connection:
+            last = (connection.execute("SELECT max(last) FROM answers").fetchone()[0] or 0) + len(answers)
+            connection.execute("DELETE FROM answers WHERE id = ? OR last <= ?", (one.id, last - self.most_examples))
+            texts = (one.id, one.model, one.version, one.digest)
+            blobs = (answers.decisions.tobytes(), answers.values.tobytes(), blank)
+            connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (last, *texts, *blobs))
+
+    def find(self, request_id: str) -> Answered | None:
+        """The answers to the latest request of this id."""
+        with self._lock:
+            query = "SELECT id, model, version, digest, decisions, answered FROM answers WHERE id = ?"
+            row = self._connection.execute(query, (request_id,)).fetchone()
+        if row is None:
+            return None
+        name, model, version, digest, decisions, values = row
+        kept = np.frombuffer(decisions, np.uint8)
+        return Answered(
+            name, model, version, digest, Answers(kept, np.frombuffer(values, np.float64).reshape(len(kept), -1))
+        )
+
+    def label(self, one: Answered, known: Array, errors: Array, accuracy: float | None) -> Labelled | None:
+        """Note whose truth is `known`, (B,) bool; None where the answers have been forgotten meanwhile.
+
+        The test of `accuracy`, where there is one, goes on with `errors` (B,), but for those that are NaN, and only for
+        examples that had no label before.
+        """
+        with self._transaction() as connection:
+            key = (one.id, one.digest)
+            row = connection.execute("SELECT labelled FROM answers WHERE id = ? AND digest = ?", key).fetchone()
+            if row is None or len(row[0]) != len(known):
+                return None
+            before = np.frombuffer(row[0], bool)
+            new = known & ~before
+            if new.any():
+                both = (before | known).tobytes()
+                connection.execute("UPDATE answers SET labelled = ? WHERE id = ? AND digest = ?", (both, *key))
+            usable = errors[new & ~np.isnan(errors)]
+            return Labelled(new, None if accuracy is None else _go_on(connection, one.digest, accuracy, usable))
+
+    def close(self) -> None:
+        """Release the file."""
+        with self._lock:
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._connection:  # commits at the end, or rolls back
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+
+
+def _go_on(connection: sqlite3.Connection, digest: str, accuracy: float, errors: Array) -> AccuracyEvidence:
+    """Read the test's state, go on with the errors, and write it."""
+    query = "SELECT steps, bets FROM tests WHERE digest = ? AND accuracy = ?"
+    row: tuple[int, str] | None = connection.execute(query, (digest, accuracy)).fetchone()
+    before = fresh_gambler() if row is None else Gambler.of(row[0], json.loads(row[1]))
+    found = bet_on_errors(before, errors.tolist(), accuracy)
+    state: tuple[Any, ...] = (digest, accuracy, found.gambler.steps, json.dumps(found.gambler.bets))
+    connection.execute("INSERT OR REPLACE INTO tests VALUES (?, ?, ?, ?)", state)
+    return found

@@ -1,0 +1,102 @@
+"""Predictions -> what is remembered of them, and labels -> how right they were."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.codec.answers import Coverage, class_names
+from service.codec.decoding import FieldError
+from service.feedback.answers import Answers, Decision, Outcomes, class_outcomes, interval_outcomes
+from service.feedback.database import Answered
+from service.inference.predictor import PlainPrediction
+from service.models.served import AnyPrediction, ServedModel
+from service.schemas import FeedbackRequest
+
+Array = npt.NDArray[Any]
+MOST_CHARACTERS = 128  # of a request's id
+LARGEST = float(np.finfo(np.float64).max)
+SHOWN = 10  # class names in an error
+
+
+def is_memorable(request_id: str) -> bool:
+    """Whether a label may name this id: ids of the Open Inference Protocol may be anything."""
+    return 0 < len(request_id) <= MOST_CHARACTERS and request_id.isprintable()
+
+
+def answered_by(model: ServedModel, request_id: str, prediction: AnyPrediction, coverage: Coverage) -> Answered:
+    """What is remembered of an answer. Degraded answers of a regression have no interval: NaN."""
+    return Answered(request_id, model.name, model.version, model.digest, _answers(model, prediction, coverage))
+
+
+def _answers(model: ServedModel, prediction: AnyPrediction, coverage: Coverage) -> Answers:
+    if isinstance(prediction, PlainPrediction):
+        decisions, probabilities = np.full(len(prediction), Decision.DEGRADED), prediction.map_probabilities
+    else:
+        decisions = np.where(prediction.rejected, Decision.REJECTED, Decision.ACCEPTED)
+        probabilities = prediction.probabilities
+    if probabilities is not None:
+        columns = [probabilities.argmax(axis=1)[:, np.newaxis], probabilities.max(axis=1, keepdims=True)]
+    elif isinstance(prediction, PlainPrediction):
+        columns = [prediction.mean, *[np.full_like(prediction.mean, np.nan)] * 2]
+    else:
+        _, low, high = coverage.intervals(prediction, model.predictor)
+        columns = [prediction.mean, low, high]
+    return Answers(decisions.astype(np.uint8), np.concatenate(columns, axis=1, dtype=np.float64))
+
+
+def outcomes_of(model: ServedModel, answers: Answers, request: FeedbackRequest, level: float) -> Outcomes:
+    """How right the answers were; level: that of intervals. Raises `FieldError` for labels that do not fit them."""
+    if model.manifest.task == "classification":
+        labels = _all(request.labels, "labels", "class names", answers)
+        return class_outcomes(answers, _classes(labels, class_names(model.manifest)))
+    values, outputs = _all(request.values, "values", "numbers", answers), model.manifest.outputs
+    rows = [_row(value, outputs, index) for index, value in enumerate(values)]
+    return interval_outcomes(answers, np.array(rows, np.float64).reshape(len(rows), outputs), level)
+
+
+def errors_of(model: ServedModel, answers: Answers, outcomes: Outcomes) -> Array:
+    """What the sequential test bets on, (B,): the errors of accepted examples, NaN for others.
+
+    The level of a regression's intervals is meant for all inputs, rejected ones too.
+    """
+    counts = answers.decisions == Decision.ACCEPTED
+    if model.manifest.task == "regression":
+        counts = answers.decisions != Decision.DEGRADED
+    errors: Array = np.where(counts, 1 - outcomes.correct, np.nan)
+    return errors
+
+
+def _all(given: list[Any] | None, field: str, what: str, answers: Answers) -> list[Any]:
+    if given is None:
+        raise FieldError(field, f"found none, expected a list of {what}, one for each example of the request")
+    if len(given) != len(answers):
+        raise FieldError(field, f"found {len(given)}, expected {len(answers)}, one for each example; null is unknown")
+    return given
+
+
+def _classes(labels: list[Any], names: list[str]) -> Array:
+    """The classes of labels, (B,); NaN for None. A number is the class of this name, never a place in the list."""
+    known = {name: index for index, name in enumerate(names)}
+    classes = np.full(len(labels), np.nan)
+    for index, label in enumerate(labels):
+        if label is None:
+            continue
+        name = f"{label}" if type(label) in (str, int) else None
+        if name is None or name not in known:
+            expected = ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
+            raise FieldError(f"labels[{index}]", f"found {label!r:.100}, expected one of {expected}")
+        classes[index] = known[name]
+    return classes
+
+
+def _row(value: Any, outputs: int, index: int) -> list[float]:
+    """The true value of each output, NaN for None."""
+    if value is None:
+        return [math.nan] * outputs
+    row = value if isinstance(value, list) else [value]
+    if len(row) != outputs or not all(type(number) in (int, float) and abs(number) <= LARGEST for number in row):
+        expected = "a finite number" if outputs == 1 else f"a list of {outputs} finite numbers, one for each output"
+        raise FieldError(f"values[{index}]", f"found {value!r:.100}, expected {expected}")
+    return row
