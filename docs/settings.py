@@ -92,7 +92,7 @@ WHEN = {
         "audit_files": "As many as you must keep; move older ones elsewhere before they are deleted.",
         "audit_inputs": "When inputs must be kept too, and may be: they can be personal data.",
         "feedback_file": "When labels of some predictions become known later, and accuracy is to be watched.",
-        "feedback_examples": "To the number of examples between a prediction and its label; 100 to 200 bytes each.",
+        "feedback_examples": "To the number of examples that are answered before their labels come.",
         "feedback_keys_file": "When clients that predict must not report labels: wrong ones change what you watch.",
         "access_log": "`false`, when a proxy already logs requests, or to save time under load.",
         "log_level": "`debug` to investigate a fault, `warning` for a quiet log.",

@@ -238,6 +238,15 @@ def population_stability_index(
     return sum((s - r) * math.log(s / r) for s, r in shares)
 
 
+def calibration_error(confidences: list[float], right: list[bool], bins: int) -> float:
+    """The mean over examples of |share right - mean confidence| in the bin of each, bins (i / b, (i + 1) / b]."""
+    total = 0.0
+    for i in range(bins):
+        inside = [(c, r) for c, r in zip(confidences, right, strict=True) if i / bins < c <= (i + 1) / bins]
+        total += abs(sum(c - r for c, r in inside))
+    return total / len(confidences)
+
+
 def set_score(probabilities: Any, label: int, penalty: float, unpenalised: int) -> float:
     """The probability of the classes down to `label`, and the penalty for its rank; ties in the classes' order."""
     ranked = sorted(range(len(probabilities)), key=lambda k: (-probabilities[k], k))

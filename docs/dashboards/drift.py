@@ -1,8 +1,6 @@
-"""The dashboard that answers whether the inputs are still like the calibration data.
+"""The dashboard that answers whether inputs are still like the calibration data, and answers as right as expected."""
 
-Panels on labels that arrive later belong in a row of their own after `CLASSES`.
-"""
-
+from docs.dashboards.labels import LABELS
 from docs.dashboards.panels import Dashboard, Panel, Query, Row
 from docs.dashboards.queries import MODEL, WINDOW, ZERO, or_zero_by_version, served
 
@@ -131,6 +129,6 @@ CLASSES = Row(
 DRIFT = Dashboard(
     "drift",
     "Probity: drift and labels",
-    "Are the inputs still like those that the model was calibrated on?",
-    (EVIDENCE, DISTANCES, CLASSES),
+    "Are the inputs still like those that the model was calibrated on, and answers as right as expected?",
+    (EVIDENCE, DISTANCES, CLASSES, LABELS),
 )

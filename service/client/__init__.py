@@ -28,6 +28,7 @@ from service.client.retrying import Clocks
 from service.client.sync import Client
 from service.schemas import (
     ClassificationPrediction,
+    FeedbackResponse,
     ModelVersion,
     PredictResponse,
     Problem,
@@ -42,6 +43,7 @@ __all__ = [
     "Clocks",
     "ConnectionFailedError",
     "DeadlineError",
+    "FeedbackResponse",
     "File",
     "Inputs",
     "ModelVersion",

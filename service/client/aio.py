@@ -1,7 +1,7 @@
 """The asynchronous client."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +14,7 @@ from service.client.calls import (
     Inputs,
     T,
     card_call,
+    feedback_call,
     health_call,
     images_call,
     metrics_call,
@@ -23,7 +24,7 @@ from service.client.calls import (
 from service.client.connection import Connection
 from service.client.errors import ProbityError
 from service.client.retrying import Clocks, Tries
-from service.schemas import ModelVersion, PredictResponse
+from service.schemas import FeedbackResponse, ModelVersion, PredictResponse
 
 
 class AsyncClient:
@@ -70,6 +71,17 @@ class AsyncClient:
         """As `Client.predict_images`; raises the same. The files are read in a thread."""
         asked = Asked(model, version, false_reject_rate)
         return await self._ask(await asyncio.to_thread(images_call, files, asked), timeout)
+
+    async def feedback(
+        self,
+        request_id: str,
+        *,
+        labels: Sequence[str | int | None] | None = None,
+        values: Sequence[float | Sequence[float] | None] | None = None,
+        timeout: float | None = None,
+    ) -> FeedbackResponse:
+        """As `Client.feedback`; raises the same."""
+        return await self._ask(feedback_call(request_id, labels, values), timeout)
 
     async def ready(self) -> bool:
         """As `Client.ready`; raises the same."""

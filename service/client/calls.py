@@ -1,6 +1,6 @@
 """Requests and the readers of their answers, one function for each method of the clients. Nothing is sent here."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -12,7 +12,7 @@ from service.client.encoding import File as File
 from service.client.encoding import Inputs as Inputs
 from service.client.encoding import encode_files, encode_inputs
 from service.client.errors import UnexpectedAnswerError
-from service.schemas import Health, ModelList, ModelVersion, PredictResponse
+from service.schemas import FeedbackRequest, FeedbackResponse, Health, ModelList, ModelVersion, PredictResponse
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 T = TypeVar("T")
@@ -73,6 +73,23 @@ def images_call(files: File | Iterable[File], asked: Asked) -> Call[PredictRespo
 
 def _predict(path: str, body: tuple[bytes, str]) -> Call[PredictResponse]:
     return Call("POST", path, {200: PredictResponse.model_validate_json}, *body)
+
+
+def feedback_call(
+    request_id: str, labels: Sequence[str | int | None] | None, values: Sequence[float | Sequence[float] | None] | None
+) -> Call[FeedbackResponse]:
+    """Labels of an earlier request's examples; `ValueError` unless either labels or values are given."""
+    if (labels is None) == (values is None):
+        found = "none" if labels is None else "both"
+        raise ValueError(f"feedback: found {found}, expected labels of a classification, or values of a regression")
+    body = FeedbackRequest(id=request_id, labels=_listed(labels), values=_listed(values))
+    content = body.model_dump_json(exclude_none=True).encode()
+    return Call("POST", "/feedback", {200: FeedbackResponse.model_validate_json}, content, "application/json")
+
+
+def _listed(truths: Sequence[Any] | None) -> list[Any] | None:
+    """As lists of Python's own values, which JSON has too; the truths may be arrays."""
+    return None if truths is None else [one.tolist() if hasattr(one, "tolist") else one for one in truths]
 
 
 def card_call(model: str | None, version: str | None) -> Call[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +15,7 @@ from service.client.calls import (
     Inputs,
     T,
     card_call,
+    feedback_call,
     health_call,
     images_call,
     metrics_call,
@@ -24,7 +25,7 @@ from service.client.calls import (
 from service.client.connection import Connection
 from service.client.errors import ProbityError
 from service.client.retrying import Clocks, Tries
-from service.schemas import ModelVersion, PredictResponse
+from service.schemas import FeedbackResponse, ModelVersion, PredictResponse
 
 
 class Client:
@@ -96,6 +97,24 @@ class Client:
         Raises as `predict` does, and `OSError` where a file cannot be read.
         """
         return self._ask(images_call(files, Asked(model, version, false_reject_rate)), timeout)
+
+    def feedback(
+        self,
+        request_id: str,
+        *,
+        labels: Sequence[str | int | None] | None = None,
+        values: Sequence[float | Sequence[float] | None] | None = None,
+        timeout: float | None = None,
+    ) -> FeedbackResponse:
+        """Report what is true of the examples of an earlier answer, whose `id` is `request_id`.
+
+        labels: the names of a classification's true classes; values: a regression's true values, or a list of one for
+        each output; either in the order of the request, with None where the truth is not known.
+
+        Raises `ProbityError`; `NotFoundError` where the service does not remember the answer. Before anything is sent,
+        `ValueError` unless either labels or values are given.
+        """
+        return self._ask(feedback_call(request_id, labels, values), timeout)
 
     def ready(self) -> bool:
         """Whether requests are welcome; False while starting and draining. Raises `ProbityError` without an answer."""

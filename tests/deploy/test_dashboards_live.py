@@ -1,6 +1,7 @@
 """Every query of every panel, answered by a real Prometheus that scrapes the real service with a real bundle."""
 
 import io
+import json
 import math
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from service.inference.predictor import Predictor
-from tests.reference import kolmogorov_smirnov, population_stability_index
+from tests.reference import calibration_error, kolmogorov_smirnov, population_stability_index
 from tests.support.deployment import DASHBOARDS, PANELS, RECORDED, filled
 from tests.support.digits import GOLDEN, Array, digits, turned
 from tests.support.live_prometheus import Prometheus, scraping
@@ -26,6 +27,8 @@ MODEL = Predictor.load(BUNDLE).manifest.name
 QUERIES = {f"{panel['title']} {t['refId']}": filled(t["expr"], MODEL) for panel in PANELS for t in panel["targets"]}
 # Quantiles of answers have no value where nothing was answered.
 ANSWERS = ("Out-of-distribution score", "Conformal p-value", "Functional variance", "Normalised entropy", "Top prob")
+# Nor have accuracies and errors where no label came.
+LABELLED = ("Accuracy of labelled examples", "Expected calibration error", "Root mean squared error")
 SENT = "probity_ood_p_value_count"
 LEAST_SERVED_SHARE = 1e-4
 
@@ -37,11 +40,24 @@ class Watched:
     server: Server
     prometheus: Prometheus
 
-    def send(self, images: Array) -> None:
+    def send(self, images: Array) -> dict[str, Any]:
+        """The answer."""
         stream = io.BytesIO()
         np.save(stream, np.ascontiguousarray(images))
-        headers = {"Content-Type": "application/x-npy"}
-        assert self.server.request("POST", "/predict", stream.getvalue(), headers)[0] == 200
+        return self._posted("/predict", stream.getvalue(), "application/x-npy")
+
+    def label(self, answer: dict[str, Any], wrong: int) -> None:
+        """Report that the answer was right, but for its first `wrong` examples."""
+        names = [one["label"] for one in answer["predictions"]]
+        others = [f"{(int(name) + 1) % 10}" for name in names]
+        body = json.dumps({"id": answer["id"], "labels": others[:wrong] + names[wrong:]})
+        assert self._posted("/feedback", body.encode(), "application/json")["counted"] == len(names)
+
+    def _posted(self, path: str, body: bytes, media_type: str) -> dict[str, Any]:
+        status, _, text = self.server.request("POST", path, body, {"Content-Type": media_type})
+        assert status == 200, text
+        found: dict[str, Any] = json.loads(text)
+        return found
 
     def samples(self, expression: str) -> list[tuple[dict[str, str], float]]:
         found: list[Any] = self.prometheus.get("/api/v1/query", query=expression)["result"]
@@ -62,14 +78,16 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    with running(BUNDLE) as server, scraping(server.port, tmp_path) as prometheus:
+    file = tmp_path / "feedback.db"
+    with running(BUNDLE, PROBITY_FEEDBACK_FILE=str(file)) as server, scraping(server.port, tmp_path) as prometheus:
         prometheus.wait_for(SENT, 0)
         yield Watched(server, prometheus)
 
 
 def test_every_query_has_values_under_traffic(watched: Watched) -> None:
     def traffic() -> None:
-        watched.send(digits()[:20])
+        for images in (digits()[:20], turned(digits()[:20])):
+            watched.label(watched.send(images), 2)
         assert watched.server.request("POST", "/predict", b"{")[0] == 400
 
     for name, values in watched.wait_for_all(QUERIES | RECORDED, traffic).items():
@@ -77,7 +95,7 @@ def test_every_query_has_values_under_traffic(watched: Watched) -> None:
 
 
 def test_idle_panels_show_zero_or_a_gap_and_never_nan(watched: Watched) -> None:
-    busy = {name: query for name, query in QUERIES.items() if not name.startswith(ANSWERS)}
+    busy = {name: query for name, query in QUERIES.items() if not name.startswith(ANSWERS + LABELLED)}
     for name, values in watched.wait_for_all(busy).items():
         assert all(map(math.isfinite, values)), name
     for name in QUERIES.keys() - busy.keys():
@@ -91,6 +109,22 @@ def test_a_mark_shows_when_a_version_began_to_serve(watched: Watched) -> None:
         versions = dashboard["annotations"]["list"][0]
         ((labels, _),) = watched.samples(filled(versions["expr"], MODEL))
         assert labels == {"name": MODEL, "version": Predictor.load(BUNDLE).manifest.version}
+
+
+def test_accuracy_and_calibration_are_those_of_the_labels(watched: Watched) -> None:
+    answer, wrong = watched.send(digits()[:200]), 30
+    watched.label(answer, wrong)
+    watched.prometheus.wait_for("sum(probity_feedback_examples_total)", 200)
+    right = np.arange(200) >= wrong
+    rejected = np.array([one["ood"]["rejected"] for one in answer["predictions"]])
+    confidence = np.array([one["probability"] for one in answer["predictions"]])
+    for letter, chosen in (("A", ~rejected), ("B", rejected)):
+        query = QUERIES[f"Accuracy of labelled examples {letter}"]
+        assert watched.prometheus.value(query) == pytest.approx(right[chosen].mean(), abs=1e-6)
+    expected = calibration_error(confidence.tolist(), right.tolist(), 10)
+    assert watched.prometheus.value(QUERIES["Expected calibration error A"]) == pytest.approx(expected, abs=1e-6)
+    assert (watched.prometheus.value("sum(probity_accuracy_alarms_total)") or 0) >= 1
+    assert watched.prometheus.value(QUERIES["Root mean squared error A"]) == 0
 
 
 def edges(watched: Watched, series: str, quantity: str) -> list[tuple[float, float]]:

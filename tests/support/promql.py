@@ -18,7 +18,9 @@ PROMETHEUS_LABELS = {"job", "instance"}
 def _exported() -> dict[str, frozenset[str]]:
     """Every series name that a scrape of the service can hold -> the names of its labels."""
     registry = CollectorRegistry()
-    metrics = [metric for metric in vars(Metrics(registry)).values() if isinstance(metric, MetricWrapperBase)]
+    declared = Metrics(registry)
+    named = [*vars(declared).values(), *vars(declared.feedback).values()]
+    metrics = [metric for metric in named if isinstance(metric, MetricWrapperBase)]
     labels = {
         family.name: metric._labelnames  # noqa: SLF001  prometheus-client shows them with a first sample only
         for metric in metrics

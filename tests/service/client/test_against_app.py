@@ -13,6 +13,7 @@ import pytest
 from service.client import (
     BadRequestError,
     ClassificationPrediction,
+    FeedbackResponse,
     NotFoundError,
     PredictResponse,
     RegressionPrediction,
@@ -46,6 +47,24 @@ def test_classification(client: App, classification: Synthetic, inputs: Any) -> 
         assert found.logit_variance == pytest.approx(expected.variance[0].tolist(), rel=1e-3)
         assert found.ood is not None
         assert found.ood.rejected == bool(expected.rejected[0])
+
+
+def test_labels_of_an_answer(classification: Synthetic, regression: Synthetic, tmp_path: Path) -> None:
+    settings = Settings(feedback_file=tmp_path / "feedback.db")
+    with serving(Predictor.load(classification.path), settings) as app:
+        answer: PredictResponse = ask(app, "predict", [GOOD, GOOD])
+        found: FeedbackResponse = ask(app, "feedback", answer.id, labels=["class 0", None])
+        assert (found.id, found.examples, found.counted, found.already_labelled) == (answer.id, 2, 1, 0)
+        with pytest.raises(NotFoundError, match="expected the id of an answer"):
+            ask(app, "feedback", "unknown", labels=["class 0", None])
+        with pytest.raises(ValueError, match="found both, expected labels"):
+            ask(app, "feedback", answer.id, labels=["class 0"], values=[1.0])
+    with serving(Predictor.load(regression.path), settings) as app:
+        answer = ask(app, "predict", [[1.0, 2.0, 3.0]])
+        outputs = len(answer.predictions[0].mean)  # type: ignore[union-attr]
+        assert ask(app, "feedback", answer.id, values=[(0.5,) * outputs]).counted == 1
+        answer = ask(app, "predict", [[1.0, 2.0, 3.0]])
+        assert ask(app, "feedback", answer.id, values=np.zeros((1, outputs))).counted == 1
 
 
 def test_one_example(client: App) -> None:
