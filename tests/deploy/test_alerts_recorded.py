@@ -42,11 +42,21 @@ class Digits:
     def draw(self, rows: int) -> Array:
         return digits()[[next(self._next) for _ in range(rows)]]
 
-    def ask(self, inputs: Array, status: int = 200, **headers: str) -> None:
+    def ask(self, inputs: Array, status: int = 200, **headers: str) -> bytes:
+        """The answer."""
         stream = io.BytesIO()
         np.save(stream, np.ascontiguousarray(inputs, np.float32))
         found, _, body = self.server.request("POST", "/predict", stream.getvalue(), NPY | headers)
         assert found == status, body
+        return body
+
+    def label(self, answer: bytes, wrong: int) -> None:
+        """Report that an answer was right, but for its first `wrong` examples."""
+        found = json.loads(answer)
+        names = [one["label"] for one in found["predictions"]]
+        others = [f"{(int(name) + 1) % 10}" for name in names[:wrong]]
+        body = json.dumps({"id": found["id"], "labels": others + names[wrong:]}).encode()
+        assert self.server.request("POST", "/feedback", body, {"Content-Type": "application/json"})[0] == 200
 
     def scrape(self) -> str:
         return self.server.request("GET", "/metrics")[2].decode()
@@ -148,6 +158,18 @@ def test_scores_that_shift_while_few_are_rejected(tmp_path: Path) -> None:
         recording = service.record(70, minute)
     shifts = ("ProbityScoreShift", "ProbityVarianceShift", "ProbityEntropyShift", "ProbityDrift")
     check_firing(tmp_path, recording, {30: (), 70: shifts})
+
+
+def test_labels_that_show_less_accuracy_than_expected(tmp_path: Path) -> None:
+    """Half an hour with a label in fifty wrong, and then one in four."""
+
+    def minute(number: int) -> None:
+        wrong = number % 5 == 0 if number < 30 else 3
+        service.label(service.ask(service.draw(10)), int(wrong))
+
+    with served(GOLDEN / "v1_6" / "bundle", feedback_file=str(tmp_path / "feedback.db")) as service:
+        recording = service.record(60, minute)
+    check_firing(tmp_path, recording, {30: (), 60: ("ProbityAccuracy",)})
 
 
 def test_answers_without_their_uncertainty(tmp_path: Path) -> None:
