@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from offline.cascade.first_stage import FirstStage, check_saves, fit_first_stage, head_of
 from offline.cascade.fit import Stage, check_tuning, fit_cascade
 from offline.config import FitConfig
+from offline.data.foreign import check_foreign, collect_foreign
 from offline.data.held_out import HeldOut, check_enough, collect_held_out
 from offline.data.input_range import RangeMeter
 from offline.data.likelihood import Regression
@@ -52,6 +53,7 @@ def fit_bundle(
     out: str | Path,
     *,
     calibration_loader: Batches,
+    foreign_loader: Batches | None = None,
     config: FitConfig | None = None,
     class_names: Sequence[str] | None = None,
     input_spec: InputSpec | None = None,
@@ -66,7 +68,8 @@ def fit_bundle(
     a new folder; an existing bundle is replaced atomically, anything else there is refused. class_names: K names;
     input_spec: how the service makes inputs (images, feature names); by default, plain arrays of the loader's shape.
     progress: wraps the long loops (see `offline.runtime.progress`). say: called with lines of text, such as the
-    predicted memory before the work starts.
+    predicted memory before the work starts. foreign_loader: batches of inputs unlike the training data and of
+    anything in place of targets: with score "fused" or "auto", they choose the score in place of synthetic shifts.
 
     A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`. Under torchrun
     every process calls this; each takes its share of the data, and the first one writes.
@@ -81,6 +84,8 @@ def fit_bundle(
     check_writable(destination)
     check_loader(train_loader, "train_loader")
     check_loader(calibration_loader, "calibration_loader")
+    if foreign_loader is not None:
+        check_foreign(foreign_loader, config)
     with _prepared(model, train_loader, config, progress) as job:  # 1. prepare
         say = say if job.distributed.is_main else quiet
         spec = check_input_spec(input_spec, job.example)
@@ -90,6 +95,8 @@ def fit_bundle(
         # 2. split held-out data; a first estimate of the noise
         tuning, conformal = _split_held_out(job, calibration_loader)
         job = _with_noise(job, tuning)
+
+        job = _with_foreign(job, foreign_loader)
 
         # 3. estimate memory and time
         for line in _estimate(job, tuning, conformal):
@@ -206,6 +213,11 @@ def _with_noise(job: Job, tuning: HeldOut) -> Job:
     given = job.config.sigma_noise
     noise = given if isinstance(given, float) else residual_noise(job.network, tuning)
     return replace(job, likelihood=replace(job.likelihood, sigma_noise=noise))
+
+
+def _with_foreign(job: Job, loader: Batches | None) -> Job:
+    """The job with the foreign data, where some are given."""
+    return job if loader is None else replace(job, foreign=collect_foreign(loader, job.example, job.device))
 
 
 def _with_rule(job: Job, subnetwork: Subnetwork) -> Job:

@@ -29,7 +29,8 @@ class Job:
 
     likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
     head: the network's linear head, if it has one. rule: which variances a prediction computes; where `auto` is to
-    choose that too, the dearest of `rules` until it has.
+    choose that too, the dearest of `rules` until it has. foreign (n, *input_shape): inputs unlike the training data
+    that choose the score; None: synthetic shifts do.
     """
 
     config: FitConfig
@@ -46,6 +47,7 @@ class Job:
     track: Track
     head: LinearHead | None = None
     rule: OutputRule = ALL_OUTPUTS
+    foreign: Tensor | None = None
 
     @property
     def rules(self) -> tuple[OutputRule, ...]:

@@ -67,7 +67,7 @@ def _score_rows(calibration: Calibration) -> dict[str, str]:
     if calibration.compared is not None:
         ordered = sorted(calibration.compared, key=lambda score: -score.shift_auroc)
         each = ", ".join(f"{score.name} {score.shift_auroc:.3f}" for score in ordered)
-        rows["scores compared"] = f"AUROC against synthetic shifts: {each}"
+        rows["scores compared"] = f"AUROC against the inputs that chose it: {each}"
     return rows
 
 

@@ -116,10 +116,11 @@ def finite_shifts(
 ) -> dict[str, Tensor]:
     """Those of `synthetic_shifts` under which the network's outputs are finite, possibly none."""
     shifted = synthetic_shifts(inputs, seed, names)
-    return {name: changed for name, changed in shifted.items() if _has_finite_outputs(network, changed)}
+    return {name: changed for name, changed in shifted.items() if has_finite_outputs(network, changed)}
 
 
-def _has_finite_outputs(network: nn.Module, inputs: Tensor) -> bool:
+def has_finite_outputs(network: nn.Module, inputs: Tensor) -> bool:
+    """Whether all outputs are finite; False where the network refuses the inputs."""
     try:
         with torch.no_grad():
             return all(bool(torch.isfinite(network(part)).all()) for part in torch.split(inputs, OUTPUT_ROWS))

@@ -1,4 +1,5 @@
-"""Choose the out-of-distribution score: one of those there are, or several as one, judged by synthetic shifts.
+"""Choose the out-of-distribution score: one of those there are, or several as one, judged by synthetic shifts or by
+foreign data that the user gives.
 
 Each kind of shift judges a fused score whose weights were fitted to the other kinds; the weights that are served are
 fitted to all. Everything here sees the tuning half of the held-out data and shifts of it. The conformal half, which
@@ -6,14 +7,15 @@ then sets the threshold, chooses nothing: p-values are valid whichever score is 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from offline.config import DEFAULT_SCORE, FitConfig
 from offline.data.held_out import HeldOut
 from offline.data.likelihood import Classification, Likelihood
-from offline.data.shifts import finite_shifts, kind_of_shift
+from offline.data.shifts import finite_shifts, has_finite_outputs, kind_of_shift
 from offline.evaluation.auroc import auroc
 from offline.job import Job
 from offline.laplace.score_weights import fit_weights
@@ -64,10 +66,26 @@ def choose_score(
     assert tuned is not None  # `FitConfig.tunes`
     assert isinstance(likelihood, Classification)  # `FitConfig` refuses others
     some = tuning.at(np.arange(min(len(tuning), SHIFTED_EXAMPLES)))
-    shifts = finite_shifts(job.network, some.inputs, job.config.seed)
-    predicted = {kind: outputs_of(likelihood, *predict(replace(some, inputs=x))) for kind, x in shifts.items()}
+    shifts = other_inputs(job, some.inputs)
+    predicted = {kind: outputs_of(likelihood, *predict(unlabelled(x))) for kind, x in shifts.items()}
     shifted = {kind: outputs for kind, outputs in predicted.items() if outputs is not None}
     return compare(job.config, outputs_of(likelihood, *tuned), shifted)
+
+
+def other_inputs(job: Job, usual: Tensor) -> dict[str, Tensor]:
+    """What the scores are to tell from `usual` inputs: the foreign data, or without them synthetic shifts of `usual`.
+
+    Of foreign data, each half judges weights that were fitted to the other half, as if it were another kind.
+    """
+    if job.foreign is None:
+        return finite_shifts(job.network, usual, job.config.seed)
+    halves = {"even-foreign": job.foreign[::2], "odd-foreign": job.foreign[1::2]}
+    return {name: half for name, half in halves.items() if len(half) and has_finite_outputs(job.network, half)}
+
+
+def unlabelled(inputs: Tensor) -> HeldOut:
+    """Inputs as held-out examples whose targets nothing reads."""
+    return HeldOut(inputs, inputs.new_zeros(len(inputs)))
 
 
 def outputs_of(likelihood: Classification, mean: Array, variance: Array) -> ClassOutputs | None:
@@ -85,8 +103,8 @@ def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[s
     """The fused score, or the best one (`Compared`); shifted: by the name of the shift."""
     if ordinary is None or not shifted:
         raise ValueError(
-            f"score={config.score!r}: found no synthetic shift of the held-out data under which the network's outputs "
-            f"are finite, expected at least one; name a score, or leave it at {DEFAULT_SCORE!r}"
+            f"score={config.score!r}: found no synthetic shift of the held-out data, or no foreign data, for which the "
+            f"network's outputs are finite, expected some; name a score, or leave it at {DEFAULT_SCORE!r}"
         )
     fused = fit_fused(ordinary, list(shifted.values()))
     candidates: list[Scoring] = [*CLASSIFICATION_SCORES.values(), *([] if fused is None else [fused])]

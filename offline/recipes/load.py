@@ -1,8 +1,8 @@
 """A recipe: the plain Python file in which a user says what to fit. It may import the modules beside it.
 
-It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`, `config`
-(a `FitConfig`), `class_names` and `input_spec`. Data are a pair (inputs, targets) of tensors or arrays, or any
-iterable of batches that can be read several times.
+It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`,
+`score_data()`, `config` (a `FitConfig`), `class_names` and `input_spec`. Data are a pair (inputs, targets) of tensors
+or arrays, or any iterable of batches that can be read several times.
 """
 
 import importlib.util
@@ -74,7 +74,7 @@ class Recipe:
         return model
 
     def data(self, name: str) -> Batches:
-        """The batches that `train_data`, `calibration_data`, `test_data` or `ood_data` returns."""
+        """The batches that `train_data`, `calibration_data`, `score_data`, `test_data` or `ood_data` returns."""
         return as_batches(self._call(name))
 
     def has(self, name: str) -> bool:

@@ -23,6 +23,7 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
     recipe = load_recipe(recipe_path)
     config = _config(recipe, given)
     model, train, held_out = recipe.model(), recipe.data("train_data"), recipe.data("calibration_data")
+    foreign = recipe.data("score_data") if recipe.has("score_data") else None
     main = environment_context().is_main
     with recipe.running(), Bars() if main else contextlib.nullcontext() as bars:
         fit_bundle(
@@ -30,6 +31,7 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
             train,
             out,
             calibration_loader=held_out,
+            foreign_loader=foreign,
             config=config,
             class_names=recipe.class_names,
             input_spec=recipe.input_spec,

@@ -10,9 +10,11 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+import offline.laplace.scoring
 from offline import FitConfig, fit_bundle
 from offline.export.standalone.file import export_standalone
 from offline.export.standalone.verify import open_model, run_standalone
+from offline.laplace.scoring import compare
 from probity.cli import app
 from service.bundle import BundleError, ManifestError, read_bundle, reseal_manifest, seal_bundle
 from service.codec.answers import Coverage, predictions_json
@@ -67,7 +69,7 @@ def test_the_card_and_the_report_show_the_parts(fused: Path) -> None:
     assert calibration.fused is not None
     assert f"reject above fused {calibration.threshold:.4g}" in shown.stdout
     assert calibration.fused[0].name in shown.stdout
-    assert "AUROC against synthetic shifts" in shown.stdout
+    assert "AUROC against the inputs that chose it" in shown.stdout
     assert "fused score:" in (fused / "report.html").read_text()
 
 
@@ -86,6 +88,45 @@ def test_other_scores(tmp_path: Path, score: str) -> None:
     calibration = predictor.manifest.calibration
     assert score == "auto" or (calibration.score, calibration.compared) == ("energy", None)
     assert predictor.predict(FAR).rejected.shape == (1,)
+
+
+def test_foreign_data_take_the_place_of_synthetic_shifts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each half of them judges weights that were fitted to the other one, so that two kinds were compared."""
+    foreign = [(x + 3, y) for x, y in batches(41, seed=5)]
+    seen: list[list[str]] = []
+
+    def watching(config: FitConfig, ordinary: Any, others: Any) -> Any:
+        seen.append([f"{name} {len(outputs.mean)}" for name, outputs in others.items()])
+        return compare(config, ordinary, others)
+
+    monkeypatch.setattr(offline.laplace.scoring, "compare", watching)
+    config = CONFIG.model_copy(update={"score": "fused"})
+    held_out = batches(120, seed=1)
+    out = fit_bundle(
+        network(), batches(60), tmp_path / "b", calibration_loader=held_out, foreign_loader=foreign, config=config
+    )
+    assert seen == [["even-foreign 21", "odd-foreign 20"]]
+    predictor = Predictor.load(out)
+    usual, other = (np.concatenate([x.numpy() for x, _ in data]) for data in (batches(30, seed=2), foreign))
+    assert np.median(predictor.predict(other).p_value) < np.median(predictor.predict(usual).p_value)
+
+
+def test_foreign_data_that_would_change_nothing_or_do_not_fit_are_refused(tmp_path: Path) -> None:
+    wide = batches(20, features=7)
+    for score, foreign, message in (
+        ("default", batches(20), "found foreign data with score='default', which they would not change"),
+        ("auto", wide, r"foreign_loader: found inputs of shape \(7,\) and torch.float32, expected \(4,\)"),
+    ):
+        config = CONFIG.model_copy(update={"score": score})
+        with pytest.raises(ValueError, match=message):
+            fit_bundle(
+                network(),
+                batches(),
+                tmp_path / "b",
+                calibration_loader=batches(120),
+                foreign_loader=foreign,
+                config=config,
+            )
 
 
 def test_the_tensors_must_be_those_of_the_manifest(fused: Path, tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""Foreign data: inputs unlike the training data, from which a score is to tell usual ones."""
+
+import torch
+from torch import Tensor
+
+from offline.config import FitConfig
+from offline.data.loaders import Batches, check_loader, checked_batches
+
+MOST_EXAMPLES = 2000
+CHOSEN_BY_DATA = ("auto", "fused")
+
+
+def check_foreign(loader: Batches, config: FitConfig) -> None:
+    """`TypeError` for what gives no batches, `ValueError` where foreign data would change nothing."""
+    check_loader(loader, "foreign_loader")
+    if config.score not in CHOSEN_BY_DATA:
+        raise ValueError(
+            f"foreign_loader: found foreign data with score={config.score!r}, which they would not change; expected "
+            "score='fused' or 'auto', or no foreign data"
+        )
+
+
+def collect_foreign(loader: Batches, example: Tensor, device: torch.device) -> Tensor:
+    """The first inputs (n, *input_shape) of the loader, at most 2,000; `ValueError` for others than `example` is."""
+    parts, count = list[Tensor](), 0
+    for inputs, _ in checked_batches(loader, "foreign_loader", device):
+        if inputs.shape[1:] != example.shape[1:] or inputs.dtype != example.dtype:
+            raise ValueError(
+                f"foreign_loader: found inputs of shape {tuple(inputs.shape[1:])} and {inputs.dtype}, expected "
+                f"{tuple(example.shape[1:])} and {example.dtype} as in train_loader"
+            )
+        parts.append(inputs)
+        count += len(inputs)
+        if count >= MOST_EXAMPLES:
+            break
+    return torch.cat(parts)[:MOST_EXAMPLES]
