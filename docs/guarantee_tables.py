@@ -7,9 +7,9 @@ Row = dict[str, Any]
 
 def guarantees(result: Row) -> str:
     """False-reject rates, certified accuracy, prediction sets and intervals."""
-    classes = [row for row in result["rows"] if "rates" in row]
+    classes = [row for row in result["rows"] if "sets" in row]
     values = [row for row in result["rows"] if "intervals" in row]
-    return "\n".join([rates(classes), certificates(classes), sets(classes), intervals(values)])
+    return "\n".join([rates(result["rows"]), certificates(classes), sets(classes), intervals(values)])
 
 
 def rates(rows: list[Row]) -> str:
@@ -18,10 +18,9 @@ def rates(rows: list[Row]) -> str:
     for row in rows:
         found = {(kept["rate"], kept["rule"]): kept for kept in row["rates"]}
         for rate in dict.fromkeys(rate for rate, _ in found):
-            one, own = found[rate, "one"], found[rate, "by class"]
-            ranges = [f"{_percent(min(kept['classes']))} to {_percent(max(kept['classes']))}" for kept in (one, own)]
-            means = [f"{_percent(kept['mean'], 2)}, {_percent(kept['inside'])}" for kept in (one, own)]
-            lines.append([row["name"], _percent(rate, 0), means[0], ranges[0], means[1], ranges[1]])
+            rules = [found[rate, kind] for kind in ("one", "by class") if (rate, kind) in found]
+            cells = [cell for kept in rules for cell in _rate(kept)]
+            lines.append([row["name"], _percent(rate, 0), *cells, *["-"] * (4 - len(cells))])
     head = [
         "rejected in distribution",
         "asked",
@@ -31,6 +30,13 @@ def rates(rows: list[Row]) -> str:
         "its classes",
     ]
     return _table(head, lines)
+
+
+def _rate(kept: Row) -> tuple[str, str]:
+    """The mean and the share inside, and the lowest and the highest class; a regression has none."""
+    classes = kept["classes"]
+    whole = f"{_percent(kept['mean'], 2)}, {_percent(kept['inside'])}"
+    return whole, "-" if len(classes) == 1 else f"{_percent(min(classes))} to {_percent(max(classes))}"
 
 
 def certificates(rows: list[Row]) -> str:

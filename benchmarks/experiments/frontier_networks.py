@@ -36,12 +36,12 @@ class DigitNetwork(nn.Module):
 class PhotoNetwork(nn.Module):
     """Three residual blocks of 16, 32 and 64 channels, D = 77,850; dropout after each block."""
 
-    def __init__(self, dropout: float = 0.0) -> None:
+    def __init__(self, dropout: float = 0.0, classes: int = 10) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
         self.block1, self.block2, self.block3 = Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2)
         self.drop1, self.drop2, self.drop3 = (nn.Dropout(dropout) for _ in range(3))
-        self.head = nn.Linear(64, 10)
+        self.head = nn.Linear(64, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.drop1(self.block1(self.stem(x)))
@@ -59,22 +59,22 @@ def trained(problem: Problem, seed: int, dropout: float, tag: str, epochs: int, 
     torch.manual_seed(seed)
     model: nn.Module = NETWORKS[problem.name](dropout)
     name = f"frontier-{problem.name}-{kind}-{seed}-{tag}"
-    return trained_once(name, model, lambda: _train(model, problem, epochs, seed, track))
+    return trained_once(name, model, lambda: train(model, problem.name, problem.train, epochs, seed, track))
 
 
-def _train(model: nn.Module, problem: Problem, epochs: int, seed: int, track: Track) -> None:
-    """AdamW with a one-cycle schedule; photos mirrored and moved by up to four pixels."""
+def train(model: nn.Module, kind: str, examples: tuple[Tensor, Tensor], epochs: int, seed: int, track: Track) -> None:
+    """AdamW with a one-cycle schedule; photos (kind "cifar") mirrored and moved by up to four pixels."""
     model.train()
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a third faster for photos
-    inputs, targets = problem.train
+    inputs, targets = examples
     optimiser = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     rows = range(0, len(inputs), BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, total_steps=epochs * len(rows))
     generator = np.random.default_rng(seed)
-    vary = partial(_varied, generator=generator) if problem.name == "cifar" else _same
+    vary = partial(_varied, generator=generator) if kind == "cifar" else _same
     for epoch in range(epochs):
         order = torch.as_tensor(generator.permutation(len(inputs)))
-        for start in track(rows, f"{problem.name}, seed {seed}, epoch {epoch + 1} of {epochs}", len(rows)):
+        for start in track(rows, f"{kind}, seed {seed}, epoch {epoch + 1} of {epochs}", len(rows)):
             places = order[start : start + BATCH]
             optimiser.zero_grad()
             F.cross_entropy(model(vary(inputs[places])), targets[places]).backward()  # type: ignore[no-untyped-call]

@@ -50,6 +50,8 @@ def _values(name: str, settings: Settings) -> Values:
         "name": name,
         "examples": len(found.mean),
         "calibration": found.calibration,
+        "distinct_scores": len(np.unique(found.score)),
         "splits": count,
+        "rates": splits.value_rates(found, settings.track(range(count), f"{name}: rates", count), rng),
         "intervals": splits.intervals(found, settings.track(range(count), f"{name}: intervals", count), rng),
     }

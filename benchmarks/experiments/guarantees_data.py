@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.core.settings import Settings
 from benchmarks.experiments import mnist_data, mnist_networks
 from benchmarks.experiments.frontier_data import HELD_OUT, cifar_images, load, normalise
-from benchmarks.experiments.frontier_networks import EPOCHS, trained
+from benchmarks.experiments.frontier_networks import EPOCHS, PhotoNetwork, train, trained
+from benchmarks.experiments.kept import trained_once
 from benchmarks.experiments.selection_data import Problem, data_folder
 from benchmarks.experiments.selection_uci import train as train_regression
 from offline.config import FitConfig
@@ -25,7 +26,7 @@ from service.inference.predictor import Prediction, Predictor
 Array = npt.NDArray[Any]
 Examples = tuple[Tensor, Tensor]  # inputs and targets
 SIZE, CURVATURE, BATCH = 500, 4000, 200
-DIGITS_STEPS = 600
+DIGITS_STEPS, CIFAR100_EPOCHS = 600, 30
 WINE_DECAY, TOY_DECAY = 5e-3, 1e-4
 TOY_EXAMPLES, FREEDOM = 6000, 3
 
@@ -43,8 +44,9 @@ class Pool:
 
 @dataclass(frozen=True)
 class ValuePool:
-    """mean, std and targets (n, K) of a regression; how many examples of a split calibrate."""
+    """score (n,), mean, std and targets (n, K) of a regression; how many examples of a split calibrate."""
 
+    score: Array
     mean: Array
     std: Array
     targets: Array
@@ -77,7 +79,7 @@ def value_pool(name: str, settings: Settings) -> ValuePool:
     found, calibration = VALUES[name](settings)
     prediction, targets = _predicted(found, name, settings, "regression")
     assert prediction.std is not None
-    return ValuePool(prediction.mean.astype(np.float64), prediction.std, targets, calibration)
+    return ValuePool(prediction.score, prediction.mean.astype(np.float64), prediction.std, targets, calibration)
 
 
 def _predicted(
@@ -116,6 +118,21 @@ def _cifar(settings: Settings) -> tuple[Fitted, int, int]:
     model = trained(problem, 0, 0.0, "full", EPOCHS["cifar"], settings.track)
     pixels, targets = cifar_images("cifar10", "test_batch")
     return Fitted(model, problem.train, problem.held_out, (normalise(pixels), targets)), 2000, 2000
+
+
+def _cifar100(settings: Settings) -> tuple[Fitted, int, int]:
+    """Of 10,000 photos of 100 classes, 5,000 train: a poor network, whose guarantees must hold all the same."""
+    pixels, classes = cifar_images("cifar100", "test")
+    order = torch.as_tensor(np.random.default_rng(0).permutation(len(pixels)))
+    inputs, targets = normalise(pixels)[order], classes[order]
+    parts = (torch.split(part, [5000, 2000, 3000]) for part in (inputs, targets))
+    train_part, held_out, test = zip(*parts, strict=True)
+    torch.manual_seed(0)
+    model, epochs = PhotoNetwork(classes=100), settings.choose(CIFAR100_EPOCHS, 1)
+    trained_once(
+        f"guarantees-cifar100-{epochs}", model, lambda: train(model, "cifar", train_part, epochs, 0, settings.track)
+    )
+    return Fitted(model, train_part, held_out, test), 1500, 1500
 
 
 def _digits(settings: Settings) -> tuple[Fitted, int, int]:
@@ -165,6 +182,7 @@ CLASSES: dict[str, Callable[[Settings], tuple[Fitted, int, int]]] = {
     "MNIST": _mnist,
     "Fashion-MNIST": _fashion,
     "CIFAR-10": _cifar,
+    "CIFAR-100": _cifar100,
     "digits": _digits,
 }
 VALUES: dict[str, Callable[[Settings], tuple[Fitted, int]]] = {"wine": _wine, "heavy-tailed": _heavy_tailed}

@@ -98,6 +98,18 @@ def rates(pool: Pool, splits: Iterable[int], rng: np.random.Generator) -> list[V
     return [{"rate": rate, "rule": kind, **kept.summary()} for (rate, kind), kept in found.items()]
 
 
+def value_rates(pool: ValuePool, splits: Iterable[int], rng: np.random.Generator) -> list[Values]:
+    """False-reject rates of a regression, which has one threshold; `inside` as for `rates`."""
+    found, only = {rate: _Rates(1) for rate in RATES}, np.zeros(1, int)
+    for _ in splits:
+        calibration, test = split(len(pool.score), (pool.calibration,), rng)
+        scores = np.sort(pool.score[calibration])
+        for rate, kept in found.items():
+            rejected = RejectionRule(scores, rate).rejected(pool.score[test])
+            kept.add(rejected, np.zeros(len(test), int), only, [len(scores)], rate)
+    return [{"rate": rate, "rule": "one", **kept.summary()} for rate, kept in found.items()]
+
+
 class _Rates:
     """Gathers the splits of one rule at one rate."""
 

@@ -70,7 +70,7 @@ def test_sets_hold_the_truth(pool: Pool) -> None:
 def test_gaussian_intervals_of_heavy_tails_are_found_out() -> None:
     rng = np.random.default_rng(0)
     targets = rng.standard_t(3, (4000, 1))
-    found = ValuePool(np.zeros_like(targets), np.full_like(targets, targets.std()), targets, 500)
+    found = ValuePool(rng.random(4000), np.zeros_like(targets), np.full_like(targets, targets.std()), targets, 500)
     for row in splits.intervals(found, range(100), np.random.default_rng(1)):
         assert row["conformal"] == pytest.approx(row["level"], abs=0.005)
         assert row["inside"] >= 0.9
@@ -78,3 +78,6 @@ def test_gaussian_intervals_of_heavy_tails_are_found_out() -> None:
         assert low < row["level"] < high
         if row["level"] != 0.95:
             assert not low <= row["gaussian"] <= high
+    for row in splits.value_rates(found, range(100), np.random.default_rng(1)):
+        assert row["mean"] == pytest.approx(row["rate"], abs=0.005)
+        assert row["inside"] >= 0.9
