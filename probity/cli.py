@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import ValidationError
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from probity.card import print_card, print_lines, print_standalone
 from probity.evaluation_table import evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
+from probity.service_options import ServiceOptions, with_service_options
 from service.__main__ import serve
 from service.bundle import BundleError, read_bundle
 from service.keys import app as keys
@@ -29,8 +30,7 @@ app.command("sign")(sign)
 app.add_typer(keys, name="keys")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
 BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
-
-
+Intervals = Literal["conformal", "gaussian"]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 
 
@@ -116,40 +116,54 @@ def fit(
 
 
 @app.command()
+@with_service_options
 def evaluate(
     bundle: BundleArgument,
     recipe: RecipeArgument,
+    *,
     json: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.")] = None,
     debug: DebugOption = False,
+    answers: ServiceOptions,
 ) -> None:
-    """Measure a bundle on the recipe's test_data() and, if it has one, ood_data(), beside the plain network."""
+    """Measure a bundle on the recipe's test_data() and, if it has one, ood_data(), beside the plain network.
+
+    The options after --debug are settings of a service, and measure what it then answers.
+    """
     need_torch()
     from offline.recipes.run import evaluate_recipe
 
     with explained_errors(debug):
-        evaluation = evaluate_recipe(bundle, recipe)
+        evaluation = evaluate_recipe(answers.open(bundle), recipe, answers.coverage().level)
         print_evaluation(evaluation)
         if json is not None:
-            write_json(json, evaluation_json(bundle, evaluation))
+            write_json(json, evaluation_json(bundle, evaluation, answers))
 
 
 @app.command()
+@with_service_options
 def score(
     bundle: BundleArgument,
     inputs: Annotated[Path, typer.Argument(help="An .npy, .csv or .parquet file, or a folder of images.")],
+    *,
     out: Annotated[Path, typer.Option(help="Where to write the rows: a .csv, .parquet or .jsonl file.")],
     batch_size: Annotated[int, typer.Option(min=1, help="How many inputs to read and predict at once.")] = 256,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; all of them unless given.")] = None,
-    false_reject_rate: Annotated[float | None, typer.Option(help="In place of the bundle's own.")] = None,
+    intervals: Annotated[Intervals, typer.Option(help="How wide the intervals of a regression are.")] = "conformal",
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file, and discard what another job left.")
     ] = False,
+    answers: ServiceOptions,
 ) -> None:
-    """Predict every input of a file, as the service would. A run that was killed goes on where it was."""
+    """Predict every input of a file, as a service with the same settings would.
+
+    A run that was killed goes on where it was.
+    """
     from probity.scoring.command import run_score
 
     try:
-        print_lines([run_score(bundle, inputs, out, batch_size, threads, false_reject_rate, force=force)])
+        coverage = answers.coverage(conformal=intervals == "conformal")
+        predictor = answers.open(bundle, threads)
+        print_lines([run_score(predictor, inputs, out, coverage, batch_size, force=force)])
     except (BundleError, ValueError, OSError) as error:
         fail(str(error))
 

@@ -22,6 +22,7 @@ from offline.recipes.run import evaluate_recipe, fit_recipe
 from offline.runtime.arrays import Array
 from probity.card import console, print_card
 from probity.evaluation_table import print_evaluation
+from service.inference.predictor import Predictor
 
 RECIPE = Path(__file__).parent.parent / "examples" / "digits.py"
 START_SECONDS = 60
@@ -37,7 +38,7 @@ def run_demo(out: Path, port: int, keep: bool | None) -> None:
     fit_recipe(RECIPE, out, {})
     print_card(out)
     screen.rule("2. Evaluate on test digits, and on inverted digits and noise")
-    print_evaluation(evaluate_recipe(out, RECIPE))
+    print_evaluation(evaluate_recipe(Predictor.load(out), RECIPE))
     screen.rule(f"3. Serve it: probity serve {out} --port {port}")
     with _server(out, port):
         digit, truth = _upright_digit()

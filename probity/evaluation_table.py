@@ -1,12 +1,14 @@
 """The table of `probity evaluate`, and its JSON file."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from probity.card import console
+from probity.service_options import ServiceOptions
 from service.bundle import read_manifest
 from service.format.files import replace_file
 
@@ -24,6 +26,7 @@ NAMES = {
     "rmse": "RMSE",
     "false_reject_rate": "false-reject rate",
     "accepted_accuracy": "accuracy of the accepted",
+    "first_stage_share": "decided by the first stage",
     "certified_accepted_share": "certified: share accepted",
     "certified_accepted_accuracy": "certified: accuracy of these",
     "ood_reject_rate": "OOD reject rate",
@@ -67,11 +70,11 @@ def _shown(figure: "Measured | None") -> str:
     return text if figure.interval is None else f"{text} \\[{figure.interval[0]:.4f}, {figure.interval[1]:.4f}]"
 
 
-def evaluation_json(bundle: Path, evaluation: "Evaluation") -> dict[str, Any]:
-    """The figures, and of which bundle they are."""
+def evaluation_json(bundle: Path, evaluation: "Evaluation", options: ServiceOptions) -> dict[str, Any]:
+    """The figures, of which bundle they are, and with which options it answered."""
     manifest, digest = read_manifest(bundle)
     model = {"model": manifest.name, "version": manifest.version, "digest": digest, "task": manifest.task}
-    return model | evaluation.as_json()
+    return model | {"options": asdict(options)} | evaluation.as_json()
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

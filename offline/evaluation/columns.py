@@ -1,9 +1,9 @@
 """What evaluation keeps of a batch: a few numbers for each example, never its input. Pure NumPy.
 
-A column is one number for each example, (B,) or, for each of `LEVELS`, (B, L).
+A column is one number for each example, (B,) or, for each level of sets and intervals, (B, L).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -14,6 +14,12 @@ from service.maths.predictive import entropy, gaussian_interval, predictive_std
 
 LEVELS = (0.9, 0.95, 0.99)
 Columns = dict[str, Array]
+Levels = Sequence[float]
+
+
+def with_level(level: float | None) -> Levels:
+    """The usual levels and this one, ascending."""
+    return LEVELS if level is None else sorted({*LEVELS, level})
 
 
 def joined(batches: Iterable[Columns]) -> Columns:
@@ -23,9 +29,11 @@ def joined(batches: Iterable[Columns]) -> Columns:
 
 
 def decision_columns(prediction: Prediction) -> Columns:
-    """Score and verdict, and for a classification the score of the plain network: its entropy."""
-    columns = {"score": prediction.score, "rejected": prediction.rejected}
-    plain = prediction.map_probabilities
+    """Score and verdict; with a cascade, whether its first stage decided; for a classification, the score of the plain
+    network: its entropy."""
+    columns, plain = {"score": prediction.score, "rejected": prediction.rejected}, prediction.map_probabilities
+    if prediction.by_first_stage is not None:
+        columns["by_first_stage"] = prediction.by_first_stage
     return columns if plain is None else columns | {"plain_score": entropy(plain)}
 
 
@@ -42,32 +50,32 @@ def class_columns(probabilities: Array, y: Array) -> Columns:
     }
 
 
-def set_columns(predictor: Predictor, probabilities: Array, y: Array) -> Columns:
+def set_columns(predictor: Predictor, probabilities: Array, y: Array, levels: Levels) -> Columns:
     """Whether the prediction set of each level holds the truth, and its size; empty where the bundle has no sets."""
     if predictor.sets is None:
         return {}
-    members = [predictor.sets.members(probabilities, level) for level in LEVELS]
+    members = [predictor.sets.members(probabilities, level) for level in levels]
     return {
         "set_holds": np.stack([member[np.arange(len(y)), y] for member in members], axis=1),
         "set_size": np.stack([member.sum(axis=1) for member in members], axis=1),
     }
 
 
-def value_columns(mean: Array, std: Array, y: Array) -> Columns:
+def value_columns(mean: Array, std: Array, y: Array, levels: Levels) -> Columns:
     """How well N(mean, std^2) describes the values y, (B, K) each; `coverage` is the share of an example's outputs."""
     return {
         "squared_error": np.square(mean - y).mean(axis=1),
         "log_likelihood": gaussian_log_likelihood(mean, std, y),
-        "coverage": np.stack([_inside(*gaussian_interval(mean, std, level), y) for level in LEVELS], axis=1),
+        "coverage": np.stack([_inside(*gaussian_interval(mean, std, level), y) for level in levels], axis=1),
     }
 
 
-def interval_columns(predictor: Predictor, prediction: Prediction, y: Array) -> Columns:
+def interval_columns(predictor: Predictor, prediction: Prediction, y: Array, levels: Levels) -> Columns:
     """The share of an example's outputs within the conformal interval of each level, NaN for too few residuals."""
     if predictor.intervals is None:
         return {}
     assert prediction.std is not None  # of a regression
-    found = [predictor.intervals.around(prediction.mean, prediction.std, level) for level in LEVELS]
+    found = [predictor.intervals.around(prediction.mean, prediction.std, level) for level in levels]
     columns = [np.full(len(y), np.nan) if interval is None else _inside(*interval, y) for interval in found]
     return {"conformal_coverage": np.stack(columns, axis=1)}
 

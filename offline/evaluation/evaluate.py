@@ -15,6 +15,7 @@ from offline.evaluation.certificates import certified_figures
 from offline.evaluation.columns import (
     LEVELS,
     Columns,
+    Levels,
     class_columns,
     decision_columns,
     interval_columns,
@@ -28,7 +29,6 @@ from offline.evaluation.measured import Measured, measured_share
 from offline.evaluation.selective import augrc, aurc, false_positive_rate
 from offline.runtime.arrays import Array
 from service.inference.predictor import Prediction, Predictor, check_finite
-from service.maths.outcomes import Outcomes
 
 Figures = dict[str, Measured]
 
@@ -56,22 +56,24 @@ class Evaluation:
 
 
 def evaluate(
-    predictor: Predictor, test: Batches, foreign: Batches | None = None, outcomes: Outcomes | None = None
+    predictor: Predictor, test: Batches, foreign: Batches | None = None, levels: Levels = LEVELS
 ) -> Evaluation:
     """Quality on test data and, given out-of-distribution data, how well the score tells them apart.
 
-    outcomes: those that the bundle keeps of its held-out examples, for the accuracy that it can certify.
+    levels: of prediction sets and intervals. What the predictor was opened with holds here too: its rule, its cascade.
 
     Keeps a few numbers for each example, not the inputs. Raises `ValueError` for data that do not suit the bundle, and
     `NonFinitePrediction`.
     """
-    found = joined(_test_columns(predictor, test))
+    found = joined(_test_columns(predictor, test, levels))
     others = joined(_foreign_columns(predictor, foreign)) if foreign is not None else None
     classification = predictor.manifest.task == "classification"
-    laplace, plain = _classification(found) if classification else _regression(found)
+    laplace, plain = _classification(found, levels) if classification else _regression(found, levels)
     laplace["false_reject_rate"] = measured_share(found["rejected"].mean(), len(found["rejected"]))
     if classification:
-        laplace |= _accepted(found) | certified_figures(outcomes, found["score"], found["correct"])
+        laplace |= _accepted(found) | certified_figures(predictor.outcomes, found["score"], found["correct"])
+    if "by_first_stage" in found:
+        laplace["first_stage_share"] = measured_share(found["by_first_stage"].mean(), len(found["by_first_stage"]))
     if others is not None:
         laplace["ood_reject_rate"] = measured_share(others["rejected"].mean(), len(others["rejected"]))
         laplace |= _against(found["score"], others["score"])
@@ -80,14 +82,14 @@ def evaluate(
     return Evaluation(laplace, plain, len(found["score"]), 0 if others is None else len(others["score"]))
 
 
-def _test_columns(predictor: Predictor, test: Batches) -> Iterator[Columns]:
+def _test_columns(predictor: Predictor, test: Batches, levels: Levels) -> Iterator[Columns]:
     manifest = predictor.manifest
     likelihood = likelihood_of(manifest.task, manifest.outputs)
     for inputs, raw in checked_batches(test, "test_data", torch.device("cpu")):
         prediction = _finite(predictor, inputs.numpy())
         y = likelihood.check_targets(raw, len(inputs)).numpy()
         by_task = _class_batch if manifest.task == "classification" else _value_batch
-        yield decision_columns(prediction) | by_task(predictor, prediction, y)
+        yield decision_columns(prediction) | by_task(predictor, prediction, y, levels)
 
 
 def _foreign_columns(predictor: Predictor, foreign: Batches) -> Iterator[Columns]:
@@ -101,28 +103,29 @@ def _finite(predictor: Predictor, inputs: Array) -> Prediction:
     return prediction
 
 
-def _class_batch(predictor: Predictor, prediction: Prediction, y: Array) -> Columns:
+def _class_batch(predictor: Predictor, prediction: Prediction, y: Array, levels: Levels) -> Columns:
     p, plain = prediction.probabilities, prediction.map_probabilities
     assert p is not None
     assert plain is not None
-    return class_columns(p, y) | set_columns(predictor, p, y) | _as_plain(class_columns(plain, y))
+    return class_columns(p, y) | set_columns(predictor, p, y, levels) | _as_plain(class_columns(plain, y))
 
 
-def _value_batch(predictor: Predictor, prediction: Prediction, y: Array) -> Columns:
+def _value_batch(predictor: Predictor, prediction: Prediction, y: Array, levels: Levels) -> Columns:
     mean, std = prediction.mean, prediction.std
     assert std is not None
-    plain = value_columns(mean, plain_std(predictor, mean), y)
-    return value_columns(mean, std, y) | interval_columns(predictor, prediction, y) | _as_plain(plain)
+    plain = value_columns(mean, plain_std(predictor, mean), y, levels)
+    laplace = value_columns(mean, std, y, levels) | interval_columns(predictor, prediction, y, levels)
+    return laplace | _as_plain(plain)
 
 
 def _as_plain(columns: Columns) -> Columns:
     return {f"plain_{name}": values for name, values in columns.items()}
 
 
-def _classification(found: Columns) -> tuple[Figures, Figures]:
+def _classification(found: Columns, levels: Levels) -> tuple[Figures, Figures]:
     """Laplace and plain; mistakes are ranked by the bundle's score, and by the plain network's entropy."""
     laplace, plain = (_class_figures(found, prefix) for prefix in ("", "plain_"))
-    for i, level in enumerate(LEVELS if "set_holds" in found else ()):
+    for i, level in enumerate(levels if "set_holds" in found else ()):
         holds = found["set_holds"][:, i]
         laplace[f"set_coverage_{_percent(level)}"] = measured_share(holds.mean(), len(holds))
         laplace[f"set_size_{_percent(level)}"] = Measured(float(found["set_size"][:, i].mean()))
@@ -144,23 +147,23 @@ def _class_figures(found: Columns, prefix: str) -> Figures:
     return accuracy | {name: Measured(float(value)) for name, value in values.items()}
 
 
-def _regression(found: Columns) -> tuple[Figures, Figures]:
-    laplace, plain = (_value_figures(found, prefix) for prefix in ("", "plain_"))
-    return laplace | _coverage(found, "conformal_coverage"), plain
+def _regression(found: Columns, levels: Levels) -> tuple[Figures, Figures]:
+    laplace, plain = (_value_figures(found, prefix, levels) for prefix in ("", "plain_"))
+    return laplace | _coverage(found, "conformal_coverage", levels), plain
 
 
-def _value_figures(found: Columns, prefix: str) -> Figures:
+def _value_figures(found: Columns, prefix: str, levels: Levels) -> Figures:
     return {
         "rmse": Measured(math.sqrt(found[f"{prefix}squared_error"].mean())),
         "log_likelihood": Measured(float(found[f"{prefix}log_likelihood"].mean())),
-    } | _coverage(found, f"{prefix}coverage")
+    } | _coverage(found, f"{prefix}coverage", levels)
 
 
-def _coverage(found: Columns, name: str) -> Figures:
+def _coverage(found: Columns, name: str, levels: Levels) -> Figures:
     """One figure for each level; none for a level that the bundle has too few residuals for."""
     if name not in found:
         return {}
-    shares = dict(zip(LEVELS, found[name].mean(axis=0), strict=True))
+    shares = dict(zip(levels, found[name].mean(axis=0), strict=True))
     return {
         f"{name.removeprefix('plain_')}_{_percent(level)}": measured_share(share, len(found[name]))
         for level, share in shares.items()

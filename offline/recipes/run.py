@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from offline.config import FitConfig
+from offline.evaluation.columns import with_level
 from offline.evaluation.evaluate import Evaluation, evaluate
 from offline.fit import dry_run, fit_bundle, quiet
 from offline.recipes.load import Recipe, RecipeError, load_recipe
 from offline.recipes.progress_bars import Bars
 from offline.runtime.distributed import environment_context
 from offline.runtime.progress import silent
-from service.bundle import read_bundle
 from service.inference.predictor import Predictor
 
 
@@ -53,15 +53,17 @@ def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
     return FitConfig.model_validate({**recipe.config.model_dump(), **given})
 
 
-def evaluate_recipe(bundle: Path, recipe_path: Path) -> Evaluation:
-    """The figures of `offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data()."""
-    recipe, read = load_recipe(recipe_path), read_bundle(bundle)
-    predictor = Predictor(read)
+def evaluate_recipe(predictor: Predictor, recipe_path: Path, level: float | None = None) -> Evaluation:
+    """The figures of `offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data().
+
+    level: of sets and intervals, beside the usual ones.
+    """
+    recipe = load_recipe(recipe_path)
     if recipe.config.likelihood != predictor.manifest.task:
         raise RecipeError(
             f"{recipe_path}: config.likelihood: found {recipe.config.likelihood!r}, expected "
-            f"{predictor.manifest.task!r} as in the bundle {bundle}; give the recipe that the bundle was fitted with"
+            f"{predictor.manifest.task!r} as in the bundle {predictor.path}; give the recipe that it was fitted with"
         )
     with recipe.running():
         foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
-        return evaluate(predictor, recipe.data("test_data"), foreign, read.calibration.outcomes)
+        return evaluate(predictor, recipe.data("test_data"), foreign, with_level(level))

@@ -6,21 +6,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from probity.scoring.job import score_file
+from service.codec.answers import Coverage
 from service.inference.predictor import Predictor
 
 
 def run_score(
-    bundle: Path,
-    inputs: Path,
-    out: Path,
-    batch_size: int,
-    threads: int | None,
-    false_reject_rate: float | None,
-    *,
-    force: bool,
+    predictor: Predictor, inputs: Path, out: Path, coverage: Coverage, batch_size: int, *, force: bool
 ) -> str:
     """Score the inputs, and say how many there were. The bar is drawn on stderr, and only on a terminal."""
-    predictor = Predictor.load(bundle, threads=threads, false_reject_rate=false_reject_rate)
     screen = Console(stderr=True)
     shown = TextColumn("scored"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*shown, console=screen, disable=not screen.is_terminal) as progress:
@@ -29,5 +22,5 @@ def run_score(
         def report(done: int, count: int) -> None:
             progress.update(task, completed=done, total=count)
 
-        count = score_file(predictor, inputs, out, batch_size=batch_size, force=force, report=report)
+        count = score_file(predictor, inputs, out, batch_size=batch_size, coverage=coverage, force=force, report=report)
     return f"Scored {count:,} inputs: {out}"

@@ -3,22 +3,27 @@
 import hashlib
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from probity.scoring.errors import ScoringError
-from probity.scoring.inputs import Array, Source, open_array, open_images
+from probity.scoring.inputs import Array, Batch, Source, open_array, open_images
 from probity.scoring.output import check_format, publish
 from probity.scoring.progress_file import REMEDY, Job, ProgressFile
-from probity.scoring.rows import columns, scored
+from probity.scoring.rows import Row, columns, scored
 from probity.scoring.tables import open_csv, open_parquet
 from service.bundle import InputSpec
+from service.codec.answers import Coverage
 from service.inference.predictor import NonFinitePrediction, Predictor
+from service.settings import Settings
 
 SAVE_SECONDS = 2.0
 READERS = {".npy": open_array, ".csv": open_csv, ".parquet": open_parquet}
+SERVED = Coverage(Settings.model_fields["interval_level"].default, conformal=True)  # a service without settings
 Report = Callable[[int, int], None]
+RowsOf = Callable[[Batch, int], list[Row]]
 
 
 def open_source(path: Path, spec: InputSpec) -> Source:
@@ -39,28 +44,44 @@ def score_file(
     out: Path,
     *,
     batch_size: int,
+    coverage: Coverage = SERVED,
     force: bool = False,
     report: Report = lambda done, count: None,  # noqa: ARG005
 ) -> int:
     """Score every input of `path` into `out`, and return how many there are.
 
-    A run that ended early goes on where it was. force: replace `out`, and discard what another job left. report: called
-    with the number of inputs done and of all. Raises `ScoringError`, and `InputError` for a bad image; what is done
-    then stays, and the same command goes on from there.
+    A run that ended early goes on where it was. coverage: of prediction sets and intervals. force: replace `out`, and
+    discard what another job left. report: called with the number of inputs done and of all. Raises `ScoringError`, and
+    `InputError` for a bad image; what is done then stays, and the same command goes on from there.
     """
     check_format(out)
     if out.exists() and not force:
         raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
     source = open_source(path, predictor.manifest.input)
-    job = Job(predictor.digest, str(path.resolve()), source.count, predictor.decides.false_reject_rate)
-    progress = ProgressFile(out, job).open(force)
+    progress = ProgressFile(out, _job(predictor, path, source, coverage)).open(force)
     try:
-        _score(predictor, path, source, progress, batch_size, report)
+        _score(partial(scored, predictor, coverage=coverage), path, source, progress, batch_size, report)
         publish(progress.part, out, columns(predictor.manifest, path.is_dir()))
         progress.remove_state()
     finally:
         progress.close()
     return source.count
+
+
+def _job(predictor: Predictor, path: Path, source: Source, coverage: Coverage) -> Job:
+    policy = predictor.policy
+    return Job(
+        predictor.digest,
+        str(path.resolve()),
+        source.count,
+        predictor.decides.false_reject_rate,
+        by_class=policy.by_class,
+        accepted_accuracy=policy.accepted_accuracy,
+        accepted_confidence=policy.confidence,
+        cascade=predictor.first_stage is not None,
+        interval_level=coverage.level,
+        conformal=coverage.conformal,
+    )
 
 
 def _check_same_input(path: Path, source: Source, progress: ProgressFile, batch_size: int) -> None:
@@ -77,7 +98,7 @@ def _digest(example: Array) -> str:
 
 
 def _score(
-    predictor: Predictor, path: Path, source: Source, progress: ProgressFile, batch_size: int, report: Report
+    rows_of: RowsOf, path: Path, source: Source, progress: ProgressFile, batch_size: int, report: Report
 ) -> None:
     saved = time.monotonic()
     _check_same_input(path, source, progress, batch_size)
@@ -85,7 +106,7 @@ def _score(
     try:
         for batch in source.batches(progress.rows, batch_size):
             try:
-                rows = scored(predictor, batch, progress.rows)
+                rows = rows_of(batch, progress.rows)
             except NonFinitePrediction as error:
                 found = f"row {progress.rows + error.index}: found an output of the network that is not finite"
                 raise ScoringError(f"{path}: {found}; the input may be out of range") from None

@@ -20,12 +20,18 @@ REMEDY = "give another --out, or --force to start again"
 
 @dataclass(frozen=True)
 class Job:
-    """What is scored with what: a part of one job never continues another."""
+    """What is scored with what: a part of one job never continues another. The defaults are those of a service."""
 
     digest: str
     source: str
     count: int
     false_reject_rate: float
+    by_class: bool = False
+    accepted_accuracy: float | None = None
+    accepted_confidence: float = 0.95
+    cascade: bool = False
+    interval_level: float = 0.95
+    conformal: bool = True
 
 
 class ProgressFile:

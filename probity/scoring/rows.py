@@ -8,15 +8,14 @@ from service.codec.answers import Coverage, class_names, predictions_json
 from service.inference.predictor import Predictor, check_finite
 
 Row = dict[str, Any]
-COVERAGE = Coverage(0.95, conformal=True)  # as the service has it unless it is told otherwise
 DECISION = ("score", "p_value", "rejected")
 
 
-def scored(predictor: Predictor, batch: Batch, first: int) -> list[Row]:
+def scored(predictor: Predictor, batch: Batch, first: int, coverage: Coverage) -> list[Row]:
     """One JSON object for each input; `first`: the number of the first one. Raises `NonFinitePrediction`."""
     prediction = predictor.predict(batch.inputs)
     check_finite(prediction)
-    answers = predictions_json(prediction, predictor, predictor.decides, COVERAGE)
+    answers = predictions_json(prediction, predictor, predictor.decides, coverage)
     names = batch.names or [None] * len(answers)
     return [
         ({"row": first + i} | ({} if name is None else {"file": name}) | _row(answer))

@@ -28,6 +28,10 @@ class Coverage:
     level: float
     conformal: bool
 
+    def __post_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise ValueError(f"interval_level: found {self.level:g}, expected a number between 0 and 1")
+
     def intervals(self, prediction: Prediction, predictor: Predictor) -> tuple[str, Array, Array]:
         """Their kind, and their ends, (B, K) both."""
         assert prediction.std is not None  # of a regression

@@ -30,6 +30,9 @@ class Policy:
                 "accepted_accuracy: found a false-reject rate or by_class beside it, expected one of them: the "
                 "accuracy decides which scores are accepted"
             )
+        for name, share in (("accepted_accuracy", self.accepted_accuracy), ("accepted_confidence", self.confidence)):
+            if share is not None and not 0 < share < 1:
+                raise ValueError(f"{name}: found {share:g}, expected a number between 0 and 1")
 
 
 def deciding_rule(own: RejectionRule, outcomes: Outcomes | None, policy: Policy, bundle: Bundle) -> Rule:

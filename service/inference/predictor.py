@@ -62,9 +62,9 @@ class Predictor:
         with the bundle's cascade, where it has one: everything about the calibration is then the cascade's.
 
         `rule` compares a score with all calibration scores, and `decides` rejects; they differ where each class has a
-        rule of its own. `sets`, `intervals` and `class_shares` (K,), the share of each predicted class on the
-        calibration data: of bundles that keep their outcomes. `expected_accuracy`: of accepted predictions, None where
-        it is not known.
+        rule of its own. `outcomes`, and what follows from them, `sets`, `intervals`, `class_shares` (K,), the share of
+        each predicted class on the calibration data, and `expected_accuracy`, that of accepted predictions: of bundles
+        that keep their outcomes.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
@@ -83,11 +83,11 @@ class Predictor:
             outcomes = self.first_stage.calibration.outcomes
             _check_threshold(own, described.threshold, "cascade.calibration.threshold", bundle)
             row_bytes = max(row_bytes, 4 * self.first_stage.row_numbers)
-        self._policy = policy or Policy(false_reject_rate)
-        self.decides: Rule = deciding_rule(own, outcomes, self._policy, bundle)
+        self.policy = policy or Policy(false_reject_rate)
+        self.decides: Rule = deciding_rule(own, outcomes, self.policy, bundle)
         self.rule = self.decides if isinstance(self.decides, RejectionRule) else own.at(self.decides.false_reject_rate)
         self.expected_accuracy = expected_accuracy(self.decides, outcomes)
-        self.sets = _sets(outcomes, described)
+        self.outcomes, self.sets = outcomes, _sets(outcomes, described)
         self.class_shares = _class_shares(outcomes, self.manifest.outputs)
         self.intervals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
@@ -125,7 +125,7 @@ class Predictor:
             "threads": self.threads,
             "jacobian_bytes": self._jacobian_bytes,
             "plain_too": self.has_plain,
-            "policy": self._policy,
+            "policy": self.policy,
             "cascade": self.first_stage is not None,
         }
         return _reopen, (str(self.path.resolve()), self.digest, options)

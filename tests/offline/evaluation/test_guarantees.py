@@ -71,7 +71,7 @@ def test_the_largest_certificate_is_shown_with_what_it_accepts(tmp_path: Path) -
     predictor = kept(tmp_path, "classification", tuning=2000)
     outcomes, data = read_bundle(predictor.path).calibration.outcomes, drawn(predictor, 500)
     certificate = largest_certificate(outcomes)
-    found = evaluate(predictor, data, outcomes=outcomes).laplace
+    found = evaluate(predictor, data).laplace
     if certificate is None:
         pytest.fail("nothing is certified: another bundle for this test")
     for accuracy in ACCURACIES[: ACCURACIES.index(certificate.accuracy)]:
@@ -92,5 +92,5 @@ def test_nothing_is_certified_without_tuning_examples(tmp_path: Path) -> None:
     outcomes = read_bundle(predictor.path).calibration.outcomes
     assert largest_certificate(outcomes) is None
     assert largest_certificate(None) is None
-    found = evaluate(predictor, drawn(predictor, 60), outcomes=outcomes).laplace
+    found = evaluate(predictor, drawn(predictor, 60)).laplace
     assert not [name for name in found if name.startswith("certified")]

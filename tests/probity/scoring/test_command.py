@@ -30,10 +30,10 @@ import probity.scoring.job as job
 from probity.__main__ import main
 
 predict = job.scored
-def scored(predictor, batch, first):
+def scored(predictor, batch, first, coverage):
     if first >= last:
         os.kill(os.getpid(), signal.SIGKILL)
-    return predict(predictor, batch, first)
+    return predict(predictor, batch, first, coverage)
 
 job.scored = scored
 sys.argv = ["probity", "score", *sys.argv[3:]]
