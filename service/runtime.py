@@ -71,7 +71,7 @@ class Runtime:
 
     `byte_budget` bounds what all requests hold; `body_threads` decompress, parse and serialise what takes too long for
     the event loop; `decoders` are processes for images and forms; `audit` keeps every prediction, and `feedback`
-    remembers it until its label comes, where that is wanted;
+    remembers it until its label comes, where that is wanted; `coverage` is that of sets and intervals in answers;
     `draining` makes `/health/ready` fail.
     """
 
@@ -86,6 +86,7 @@ class Runtime:
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
+    coverage: Coverage = field(init=False)
     process_use: ProcessUse = field(init=False)
     draining: bool = False
     _hang_logged: bool = False
@@ -99,6 +100,7 @@ class Runtime:
         self.limits = InputLimits(
             settings.max_rows, settings.max_pixels, settings.max_total_pixels, settings.max_input_bytes
         )
+        self.coverage = Coverage(settings.interval_level, settings.intervals == "conformal")
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """The result of `function`, which takes a bounded time, but too long for the event loop."""
@@ -108,11 +110,6 @@ class Runtime:
         """End the threads and the decoder processes; no request waits for them any more."""
         await self.decoders.close()
         self.body_threads.shutdown(wait=False, cancel_futures=True)
-
-    @property
-    def coverage(self) -> Coverage:
-        """What sets and intervals are to cover."""
-        return Coverage(self.settings.interval_level, self.settings.intervals == "conformal")
 
     @property
     def records(self) -> bool:

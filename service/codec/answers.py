@@ -32,11 +32,16 @@ class Coverage:
         if not 0 < self.level < 1:
             raise ValueError(f"interval_level: found {self.level:g}, expected a number between 0 and 1")
 
+    def kind(self, predictor: Predictor) -> str:
+        """Which intervals the bundle gives at this level: `conformal` or `gaussian`."""
+        known = predictor.intervals if self.conformal else None
+        return "gaussian" if known is None or known.half_widths(self.level) is None else "conformal"
+
     def intervals(self, prediction: Prediction, predictor: Predictor) -> tuple[str, Array, Array]:
         """Their kind, and their ends, (B, K) both."""
         assert prediction.std is not None  # of a regression
-        mean, std, known = prediction.mean, prediction.std, predictor.intervals
-        found = known.around(mean, std, self.level) if self.conformal and known is not None else None
+        mean, std, known = prediction.mean, prediction.std, predictor.intervals if self.conformal else None
+        found = None if known is None else known.around(mean, std, self.level)
         return ("conformal", *found) if found is not None else ("gaussian", *gaussian_interval(mean, std, self.level))
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from service.bundle import Manifest
+from service.codec.answers import Coverage
+from service.inference.predictor import Predictor
 from service.oip.outputs import FP32, outputs_of
 from service.oip.schemas import INPUT
 
@@ -14,11 +15,12 @@ ANY_NUMBER = -1
 NANOSECONDS = 1e9
 
 
-def metadata(manifest: Manifest, versions: list[str], digest: str) -> Json:
-    """The model's inputs and outputs, with a batch of any size."""
+def metadata(predictor: Predictor, versions: list[str], coverage: Coverage) -> Json:
+    """The model's inputs and outputs, with a batch of any size; and the level of its sets or intervals."""
+    manifest = predictor.manifest
     outputs = [
         {"name": output.name, "datatype": output.datatype, "shape": [ANY_NUMBER, *output.shape]}
-        for output in outputs_of(manifest).values()
+        for output in outputs_of(predictor).values()
     ]
     shape = [ANY_NUMBER, *manifest.input.shape]
     return {
@@ -27,15 +29,22 @@ def metadata(manifest: Manifest, versions: list[str], digest: str) -> Json:
         "platform": PLATFORM,
         "inputs": [{"name": INPUT, "datatype": DATATYPES[manifest.input.dtype], "shape": shape}],
         "outputs": outputs,
-        "parameters": {"digest": digest, "task": manifest.task},
+        "parameters": {"digest": predictor.digest, "task": manifest.task, **_levels(predictor, coverage)},
     }
 
 
-def configuration(manifest: Manifest, max_rows: int, max_queue_delay_seconds: float) -> Json:
+def _levels(predictor: Predictor, coverage: Coverage) -> Json:
+    if predictor.manifest.task == "regression":
+        return {"interval_level": coverage.level, "intervals": coverage.kind(predictor)}
+    return {} if predictor.sets is None else {"interval_level": coverage.level}
+
+
+def configuration(predictor: Predictor, max_rows: int, max_queue_delay_seconds: float) -> Json:
     """Triton's configuration: shapes are without the batch, whose largest size is stated."""
+    manifest = predictor.manifest
     outputs = [
         {"name": output.name, "data_type": f"TYPE_{output.datatype}", "dims": list(output.shape)}
-        for output in outputs_of(manifest).values()
+        for output in outputs_of(predictor).values()
     ]
     data_type = f"TYPE_{DATATYPES[manifest.input.dtype]}"
     return {

@@ -5,39 +5,76 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from service.bundle import Manifest
-from service.inference.predictor import PlainPrediction, Prediction
+from service.codec.answers import Coverage
+from service.inference.predictor import PlainPrediction, Prediction, Predictor
 from service.oip.datatypes import BOOL, Array
 from service.oip.errors import OutputUnavailable, RequestError
 from service.oip.parsing import shown
 from service.oip.request import InferRequest, Wanted
 
 AnyPrediction = Prediction | PlainPrediction
-FP32 = "FP32"
+FP32, FP64 = "FP32", "FP64"
+SET, LOW, HIGH = "prediction_set", "interval_low", "interval_high"
 
 
 @dataclass(frozen=True)
 class Output:
-    """`shape` without the batch."""
+    """`shape` without the batch; `by_default`: whether a request that names no outputs gets it."""
 
     name: str
     datatype: str
     shape: tuple[int, ...]
+    by_default: bool = True
 
 
-def outputs_of(manifest: Manifest) -> Mapping[str, Output]:
-    """The outputs of a model, in the order in which they are sent."""
-    return _outputs(manifest.task, manifest.outputs)
+@dataclass(frozen=True)
+class Answer:
+    """A prediction, and what its sets or intervals are computed by."""
+
+    prediction: AnyPrediction
+    predictor: Predictor
+    coverage: Coverage
+
+    def value(self, name: str) -> Array | None:
+        """An output's values, (B, ...); None where a degraded answer lacks it. Its `probabilities` are the plain
+        network's."""
+        prediction = self.prediction
+        if isinstance(prediction, Prediction):
+            if name == SET:
+                return self._members(prediction)
+            if name in (LOW, HIGH):
+                _, low, high = self.coverage.intervals(prediction, self.predictor)
+                return low if name == LOW else high
+        elif name == "probabilities":
+            name = "map_probabilities"
+        value: Array | None = getattr(prediction, name, None)
+        return value
+
+    def _members(self, prediction: Prediction) -> Array:
+        """Which classes belong to the prediction set, (B, K) bool."""
+        assert self.predictor.sets is not None
+        assert prediction.probabilities is not None
+        return self.predictor.sets.members(prediction.probabilities, self.coverage.level)
+
+
+def outputs_of(predictor: Predictor) -> Mapping[str, Output]:
+    """The outputs of a model, in the order in which they are sent. Bundles without outcomes have no prediction sets."""
+    manifest = predictor.manifest
+    return _outputs(manifest.task, manifest.outputs, predictor.sets is not None)
 
 
 @functools.lru_cache(maxsize=64)
-def _outputs(task: str, count: int) -> Mapping[str, Output]:
+def _outputs(task: str, count: int, has_sets: bool) -> Mapping[str, Output]:
     wide = (count,)
     per_output = ["mean", "variance"]
     if task == "classification":
         per_output = ["probabilities", "map_probabilities", *per_output]
     found = [Output(name, FP32, wide) for name in per_output]
     found += [Output("score", FP32, ()), Output("p_value", FP32, ()), Output("rejected", BOOL, ())]
+    if has_sets:
+        found.append(Output(SET, BOOL, wide, by_default=False))
+    if task == "regression":
+        found += [Output(name, FP64, wide, by_default=False) for name in (LOW, HIGH)]
     return MappingProxyType({output.name: output for output in found})
 
 
@@ -48,20 +85,17 @@ def check_outputs(request: InferRequest, known: Mapping[str, Output]) -> None:
             raise RequestError(wanted.place, shown(wanted.name), f"one of {', '.join(known)}")
 
 
-def chosen(request: InferRequest, known: Mapping[str, Output], prediction: AnyPrediction) -> list[tuple[Wanted, Array]]:
-    """The requested outputs, or all; raises `OutputUnavailable` where a degraded answer lacks one."""
-    values = {name: value for name in known if (value := _value(prediction, name)) is not None}
+def chosen(request: InferRequest, known: Mapping[str, Output], answer: Answer) -> list[tuple[Wanted, Array]]:
+    """The requested outputs, or those given by default; raises `OutputUnavailable` where a degraded answer lacks one.
+
+    Sets and intervals are computed only where they are asked for.
+    """
+    asked = {wanted.name for wanted in request.outputs or ()}
+    names = [name for name, output in known.items() if output.by_default or name in asked]
+    values = {name: value for name in names if (value := answer.value(name)) is not None}
     if request.outputs is None:
         return [(Wanted(name, request.binary, name), value) for name, value in values.items()]
     missing = [wanted.name for wanted in request.outputs if wanted.name not in values]
     if missing:
         raise OutputUnavailable(missing, list(values))
     return [(wanted, values[wanted.name]) for wanted in request.outputs]
-
-
-def _value(prediction: AnyPrediction, name: str) -> Array | None:
-    """The output's values; in a degraded answer, `probabilities` are the plain network's."""
-    if name == "probabilities" and isinstance(prediction, PlainPrediction):
-        name = "map_probabilities"
-    value: Array | None = getattr(prediction, name, None)
-    return value

@@ -88,8 +88,8 @@ async def all_stats(request: Request) -> Json:
 @_of_model("", response_model=ModelMetadata, responses=errors(401, 404))
 async def model(request: Request) -> Json:
     """The model's tensors, and its loaded versions."""
-    served = _find(request)
-    return metadata(served.manifest, runtime_of(request).store.versions(served.name), served.digest)
+    served, runtime = _find(request), runtime_of(request)
+    return metadata(served.predictor, runtime.store.versions(served.name), runtime.coverage)
 
 
 @_of_model("/ready", "HEAD", include_in_schema=False)
@@ -110,7 +110,7 @@ async def model_ready(request: Request) -> Response:
 async def config(request: Request) -> Json:
     """The part of Triton's model configuration that has a meaning here."""
     settings = runtime_of(request).settings
-    return configuration(_find(request).manifest, settings.max_rows, settings.max_queue_delay_seconds)
+    return configuration(_find(request).predictor, settings.max_rows, settings.max_queue_delay_seconds)
 
 
 @_of_model("/stats", "HEAD", include_in_schema=False)

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from service.batching import Answered
-from service.codec.answers import warnings_of
+from service.codec.answers import Coverage, warnings_of
 from service.codec.decoding import JSON
 from service.codec.encoded_images import ImageFiles, ImageTexts
 from service.codec.json_limits import json_limits_for
@@ -21,7 +21,7 @@ from service.models.served import AnyPrediction, ServedModel
 from service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
 from service.oip.compression import coding, compressed
 from service.oip.datatypes import Array
-from service.oip.outputs import check_outputs, chosen, outputs_of
+from service.oip.outputs import Answer, check_outputs, chosen, outputs_of
 from service.oip.request import LENGTH_HEADER, header_length
 from service.oip.response import Head
 from service.oip.schemas import InferRequest as DocumentedRequest
@@ -78,7 +78,7 @@ async def infer(request: Request) -> Response:
             runtime.record(model, rule, infer_request.id or given_id(request), answered.result, array)
         warnings = warnings_of(answered.result, model.predictor, array, infer_request.tensor.name)
         response = _InferResponse(
-            infer_request, model, answered, warnings, coding(request.headers.get("accept-encoding"))
+            infer_request, model, runtime.coverage, answered, warnings, coding(request.headers.get("accept-encoding"))
         )
         few = answered.result.mean.size <= INLINE_NUMBERS
         encoded = response.encoded() if few else await runtime.in_thread(response.encoded)
@@ -98,7 +98,7 @@ async def _read_and_decode(
     length, settings = header_length(request.headers.get(LENGTH_HEADER)), runtime.settings
     body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.body_threads)
     model.check_room()  # decode nothing for a request that the queue would reject
-    spec, known = model.manifest.input, outputs_of(model.manifest)
+    spec, known = model.manifest.input, outputs_of(model.predictor)
     bounds = json_limits_for(spec, runtime.limits.rows(spec))
 
     def decode() -> tuple[InferRequest, Array | ImageFiles | ImageTexts]:
@@ -128,21 +128,18 @@ class _InferResponse:
         self,
         infer_request: InferRequest,
         model: ServedModel,
+        coverage: Coverage,
         answered: Answered[AnyPrediction],
         warnings: list[str],
         coding: str | None,
     ) -> None:
-        self.request, self.answered, self.coding, self.known = (
-            infer_request,
-            answered,
-            coding,
-            outputs_of(model.manifest),
-        )
+        self.request, self.coding, self.known = infer_request, coding, outputs_of(model.predictor)
+        self.answer = Answer(answered.result, model.predictor, coverage)
         self.head = Head(model.name, model.version, infer_request.id, answered.degraded, tuple(warnings))
 
     def encoded(self) -> Encoded:
         try:
-            tensors = chosen(self.request, self.known, self.answered.result)
+            tensors = chosen(self.request, self.known, self.answer)
         except OutputUnavailable as error:
             raise ProblemError(503, "degraded", f"{error}.", headers={"Retry-After": "1"}) from None
         plain = encode(self.head, tensors, self.known)

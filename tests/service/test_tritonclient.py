@@ -4,8 +4,10 @@ import asyncio
 import base64
 import contextlib
 import gc
+import json
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.support.bundles import Synthetic
+from tests.support.outcomes import keeping_outcomes
 from tests.support.requests import image_file
 from tests.support.server import Server, running
 from tests.support.tamper import copy_bundle
@@ -41,6 +44,7 @@ NUMBERS = {
     "BF16": np.float32,
 }
 VALUES = np.array([[1, 2, 3, 4], [5, 6, 7, 8], [0, 1, 0, 1]], np.float32)
+LEVEL = 0.9
 NAMES = ["probabilities", "map_probabilities", "mean", "variance", "score", "p_value", "rejected"]
 Ask = Callable[..., Any]
 
@@ -56,6 +60,32 @@ def server(classification: Synthetic, tmp_path_factory: pytest.TempPathFactory) 
 def image_server(images: Synthetic) -> Iterator[Server]:
     with running(images.path) as started:
         yield started
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Services of bundles that keep their outcomes, a classification's and a regression's."""
+
+    classes: Server
+    values: Server
+
+
+@pytest.fixture(scope="module")
+def kept(classification: Synthetic, regression: Synthetic, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    folder = tmp_path_factory.mktemp("kept")
+    paths = [keeping_outcomes(one.path, folder / one.path.name) for one in (classification, regression)]
+    with contextlib.ExitStack() as stack:
+        level = {"PROBITY_INTERVAL_LEVEL": str(LEVEL)}
+        yield Kept(*(stack.enter_context(running(path, **level)) for path in paths))
+
+
+def native(server: Server, values: Array) -> list[dict[str, Any]]:
+    """The predictions that the service's own API gives."""
+    body = json.dumps({"inputs": values.tolist()}).encode()
+    status, _, answer = server.request("POST", "/predict", body, {"content-type": "application/json"})
+    assert status == 200
+    found: list[dict[str, Any]] = json.loads(answer)["predictions"]
+    return found
 
 
 def ask(server: Server, method: str, *arguments: Any, **options: Any) -> Any:
@@ -250,6 +280,45 @@ def test_load_and_unload(server: Server, asking: Ask) -> None:
 @both
 def test_load_and_unload_may_be_forbidden(image_server: Server, asking: Ask) -> None:
     assert "PROBITY_REPOSITORY_API" in refusal(asking, image_server, 403, "unload_model", MODEL)
+
+
+@both
+@pytest.mark.parametrize("binary", [True, False], ids=["binary", "json"])
+def test_prediction_sets_are_sent_where_they_are_asked_for(kept: Kept, asking: Ask, binary: bool) -> None:
+    values = VALUES / 8  # for which several classes are likely
+    metadata = asking(kept.classes, "get_model_metadata", MODEL)
+    assert metadata["outputs"][-1] == {"name": "prediction_set", "datatype": "BOOL", "shape": [-1, 3]}
+    assert metadata["parameters"]["interval_level"] == LEVEL
+    plain = asking(kept.classes, "infer", MODEL, [tensor(values)])
+    assert [output["name"] for output in plain.get_response()["outputs"]] == NAMES
+    result = asking(
+        kept.classes, "infer", MODEL, [tensor(values)], outputs=wanted(binary, "prediction_set", "probabilities")
+    )
+    members = result.as_numpy("prediction_set")
+    assert (members.dtype, members.shape) == (np.bool_, (3, 3))
+    for member, one in zip(members, native(kept.classes, values), strict=True):
+        assert {f"class {k}" for k in np.flatnonzero(member)} == set(one["prediction_set"]["labels"])
+    assert members.sum() > len(members)
+
+
+@both
+@pytest.mark.parametrize("binary", [True, False], ids=["binary", "json"])
+def test_intervals_are_sent_where_they_are_asked_for(kept: Kept, asking: Ask, binary: bool) -> None:
+    values = VALUES[:, :3]
+    metadata = asking(kept.values, "get_model_metadata", MODEL)
+    ends = ["interval_low", "interval_high"]
+    assert metadata["outputs"][-2:] == [{"name": name, "datatype": "FP64", "shape": [-1, 2]} for name in ends]
+    assert metadata["parameters"]["interval_level"] == LEVEL
+    assert metadata["parameters"]["intervals"] == "conformal"
+    configured = asking(kept.values, "get_model_config", MODEL)["output"]
+    assert {"name": "interval_low", "data_type": "TYPE_FP64", "dims": [2]} in configured
+    plain = asking(kept.values, "infer", MODEL, [tensor(values)])
+    assert [output["name"] for output in plain.get_response()["outputs"]] == NAMES[2:]
+    result = asking(kept.values, "infer", MODEL, [tensor(values)], outputs=wanted(binary, *ends))
+    for i, one in enumerate(native(kept.values, values)):
+        assert one["interval"]["kind"] == "conformal"
+        for name in ("low", "high"):
+            np.testing.assert_allclose(result.as_numpy(f"interval_{name}")[i], one["interval"][name], rtol=1e-6)
 
 
 @both

@@ -7,10 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from service.codec.answers import Coverage
 from service.inference.predictor import PlainPrediction, Prediction, Predictor
+from service.maths.predictive import gaussian_interval
 from service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
 from service.oip.compression import coding
-from service.oip.outputs import check_outputs, chosen, outputs_of
+from service.oip.datatypes import NUMPY
+from service.oip.outputs import Answer, check_outputs, chosen, outputs_of
 from service.oip.request import Wanted
 from service.oip.response import Head
 from service.oip.tensor import Tensor
@@ -20,6 +23,7 @@ Array = npt.NDArray[Any]
 TENSOR = Tensor("inputs[0]", "inputs", "FP32", (1,), [1.0], b"", 0, 0)
 NAMES = ["probabilities", "map_probabilities", "mean", "variance", "score", "p_value", "rejected"]
 REGRESSION_NAMES = NAMES[2:]
+COVERAGE = Coverage(0.95, conformal=True)
 POSTERIOR = ["variance", "score", "p_value", "rejected"]
 
 
@@ -34,9 +38,11 @@ def predict(synthetic: Synthetic, rows: int = 2) -> Prediction:
 
 
 def answer(synthetic: Synthetic, request: InferRequest, prediction: Any, head: Head | None = None) -> Encoded:
-    known = outputs_of(synthetic.manifest)
+    predictor = Predictor.load(synthetic.path)
+    known = outputs_of(predictor)
     check_outputs(request, known)
-    return encode(head or Head("m", "1", None, False), chosen(request, known, prediction), known)
+    tensors = chosen(request, known, Answer(prediction, predictor, COVERAGE))
+    return encode(head or Head("m", "1", None, False), tensors, known)
 
 
 def read(encoded: Encoded) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -44,7 +50,7 @@ def read(encoded: Encoded) -> tuple[dict[str, Any], dict[str, Array]]:
     length = len(encoded.body) if encoded.header_length is None else encoded.header_length
     document, at, arrays = json.loads(encoded.body[:length]), length, {}
     for output in document["outputs"]:
-        dtype = {"FP32": np.dtype("<f4"), "BOOL": np.dtype(bool)}[output["datatype"]]
+        dtype = NUMPY[output["datatype"]]
         if "data" in output:
             flat = np.array(output["data"], dtype)
         else:
@@ -76,18 +82,31 @@ def test_a_regression_has_no_probabilities(regression: Synthetic) -> None:
     assert arrays["mean"].shape == (2, 2)
     assert arrays["score"].shape == (2,)
     with pytest.raises(RequestError, match="'probabilities'"):
-        check_outputs(asking("mean", "probabilities"), outputs_of(regression.manifest))
+        answer(regression, asking("mean", "probabilities"), predict(regression))
 
 
 def test_only_what_was_asked_for_in_that_order(classification: Synthetic) -> None:
-    known, prediction = outputs_of(classification.manifest), predict(classification)
     wanted = (Wanted("score", True, ""), Wanted("mean", False, ""), Wanted("rejected", True, ""))
     request = InferRequest("x", TENSOR, wanted, False, None)
     head = Head("m", "1", 'an "id" \u00e9', False)
-    document, arrays = read(encode(head, chosen(request, known, prediction), known))
+    document, arrays = read(answer(classification, request, predict(classification), head))
     assert list(arrays) == ["score", "mean", "rejected"]
     assert ["data" in output for output in document["outputs"]] == [False, True, False]
     assert document["id"] == 'an "id" \u00e9'
+
+
+def test_bundles_without_outcomes_have_no_sets_and_gaussian_intervals(
+    classification: Synthetic, regression: Synthetic
+) -> None:
+    with pytest.raises(RequestError, match="'prediction_set'"):
+        answer(classification, asking("prediction_set"), predict(classification))
+    prediction = predict(regression)
+    _, arrays = read(answer(regression, asking("interval_high", "interval_low", binary=True), prediction))
+    assert list(arrays) == ["interval_high", "interval_low"]
+    assert prediction.std is not None
+    low, high = gaussian_interval(prediction.mean, prediction.std, COVERAGE.level)
+    np.testing.assert_array_equal(arrays["interval_low"], low)
+    np.testing.assert_array_equal(arrays["interval_high"], high)
 
 
 def test_a_degraded_answer_knows_less(classification: Synthetic) -> None:
@@ -108,6 +127,8 @@ def test_a_degraded_regression(regression: Synthetic) -> None:
     plain = PlainPrediction(predict(regression).mean)
     _, arrays = read(answer(regression, asking(), plain))
     assert list(arrays) == ["mean"]
+    with pytest.raises(OutputUnavailable, match=r"without interval_low; .* no more than mean$"):
+        answer(regression, asking("interval_low"), plain)
 
 
 @pytest.mark.parametrize("binary", [False, True])
