@@ -3,6 +3,7 @@
 from benchmarks.core.settings import Benchmark
 from benchmarks.experiments import (
     drift,
+    evaluate,
     frontier,
     frontier_plot,
     guarantees,
@@ -84,6 +85,13 @@ BENCHMARKS = (
         guarantees.run,
         guarantees_plot.draw,
         threads=1,
+        needs="minutes, and the data in PROBITY_DATA_DIR",
+    ),
+    Benchmark(
+        "evaluate",
+        "`probity evaluate` and `probity score` on 60,000 digits: time over the plain network's, and memory",
+        evaluate.run,
+        threads=evaluate.THREADS,
         needs="minutes, and the data in PROBITY_DATA_DIR",
     ),
     Benchmark(

@@ -35,7 +35,9 @@ def git_commit() -> str:
     """The commit, with "+changes" where files under version control differ from it; "unknown" outside a checkout."""
     try:
         commit = _git("rev-parse", "HEAD")
-        changed = _git("status", "--porcelain", "--untracked-files=no", "--", "service", "offline", "benchmarks/*.py")
+        changed = _git(
+            "status", "--porcelain", "--untracked-files=no", "--", "service", "offline", "probity", "benchmarks/*.py"
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{commit}+changes" if changed else commit
