@@ -4,6 +4,7 @@ import importlib.util
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -149,6 +150,14 @@ def score(
     batch_size: Annotated[int, typer.Option(min=1, help="How many inputs to read and predict at once.")] = 256,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; all of them unless given.")] = None,
     intervals: Annotated[Intervals, typer.Option(help="How wide the intervals of a regression are.")] = "conformal",
+    header: Annotated[
+        bool,
+        typer.Option(
+            "--header",
+            help="The first line of a .csv file is a header, as where it has all feature names or no number.",
+        ),
+    ] = False,
+    no_header: Annotated[bool, typer.Option("--no-header", help="The first line of a .csv file is data.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file, and discard what another job left.")
     ] = False,
@@ -158,14 +167,24 @@ def score(
 
     A run that was killed goes on where it was.
     """
-    from probity.scoring.command import run_score
+    from probity.scoring.command import with_progress
+    from probity.scoring.job import score_file
 
     try:
         coverage = answers.coverage(conformal=intervals == "conformal")
         predictor = answers.open(bundle, threads)
-        print_lines([run_score(predictor, inputs, out, coverage, batch_size, force=force)])
+        job = partial(score_file, predictor, inputs, out, batch_size=batch_size, coverage=coverage, force=force)
+        count = with_progress(lambda report: job(csv_header=_either(header, no_header), report=report))
+        print_lines([f"Scored {count:,} inputs: {out}"])
     except (BundleError, ValueError, OSError) as error:
         fail(str(error))
+
+
+def _either(header: bool, no_header: bool) -> bool | None:
+    """Whether a file has a header, None where nothing was said; raises `ValueError` where both were."""
+    if header and no_header:
+        raise ValueError("--header: found --no-header too, expected at most one of them")
+    return header if header or no_header else None
 
 
 @app.command()

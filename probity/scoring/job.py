@@ -20,14 +20,21 @@ from service.inference.predictor import NonFinitePrediction, Predictor
 from service.settings import Settings
 
 SAVE_SECONDS = 2.0
-READERS = {".npy": open_array, ".csv": open_csv, ".parquet": open_parquet}
+CSV = ".csv"
+READERS = {".npy": open_array, CSV: open_csv, ".parquet": open_parquet}
 SERVED = Coverage(Settings.model_fields["interval_level"].default, conformal=True)  # a service without settings
 Report = Callable[[int, int], None]
 RowsOf = Callable[[Batch, int], list[Row]]
 
 
-def open_source(path: Path, spec: InputSpec) -> Source:
-    """Inputs by the file's suffix, or of a folder of images; raises `ScoringError`."""
+def open_source(path: Path, spec: InputSpec, csv_header: bool | None = None) -> Source:
+    """Inputs by the file's suffix, or of a folder of images; raises `ScoringError`.
+
+    csv_header: whether the first line of a .csv file is a header; None: see `open_csv`.
+    """
+    if csv_header is not None and path.suffix != CSV:
+        option = "--header" if csv_header else "--no-header"
+        raise ScoringError(f"{option}: found {path}, expected a {CSV} file; leave the option out")
     if path.is_dir():
         return open_images(path, spec)
     if not path.exists():
@@ -35,7 +42,7 @@ def open_source(path: Path, spec: InputSpec) -> Source:
     if path.suffix not in READERS:
         expected = f"{', '.join(READERS)}, or a folder of images"
         raise ScoringError(f"{path}: found the suffix {path.suffix!r}, expected {expected}")
-    return READERS[path.suffix](path, spec)
+    return open_csv(path, spec, csv_header) if path.suffix == CSV else READERS[path.suffix](path, spec)
 
 
 def score_file(
@@ -45,19 +52,21 @@ def score_file(
     *,
     batch_size: int,
     coverage: Coverage = SERVED,
+    csv_header: bool | None = None,
     force: bool = False,
     report: Report = lambda done, count: None,  # noqa: ARG005
 ) -> int:
     """Score every input of `path` into `out`, and return how many there are.
 
-    A run that ended early goes on where it was. coverage: of prediction sets and intervals. force: replace `out`, and
-    discard what another job left. report: called with the number of inputs done and of all. Raises `ScoringError`, and
-    `InputError` for a bad image; what is done then stays, and the same command goes on from there.
+    A run that ended early goes on where it was. coverage: of prediction sets and intervals. csv_header: as for
+    `open_source`. force: replace `out`, and discard what another job left. report: called with the number of inputs
+    done and of all. Raises `ScoringError`, and `InputError` for a bad image; what is done then stays, and the same
+    command goes on from there.
     """
     check_format(out)
     if out.exists() and not force:
         raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
-    source = open_source(path, predictor.manifest.input)
+    source = open_source(path, predictor.manifest.input, csv_header)
     progress = ProgressFile(out, _job(predictor, path, source, coverage)).open(force)
     try:
         _score(partial(scored, predictor, coverage=coverage), path, source, progress, batch_size, report)

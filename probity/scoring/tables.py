@@ -16,16 +16,18 @@ from service.bundle import InputSpec
 NEED_PYARROW = "needs pyarrow: pip install 'probity-serve[score]', or use another format"
 
 
-def open_csv(path: Path, spec: InputSpec) -> Source:
+def open_csv(path: Path, spec: InputSpec, has_header: bool | None = None) -> Source:
     """A .csv file; a header chooses columns by the bundle's feature names, if it has any. Empty lines are left out.
 
-    The first line is a header if it has all feature names, or no number at all.
+    has_header: whether the first line is one; None: if it has all feature names, or no number at all. A line of the
+    numbers 0, 1, 2, ... may be what pandas writes for columns without names, and raises `ScoringError` then.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = filter(None, csv.reader(file))
             first = next(rows, [])
-            header = first if _is_header(first, spec) else None
+            is_header = _is_header(first, spec, path) if has_header is None else has_header
+            header = first if is_header else None
             count = sum(1 for _ in rows) + (header is None and bool(first))
     except (csv.Error, UnicodeDecodeError) as error:
         raise ScoringError(f"{path}: found no .csv file ({error}), expected one in UTF-8") from None
@@ -116,7 +118,10 @@ def _bad_cell(cells: list[list[str]], kind: Any, path: Path, first: int) -> Scor
     raise AssertionError("unreachable: some cell is no number")
 
 
-def _is_header(first: list[str], spec: InputSpec) -> bool:
+def _is_header(first: list[str], spec: InputSpec, path: Path) -> bool:
+    if first and first == [str(place) for place in range(len(first))]:
+        found = f"found the first line {','.join(first):.60}, which is data or the numbers of columns without names"
+        raise ScoringError(f"{path}: {found}; expected --header or --no-header, to tell which")
     known = set(spec.feature_names or ())
     return bool(first) and (
         bool(known and known <= {cell.strip() for cell in first}) or not any(map(_is_number, first))

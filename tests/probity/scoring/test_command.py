@@ -92,6 +92,21 @@ def test_errors_are_one_line(table: Predictor, inputs: Path, out: Path) -> None:
     assert not out.exists()
 
 
+def test_whether_a_table_has_a_header_can_be_said(values: Predictor, tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs.csv"
+    inputs.write_text("0,1,2\n0.5,0.25,1\n")
+    for options, said in (
+        (["--header"], "Scored 1 inputs: "),
+        (["--no-header"], "Scored 2 inputs: "),
+        ([], "expected --header or --no-header, to tell which"),
+        (["--header", "--no-header"], "expected at most one of them"),
+    ):
+        arguments = [str(values.path), str(inputs), "--out", str(tmp_path / "rows.csv"), "--force"]
+        result = CliRunner().invoke(app, ["score", *arguments, *options])
+        assert result.exit_code == (0 if said.startswith("Scored") else 2)
+        assert said in result.output
+
+
 def test_a_part_belongs_to_one_process(table: Predictor, inputs: Path, out: Path) -> None:
     held = ProgressFile(out, Job("digest", "inputs", 50, 0.1)).open(force=False)
     try:

@@ -24,6 +24,44 @@ def read(path: Path, spec: InputSpec) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
+    ("first", "spec", "stated", "count"),
+    [
+        ("w,x,y,z", PLAIN, None, 2),
+        ("4,5,6,7", PLAIN, None, 3),
+        ("0.0,1.0,2.0,3.0", PLAIN, None, 3),
+        ("0,1,2,3", PLAIN, True, 2),
+        ("0,1,2,3", PLAIN, False, 3),
+        ("7,8,9,10", PLAIN, True, 2),
+        ("a,b,c,d,4", FEATURE_SPEC, None, 2),
+    ],
+)
+def test_the_first_line_is_a_header_or_data(
+    tmp_path: Path, first: str, spec: InputSpec, stated: bool | None, count: int
+) -> None:
+    (tmp_path / "inputs.csv").write_text(f"{first}\n9,8,7,6\n1,2,3,4\n")
+    source = open_source(tmp_path / "inputs.csv", spec, stated)
+    assert source.count == count
+    found = np.concatenate([batch.inputs.reshape(-1, 4) for batch in source.batches(0, 2)])
+    assert found[-2:].tolist() == [[9, 8, 7, 6], [1, 2, 3, 4]]
+    assert len(found) == count
+
+
+@pytest.mark.parametrize("first", ["0,1,2,3", "0"])
+def test_a_line_of_column_numbers_may_be_either(tmp_path: Path, first: str) -> None:
+    (tmp_path / "inputs.csv").write_text(f"{first}\n5,6,7,8\n")
+    with pytest.raises(ScoringError, match=f"found the first line {first}, .* expected --header or --no-header"):
+        open_source(tmp_path / "inputs.csv", PLAIN)
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_only_csv_files_have_a_header(tmp_path: Path, stated: bool) -> None:
+    np.save(tmp_path / "inputs.npy", np.zeros((3, 2, 2)))
+    option = "--header" if stated else "--no-header"
+    with pytest.raises(ScoringError, match=rf"^{option}: found .*inputs\.npy, expected a \.csv file"):
+        open_source(tmp_path / "inputs.npy", PLAIN, stated)
+
+
+@pytest.mark.parametrize(
     ("text", "spec", "message"),
     [
         ("", PLAIN, "found no row"),
