@@ -1,6 +1,6 @@
 """`python -m docs.figures`: write into docs/benchmarks.md what the files in benchmarks/results say of themselves.
 
-These are the counts of `layers`, the table of `price`, and the date and commit of each measurement.
+These are the counts of `layers`, tables, and the date and commit of each measurement.
 """
 
 import json
@@ -23,6 +23,7 @@ MEASURED = (
     ("mnist_shift",),
     ("drift",),
     ("guarantees",),
+    ("evaluate",),
     ("load",),
     ("peers",),
     ("soak",),
@@ -35,8 +36,7 @@ FRONTIER = {"usual": "ordinary", "rotation": "turned", "unseen": "other shifts",
 def parts() -> dict[str, str]:
     """The generated parts of the page by their names."""
     dates = {f"measured: {', '.join(names)}": measured(names) for names in MEASURED}
-    made = {"layers": layers, "price": price, "frontier": frontier, "scores": scores, "guarantees": guarantees}
-    return {name: make(read(name)) for name, make in made.items()} | dates
+    return {name: make(read(name)) for name, make in MADE.items()} | dates
 
 
 def read(name: str) -> dict[str, Any]:
@@ -100,6 +100,23 @@ def scores(result: dict[str, Any]) -> str:
     return "\n".join(tables)
 
 
+def evaluate(result: dict[str, Any]) -> str:
+    """A row for each work: its time, and its memory for each number of examples."""
+    counts = sorted({one["examples"] for one in result["memory"]})
+    grown = {(one["work"], one["examples"]): one["growth_bytes"] / 2**20 for one in result["memory"]}
+    head = f"| {result['examples']:,} examples | over the plain network | seconds |"
+    lines = [head + "".join(f" MiB, {count:,} |" for count in counts), "| --- " * (3 + len(counts)) + "|"]
+    for row in result["rows"]:
+        name = (
+            f"`score` to {row['work']}"
+            if row["work"].startswith(".")
+            else row["work"].replace("evaluate", "`evaluate`")
+        )
+        memory = [f"{grown[row['work'], count]:.0f}" if (row["work"], count) in grown else "" for count in counts]
+        lines.append(f"| {name} | {row['over_plain']:.1f} | {row['seconds']:.1f} | {' | '.join(memory)} |")
+    return "\n".join(lines) + "\n"
+
+
 def measured(names: tuple[str, ...]) -> str:
     """When, and on which code."""
     times: dict[str, list[str]] = {}
@@ -112,6 +129,15 @@ def measured(names: tuple[str, ...]) -> str:
         return f"Measured {next(iter(times))}.\n"
     return "Measured " + "; ".join(f"{when} ({', '.join(which)})" for when, which in times.items()) + ".\n"
 
+
+MADE = {
+    "layers": layers,
+    "price": price,
+    "frontier": frontier,
+    "scores": scores,
+    "guarantees": guarantees,
+    "evaluate": evaluate,
+}
 
 if __name__ == "__main__":
     update_parts(PAGE, parts())
