@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from offline.evaluation.diagnostics import coverage_curve, rejection_curve, reliability
 from offline.report.certified import certified_rows
+from offline.report.compared import score_rows
 from offline.report.figures import (
     coverage_picture,
     rejection_picture,
@@ -126,6 +127,7 @@ def report_html(data: ReportData) -> bytes:
         prior=prior_rows(manifest),
         prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
         calibration=calibration,
+        compared=score_rows(manifest),
         certified=certified_rows(data.outcomes),
         posterior=posterior_rows(manifest),
         cascade=cascade_rows(manifest),

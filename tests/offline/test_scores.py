@@ -70,7 +70,9 @@ def test_the_card_and_the_report_show_the_parts(fused: Path) -> None:
     assert f"reject above fused {calibration.threshold:.4g}" in shown.stdout
     assert calibration.fused[0].name in shown.stdout
     assert "AUROC against the inputs that chose it" in shown.stdout
-    assert "fused score:" in (fused / "report.html").read_text()
+    report = (fused / "report.html").read_text()
+    assert "fused score:" in report
+    assert '<section id="score">' in report
 
 
 def test_a_standalone_model_of_it_decides_alike(fused: Path, tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""The report's table of the scores that a fit compared, with score="auto" or "fused"."""
+
+from dataclasses import dataclass
+
+from offline.report.text import percent
+from service.bundle import Manifest
+from service.maths.scores import SCORES
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """One score; weight: its part of a fused one that is served, empty where none is."""
+
+    title: str
+    auroc: str
+    weight: str
+    chosen: bool
+
+
+def score_rows(manifest: Manifest) -> list[ScoreRow]:
+    """The best score first; none where the fit compared nothing."""
+    calibration = manifest.calibration
+    weights: dict[str, str] = {part.name: percent(part.weight) for part in calibration.fused or ()}
+    ordered = sorted(calibration.compared or (), key=lambda one: -one.shift_auroc)
+    return [
+        ScoreRow(_title(one.name), f"{one.shift_auroc:.4f}", weights.get(one.name, ""), one.chosen) for one in ordered
+    ]
+
+
+def _title(name: str) -> str:
+    title = SCORES[name].title if name in SCORES else "fused score"
+    return title[0].upper() + title[1:]
