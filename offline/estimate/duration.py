@@ -4,11 +4,13 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from offline.cascade.fit import SHIFTED_EXAMPLES
-from offline.data.shifts import MOST_SHIFTS
+from offline.cascade import fit as cascade_fit
+from offline.config import COMPARED_SCORES
+from offline.data.shifts import MOST_SHIFTS, available_shifts
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.timing import derivation_seconds, seconds_per_example
 from offline.job import Job
+from offline.laplace import scoring
 from offline.runtime.progress import length_of, readable_seconds
 from offline.selection.auto.context import JUDGED_EXAMPLES, JUDGED_WEIGHTS, TRAINING_EXAMPLES
 from offline.selection.registry import ALL_EXAMPLES, STRATEGIES
@@ -30,14 +32,17 @@ def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds:
     return {
         "selection": _selection(job, reach, rows, total, held_out // 2),
         "curvature": None if total is None else each * total / job.distributed.world_size,
-        "held-out data": (1.5 * held_out + _for_cascade(job, held_out)) * each,  # the half that tunes twice
+        "held-out data": (1.5 * held_out + _shifted(job, held_out)) * each,  # the half that tunes twice
         "export and verification": 1.5 * trial_seconds,
     }
 
 
-def _for_cascade(job: Job, held_out: int) -> float:
-    """Examples that the full stage of a cascade differentiates besides: shifts of both halves."""
-    return MOST_SHIFTS * min(held_out, 2 * SHIFTED_EXAMPLES) if job.config.cascade else 0.0
+def _shifted(job: Job, held_out: int) -> int:
+    """Examples under synthetic shifts that are differentiated besides: of both halves by the full stage of a cascade,
+    of the half that tunes by a comparison of scores."""
+    cascade = min(held_out, 2 * cascade_fit.SHIFTED_EXAMPLES) if job.config.cascade else 0
+    scores = min(held_out // 2, scoring.SHIFTED_EXAMPLES) if job.config.score in COMPARED_SCORES else 0
+    return len(available_shifts(job.example)) * (cascade + scores)
 
 
 def describe_duration(stages: Mapping[str, float | None]) -> str:
