@@ -15,7 +15,7 @@ MARKS = {0.9: "o", 0.95: "s", 0.99: "D"}
 
 def draw(record: Values, path: Path) -> None:
     """Three panels; the dashed lines are what was asked for."""
-    classes = [row for row in record["rows"] if "rates" in row]
+    classes = [row for row in record["rows"] if "sets" in row]
     values = [row for row in record["rows"] if "intervals" in row]
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(20, 5.2), layout="constrained")
     _rates(left, classes)

@@ -3,17 +3,16 @@
 import torch
 from torch import Tensor
 
-from offline.config import FitConfig
+from offline.config import COMPARED_SCORES, FitConfig
 from offline.data.loaders import Batches, check_loader, checked_batches
 
 MOST_EXAMPLES = 2000
-CHOSEN_BY_DATA = ("auto", "fused")
 
 
 def check_foreign(loader: Batches, config: FitConfig) -> None:
     """`TypeError` for what gives no batches, `ValueError` where foreign data would change nothing."""
     check_loader(loader, "foreign_loader")
-    if config.score not in CHOSEN_BY_DATA:
+    if config.score not in COMPARED_SCORES:
         raise ValueError(
             f"foreign_loader: found foreign data with score={config.score!r}, which they would not change; expected "
             "score='fused' or 'auto', or no foreign data"

@@ -38,10 +38,12 @@ def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds:
 
 
 def _shifted(job: Job, held_out: int) -> int:
-    """Examples under synthetic shifts that are differentiated besides: of both halves by the full stage of a cascade,
-    of the half that tunes by a comparison of scores."""
+    """Foreign examples that are differentiated besides, and held-out ones under synthetic shifts: of both halves by the
+    full stage of a cascade, of the half that tunes by a comparison of scores without foreign data."""
     cascade = min(held_out, 2 * cascade_fit.SHIFTED_EXAMPLES) if job.config.cascade else 0
     scores = min(held_out // 2, scoring.SHIFTED_EXAMPLES) if job.config.score in COMPARED_SCORES else 0
+    if job.foreign is not None:
+        return len(available_shifts(job.example)) * cascade + len(job.foreign)
     return len(available_shifts(job.example)) * (cascade + scores)
 
 

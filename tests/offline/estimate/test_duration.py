@@ -1,5 +1,6 @@
 """What the predicted time counts: with one second for each example, seconds are examples."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,12 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
 
 def on_held_out_data(job: Job, held_out: int) -> float | None:
     return duration.predict_duration(job, plan_stand_in(job, 0), held_out, 0.0)["held-out data"]
+
+
+def test_foreign_data_take_the_place_of_shifts(job: Job) -> None:
+    comparing = with_config(job, score="fused")
+    foreign = replace(comparing, foreign=CASE.data(30)[0])
+    assert on_held_out_data(foreign, 40) == 60 + 30
 
 
 def with_config(job: Job, **changes: Any) -> Job:
