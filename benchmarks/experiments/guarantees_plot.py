@@ -44,7 +44,8 @@ def _rates(axes: Axes, rows: list[Values]) -> None:
 
 
 def _accuracy(axes: Axes, rows: list[Values]) -> None:
-    """The accuracy of what certified thresholds accept, against what was certified."""
+    """The accuracy of what certified thresholds accept, against what was certified, where anything was."""
+    rows = [row for row in rows if any(kept["certified"] for kept in row["certificates"])]
     for place, row in enumerate(rows):
         axes.plot(place - 0.42, 100 * row["accuracy"], "x", color=GREY, label=_once("all inputs", place))
         for at, (kept, colour) in enumerate(zip(row["certificates"], (BLUE, GREEN, ORANGE), strict=True)):
@@ -91,7 +92,7 @@ def _coverages(row: Values, level: float) -> list[tuple[str, str, float]]:
 
 
 def _names(axes: Axes, names: list[Any]) -> None:
-    axes.set_xticks(range(len(names)), names)
+    axes.set_xticks(range(len(names)), [name.replace("-MNIST", "-\nMNIST") for name in names])
     axes.set_xlim(-0.6, len(names) - 0.4)
 
 
