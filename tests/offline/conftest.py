@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from torch.onnx._internal.exporter import _registration
 
+import offline.fit
+
 
 @pytest.fixture(scope="session", autouse=True)
 def operators_read_once() -> Iterator[None]:
@@ -17,4 +19,16 @@ def operators_read_once() -> Iterator[None]:
     registry: Any = _registration.ONNXRegistry
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "from_torchlib", staticmethod(functools.cache(registry.from_torchlib)))
+        yield
+
+
+@pytest.fixture(scope="module")
+def without_trial() -> Iterator[None]:
+    """A fit without its trial export, which takes as long as the export itself and finds what cannot be served.
+
+    For modules whose fits are known to be served. tests/offline/estimate, test_end_to_end.py and the recipes' tests fit
+    with it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offline.fit, "check_whole_way", lambda *_: None)
         yield

@@ -23,6 +23,8 @@ from service.maths.fused_score import FusedScore
 from service.maths.scores import CLASSIFICATION_SCORES
 from tests.support.small_fit import CONFIG, batches, network
 
+pytestmark = pytest.mark.usefixtures("without_trial")
+
 FAR = 40 * np.ones((1, 4), np.float32)
 
 

@@ -14,7 +14,7 @@ from service.bundle import read_manifest
 from tests import reference
 from tests.support.small_fit import CONFIG
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:copyreg")
+pytestmark = [pytest.mark.filterwarnings("ignore::FutureWarning:copyreg"), pytest.mark.usefixtures("without_trial")]
 
 Batches = list[tuple[Tensor, Tensor]]
 

@@ -23,6 +23,8 @@ from offline.runtime.progress import silent
 from service import Predictor, read_bundle
 from tests import reference
 
+pytestmark = pytest.mark.usefixtures("without_trial")
+
 CPU = torch.device("cpu")
 Data = tuple[Tensor, Tensor]
 

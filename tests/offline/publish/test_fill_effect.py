@@ -13,7 +13,8 @@ from service import Predictor
 from service.bundle import FillEffect
 from tests.support.small_fit import CONFIG, batches, network
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
+# the exporter's own deprecations are not ours to mend
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
 
 
 @pytest.mark.parametrize(("kind", "count"), [("top", 1), ("top-mean", 2), ("margin", 1)])

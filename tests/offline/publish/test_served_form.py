@@ -16,7 +16,8 @@ from service.bundle import Graph
 from tests import reference
 from tests.support.small_fit import Batches, batches
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
+# the exporter's own deprecations are not ours to mend
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
 
 OUTPUTS, WIDTH = 10, 128
 CONFIG = FitConfig(
