@@ -126,10 +126,11 @@ class Runtime:
         if self.audit is not None:
             kept, name = inputs if self.settings.audit_inputs else None, request_id or random_id()
             make = partial(audit_lines, model, rule, name, time.time(), prediction, kept)
-            self.audit.note(Lines(make, len(prediction)))
+            numbers = prediction.mean.size + (0 if kept is None else kept.size)
+            self.audit.note(Lines(make, len(prediction), numbers))
         if self.feedback is not None and request_id is not None and is_memorable(request_id):
             answered = partial(answered_by, model, request_id, prediction, self.coverage)
-            self.feedback.remember(answered, len(prediction))
+            self.feedback.remember(answered, len(prediction), prediction.mean.size)
 
     @property
     def alive(self) -> bool:

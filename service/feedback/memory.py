@@ -28,9 +28,9 @@ class FeedbackMemory:
         """Begin to write."""
         self._thread.start()
 
-    def remember(self, make: Callable[[], Answered], examples: int) -> None:
-        """Keep what `make` gives, which is called in the thread; returns at once."""
-        self._thread.note(Work(lambda: self._database.remember(make()), examples))
+    def remember(self, make: Callable[[], Answered], examples: int, numbers: int) -> None:
+        """Keep what `make` gives, which is called in the thread; returns at once. numbers: how many `make` holds."""
+        self._thread.note(Work(lambda: self._database.remember(make()), examples, numbers))
 
     def find(self, request_id: str) -> Answered | None:
         """The answers to the latest request of this id, also where they wait to be written."""

@@ -11,10 +11,11 @@ from service.monitoring.background import BackgroundThread, Work
 
 @dataclass(frozen=True)
 class Lines:
-    """What makes the lines, called in the trail's thread, and how many there are."""
+    """What makes the lines, called in the trail's thread, how many there are, and how many numbers they are made of."""
 
     make: Callable[[], bytes]
     count: int
+    numbers: int = 0
 
 
 class AuditTrail:
@@ -31,7 +32,7 @@ class AuditTrail:
 
     def note(self, lines: Lines) -> None:
         """Write the lines soon; returns at once."""
-        self._thread.note(Work(lambda: self._file.append(lines.make()), lines.count))
+        self._thread.note(Work(lambda: self._file.append(lines.make()), lines.count, lines.numbers))
 
     def close(self) -> None:
         """Write what waits, for a few seconds at most, and release the file."""

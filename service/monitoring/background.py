@@ -1,5 +1,6 @@
 """A thread for what no request should wait for, such as writing to the disk: one piece of work after the other."""
 
+import contextlib
 import logging
 import queue
 import sqlite3
@@ -9,17 +10,18 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter
 
-QUEUED = 1000  # pieces of work that wait
+QUEUED, QUEUED_NUMBERS = 1000, 2_000_000  # pieces of work that wait, and the numbers that they hold
 END_SECONDS = 5.0
 log = logging.getLogger("probity")
 
 
 @dataclass(frozen=True)
 class Work:
-    """What to run, and how many examples it is for."""
+    """What to run, how many examples it is for, and about how many numbers it holds in memory while it waits."""
 
     run: Callable[[], None]
     count: int
+    numbers: int = 0
 
 
 class BackgroundThread:
@@ -30,20 +32,22 @@ class BackgroundThread:
         self._what, self._lost = what, lost
         self._queue: queue.Queue[Work | None] = queue.Queue(QUEUED)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._losing = False
+        self._lock, self._numbers, self._losing = threading.Lock(), 0, False
 
     def start(self) -> None:
         """Begin to work."""
         self._thread.start()
 
     def note(self, work: Work) -> bool:
-        """Run it soon; returns at once, whether the queue has room."""
-        try:
-            self._queue.put_nowait(work)
-        except queue.Full:
-            self._lose(work, "more comes than the disk takes")
-            return False
-        return True
+        """Run it soon; returns at once, whether the queue has room. An empty queue takes work of any size."""
+        with self._lock:
+            if not (self._numbers and work.numbers) or self._numbers + work.numbers <= QUEUED_NUMBERS:
+                with contextlib.suppress(queue.Full):
+                    self._queue.put_nowait(work)
+                    self._numbers += work.numbers
+                    return True
+        self._lose(work, "more comes than the disk takes")
+        return False
 
     def settle(self, seconds: float) -> None:
         """Wait until everything noted so far has been done, for so long at most; never call it in an event loop."""
@@ -62,6 +66,8 @@ class BackgroundThread:
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
+            with self._lock:
+                self._numbers -= work.numbers
             try:
                 work.run()
             except OSError as error:
