@@ -1,4 +1,4 @@
-"""service/settings.py: the environment is read, and what it holds by mistake is refused."""
+"""service/settings: the environment is read, and what it holds by mistake is refused."""
 
 import os
 from pathlib import Path

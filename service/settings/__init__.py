@@ -1,0 +1,106 @@
+"""Every setting of the service: one class, one prefix `PROBITY_`, and a description of each field."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import field_validator, model_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from service.environment.kubernetes import is_link_url, is_service_link
+from service.settings.access import AccessSettings
+from service.settings.computation import ComputationSettings
+from service.settings.decisions import DecisionSettings
+from service.settings.limits import LimitSettings
+from service.settings.models import ModelSettings
+from service.settings.records import RecordSettings
+
+PREFIX = "PROBITY_"
+# Names with the prefix that belong to the benchmarks, to docker-compose.yml and to the client, not to the service.
+FOREIGN = frozenset({"PROBITY_DATA_DIR", "PROBITY_BUNDLE_DIR", "PROBITY_API_KEY"})
+SEPARATORS = {"bundle": os.pathsep, "cors_origins": ",", "trusted_proxies": ",", "requested_rates": ","}
+MAY_BE_EMPTY = frozenset({"models", "default_model"})  # an empty value counts as not set
+log = logging.getLogger("probity")
+
+
+class UnknownSettingError(ValueError):
+    """The environment holds a variable with the prefix that is no setting."""
+
+
+class _Environment(EnvSettingsSource):
+    """The environment, without the URL that Kubernetes sets as `PROBITY_PORT` for a Service named `probity`."""
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__call__().items() if name != "port" or not is_link_url(value)}
+
+
+class Settings(
+    RecordSettings, AccessSettings, DecisionSettings, LimitSettings, ComputationSettings, ModelSettings, BaseSettings
+):
+    """Read from the environment (`PROBITY_PORT=9000`); arguments given in code or on the command line win."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *_: Any,
+        **__: Any,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Values given in code, then the environment; nothing else."""
+        return init_settings, _Environment(settings_cls)
+
+    @field_validator("api_keys_file", "feedback_keys_file", "trusted_keys", mode="before")
+    @classmethod
+    def refuse_no_protection(cls, value: Any) -> Any:
+        """Refuse an empty value, a variable that was not filled in: it must not open the service to everybody."""
+        if isinstance(value, str) and not value.strip():
+            raise ValueError("expected the path of a file; leave the variable out to serve without this protection")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def split_lists(cls, values: Any) -> Any:
+        """Split lists in the environment: bundles as in PATH, the others at commas."""
+        if not isinstance(values, dict):
+            return values
+        return {
+            name: _split(value, SEPARATORS[name]) if name in SEPARATORS else value
+            for name, value in values.items()
+            if value != "" or name not in MAY_BE_EMPTY
+        }
+
+    @property
+    def bundles(self) -> tuple[Path, ...]:
+        """The folders named one by one."""
+        return tuple(map(Path, self.bundle))
+
+
+def _split(value: Any, separator: str) -> Any:
+    if isinstance(value, Path):
+        return (str(value),)
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(separator) if part.strip())
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def load_settings(**given: Any) -> Settings:
+    """Settings from the environment and from `given` (None: not given).
+
+    Refuses unknown `PROBITY_*` variables, but not those that Kubernetes makes for a Service named `probity-...`.
+    """
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    for name in sorted(name for name in os.environ if name.upper().startswith(PREFIX)):
+        if name.upper() not in known | FOREIGN and not is_service_link(name, os.environ):
+            raise UnknownSettingError(f"{name}: unknown setting; known are {', '.join(sorted(known))}")
+        if name.upper() in known and is_service_link(name, os.environ):
+            log.warning(
+                "%s: ignored %s, which Kubernetes made for a Service of this name; enableServiceLinks: false in the "
+                "pod's spec keeps it away",
+                name,
+                os.environ[name],
+            )
+    return Settings(**{name: value for name, value in given.items() if value is not None})

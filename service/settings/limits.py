@@ -1,0 +1,98 @@
+"""How much and how long: queues, deadlines, bodies, images, slow clients and the shutdown."""
+
+from typing import Annotated, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from service.settings.types import Positive, Seconds
+
+
+class LimitSettings(BaseModel):
+    """How much and how long: queues, deadlines, bodies, images, slow clients and the shutdown."""
+
+    max_queue_rows: Annotated[
+        Positive,
+        Field(
+            description="Maximum examples waiting for one model; further requests get 429. An empty queue accepts "
+            "a request of any size."
+        ),
+    ] = 4096
+    request_timeout_seconds: Annotated[
+        Seconds, Field(description="How long a request may take before it gets 504. Clients may ask for less.")
+    ] = 30.0
+    compute_timeout_seconds: Annotated[
+        Seconds,
+        Field(
+            description="How long a batch may compute before `/health/live` and `/health/ready` return 503, until "
+            "it ends."
+        ),
+    ] = 60.0
+    degrade_after_seconds: Annotated[
+        Seconds | None,
+        Field(
+            description="How long a request may wait before it gets the plain network's answer, marked as "
+            "degraded; if unset, it keeps waiting."
+        ),
+    ] = None
+    max_body_bytes: Annotated[
+        Positive,
+        Field(description="Maximum size of a request body, before and after decompression; a larger one gets 413."),
+    ] = 16 * 2**20
+    max_pending_bytes: Annotated[
+        Positive,
+        Field(
+            description="Maximum bytes of bodies, decoded inputs and unsent responses held at once; further "
+            "requests get 429. If no other request holds any, a request of any size is accepted."
+        ),
+    ] = 256 * 2**20
+    body_timeout_seconds: Annotated[
+        Seconds, Field(description="How long a body may take to arrive before the request gets 408.")
+    ] = 30.0
+    write_timeout_seconds: Annotated[
+        Seconds, Field(description="How long a client may read none of its response before the connection is closed.")
+    ] = 30.0
+    max_header_bytes: Annotated[
+        Positive,
+        Field(description="Maximum size of a request's head (request line and headers); a larger one gets 431."),
+    ] = 32 * 2**10
+    header_timeout_seconds: Annotated[
+        Seconds,
+        Field(
+            description="How long a request's head may take to arrive before the client gets 408 and the "
+            "connection is closed."
+        ),
+    ] = 10.0
+    max_rows: Annotated[Positive, Field(description="Maximum examples per request; one with more gets 413.")] = 1024
+    max_pixels: Annotated[
+        Positive, Field(description="Maximum pixels per image, checked before it is decoded; a larger image gets 413.")
+    ] = 16 * 2**20
+    max_total_pixels: Annotated[
+        Positive, Field(description="Maximum pixels in all images of a request; a request with more gets 413.")
+    ] = 64 * 2**20
+    max_input_bytes: Annotated[
+        Positive,
+        Field(
+            description="Maximum size of a request's examples after decoding; a larger request gets 413. One "
+            "example is always accepted."
+        ),
+    ] = 64 * 2**20
+    drain_seconds: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="After SIGTERM, how long to keep accepting requests while `/health/ready` already returns 503.",
+        ),
+    ] = 0.0
+    shutdown_seconds: Annotated[
+        Positive, Field(description="How long running requests may take to finish after the drain.")
+    ] = 30
+
+    @model_validator(mode="after")
+    def check_deadlines(self) -> Self:
+        """Refuse a deadline that could never have an effect."""
+        late = self.degrade_after_seconds
+        if late is not None and late >= self.request_timeout_seconds:
+            expected = f"less than request_timeout_seconds ({self.request_timeout_seconds:g})"
+            raise ValueError(f"degrade_after_seconds: found {late:g}, expected {expected}: requests end before it")
+        return self
