@@ -1,19 +1,15 @@
 """Every benchmark by name."""
 
 from benchmarks.core.settings import Benchmark
-from benchmarks.experiments import (
-    drift,
-    evaluate,
-    frontier,
-    frontier_plot,
-    guarantees,
-    guarantees_plot,
-    mnist_plot,
-    mnist_shift,
-    scores,
-    selection_plot,
-    selection_uci,
-)
+from benchmarks.experiments import drift, evaluate, scores
+from benchmarks.experiments.frontier import plot as frontier_plot
+from benchmarks.experiments.frontier import run as frontier
+from benchmarks.experiments.guarantees import plot as guarantees_plot
+from benchmarks.experiments.guarantees import run as guarantees
+from benchmarks.experiments.mnist import plot as mnist_plot
+from benchmarks.experiments.mnist import shift as mnist_shift
+from benchmarks.experiments.selection import plot as selection_plot
+from benchmarks.experiments.selection import uci as selection_uci
 from benchmarks.fit import against_laplace, bundles, cascade, cost, floor, gpu, growth, layers, price
 from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, contract, early_rejection, fuzz, load, soak

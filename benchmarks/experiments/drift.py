@@ -9,10 +9,10 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments import mnist_data
 from benchmarks.experiments.corruptions import rotation
-from benchmarks.experiments.frontier_data import load
-from benchmarks.experiments.frontier_networks import EPOCHS, trained
+from benchmarks.experiments.frontier.data import load
+from benchmarks.experiments.frontier.networks import EPOCHS, trained
+from benchmarks.experiments.mnist import data as mnist_data
 from offline.config import FitConfig
 from offline.fit import fit_bundle
 from offline.runtime.progress import Track

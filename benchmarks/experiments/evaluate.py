@@ -16,8 +16,8 @@ from torch import Tensor
 from benchmarks.core.harness import call
 from benchmarks.core.memory import peak_bytes, reset_peak, resident_bytes
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments.mnist_data import images, labels, normalise
-from benchmarks.experiments.mnist_networks import trained
+from benchmarks.experiments.mnist.data import images, labels, normalise
+from benchmarks.experiments.mnist.networks import trained
 from offline.config import FitConfig
 from offline.evaluation.evaluate import evaluate
 from offline.fit import fit_bundle

@@ -19,10 +19,11 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments import frontier, mnist_data
 from benchmarks.experiments.corruptions import ROTATIONS
-from benchmarks.experiments.frontier_data import Problem, load, normalise
-from benchmarks.experiments.frontier_networks import EPOCHS, trained
+from benchmarks.experiments.frontier import run as frontier
+from benchmarks.experiments.frontier.data import Problem, load, normalise
+from benchmarks.experiments.frontier.networks import EPOCHS, trained
+from benchmarks.experiments.mnist import data as mnist_data
 from offline.config import FitConfig
 from offline.data.held_out import HeldOut
 from offline.data.shifts import finite_shifts, kind_of_shift

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from benchmarks.core.folders import ROOT
 from benchmarks.core.harness import call
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments.mnist_data import images, labels, normalise, rotate
-from benchmarks.experiments.mnist_networks import trained
+from benchmarks.experiments.mnist.data import images, labels, normalise, rotate
+from benchmarks.experiments.mnist.networks import trained
 from offline.config import FitConfig
 from offline.export.price import seconds_of
 from offline.fit import fit_bundle

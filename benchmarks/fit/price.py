@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from benchmarks.core.folders import ROOT
 from benchmarks.core.harness import call
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments.mnist_networks import small_cnn
+from benchmarks.experiments.mnist.networks import small_cnn
 from benchmarks.fit.networks.zoo import NetworkSpec, network_spec
 from benchmarks.fit.onnx_methods import open_session
 from offline.config import FitConfig

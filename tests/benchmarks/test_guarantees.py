@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from benchmarks.experiments import guarantees_splits as splits
-from benchmarks.experiments.guarantees_data import Pool, ValuePool
+from benchmarks.experiments.guarantees import splits
+from benchmarks.experiments.guarantees.data import Pool, ValuePool
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.kept import run_once
-from benchmarks.experiments.mnist_choices import Material, auto, strategies
-from benchmarks.experiments.mnist_data import images, labels, normalise, rotate
-from benchmarks.experiments.mnist_networks import LAST_BLOCK, trained
-from benchmarks.experiments.mnist_summary import ANGLES, AUTOMATIC, print_table, summarise
+from benchmarks.experiments.mnist.choices import Material, auto, strategies
+from benchmarks.experiments.mnist.data import images, labels, normalise, rotate
+from benchmarks.experiments.mnist.networks import LAST_BLOCK, trained
+from benchmarks.experiments.mnist.summary import ANGLES, AUTOMATIC, print_table, summarise
 from offline.data.held_out import HeldOut
 from offline.data.likelihood import Classification
 from offline.data.shifts import synthetic_shifts

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.experiments.selection_data import data_folder
+from benchmarks.experiments.selection.data import data_folder
 
 MEAN, STD = 0.1307, 0.3081
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.experiments import mnist_data
 from benchmarks.experiments.corruptions import ROTATIONS, UNSEEN
-from benchmarks.experiments.selection_data import data_folder
+from benchmarks.experiments.mnist import data as mnist_data
+from benchmarks.experiments.selection.data import data_folder
 
 HELD_OUT = 2000  # of the training images, never trained on
 CIFAR_MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).reshape(1, 3, 1, 1)

@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks.core.plots import Values, save
-from benchmarks.experiments.selection_summary import NOTHING, cells, geometric
+from benchmarks.experiments.selection.summary import NOTHING, cells, geometric
 
 # Okabe and Ito's colours; what matters most is drawn thick.
 STYLES: dict[str, tuple[str, str, float]] = {

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments import guarantees_splits as splits
-from benchmarks.experiments.guarantees_data import CLASSES, VALUES, pool, value_pool
+from benchmarks.experiments.guarantees import splits
+from benchmarks.experiments.guarantees.data import CLASSES, VALUES, pool, value_pool
 
 SPLITS, SETS = 1000, 200  # sets take the longest
 QUICK = ("digits", "heavy-tailed")  # these need no data folder

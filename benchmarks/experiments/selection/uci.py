@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from benchmarks.core.folders import CACHE
 from benchmarks.core.settings import Settings, Values, write_json
-from benchmarks.experiments.selection_bound import gaussian_divergence, least_divergence
-from benchmarks.experiments.selection_data import Problem, toy, uci
-from benchmarks.experiments.selection_scores import Fitted, greedy, orders
-from benchmarks.experiments.selection_summary import print_table, summarise
+from benchmarks.experiments.selection.bound import gaussian_divergence, least_divergence
+from benchmarks.experiments.selection.data import Problem, toy, uci
+from benchmarks.experiments.selection.scores import Fitted, greedy, orders
+from benchmarks.experiments.selection.summary import print_table, summarise
 from offline.laplace.prior import prior_share
 
 Array = npt.NDArray[Any]

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.experiments.frontier_data import Problem
+from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.kept import trained_once
-from benchmarks.experiments.mnist_networks import Block
+from benchmarks.experiments.mnist.networks import Block
 from offline.runtime.progress import Track
 
 BATCH, LEARNING_RATE, WEIGHT_DECAY = 128, 0.01, 5e-4

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments import frontier_methods as methods
 from benchmarks.experiments.corruptions import UNSEEN
-from benchmarks.experiments.frontier_data import Problem, load
-from benchmarks.experiments.frontier_networks import EPOCHS, trained
+from benchmarks.experiments.frontier import methods
+from benchmarks.experiments.frontier.data import Problem, load
+from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
 from offline.evaluation.auroc import auroc
 from offline.runtime.progress import Track

@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks.core.plots import Values, save
-from benchmarks.experiments.mnist_summary import ANGLES, PAPER
+from benchmarks.experiments.mnist.summary import ANGLES, PAPER
 
 # Okabe and Ito's colours; what is compared first is drawn thick. Name -> colour, line, width.
 STYLES: dict[str, tuple[str, str, float]] = {

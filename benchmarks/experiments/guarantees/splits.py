@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.core.settings import Values
-from benchmarks.experiments.guarantees_data import Pool, ValuePool
+from benchmarks.experiments.guarantees.data import Pool, ValuePool
 from service.maths.certified import NotCertified, certify
 from service.maths.class_rules import LEAST_EXAMPLES, ClassRules
 from service.maths.outcomes import Verdicts

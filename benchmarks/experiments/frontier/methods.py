@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.experiments.frontier_data import Problem
+from benchmarks.experiments.frontier.data import Problem
 from offline.config import FitConfig
 from offline.fit import fit_bundle
 from service.inference.predictor import Predictor

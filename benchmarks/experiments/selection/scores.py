@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.experiments.selection_data import Problem
+from benchmarks.experiments.selection.data import Problem
 from offline.config import FitConfig
 from offline.data.likelihood import Regression
 from offline.data.shifts import synthetic_shifts

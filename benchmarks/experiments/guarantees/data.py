@@ -13,12 +13,13 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.core.settings import Settings
-from benchmarks.experiments import mnist_data, mnist_networks
-from benchmarks.experiments.frontier_data import HELD_OUT, cifar_images, load, normalise
-from benchmarks.experiments.frontier_networks import EPOCHS, PhotoNetwork, train, trained
+from benchmarks.experiments.frontier.data import HELD_OUT, cifar_images, load, normalise
+from benchmarks.experiments.frontier.networks import EPOCHS, PhotoNetwork, train, trained
 from benchmarks.experiments.kept import trained_once
-from benchmarks.experiments.selection_data import Problem, data_folder
-from benchmarks.experiments.selection_uci import train as train_regression
+from benchmarks.experiments.mnist import data as mnist_data
+from benchmarks.experiments.mnist import networks as mnist_networks
+from benchmarks.experiments.selection.data import Problem, data_folder
+from benchmarks.experiments.selection.uci import train as train_regression
 from offline.config import FitConfig
 from offline.fit import fit_bundle
 from service.inference.predictor import Prediction, Predictor

@@ -1,0 +1,1 @@
+"""Quality under shift against the price of a prediction."""

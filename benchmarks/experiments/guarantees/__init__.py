@@ -1,0 +1,1 @@
+"""Whether what is guaranteed holds over random splits of real data."""

@@ -1,0 +1,1 @@
+"""MNIST: its data and networks, and strategies under shift."""

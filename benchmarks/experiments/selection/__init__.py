@@ -1,0 +1,1 @@
+"""Strategies of selection on toys and UCI tables."""
