@@ -95,7 +95,7 @@ def fold(model: ir.Model) -> None:
         passes.RemoveUnusedNodesPass(),
         passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
         passes.LiftSubgraphInitializersToMainGraphPass(),
-        passes.DeduplicateInitializersPass(),
+        passes.DeduplicateInitializersPass(size_limit=PROTOBUF_LIMIT),
         passes.CommonSubexpressionEliminationPass(),
         passes.OutputFixPass(),
         passes.NameFixPass(),
