@@ -35,7 +35,8 @@ from service.inference.prediction import uncertainties
 from service.inference.predictor import Predictor
 from service.maths.fused_score import FusedScore
 from service.maths.predictive import class_probabilities
-from service.maths.scores import CLASSIFICATION_SCORES, ClassOutputs, Scoring
+from service.maths.score_outputs import ClassOutputs
+from service.maths.scores import CLASSIFICATION_SCORES, Scoring
 
 Array = npt.NDArray[Any]
 CHOICES: tuple[Literal["fused", "auto"], ...] = ("fused", "auto")

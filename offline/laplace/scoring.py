@@ -23,7 +23,8 @@ from offline.runtime.arrays import Array
 from service.inference.prediction import finite_rows
 from service.maths.fused_score import Component, FusedScore, ScoreDistribution, surprises
 from service.maths.predictive import class_probabilities
-from service.maths.scores import CLASSIFICATION_SCORES, SCORES, ClassOutputs, ScoreName, Scoring
+from service.maths.score_outputs import ClassOutputs
+from service.maths.scores import CLASSIFICATION_SCORES, SCORES, ScoreName, Scoring
 
 SHIFTED_EXAMPLES = 250  # under each shift
 LEAST_WEIGHT = 0.01  # a component with less is left out: it costs time with every prediction

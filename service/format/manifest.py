@@ -9,10 +9,16 @@ from service.format.manifest_cascade import Cascade
 from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
 from service.format.manifest_parts import Calibration, FileEntry, Graph, Posterior, Prior, Selection, Verification
 from service.format.rules import Part, added_in, check_fields
-from service.maths.scores import CLASSIFICATION_SCORES, EPISTEMIC_STD, PREDICTIVE_ENTROPY, REGRESSION_SCORES
+from service.maths.scores import (
+    CLASSIFICATION_SCORES,
+    EPISTEMIC_STD,
+    PREDICTIVE_ENTROPY,
+    REGRESSION_SCORES,
+    FeatureScoreName,
+)
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 6
+FORMAT_MINOR = 7
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
 SCORES_SINCE = 6  # the minor version that has more than one score for each task
@@ -79,6 +85,7 @@ class Manifest(Part):
         fits = reduced is None or (self.posterior.kind == "cholesky" and reduced.rank <= self.subnetwork_size)
         check_fields("graph", self.graph, ("reduced", fits, "null, or a rank of at most S for a 'cholesky' posterior"))
         self._check_cascade()
+        self._check_feature_scores()
         posterior, used = self.posterior, self.prior.used
         size = posterior.size == self.subnetwork_size
         check_fields("posterior", posterior, ("size", size, f"subnetwork_size, {self.subnetwork_size}"))
@@ -88,8 +95,10 @@ class Manifest(Part):
 
     @property
     def _score_names(self) -> tuple[str, ...]:
-        """Those that this version of the format has; versions before 1.6 have the first one."""
-        names = (*CLASSIFICATION_SCORES, "fused") if self.task == "classification" else (*REGRESSION_SCORES,)
+        """Those that this version of the format has, and the feature scores that the graph gives; versions before 1.6
+        have the first one."""
+        classification = (*CLASSIFICATION_SCORES, *self.feature_scores, "fused")
+        names = classification if self.task == "classification" else (*REGRESSION_SCORES,)
         return names if minor_of(self.format_version) >= SCORES_SINCE else names[:1]
 
     def _check_cascade(self) -> None:
@@ -103,6 +112,17 @@ class Manifest(Part):
         same = rule.false_reject_rate == rate
         check_fields("cascade.calibration", rule, ("false_reject_rate", same, f"that of the bundle, {rate}"))
         check_calibration("cascade.calibration", rule, (score,), self.task == "classification")
+
+    @property
+    def feature_scores(self) -> tuple[FeatureScoreName, ...]:
+        """Names of the feature scores that the graph gives, in the order of the columns."""
+        return () if self.graph is None else self.graph.feature_scores or ()
+
+    def _check_feature_scores(self) -> None:
+        if self.graph is None or not self.feature_scores:
+            return
+        suits = self.task == "classification" and self.cascade is None
+        check_fields("graph", self.graph, ("feature_scores", suits, "null for a regression and with a cascade"))
 
     @property
     def gives_variance(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from service.format.rules import ManifestError, Part, added_in, check_fields
-from service.maths.scores import ScoreName
+from service.maths.scores import FeatureScoreName, ScoreName
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -212,6 +212,7 @@ class Graph(Part):
     `row_numbers`: how many numbers this takes in memory at most for one example. `price`: what a prediction cost on the
     machine of the fit, for some batch sizes; null: not measured. `computed`: which variances are computed; null: all.
     `reduced`: that the head's covariance is an approximation; null: the variances are those of the posterior.
+    `feature_scores`: which scores of the network's activations it gives, in the order of the columns; null: none.
     """
 
     result: Literal["jacobian", "variance"]
@@ -219,11 +220,14 @@ class Graph(Part):
     price: tuple[MeasuredPrice, ...] | None = None
     computed: ComputedVariances | None = field(default=None, metadata=added_in(4))
     reduced: ReducedHead | None = field(default=None, metadata=added_in(5))
+    feature_scores: tuple[FeatureScoreName, ...] | None = field(default=None, metadata=added_in(7))
 
     def __post_init__(self) -> None:
         whole = self.reduced is None or (self.result == "variance" and self.computed is None)
         expected = "null, where the graph gives the Jacobian or computes a few variances only"
-        check_fields("graph", self, ("reduced", whole, expected))
+        names = self.feature_scores
+        sound = names is None or (bool(names) and len(set(names)) == len(names))
+        check_fields("graph", self, ("reduced", whole, expected), ("feature_scores", sound, "null or different names"))
 
 
 @dataclass(frozen=True)
@@ -298,7 +302,7 @@ class Calibration(Part):
 class Verification(Part):
     """Largest relative errors of the serving code against torch in float64, on `examples` inputs.
 
-    `jacobian_error` is null where the graph gives no Jacobian.
+    `jacobian_error` is null where the graph gives no Jacobian, `feature_scores_error` where it gives no such scores.
     """
 
     examples: int
@@ -306,11 +310,13 @@ class Verification(Part):
     mean_error: float
     jacobian_error: float | None
     variance_error: float
+    feature_scores_error: float | None = field(default=None, metadata=added_in(7))
 
     @property
     def errors(self) -> dict[str, float]:
         """Those that were measured, by name."""
         found = {"mean": self.mean_error, "Jacobian": self.jacobian_error, "variance": self.variance_error}
+        found["feature scores"] = self.feature_scores_error
         return {name: error for name, error in found.items() if error is not None}
 
 

@@ -1,6 +1,6 @@
 """What a prediction holds, and how outputs and their variances become one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -11,7 +11,8 @@ from service.bundle import Manifest
 from service.inference.deciding import Rule
 from service.maths.class_rules import ClassRules
 from service.maths.predictive import class_probabilities, predictive_std
-from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, ClassOutputs, RegressionOutputs, Scoring
+from service.maths.score_outputs import NO_FEATURES, ClassOutputs, RegressionOutputs
+from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
 
 Array = npt.NDArray[Any]
 P = TypeVar("P", "Prediction", "PlainPrediction")
@@ -70,8 +71,11 @@ class Prediction:
 
     @property
     def finite(self) -> Array:
-        """(B,) bool: whether the network's output is finite, and with it everything else about the example."""
-        return finite_rows(self.mean, self.variance)
+        """(B,) bool: whether the network's output is finite, and with it everything else about the example.
+
+        The score tells too: activations that are not finite may make a feature score of them, and finite outputs.
+        """
+        return finite_rows(self.mean, self.variance) & np.isfinite(self.score)
 
 
 @dataclass(frozen=True)
@@ -125,12 +129,13 @@ def decide(
     rule: Rule,
     out_of_range: Array | None = None,
     scoring: Scoring | None = None,
+    features: Mapping[str, Array] = NO_FEATURES,
 ) -> Prediction:
     """From outputs and their variances to probabilities, score and decision; mean, variance (B, K).
 
-    scoring: as for `uncertainties`.
+    scoring, features: as for `uncertainties`.
     """
-    found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature, scoring)
+    found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature, scoring, features)
     return decided_prediction(mean, variance, found, rule, out_of_range)
 
 
@@ -143,7 +148,8 @@ def decided_prediction(
     by_first_stage: Array | None = None,
 ) -> Prediction:
     """The score in `found` and the rule -> the decision; what is not finite is rejected."""
-    finite, score = finite_rows(mean, variance), found.pop("score")
+    score = found.pop("score")
+    finite = finite_rows(mean, variance) & np.isfinite(score)
     if not finite.all():
         score = np.where(finite, score, np.inf)
     p_value, rejected = _decision(rule, score, found.get("probabilities"))
@@ -175,28 +181,39 @@ def _decision(rule: Rule, score: Array, probabilities: Array | None) -> tuple[Ar
 
 
 def undecided_prediction(
-    mean: Array, variance: Array, sigma_noise: float | None, temperature: float, scoring: Scoring | None = None
+    mean: Array,
+    variance: Array,
+    sigma_noise: float | None,
+    temperature: float,
+    scoring: Scoring | None = None,
+    features: Mapping[str, Array] = NO_FEATURES,
 ) -> Prediction:
     """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
 
-    `sigma_noise` None means classification; scoring: as for `uncertainties`.
+    `sigma_noise` None means classification; scoring, features: as for `uncertainties`.
     """
-    found = uncertainties(mean, variance, sigma_noise, temperature, scoring)
+    found = uncertainties(mean, variance, sigma_noise, temperature, scoring, features)
     return Prediction(mean, variance, p_value=np.ones(len(mean)), rejected=np.zeros(len(mean), bool), **found)
 
 
 def uncertainties(
-    mean: Array, variance: Array, sigma_noise: float | None, temperature: float, scoring: Scoring | None = None
+    mean: Array,
+    variance: Array,
+    sigma_noise: float | None,
+    temperature: float,
+    scoring: Scoring | None = None,
+    features: Mapping[str, Array] = NO_FEATURES,
 ) -> dict[str, Array]:
     """The score, and the fields of a `Prediction` that only its task has.
 
     scoring: what makes the score; None: predictive entropy, of a regression the epistemic standard deviation.
+    features: the feature scores that the graph gave, (B,) each, by name.
     """
     if sigma_noise is not None:
         score, _ = (scoring or EPISTEMIC_STD).scored(RegressionOutputs(variance, sigma_noise))
         return {"score": score, "std": predictive_std(variance, sigma_noise)}
     probabilities = class_probabilities(mean, variance, temperature)
-    outputs = ClassOutputs(mean, variance, probabilities, temperature)
+    outputs = ClassOutputs(mean, variance, probabilities, temperature, features)
     score, leading = (scoring or PREDICTIVE_ENTROPY).scored(outputs)
     total, aleatoric, epistemic = outputs.entropies
     found = {

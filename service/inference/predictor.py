@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,29 @@ from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes
 from service.maths.prediction_sets import ConformalIntervals, PredictionSets
 from service.maths.predictive import softmax
 from service.maths.rejection import RejectionRule
+from service.maths.score_outputs import NO_FEATURES
 from service.maths.scores import SCORES, Scoring
 
 Array = npt.NDArray[Any]
 DEFAULT_JACOBIAN_BYTES = 256 * 2**20
 MAX_CHUNK_ROWS = 64  # the graph's activations take memory too: more rows at once gain no speed
+
+
+@dataclass(frozen=True)
+class GraphOutputs:
+    """What the graph and the posterior give: mean and variance (B, K) float32, and the feature scores (B,) float32, by
+    name."""
+
+    mean: Array
+    variance: Array
+    features: Mapping[str, Array] = field(default_factory=dict)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["GraphOutputs"]) -> "GraphOutputs":
+        """The examples of all parts, in order."""
+        features = {name: np.concatenate([part.features[name] for part in parts]) for name in parts[0].features}
+        mean, variance = (np.concatenate(each) for each in zip(*((p.mean, p.variance) for p in parts), strict=True))
+        return cls(mean, variance, features)
 
 
 class Predictor:
@@ -140,20 +159,25 @@ class Predictor:
         inputs = self._check_inputs(inputs)
         if self.first_stage is not None:
             return self._predict_in_stages(inputs, self.first_stage)
-        mean, variance = self._in_chunks(inputs, self.mean_and_variance)
+        found = self._in_chunks(inputs, self.outputs)
         with np.errstate(invalid="ignore", over="ignore"):
-            return decide(mean, variance, self.manifest, self.decides, self._outside(inputs), self.scoring)
+            outside = self._outside(inputs)
+            return decide(
+                found.mean, found.variance, self.manifest, self.decides, outside, self.scoring, found.features
+            )
 
     def _predict_in_stages(self, inputs: Array, stage: FirstStage) -> Prediction:
         """The first stage for every example, and the full one for those that it does not decide."""
-        mean, variance = self._in_chunks(inputs, stage.mean_and_variance)
+        first = self._in_chunks(inputs, lambda rows: GraphOutputs(*stage.mean_and_variance(rows)))
+        mean, variance = first.mean, first.variance
         with np.errstate(invalid="ignore", over="ignore"):
             found = uncertainties(mean, variance, self.manifest.sigma_noise, self.manifest.temperature)
             decided = stage.band.decided(found["score"]) & finite_rows(mean, variance)
             found["score"] = np.where(decided, stage.band.placed(found["score"]), found["score"])
         rest = np.flatnonzero(~decided)
         if len(rest):
-            mean[rest], variance[rest] = self._in_chunks(inputs[rest], self.mean_and_variance)
+            second = self._in_chunks(inputs[rest], self.outputs)
+            mean[rest], variance[rest] = second.mean, second.variance
             with np.errstate(invalid="ignore", over="ignore"):
                 full = uncertainties(mean[rest], variance[rest], self.manifest.sigma_noise, self.manifest.temperature)
             for name, values in full.items():
@@ -194,7 +218,7 @@ class Predictor:
         inputs = np.zeros((1, *self.manifest.input.shape), self.manifest.input.dtype)
         for _ in range(attempts):
             start = time.perf_counter()
-            self.mean_and_variance(inputs)
+            self.outputs(inputs)
             if time.perf_counter() - start <= seconds:
                 return False
         return True
@@ -215,24 +239,26 @@ class Predictor:
 
         Raises `NetworkError`.
         """
-        if self.manifest.gives_variance:
-            mean, variance = run(self._session, ["mean", "variance"], inputs)
-            return mean, variance
-        assert self._posterior is not None
-        mean, jacobian = self.mean_and_jacobian(inputs)
-        with np.errstate(over="ignore", invalid="ignore"), matrix_threads().at_most(self.threads):
-            return mean, self._posterior.variance(jacobian)
+        found = self.outputs(inputs)
+        return found.mean, found.variance
 
-    def _in_chunks(
-        self, inputs: Array, mean_and_variance: Callable[[Array], tuple[Array, Array]]
-    ) -> tuple[Array, Array]:
-        """`mean_and_variance`, at most `chunk_rows` examples at a time."""
+    def outputs(self, inputs: Array) -> GraphOutputs:
+        """Everything that a prediction is made of: inputs (B, *input_shape); raises `NetworkError`."""
+        features, result = self.manifest.feature_scores, "variance" if self.manifest.gives_variance else "jacobian"
+        names = ["mean", result, "feature_scores"] if features else ["mean", result]
+        mean, found, *columns = run(self._session, names, inputs)
+        scores = dict(zip(features, columns[0].T, strict=True)) if features else NO_FEATURES
+        if self._posterior is None:
+            return GraphOutputs(mean, found, scores)
+        with np.errstate(over="ignore", invalid="ignore"), matrix_threads().at_most(self.threads):
+            return GraphOutputs(mean, self._posterior.variance(found), scores)
+
+    def _in_chunks(self, inputs: Array, outputs: Callable[[Array], GraphOutputs]) -> GraphOutputs:
+        """`outputs`, at most `chunk_rows` examples at a time."""
         if len(inputs) <= self.chunk_rows:
-            return mean_and_variance(inputs)
+            return outputs(inputs)
         starts = range(0, len(inputs), self.chunk_rows)
-        chunks = [mean_and_variance(inputs[start : start + self.chunk_rows]) for start in starts]
-        means, variances = zip(*chunks, strict=True)
-        return np.concatenate(means), np.concatenate(variances)
+        return GraphOutputs.concatenate([outputs(inputs[start : start + self.chunk_rows]) for start in starts])
 
     def _check_inputs(self, inputs: Array) -> Array:
         spec = self.manifest.input

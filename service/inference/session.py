@@ -67,7 +67,7 @@ def run(network: Network, outputs: list[str], inputs: npt.NDArray[Any]) -> list[
 
 
 def open_session(bundle: Bundle, threads: int | None) -> Network:
-    """inputs -> mean, and jacobian or variance; `threads`: onnxruntime's (None: its default).
+    """inputs -> mean, jacobian or variance, and feature scores if any; `threads`: onnxruntime's (None: its default).
 
     Raises `BundleError` where the graph is not what the manifest says.
     """
@@ -134,10 +134,9 @@ def _session(model: bytes, threads: int | None, file: Path) -> onnxruntime.Infer
 
 def _shapes(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     """The shape of each result for one example."""
-    k = manifest.outputs
-    if manifest.gives_variance:
-        return {"mean": (k,), "variance": (k,)}
-    return {"mean": (k,), "jacobian": (k, manifest.subnetwork_size)}
+    k, names = manifest.outputs, manifest.feature_scores
+    result = {"variance": (k,)} if manifest.gives_variance else {"jacobian": (k, manifest.subnetwork_size)}
+    return {"mean": (k,), **result, **({"feature_scores": (len(names),)} if names else {})}
 
 
 def _check_signature(

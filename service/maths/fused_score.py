@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from service.maths.scores import CLASSIFICATION_SCORES, ClassOutputs, Outputs, Score
+from service.maths.score_outputs import ClassOutputs, Outputs
+from service.maths.scores import FEATURE_SCORES, SCORES, Score, Scoring
 
 Array = npt.NDArray[Any]
 MOST_LEVELS = 200
@@ -99,5 +100,11 @@ class FusedScore:
 
 def surprises(outputs: ClassOutputs, distributions: dict[str, ScoreDistribution]) -> Array:
     """u_j of the scores that have a distribution, (B, J)."""
-    scores = ((CLASSIFICATION_SCORES[name].scored(outputs)[0], known) for name, known in distributions.items())
+    scores = ((SCORES[name].scored(outputs)[0], known) for name, known in distributions.items())
     return np.stack([known.surprise_at(values) for values, known in scores], axis=1)
+
+
+def feature_scores_of(scoring: Scoring) -> tuple[str, ...]:
+    """Names of the feature scores that a score is, or is made of."""
+    names = {part.score.name for part in scoring.components} if isinstance(scoring, FusedScore) else {scoring.name}
+    return tuple(name for name in FEATURE_SCORES if name in names)

@@ -3,9 +3,11 @@
 A score is larger the less an input resembles the calibration data. Symbols: f (B, K) the network's outputs, v (B, K)
 their variances, T the temperature, p (B, K) the probabilities as served, q = softmax(f / T) those of the plain network,
 c the most probable class of p, H the entropy.
+
+Feature scores come from the graph, which computes them from the network's own activations: d^2(u) is the squared
+Mahalanobis distance of features u of length 1 to the nearest class (`offline.features.class_gaussian`).
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -13,9 +15,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from service.maths.predictive import entropy_parts
+from service.maths.score_outputs import ClassOutputs, Outputs, RegressionOutputs
 
 Array = npt.NDArray[Any]
+FeatureScoreName = Literal["mahalanobis", "middle_mahalanobis"]
 SingleScoreName = Literal[
     "predictive_entropy",
     "top_probability",
@@ -26,61 +29,13 @@ SingleScoreName = Literal[
     "energy",
     "generalised_entropy",
     "max_logit",
+    FeatureScoreName,
     "epistemic_std",
     "predictive_std",
 ]
 ScoreName = Literal[SingleScoreName, "fused"]
 EXPONENT, MOST_CLASSES = 0.1, 100  # of the generalised entropy, as its authors chose them
 LEAST_SQUARE = 1e-30  # keeps a quotient finite where all logits are the same
-
-
-@dataclass(frozen=True)
-class ClassOutputs:
-    """What a classification's scores are made of: mean, variance (B, K), probabilities (2, B, K) with and without the
-    posterior, as `service.maths.predictive.class_probabilities` gives them, and the temperature."""
-
-    mean: Array
-    variance: Array
-    probabilities: Array
-    temperature: float
-
-    @functools.cached_property
-    def entropies(self) -> tuple[Array, Array, Array]:
-        """Total, aleatoric and epistemic, (B,) each, nats."""
-        return entropy_parts(self.probabilities)
-
-    @functools.cached_property
-    def logits(self) -> Array:
-        """f in float64."""
-        return np.asarray(self.mean, np.float64)
-
-    @functools.cached_property
-    def largest_logit(self) -> Array:
-        """max_k f_k, (B,)."""
-        largest: Array = self.logits.max(axis=1)
-        return largest
-
-    @functools.cached_property
-    def chosen(self) -> tuple[Array, Array]:
-        """Where the most probable class of each example stands in a (B, K) array."""
-        classes = self.probabilities[0].argmax(axis=1)
-        return np.arange(len(classes)), classes
-
-    @functools.cached_property
-    def chosen_variance(self) -> Array:
-        """v_c, (B,)."""
-        return np.asarray(self.variance[self.chosen], np.float64)
-
-
-@dataclass(frozen=True)
-class RegressionOutputs:
-    """What a regression's scores are made of: variance (B, K), and the standard deviation of the noise."""
-
-    variance: Array
-    sigma_noise: float
-
-
-Outputs = ClassOutputs | RegressionOutputs
 
 
 class Scoring(Protocol):
@@ -233,6 +188,27 @@ CLASSIFICATION_SCORES: dict[str, Score] = {
         ),
     )
 }
+FEATURE_SCORES: dict[str, Score] = {
+    score.name: score
+    for score in (
+        Score(
+            "mahalanobis",
+            "Mahalanobis distance of the features",
+            "",
+            "d^2(h / |h|), h the input of the linear head",
+            "Lee et al., NeurIPS 2018; normalised as in Mueller and Hein, ICML 2025",
+            lambda outputs: outputs.feature("mahalanobis"),
+        ),
+        Score(
+            "middle_mahalanobis",
+            "Mahalanobis distance of the middle layers",
+            "",
+            "d^2(u), u of the pooled inputs of up to three layers in the middle, each normalised, side by side",
+            "Lee et al., NeurIPS 2018; normalised as in Mueller and Hein, ICML 2025",
+            lambda outputs: outputs.feature("middle_mahalanobis"),
+        ),
+    )
+}
 REGRESSION_SCORES: dict[str, Score] = {
     score.name: score
     for score in (
@@ -247,4 +223,4 @@ REGRESSION_SCORES: dict[str, Score] = {
         ),
     )
 }
-SCORES = CLASSIFICATION_SCORES | REGRESSION_SCORES
+SCORES = CLASSIFICATION_SCORES | FEATURE_SCORES | REGRESSION_SCORES

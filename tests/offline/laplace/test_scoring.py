@@ -13,7 +13,8 @@ from offline.laplace.score_weights import PENALTY, fit_weights
 from offline.laplace.scoring import compare, fit_fused
 from service.maths.fused_score import FusedScore
 from service.maths.predictive import class_probabilities
-from service.maths.scores import CLASSIFICATION_SCORES, ClassOutputs
+from service.maths.score_outputs import ClassOutputs
+from service.maths.scores import CLASSIFICATION_SCORES
 
 Array = npt.NDArray[Any]
 

@@ -151,7 +151,7 @@ def test_an_unknown_field_is_for_later_minor_versions_only(classification: Synth
         manifest_from_json(data)
     with pytest.raises(ManifestError, match="unknown field"):
         manifest_from_json(as_written_in(0, data))
-    later = manifest_from_json(data | {"format_version": "1.7"})
+    later = manifest_from_json(data | {"format_version": "1.8"})
     assert dataclasses.replace(later, format_version=FORMAT_VERSION) == classification.manifest
 
 
@@ -172,6 +172,7 @@ ADDED: list[tuple[Place, int, Any]] = [
     (("calibration", "outcomes"), 6, None),
     (("calibration", "fused"), 6, None),
     (("calibration", "compared"), 6, None),
+    (("verification", "feature_scores_error"), 7, None),
 ]
 
 

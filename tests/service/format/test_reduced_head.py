@@ -20,6 +20,7 @@ def test_a_reduced_head_stands_where_the_graph_gives_all_variances(tmp_path: Pat
     assert manifest_from_json(data).graph == graph
     later = ("outcomes", "fused", "compared")
     earlier = {**data, "calibration": {k: v for k, v in data["calibration"].items() if k not in later}}
+    earlier["verification"] = None
     with pytest.raises(ManifestError, match=r"reduced: unknown field"):
         manifest_from_json({k: v for k, v in earlier.items() if k != "cascade"} | {"format_version": "1.4"})
     with pytest.raises(ManifestError, match=r"graph\.reduced: missing field"):

@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as hnp
 from service.maths.fused_score import MOST_LEVELS, TAIL_LEVEL, Component, FusedScore, ScoreDistribution, surprises
 from service.maths.predictive import class_probabilities
 from service.maths.rejection import RejectionRule
-from service.maths.scores import CLASSIFICATION_SCORES, ClassOutputs
+from service.maths.score_outputs import ClassOutputs
+from service.maths.scores import CLASSIFICATION_SCORES
 from tests import reference
 
 Array = npt.NDArray[Any]

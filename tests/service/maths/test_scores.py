@@ -7,12 +7,11 @@ import numpy.typing as npt
 import pytest
 
 from service.maths.predictive import class_probabilities
+from service.maths.score_outputs import ClassOutputs, RegressionOutputs
 from service.maths.scores import (
     CLASSIFICATION_SCORES,
     REGRESSION_SCORES,
     SCORES,
-    ClassOutputs,
-    RegressionOutputs,
     SingleScoreName,
 )
 from tests import reference

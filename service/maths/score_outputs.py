@@ -1,0 +1,76 @@
+"""What out-of-distribution scores are made of: outputs, variances, probabilities, feature scores. Pure NumPy, float64.
+
+Symbols as in `service.maths.scores`.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.maths.predictive import entropy_parts
+
+Array = npt.NDArray[Any]
+NO_FEATURES: Mapping[str, Array] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class ClassOutputs:
+    """What a classification's scores are made of: mean, variance (B, K), probabilities (2, B, K) with and without the
+    posterior, as `service.maths.predictive.class_probabilities` gives them, and the temperature.
+
+    features: the feature scores that the graph computes, (B,) each, by name; none by default.
+    """
+
+    mean: Array
+    variance: Array
+    probabilities: Array
+    temperature: float
+    features: Mapping[str, Array] = field(default_factory=dict)
+
+    @functools.cached_property
+    def entropies(self) -> tuple[Array, Array, Array]:
+        """Total, aleatoric and epistemic, (B,) each, nats."""
+        return entropy_parts(self.probabilities)
+
+    @functools.cached_property
+    def logits(self) -> Array:
+        """f in float64."""
+        return np.asarray(self.mean, np.float64)
+
+    @functools.cached_property
+    def largest_logit(self) -> Array:
+        """max_k f_k, (B,)."""
+        largest: Array = self.logits.max(axis=1)
+        return largest
+
+    @functools.cached_property
+    def chosen(self) -> tuple[Array, Array]:
+        """Where the most probable class of each example stands in a (B, K) array."""
+        classes = self.probabilities[0].argmax(axis=1)
+        return np.arange(len(classes)), classes
+
+    @functools.cached_property
+    def chosen_variance(self) -> Array:
+        """v_c, (B,)."""
+        return np.asarray(self.variance[self.chosen], np.float64)
+
+    def feature(self, name: str) -> Array:
+        """The feature score called `name`, (B,)."""
+        score: Array = np.asarray(self.features[name], np.float64)
+        return score
+
+
+@dataclass(frozen=True)
+class RegressionOutputs:
+    """What a regression's scores are made of: variance (B, K), and the standard deviation of the noise."""
+
+    variance: Array
+    sigma_noise: float
+
+
+Outputs = ClassOutputs | RegressionOutputs
