@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
 
-from service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, ScoreName
+from service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, REGRESSION_SCORES, ScoreName
 
 # These take whole modules or parameters: the size is what they may have at most.
 WholeStrategyName = Literal["last-layer", "modules", "parameters"]
@@ -124,9 +124,18 @@ class FitConfig(BaseModel):
             description="Out-of-distribution score by which inputs are rejected. `default`: `predictive_entropy`, of a "
             "regression `epistemic_std`. For a classification also `fused`, a weighted sum of several scores, whose "
             "weights are fitted to synthetic shifts of held-out data; and `auto`, the score or the fused one that "
-            "tells other kinds of shift best. docs/choosing.md lists all scores."
+            "tells other kinds of shift best; with `feature_scores`, also scores of the network's activations. "
+            "docs/choosing.md lists all scores."
         ),
     ] = DEFAULT_SCORE
+    feature_scores: Annotated[
+        bool,
+        Field(
+            description="Whether `score` may use the network's own activations too: how far they lie from those of the "
+            "training data, as the scores `mahalanobis` (the input of the linear head) and `middle_mahalanobis` "
+            "(pooled layers in the middle). The graph computes those that the score needs, from the same forward pass."
+        ),
+    ] = False
     cascade: Annotated[
         bool,
         Field(
@@ -230,9 +239,20 @@ class FitConfig(BaseModel):
     def _check_score(self) -> "FitConfig":
         classification = self.likelihood == "classification"
         names = [*(CLASSIFICATION_SCORES if classification else REGRESSION_SCORES)]
-        known = [DEFAULT_SCORE, *names, *(COMPARED_SCORES if classification else ())]
+        features = [*FEATURE_SCORES] if self.feature_scores and classification else []
+        known = [DEFAULT_SCORE, *names, *features, *(COMPARED_SCORES if classification else ())]
+        if self.score in FEATURE_SCORES and not features and classification:
+            raise ValueError(
+                f"score: found {self.score!r} without feature_scores, expected feature_scores=True with it"
+            )
         if self.score not in known:
             raise ValueError(f"score: found {self.score!r} for a {self.likelihood}, expected one of {', '.join(known)}")
+        using = (*features, *COMPARED_SCORES)
+        if self.feature_scores and self.score not in using:
+            raise ValueError(
+                f"feature_scores: found True with likelihood={self.likelihood!r} and score={self.score!r}, expected a "
+                f"classification with one of {', '.join(using)}, which use them; name one, or leave feature_scores out"
+            )
         if self.cascade and self.score not in (DEFAULT_SCORE, names[0]):
             raise ValueError(
                 f"score: found {self.score!r} with cascade=True, expected {names[0]!r}: the cascade compares the "

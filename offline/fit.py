@@ -21,10 +21,11 @@ from offline.estimate.duration import describe_duration, predict_duration
 from offline.estimate.job_memory import plan_job, plan_stand_in
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.trial import check_whole_way
+from offline.features.scores import FeatureScores, fit_feature_scores, layers_of
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import output_rule
 from offline.job import Job, prepare, resolve_device
-from offline.laplace.calibration import calibrate
+from offline.laplace.calibration import Calibrated, calibrate
 from offline.laplace.ggn import Curvature, accumulate_ggn
 from offline.laplace.inference import infer
 from offline.laplace.noise import residual_noise
@@ -38,6 +39,7 @@ from offline.runtime.resume import job_fingerprint, tensors_digest
 from offline.selection.select import select_subnetwork
 from offline.selection.subnetwork import Subnetwork
 from service.bundle import InputSpec, check_destination, check_writable
+from service.maths.fused_score import feature_scores_of
 
 TUNING_SHARE = 0.5
 Say = Callable[[str], None]
@@ -113,6 +115,7 @@ def fit_bundle(
         # 5. accumulate
         first_stage = _first_stage(job, jacobian, memory)
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint)
+        feature_scores = fit_feature_scores(job, memory.rows("curvature")) if config.feature_scores else None
 
         if job.distributed.is_main:
             # 6. infer
@@ -124,7 +127,14 @@ def fit_bundle(
 
             # 7. calibrate
             calibrated = calibrate(
-                job, jacobian, form.posterior, inference.likelihood, tuning, conformal, memory.rows("held-out")
+                job,
+                jacobian,
+                form.posterior,
+                inference.likelihood,
+                tuning,
+                conformal,
+                memory.rows("held-out"),
+                feature_scores,
             )
 
             full = Stage(job, jacobian, form.posterior, memory.rows("held-out"))
@@ -133,7 +143,16 @@ def fit_bundle(
             # 8. publish
             resources = tuple(memory.lines_without_budget())
             fitted = Fitted(
-                subnetwork, jacobian, curvature, inference, form, calibrated, resources, len(tuning), cascade
+                subnetwork,
+                jacobian,
+                curvature,
+                inference,
+                form,
+                calibrated,
+                resources,
+                len(tuning),
+                cascade,
+                _used(feature_scores, calibrated),
             )
             held_out = torch.cat([tuning.inputs, conformal.inputs])
             publish(job, fitted, destination, names, ranges.with_range(spec, held_out))
@@ -172,6 +191,8 @@ def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track:
         job = prepare(model, train_loader, config, device, distributed, track)
         if config.cascade:
             head_of(job)  # before hours of work
+        if config.feature_scores:
+            layers_of(job)
         yield job
 
 
@@ -225,6 +246,12 @@ def _with_rule(job: Job, subnetwork: Subnetwork) -> Job:
     if subnetwork.variance_of is None or subnetwork.computed is None:
         return job
     return replace(job, rule=output_rule(subnetwork.variance_of, subnetwork.computed, job.likelihood.outputs))
+
+
+def _used(feature_scores: FeatureScores | None, calibrated: Calibrated) -> FeatureScores | None:
+    """The feature scores that the chosen score needs, if any: the graph computes no others."""
+    names = feature_scores_of(calibrated.likelihood.scoring)
+    return feature_scores.only(names) if feature_scores is not None and names else None
 
 
 def _first_stage(job: Job, chosen: SubnetworkJacobian, memory: MemoryPlan) -> FirstStage | None:

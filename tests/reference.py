@@ -311,3 +311,36 @@ def augrc(scores: list[float], wrong: list[int]) -> float:
     """How often an error is accepted if a random example's score is the threshold; ties half."""
     pairs = [w * (1.0 if s < t else 0.5 if s == t else 0.0) for s, w in zip(scores, wrong, strict=True) for t in scores]
     return sum(pairs) / len(scores) ** 2
+
+
+# --- the Mahalanobis distance of features
+
+
+def unit_features(parts: list[Array]) -> Array:
+    """Features (F_j,) of each layer divided by their length, one after the other, divided by the length of it all."""
+    joined = np.concatenate([part / math.sqrt(sum(part * part)) for part in parts])
+    return joined / math.sqrt(sum(joined * joined))
+
+
+def class_distance(u: Array, data: Array, labels: Any, rank: int, shrinkage: float) -> float:
+    """min_k (u - m_k)^T C^-1 (u - m_k) for one u (F,); data (n, F), labels (n,).
+
+    In the `rank` leading directions of mean u u^T: the covariance within the classes, and the means m_k; in all others:
+    one variance, and no means. Both are shrunk towards the mean variance of a direction. Everything is dense.
+    """
+    size = len(u)
+    seconds = sum(np.outer(x, x) for x in data) / len(data)
+    values, vectors = np.linalg.eigh(seconds)
+    leading = vectors[:, np.argsort(values)[::-1][:rank]]
+    inside = leading @ leading.T
+    outside = np.eye(size) - inside
+    classes = sorted(set(labels))
+    means = {k: inside @ np.mean([x for x, y in zip(data, labels, strict=True) if y == k], axis=0) for k in classes}
+    centred = [inside @ x - means[y] for x, y in zip(data, labels, strict=True)]
+    within = sum(np.outer(x, x) for x in centred) / len(data)
+    left = sum(x @ outside @ x for x in data) / len(data)
+    shared = (np.trace(within) + left) / size
+    covariance = (1 - shrinkage) * within + shrinkage * shared * inside
+    if rank < size:
+        covariance = covariance + ((1 - shrinkage) * left / (size - rank) + shrinkage * shared) * outside
+    return min(float((u - m) @ np.linalg.solve(covariance, u - m)) for m in means.values())

@@ -1,6 +1,7 @@
 """The two likelihoods p(y | f) of a network's outputs f: targets, output Hessian, predictive, score."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 from offline.runtime.arrays import Array
 from service.inference.predictor import Prediction, undecided_prediction
 from service.maths.predictive import link_approx, predictive_std
+from service.maths.score_outputs import NO_FEATURES
 from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
 
 Task = Literal["classification", "regression"]
@@ -98,10 +100,11 @@ class Classification:
         """Predictive log-likelihood of each example (n,), by the probit approximation; mean, variance (n, K)."""
         return class_log_likelihood(link_approx(mean, variance, self.temperature), targets)
 
-    def predict(self, mean: Array, variance: Array) -> Prediction:
-        """Probabilities and scores by the serving code, in its precision."""
+    def predict(self, mean: Array, variance: Array, features: Mapping[str, Array] = NO_FEATURES) -> Prediction:
+        """Probabilities and scores by the serving code, in its precision; features: the feature scores (n,), by
+        name."""
         outputs = mean.astype(np.float32), variance.astype(np.float32)
-        return undecided_prediction(*outputs, None, self.temperature, self.scoring)
+        return undecided_prediction(*outputs, None, self.temperature, self.scoring, features)
 
 
 @dataclass(frozen=True)
@@ -167,8 +170,8 @@ class Regression:
         """Predictive log-likelihood of each example (n,), summed over outputs; mean, variance (n, K)."""
         return gaussian_log_likelihood(mean, self.std(variance), targets)
 
-    def predict(self, mean: Array, variance: Array) -> Prediction:
-        """Standard deviations and scores by the serving code, in its precision."""
+    def predict(self, mean: Array, variance: Array, features: Mapping[str, Array] = NO_FEATURES) -> Prediction:  # noqa: ARG002
+        """Standard deviations and scores by the serving code, in its precision; a regression has no feature scores."""
         outputs = mean.astype(np.float32), variance.astype(np.float32)
         return undecided_prediction(*outputs, self.noise, 1.0, self.scoring)
 

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from offline.estimate.memory import MemoryPlan, plan_memory
 from offline.estimate.stage_memory import MatrixStep
+from offline.features.scores import feature_bytes
 from offline.job import Job
 from offline.laplace.inference import needs_spectrum
 from offline.laplace.posterior import factor
@@ -40,7 +41,7 @@ def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> Memor
         diagonal=None if reach is None else _differentiated(job, reach),
         selection_bytes=strategy.memory(config.selection_options, job.layout.total) if before else 0,
         matrix_steps=_matrix_steps(job, size),
-        held_bytes=held_bytes + _first_stage_bytes(job),
+        held_bytes=held_bytes + _first_stage_bytes(job) + (feature_bytes(job) if config.feature_scores else 0),
         head=job.head,
         rule=job.rule,
     )

@@ -1,4 +1,7 @@
-"""One ONNX graph: inputs -> "mean" (B, K) and either "variance" (B, K) or "jacobian" (B, K, S); any batch size."""
+"""One ONNX graph: inputs -> "mean" (B, K) and either "variance" (B, K) or "jacobian" (B, K, S); any batch size.
+
+Where they are asked for also "feature_scores" (B, M).
+"""
 
 import logging
 import warnings
@@ -13,8 +16,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from offline.export.errors import ExportError, export_error, first_cause, operator_of
 from offline.export.failing_layer import failing_layer
+from offline.export.feature_graph import FeatureScoresGraph
 from offline.export.jacobian_graph import FilledVarianceGraph, JacobianGraph, StructuredVarianceGraph
 from offline.export.split_graph import traced
+from offline.features.scores import FeatureScores
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.routes import JacobianPlan
 from offline.laplace.served_factor import StructuredFactor
@@ -22,25 +27,40 @@ from offline.laplace.whole_factor import WholeFactor
 
 # The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
 NAMES = {"probity_inputs": "inputs", "probity_mean": "mean"}
-RESULTS = {"probity_jacobian": "jacobian", "probity_variance": "variance"}
+RESULTS = {
+    "probity_jacobian": "jacobian",
+    "probity_variance": "variance",
+    "probity_feature_scores": "feature_scores",
+}
 # How many examples to trace with: sizes that are equal while tracing are taken for the same symbol, so it must be none
 # of the input's other sizes (nor 1, to which shapes would be specialised).
 TRACE_ROWS = (11, 13, 17, 19, 23, 29, 31, 37)
 PROTOBUF_LIMIT = 2**31
 
 
-def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> tuple[bytes, int]:
-    """The ONNX model with mean and Jacobian, serialised, and its opset.
+def export_jacobian(
+    jacobian: SubnetworkJacobian, example: Tensor, outputs: int, feature_scores: FeatureScores | None = None
+) -> tuple[bytes, int]:
+    """The ONNX model with mean, Jacobian and, where they are asked for, feature scores, serialised, and its opset.
 
     `example` (1, *input_shape); raises `ExportError`.
     """
-    return _export(jacobian, example, lambda rows: JacobianGraph(jacobian, rows, outputs), "probity_jacobian")
+
+    def graph(rows: Tensor) -> nn.Module:
+        return JacobianGraph(jacobian, rows, outputs)
+
+    return _export(jacobian, example, graph, "probity_jacobian", feature_scores)
 
 
 def export_variance(
-    jacobian: SubnetworkJacobian, example: Tensor, outputs: int, factor: StructuredFactor | WholeFactor
+    jacobian: SubnetworkJacobian,
+    example: Tensor,
+    outputs: int,
+    factor: StructuredFactor | WholeFactor,
+    feature_scores: FeatureScores | None = None,
 ) -> tuple[bytes, int]:
-    """The ONNX model with mean and variance, serialised, and its opset; `factor` as `served_factor` gives it.
+    """The ONNX model with mean, variance and, where they are asked for, feature scores, serialised, and its opset;
+    `factor` as `served_factor` gives it.
 
     `example` (1, *input_shape); raises `ExportError`.
     """
@@ -50,18 +70,28 @@ def export_variance(
             return StructuredVarianceGraph(jacobian, rows, outputs, factor)
         return FilledVarianceGraph(jacobian, rows, outputs, factor)
 
-    return _export(jacobian, example, graph, "probity_variance")
+    return _export(jacobian, example, graph, "probity_variance", feature_scores)
 
 
 def _export(
-    jacobian: SubnetworkJacobian, example: Tensor, graph: Callable[[Tensor], nn.Module], result: str
+    jacobian: SubnetworkJacobian,
+    example: Tensor,
+    graph: Callable[[Tensor], nn.Module],
+    result: str,
+    feature_scores: FeatureScores | None,
 ) -> tuple[bytes, int]:
+    results = [result] if feature_scores is None else [result, "probity_feature_scores"]
+
+    def whole(rows: Tensor) -> nn.Module:
+        parts = graph(rows)
+        return parts if feature_scores is None else FeatureScoresGraph(parts, jacobian.model, feature_scores, rows)
+
     count = next(number for number in TRACE_ROWS if number not in example.shape[1:])
     rows = example[:1].expand(count, *example.shape[1:]).contiguous()
     try:
         with _quiet(), _plain_kernels():
             dynamic = ({0: torch.export.Dim.DYNAMIC},)
-            model = _convert(torch.export.export(graph(rows), (rows,), dynamic_shapes=dynamic), result)
+            model = _convert(torch.export.export(whole(rows), (rows,), dynamic_shapes=dynamic), results)
     except Exception as error:  # tracing and conversion raise a wide family of errors
         raise _explained(error, jacobian, rows) from error
     _strip(model)
@@ -71,10 +101,10 @@ def _export(
     return model.SerializeToString(deterministic=True), opset
 
 
-def _convert(program: torch.export.ExportedProgram, result: str) -> onnx.ModelProto:
+def _convert(program: torch.export.ExportedProgram, results: list[str]) -> onnx.ModelProto:
     inputs, mean = NAMES
     exported = torch.onnx.export(
-        program, (), dynamo=True, input_names=[inputs], output_names=[mean, result], verbose=False, optimize=False
+        program, (), dynamo=True, input_names=[inputs], output_names=[mean, *results], verbose=False, optimize=False
     )
     assert exported is not None
     assert exported.model is not None

@@ -35,7 +35,7 @@ class Unreduced:
 class Truth:
     """Plain torch in this precision: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance
     (n, K), by the covariance that is served; a graph that gives no Jacobian is compared without it. unreduced: where
-    that covariance is not the whole posterior's."""
+    that covariance is not the whole posterior's. feature_scores (n, M): where the graph gives any."""
 
     inputs: Array
     mean: Array
@@ -43,6 +43,7 @@ class Truth:
     variance: Array
     precision: str = "float64"
     unreduced: Unreduced | None = None
+    feature_scores: Array | None = None
 
     def errors(self, found: Mapping[str, Array]) -> dict[str, float]:
         """Relative errors of other values for the same inputs, by name."""
@@ -109,12 +110,15 @@ def compare(
         mean_error=errors["mean"],
         jacobian_error=errors.get("jacobian"),
         variance_error=errors["variance"],
+        feature_scores_error=errors.get("feature_scores"),
     )
 
 
 def _answers(predictor: Predictor, batch: Array) -> dict[str, Array]:
     prediction = predictor.predict(batch)
     answers = {"mean": prediction.mean, "variance": prediction.variance}
+    if features := predictor.outputs(np.ascontiguousarray(batch)).features:
+        answers["feature_scores"] = np.stack(list(features.values()), axis=1)
     if predictor.manifest.gives_variance:
         return answers
     return answers | {"jacobian": predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1]}

@@ -4,7 +4,8 @@ The examples that tune anything never set the threshold: the data are split once
 conformal half is seen only after everything else is fixed (otherwise its p-values would not be valid).
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -13,10 +14,11 @@ from offline.data.held_out import HeldOut
 from offline.data.likelihood import Classification, Likelihood, Regression, class_log_likelihood
 from offline.data.loaders import rows_within
 from offline.evaluation.diagnostics import coverage_curve
+from offline.features.scores import FeatureScores
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import filled
 from offline.job import Job
-from offline.laplace.scoring import Compared, choose_score
+from offline.laplace.scoring import Compared, HeldOutOutputs, choose_score
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
 from service.bundle import REFERENCE_LEVELS
@@ -55,7 +57,7 @@ class Calibrated:
     """The examples that set the threshold, as they are served: mean, variance (n, K), prediction; and the rule.
 
     likelihood: with the observation noise, the temperature and the score in use. tuning: the examples that tuned, if
-    any. compared: the scores that were compared, if any.
+    any. compared: the scores that were compared, if any. features: the feature scores (n,), by name.
     """
 
     likelihood: Likelihood
@@ -66,6 +68,7 @@ class Calibrated:
     rule: RejectionRule
     tuning: Predicted | None = None
     compared: tuple[Compared, ...] = ()
+    features: Mapping[str, Array] = field(default_factory=dict)
 
 
 def calibrate(
@@ -76,33 +79,43 @@ def calibrate(
     tuning: HeldOut,
     conformal: HeldOut,
     rows: int,
+    feature_scores: FeatureScores | None = None,
 ) -> Calibrated:
     """Fit the temperature and choose the score if configured, then set the reject threshold; at most `rows` examples at
-    once."""
+    once. feature_scores: those that the score may be, or be made of."""
     rows = min(rows, held_out_rows(jacobian, likelihood.outputs))
-    tuned = predict_held_out(jacobian, posterior, tuning, rows, job.track) if len(tuning) else None
+
+    def outputs(data: HeldOut) -> HeldOutOutputs:
+        mean, variance = predict_held_out(jacobian, posterior, data, rows, job.track)
+        if feature_scores is None:
+            return HeldOutOutputs(mean, variance)
+        return HeldOutOutputs(mean, variance, feature_scores.of_all(job.network, data.inputs, rows))
+
+    tuned = outputs(tuning) if len(tuning) else None
     if isinstance(likelihood, Classification) and job.config.temperature == "fit":
         assert tuned is not None  # what is tuned has examples
-        likelihood = replace(likelihood, temperature=fit_temperature(*tuned, to_numpy(tuning.targets)))
-    chosen = choose_score(
-        job, likelihood, tuning, tuned, lambda data: predict_held_out(jacobian, posterior, data, rows, job.track)
-    )
+        temperature = fit_temperature(tuned.mean, tuned.variance, to_numpy(tuning.targets))
+        likelihood = replace(likelihood, temperature=temperature)
+    chosen = choose_score(job, likelihood, tuning, tuned, outputs)
     if chosen is not None:
         likelihood = replace(likelihood, scoring=chosen.scoring)
-    mean, variance = predict_held_out(jacobian, posterior, conformal, rows, job.track)
-    prediction = _finite(likelihood, mean, variance)
+    found = outputs(conformal)
+    prediction = _finite(likelihood, found)
     rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
-    known = None if tuned is None else Predicted(tuning, _finite(likelihood, *tuned))
+    known = None if tuned is None else Predicted(tuning, _finite(likelihood, tuned))
     compared = () if chosen is None else chosen.compared
-    return Calibrated(likelihood, conformal, mean, variance, prediction, rule, known, compared)
+    return Calibrated(
+        likelihood, conformal, found.mean, found.variance, prediction, rule, known, compared, found.features
+    )
 
 
-def _finite(likelihood: Likelihood, mean: Array, variance: Array) -> Prediction:
-    prediction = likelihood.predict(mean, variance)
+def _finite(likelihood: Likelihood, found: HeldOutOutputs) -> Prediction:
+    prediction = likelihood.predict(found.mean, found.variance, found.features)
     if not prediction.finite.all():
         raise ValueError(
-            f"held-out data: found outputs up to {np.abs(mean).max():.1e} and variances up to {variance.max():.1e}, "
-            "expected numbers that float32 holds; standardise the inputs, or give a larger prior_precision"
+            f"held-out data: found outputs up to {np.abs(found.mean).max():.1e} and variances up to "
+            f"{found.variance.max():.1e}, expected numbers that float32 holds; standardise the inputs, or give a "
+            "larger prior_precision"
         )
     return prediction
 

@@ -7,7 +7,7 @@ then sets the threshold, chooses nothing: p-values are valid whichever score is 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
@@ -24,14 +24,24 @@ from service.inference.prediction import finite_rows
 from service.maths.fused_score import Component, FusedScore, ScoreDistribution, surprises
 from service.maths.predictive import class_probabilities
 from service.maths.score_outputs import ClassOutputs
-from service.maths.scores import CLASSIFICATION_SCORES, SCORES, ScoreName, Scoring
+from service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, SCORES, Score, ScoreName, Scoring
 
 SHIFTED_EXAMPLES = 250  # under each shift
 LEAST_WEIGHT = 0.01  # a component with less is left out: it costs time with every prediction
 FUSED = "fused"
 CHANCE = 0.5  # the AUROC of a score that tells nothing
-MeanAndVariance = tuple[Array, Array]
-Predict = Callable[[HeldOut], MeanAndVariance]
+
+
+@dataclass(frozen=True)
+class HeldOutOutputs:
+    """What is computed for held-out examples: mean and variance (n, K), and the feature scores (n,), by name."""
+
+    mean: Array
+    variance: Array
+    features: Mapping[str, Array] = field(default_factory=dict)
+
+
+Predict = Callable[[HeldOut], HeldOutOutputs]
 
 
 @dataclass(frozen=True)
@@ -53,11 +63,11 @@ class ChosenScore:
 
 
 def choose_score(
-    job: Job, likelihood: Likelihood, tuning: HeldOut, tuned: MeanAndVariance | None, predict: Predict
+    job: Job, likelihood: Likelihood, tuning: HeldOut, tuned: HeldOutOutputs | None, predict: Predict
 ) -> ChosenScore | None:
     """The score that `FitConfig.score` asks for, None for the default one; `ValueError` where it cannot be had.
 
-    tuned: mean and variance (n, K) of the tuning half; predict: the same of other examples.
+    tuned: the outputs of the tuning half; predict: those of other examples.
     """
     name = job.config.score
     if name == DEFAULT_SCORE:
@@ -68,9 +78,9 @@ def choose_score(
     assert isinstance(likelihood, Classification)  # `FitConfig` refuses others
     some = tuning.at(np.arange(min(len(tuning), SHIFTED_EXAMPLES)))
     shifts = other_inputs(job, some.inputs)
-    predicted = {kind: outputs_of(likelihood, *predict(unlabelled(x))) for kind, x in shifts.items()}
+    predicted = {kind: outputs_of(likelihood, predict(unlabelled(x))) for kind, x in shifts.items()}
     shifted = {kind: outputs for kind, outputs in predicted.items() if outputs is not None}
-    return compare(job.config, outputs_of(likelihood, *tuned), shifted)
+    return compare(job.config, outputs_of(likelihood, tuned), shifted)
 
 
 def other_inputs(job: Job, usual: Tensor) -> dict[str, Tensor]:
@@ -89,15 +99,16 @@ def unlabelled(inputs: Tensor) -> HeldOut:
     return HeldOut(inputs, inputs.new_zeros(len(inputs)))
 
 
-def outputs_of(likelihood: Classification, mean: Array, variance: Array) -> ClassOutputs | None:
+def outputs_of(likelihood: Classification, found: HeldOutOutputs) -> ClassOutputs | None:
     """What the scores are made of, in the precision of the service; without what is not finite; None for no rows."""
     with np.errstate(over="ignore"):
-        mean, variance = mean.astype(np.float32), variance.astype(np.float32)
-    finite = finite_rows(mean, variance)
+        mean, variance = found.mean.astype(np.float32), found.variance.astype(np.float32)
+    finite = finite_rows(mean, variance, *(scores[:, np.newaxis] for scores in found.features.values()))
     if not finite.any():
         return None
     mean, variance, temperature = mean[finite], variance[finite], likelihood.temperature
-    return ClassOutputs(mean, variance, class_probabilities(mean, variance, temperature), temperature)
+    features = {name: scores[finite] for name, scores in found.features.items()}
+    return ClassOutputs(mean, variance, class_probabilities(mean, variance, temperature), temperature, features)
 
 
 def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[str, ClassOutputs]) -> ChosenScore:
@@ -108,7 +119,7 @@ def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[s
             f"network's outputs are finite, expected some; name a score, or leave it at {DEFAULT_SCORE!r}"
         )
     fused = fit_fused(ordinary, list(shifted.values()))
-    candidates: list[Scoring] = [*CLASSIFICATION_SCORES.values(), *([] if fused is None else [fused])]
+    candidates: list[Scoring] = [*scores_of(ordinary).values(), *([] if fused is None else [fused])]
     if config.score == FUSED and fused is None:
         raise ValueError("score='fused': found no score that rises under any synthetic shift, expected one; name one")
     quality = [_quality(scoring, ordinary, shifted) for scoring in candidates]
@@ -117,10 +128,15 @@ def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[s
     return ChosenScore(chosen, tuple(Compared(one.name, value, one is chosen) for one, value in each))
 
 
+def scores_of(outputs: ClassOutputs) -> dict[str, Score]:
+    """The single scores of a classification, and the feature scores that are there."""
+    return CLASSIFICATION_SCORES | {name: FEATURE_SCORES[name] for name in outputs.features}
+
+
 def fit_fused(ordinary: ClassOutputs, shifted: list[ClassOutputs]) -> FusedScore | None:
     """The fused score of those that tell anything; None where none does."""
     known = {}
-    for name, score in CLASSIFICATION_SCORES.items():
+    for name, score in scores_of(ordinary).items():
         if (distribution := ScoreDistribution.of(score.scored(ordinary)[0])) is not None:
             known[name] = distribution
     if not known:
@@ -132,7 +148,7 @@ def fit_fused(ordinary: ClassOutputs, shifted: list[ClassOutputs]) -> FusedScore
         return None
     weights /= weights.sum()
     pairs = zip(known.items(), weights.tolist(), strict=True)
-    return FusedScore(tuple(Component(CLASSIFICATION_SCORES[n], w, known[n]) for (n, _), w in pairs if w > 0))
+    return FusedScore(tuple(Component(SCORES[n], w, known[n]) for (n, _), w in pairs if w > 0))
 
 
 def _quality(scoring: Scoring, ordinary: ClassOutputs, shifted: Mapping[str, ClassOutputs]) -> float:

@@ -11,6 +11,7 @@ from offline.export.errors import ExportError
 from offline.export.graph import export_jacobian, export_variance
 from offline.export.price import Price, Timing, published, time_both
 from offline.export.verify import Truth, verify
+from offline.features.scores import FeatureScores
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import AllOutputs
 from offline.job import Job
@@ -49,7 +50,8 @@ VERIFY_EXAMPLES = 8
 
 @dataclass(frozen=True)
 class Fitted:
-    """Everything about the fit that is published; `memory`: the lines of its plan."""
+    """Everything about the fit that is published; `memory`: the lines of its plan; `feature_scores`: those that the
+    score needs, if any."""
 
     subnetwork: Subnetwork
     jacobian: SubnetworkJacobian
@@ -60,6 +62,7 @@ class Fitted:
     memory: tuple[str, ...]
     tuning_examples: int
     cascade: FittedCascade | None = None
+    feature_scores: FeatureScores | None = None
 
 
 def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] | None, spec: InputSpec) -> None:
@@ -116,9 +119,11 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
 def _export(job: Job, fitted: Fitted) -> tuple[Graph, tuple[bytes, int]]:
     """The graph with the variances in it; with the Jacobian where the posterior is too large for that."""
     jacobian, posterior, outputs = fitted.jacobian, fitted.inference.factor, job.likelihood.outputs
-    factor = fitted.form.factor
+    factor, feature_scores = fitted.form.factor, fitted.feature_scores
+    names = None if feature_scores is None else feature_scores.names
     if factor is not None:
-        return _graph(job, fitted, factor), export_variance(jacobian, job.example, outputs, factor)
+        graph = replace(_graph(job, fitted, factor), feature_scores=names)
+        return graph, export_variance(jacobian, job.example, outputs, factor, feature_scores)
     if not isinstance(jacobian.rule, AllOutputs):
         raise ExportError(
             f"variance_of={jacobian.rule.kind!r}: found a posterior over {jacobian.size} weights, expected one of at "
@@ -126,7 +131,8 @@ def _export(job: Job, fitted: Fitted) -> tuple[Graph, tuple[bytes, int]]:
             "subnetwork_size, or posterior='low-rank'"
         )
     row_numbers = outputs * (jacobian.size + posterior.working_size)
-    return Graph("jacobian", row_numbers), export_jacobian(jacobian, job.example, outputs)
+    graph = Graph("jacobian", row_numbers, feature_scores=names)
+    return graph, export_jacobian(jacobian, job.example, outputs, feature_scores)
 
 
 def _graph(job: Job, fitted: Fitted, factor: StructuredFactor | WholeFactor) -> Graph:
@@ -152,7 +158,7 @@ def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:
     if not job.config.measure_price:
         return ()
     predictor = Predictor.load(folder, threads=1, plain_too=True)
-    full, plain = predictor.mean_and_variance, predictor.mean
+    full, plain = predictor.outputs, predictor.mean
     return one_step(job.track, "Price", lambda: time_both(full, plain, truth.inputs[:1]))
 
 
@@ -212,7 +218,7 @@ def _imprecise(truth: Truth) -> list[str]:
 def _plain_answers(job: Job, fitted: Fitted) -> PlainAnswers:
     inputs, form = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES], fitted.form
     whole = None if form.reduced is None else WholePosterior(fitted.inference.factor, form.reduced.error_bound)
-    return PlainAnswers(job, fitted.jacobian, form.posterior, inputs, whole)
+    return PlainAnswers(job, fitted.jacobian, form.posterior, inputs, whole, fitted.feature_scores)
 
 
 def _report(manifest: Manifest, fitted: Fitted, outcomes: Outcomes) -> bytes:
@@ -223,6 +229,7 @@ def _report(manifest: Manifest, fitted: Fitted, outcomes: Outcomes) -> bytes:
             mean=fitted.calibrated.mean,
             variance=fitted.calibrated.variance,
             scoring=fitted.calibrated.likelihood.scoring,
+            features=fitted.calibrated.features,
             targets=to_numpy(fitted.calibrated.data.targets),
             eigenvalues=None if values is None else values.numpy(),
             memory=fitted.memory,

@@ -21,7 +21,9 @@ def fill_effect(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, calibr
     """Against the variances of all outputs, with the same threshold, on examples that set the threshold."""
     served, likelihood = calibrated.prediction, calibrated.likelihood
     mean, variance = _of_all_outputs(jacobian.with_rule(ALL_OUTPUTS), posterior, calibrated.data)
-    count, exact = len(mean), likelihood.predict(mean, variance)
+    count = len(mean)
+    features = {name: scores[:count] for name, scores in calibrated.features.items()}
+    exact = likelihood.predict(mean, variance, features)
     targets = to_numpy(calibrated.data.targets)[:count]
     assert served.probabilities is not None
     assert exact.probabilities is not None

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from offline.export.verify import Truth, Unreduced
+from offline.features.scores import FeatureScores
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import filled
 from offline.jacobian.plain import plain_jacobian
@@ -34,6 +35,7 @@ class PlainAnswers:
     """Mean, derivatives and variances by torch's own differentiation; inputs (n, *input_shape).
 
     posterior: as it is served; whole: where that is a reduced head, the posterior that it approximates.
+    feature_scores: those that are served, if any.
     """
 
     job: Job
@@ -41,14 +43,15 @@ class PlainAnswers:
     posterior: GivesVariance
     inputs: Tensor
     whole: WholePosterior | None = None
+    feature_scores: FeatureScores | None = None
 
     def truth(self) -> Truth:
         """In float64, or in float32 where the network cannot run otherwise."""
         with highest_precision(self.job.network, self.inputs) as precise:
-            mean, jacobian, variance = self._of(self.job.network, precise)
-        whole = self.whole
-        unreduced = None if whole is None else Unreduced(whole.factor.variance(jacobian), whole.error_bound)
-        return Truth(to_numpy(self.inputs), mean, jacobian, variance, str(mean.dtype), unreduced)
+            found = self._of(self.job.network, precise)
+        whole, mean = self.whole, found["mean"]
+        unreduced = None if whole is None else Unreduced(whole.factor.variance(found["jacobian"]), whole.error_bound)
+        return Truth(to_numpy(self.inputs), **found, precision=str(mean.dtype), unreduced=unreduced)
 
     def rounding(self, truth: Truth) -> dict[str, float]:
         """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32
@@ -56,7 +59,7 @@ class PlainAnswers:
 
         In a large network some units lie so near a kink that rounding makes their derivative jump.
         """
-        single = truth.errors(_named(self._of(self.job.network, self.inputs)))
+        single = truth.errors(self._of(self.job.network, self.inputs))
         shaken = private_copy(self.job.network, self.job.device, torch.float64)
         generator = torch.Generator(self.job.device).manual_seed(0)
         for weight in shaken.parameters():
@@ -66,11 +69,11 @@ class PlainAnswers:
             shaken.float()
         inputs = self.inputs
         precise = inputs.to(next(shaken.parameters()).dtype) if inputs.is_floating_point() else inputs
-        moved = truth.errors(_named(self._of(shaken, precise)))
+        moved = truth.errors(self._of(shaken, precise))
         return {name: max(single[name], moved[name]) for name in single}
 
-    def _of(self, network: nn.Module, inputs: Tensor) -> tuple[Array, Array, Array]:
-        """Mean, derivatives (those of the rule) and variance, in the network's precision."""
+    def _of(self, network: nn.Module, inputs: Tensor) -> dict[str, Array]:
+        """Mean, derivatives (those of the rule), variance and feature scores, in the network's precision."""
         chosen = tuple(Chosen(p, positions) for p, positions in self.job.layout.locate(self.jacobian.indices))
         with torch.no_grad():
             outputs = network(inputs)
@@ -79,8 +82,9 @@ class PlainAnswers:
         derivatives = plain_jacobian(network, chosen, inputs, rule.mixing)
         check_finite_jacobian(network, inputs, derivatives, VERIFIED)
         mean, jacobian = to_numpy(outputs), to_numpy(derivatives)
-        return mean, jacobian, filled(rule, self.posterior.variance(jacobian), outputs)
-
-
-def _named(values: tuple[Array, Array, Array]) -> dict[str, Array]:
-    return dict(zip(("mean", "jacobian", "variance"), values, strict=True))
+        variance = filled(rule, self.posterior.variance(jacobian), outputs)
+        found = {"mean": mean, "jacobian": jacobian, "variance": variance}
+        if self.feature_scores is None:
+            return found
+        with torch.no_grad():
+            return found | {"feature_scores": to_numpy(self.feature_scores.of(network, inputs))}

@@ -5,7 +5,8 @@ anything. Names are whatever a user typed, so the template escapes everything th
 """
 
 import importlib.resources
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
@@ -51,7 +52,8 @@ class ReportData:
     the curvature over the chosen weights as it stands in the posterior precision (regression: divided by
     sigma_noise^2), without the prior. memory: the lines of the memory plan. scoring: what makes the scores; by default
     the single score that the manifest names. outcomes: how held-out examples turned out, as the bundle keeps it.
-    Raises `ValueError` for arrays that do not fit together or are not finite.
+    features: the feature scores of the same examples, (n,) by name. Raises `ValueError` for arrays that do not fit
+    together or are not finite.
     """
 
     manifest: Manifest
@@ -63,6 +65,7 @@ class ReportData:
     memory: tuple[str, ...] = ()
     scoring: Scoring | None = None
     outcomes: Outcomes | None = None
+    features: Mapping[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         outputs = self.manifest.outputs
@@ -144,7 +147,9 @@ def _held_out(data: ReportData) -> _HeldOut | None:
     if data.mean is None or data.variance is None or data.targets is None:
         return None
     scoring = data.scoring or SCORES[manifest.calibration.score]
-    prediction = undecided_prediction(data.mean, data.variance, manifest.sigma_noise, manifest.temperature, scoring)
+    prediction = undecided_prediction(
+        data.mean, data.variance, manifest.sigma_noise, manifest.temperature, scoring, data.features
+    )
     in_use = float((prediction.score > manifest.calibration.threshold).mean())
     scores = prediction.score if data.scores is None else data.scores
     if manifest.task == "classification":

@@ -152,12 +152,12 @@ def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pyt
     """The verification is not a formality: export another network than the one fitted, and it is found out."""
     import offline.publish.bundle
 
-    def changed(jacobian, example, outputs, factor):  # type: ignore[no-untyped-def]
+    def changed(jacobian, example, outputs, factor, *features):  # type: ignore[no-untyped-def]
         other = copy.copy(jacobian)
         other.model = copy.deepcopy(jacobian.model)
         with torch.no_grad():
             next(other.model.parameters()).mul_(1.001)
-        return export_variance(other, example, outputs, factor)
+        return export_variance(other, example, outputs, factor, *features)
 
     monkeypatch.setattr(offline.publish.bundle, "export_variance", changed)
     with pytest.raises(VerificationError, match="differs from torch in float64"):

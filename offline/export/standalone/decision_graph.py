@@ -9,6 +9,7 @@ side of a calibration score.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,32 +66,50 @@ def decide(
     manifest: Manifest,
     rule: RejectionRule,
     scoring: Scoring | None = None,
+    features: ir.Value | None = None,
 ) -> dict[str, ir.Value]:
     """Every field of `Prediction` behind mean and variance, (B, K) float32 both, in the order of its fields there.
 
-    scoring: what makes the score; None: the single score that the manifest names.
+    scoring: what makes the score; None: the single score that the manifest names. features: the feature scores (B, M)
+    float32 that the manifest lists.
     """
-    finite = all_finite(add, mean, variance)
     scoring = scoring or SCORES[manifest.calibration.score]
-    found = undecided_prediction(add, add.float64(mean), add.float64(variance), manifest, scoring)
-    score = add("Where", finite, found.pop("score"), math.inf)
+    columns = {} if features is None else feature_columns(add, features, manifest.feature_scores)
+    outputs = Outputs(
+        add.float64(mean), add.float64(variance), manifest.outputs, manifest.temperature, features=columns
+    )
+    found = undecided_prediction(add, outputs, manifest, scoring)
+    score = found.pop("score")
+    finite = add("And", all_finite(add, mean, variance), is_finite(add, score))
+    score = add("Where", finite, score, math.inf)
     rejected = add("Or", add("Greater", score, rule.threshold), add("Not", finite))
     decision = {"score": score, "p_value": p_value(add, score, rule.scores), "rejected": rejected}
     return {"mean": mean, "variance": variance, **decision, **found}
 
 
+def feature_columns(add: NodeBuilder, features: ir.Value, names: Sequence[str]) -> dict[str, ir.Value]:
+    """(B, M) float32 -> (B,) float64 each, by name."""
+    wide = add.float64(features)
+    return {name: add("Gather", wide, np.array(place, np.int64), axis=1) for place, name in enumerate(names)}
+
+
+def is_finite(add: NodeBuilder, score: ir.Value) -> ir.Value:
+    """(B,) float64 -> (B,) bool. A NaN is not at most the largest number."""
+    return add("LessOrEqual", add("Abs", score), float(np.finfo(np.float64).max))
+
+
 def all_finite(add: NodeBuilder, mean: ir.Value, variance: ir.Value) -> ir.Value:
-    """`Prediction.finite`: (B, K) float32 both -> (B,) bool. A NaN is not at most the largest number."""
+    """`finite_rows`: (B, K) float32 both -> (B,) bool. A NaN is not at most the largest number."""
     largest = np.float32(np.finfo(np.float32).max)
     both = add("And", *(add("LessOrEqual", add("Abs", values), largest) for values in (mean, variance)))
     return add.cast(add("ReduceMin", add.cast(both, TensorProto.INT32), LAST, keepdims=0), TensorProto.BOOL)
 
 
 def undecided_prediction(
-    add: NodeBuilder, mean: ir.Value, variance: ir.Value, manifest: Manifest, scoring: Scoring
+    add: NodeBuilder, outputs: Outputs, manifest: Manifest, scoring: Scoring
 ) -> dict[str, ir.Value]:
     """The fields that are computed from mean and variance alone, (B, K) float64 both, and the score."""
-    outputs = Outputs(mean, variance, manifest.outputs, manifest.temperature)
+    mean, variance = outputs.mean, outputs.variance
     if manifest.sigma_noise is not None:
         outputs = replace(outputs, sigma_noise=manifest.sigma_noise)
         std = predictive_std(add, variance, manifest.sigma_noise)

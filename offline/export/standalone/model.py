@@ -82,7 +82,8 @@ def _add_decision(graph: ir.Graph, bundle: Bundle) -> None:
     given = {value.name: value for value in graph.outputs}
     variance = given["variance"] if manifest.gives_variance else variance_of(add, given["jacobian"], bundle.posterior)
     rule = RejectionRule(bundle.calibration.scores, manifest.calibration.false_reject_rate)
-    fields = decide(add, given["mean"], variance, manifest, rule, bundle.calibration.scoring)
+    features = given.get("feature_scores")
+    fields = decide(add, given["mean"], variance, manifest, rule, bundle.calibration.scoring, features)
     graph.outputs.clear()
     for name, value in fields.items():
         value.name = name

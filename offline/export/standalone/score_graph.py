@@ -4,8 +4,8 @@ Their docstrings have the equations. Change both together: `tests/offline/export
 compares them.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True)
 class Outputs:
     """What a score may need: mean and variance (B, K) float64, K and the temperature; of a regression the noise, and of
-    a classification the probabilities (B, K), the entropy (B,) and its epistemic part."""
+    a classification the probabilities (B, K), the entropy (B,) and its epistemic part; `features`: the feature scores
+    (B,) float64 that the graph gives, by name."""
 
     mean: ir.Value
     variance: ir.Value
@@ -33,6 +34,7 @@ class Outputs:
     probabilities: ir.Value | None = None
     total: ir.Value | None = None
     epistemic: ir.Value | None = None
+    features: Mapping[str, ir.Value] = field(default_factory=dict)
 
 
 def score_of(add: NodeBuilder, scoring: Scoring, outputs: Outputs) -> ir.Value:
@@ -51,6 +53,8 @@ def _single(add: NodeBuilder, name: str, outputs: Outputs) -> ir.Value:
         value = outputs.total if name == "predictive_entropy" else outputs.epistemic
         assert value is not None  # of a classification
         return value
+    if name in outputs.features:
+        return outputs.features[name]
     nodes: dict[str, Callable[[NodeBuilder, Outputs], ir.Value]] = {
         "top_probability": _top_probability,
         "logit_variance": lambda add, outputs: _mean(add, outputs.variance, outputs.count),

@@ -1,6 +1,7 @@
 """The weights of a fused score, and the choice between scores."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -8,10 +9,12 @@ import numpy.typing as npt
 import pytest
 
 from offline.config import FitConfig
+from offline.data.likelihood import Classification
 from offline.evaluation.auroc import auroc
 from offline.laplace.score_weights import PENALTY, fit_weights
-from offline.laplace.scoring import compare, fit_fused
-from service.maths.fused_score import FusedScore
+from offline.laplace.scoring import HeldOutOutputs, compare, fit_fused
+from offline.laplace.scoring import outputs_of as outputs_from
+from service.maths.fused_score import FusedScore, feature_scores_of
 from service.maths.predictive import class_probabilities
 from service.maths.score_outputs import ClassOutputs
 from service.maths.scores import CLASSIFICATION_SCORES
@@ -114,6 +117,38 @@ def test_every_kind_judges_weights_that_the_others_fitted() -> None:
     assert found.compared[-1].shift_auroc == pytest.approx(expected)
     assert isinstance(found.scoring, FusedScore)
     assert parts(found.scoring) == parts(fit_fused(ordinary, list(shifted.values())))
+
+
+def test_feature_scores_are_compared_where_there_are_any() -> None:
+    """The logits tell nothing here, and one of the two feature scores tells everything."""
+    rng = np.random.default_rng(0)
+
+    def with_features(shift: float, seed: int) -> ClassOutputs:
+        outputs = outputs_of(3.0, 1.0, seed)
+        features = {"mahalanobis": rng.exponential(size=200) + shift, "middle_mahalanobis": rng.exponential(size=200)}
+        return replace(outputs, features=features)
+
+    shifted = {name: with_features(9.0, seed) for seed, name in enumerate(("noise", "blur", "erasing"), 1)}
+    found = compare(FitConfig(score="auto", feature_scores=True), with_features(0.0, 0), shifted)
+    assert [one.name for one in found.compared] == [
+        *CLASSIFICATION_SCORES,
+        "mahalanobis",
+        "middle_mahalanobis",
+        "fused",
+    ]
+    assert "mahalanobis" in feature_scores_of(found.scoring)
+    assert feature_scores_of(CLASSIFICATION_SCORES["energy"]) == ()
+    qualities = {one.name: one.shift_auroc for one in found.compared}
+    assert qualities["mahalanobis"] > 0.99
+    assert qualities["middle_mahalanobis"] < 0.6
+
+
+def test_examples_without_finite_feature_scores_are_left_out() -> None:
+    features = {"mahalanobis": np.array([1.0, np.nan, np.inf, 2.0])}
+    found = outputs_from(Classification(3), HeldOutOutputs(np.eye(4, 3), np.ones((4, 3)), features))
+    assert found is not None
+    np.testing.assert_array_equal(found.features["mahalanobis"], [1.0, 2.0])
+    assert found.mean.shape == (2, 3)
 
 
 def parts(fused: FusedScore | None) -> list[tuple[str, float]]:

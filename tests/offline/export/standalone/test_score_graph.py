@@ -7,11 +7,11 @@ import numpy.typing as npt
 import pytest
 
 from offline.export.standalone.decision_graph import decide as decision_nodes
-from service.bundle import InputSpec
+from service.bundle import Graph, InputSpec
 from service.inference.predictor import decide
 from service.maths.fused_score import Component, FusedScore, ScoreDistribution
 from service.maths.rejection import RejectionRule
-from service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, Scoring
+from service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, SCORES, Scoring
 from tests.support.manifests import make_manifest
 from tests.support.standalone import run_nodes, same_prediction
 
@@ -77,3 +77,30 @@ def test_a_fused_score_of_tied_values() -> None:
     assert distribution is not None
     assert len(distribution.values) == 1
     check(FusedScore((Component(CLASSIFICATION_SCORES["energy"], 1.0, distribution),)), 10, regression=False)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_score_of_the_features(fused: bool) -> None:
+    """Also where such a score alone is not finite."""
+    graph = Graph("variance", 10, feature_scores=("mahalanobis", "middle_mahalanobis"))
+    manifest = make_manifest(
+        outputs=3, parameter_count=6, size=6, spec=InputSpec(shape=(2,)), scores=CALIBRATION, alpha=0.2, graph=graph
+    )
+    distribution = ScoreDistribution(np.array([1.0, 4.0]), np.array([0.0, 2.3]), 2.0)
+    names = ("energy", "middle_mahalanobis", "mahalanobis")
+    parts = FusedScore(tuple(Component(SCORES[name], 1 / 3, distribution) for name in names))
+    scoring: Scoring = parts if fused else SCORES["middle_mahalanobis"]
+    rule, (mean, variance) = RejectionRule(CALIBRATION, 0.2), drawn(3)
+    columns = np.random.default_rng(1).exponential(3, (len(mean), 2)).astype(np.float32)
+    columns[10, 1], columns[11, 1] = np.nan, np.inf
+    features = dict(zip(manifest.feature_scores, columns.T, strict=True))
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = decide(mean, variance, manifest, rule, None, scoring, features)
+    found = run_nodes(
+        lambda add, m, v, f: decision_nodes(add, m, v, manifest, rule, scoring, f),
+        mean_in=mean,
+        variance_in=variance,
+        features_in=columns,
+    )
+    same_prediction(found, expected, rtol=1e-12)
+    assert expected.rejected[10:12].all()

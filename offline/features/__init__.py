@@ -1,0 +1,1 @@
+"""Feature scores: how far a network's own activations lie from those of the training data."""
