@@ -2,13 +2,13 @@
 
 Weights of a fused score are fitted as a fit does, to synthetic shifts of held-out data, and never to a kind of data
 that it is judged on: for rotated digits without rotations, for noise without noise. The posterior is over weights of
-the head, the cheapest there is.
+the head, the cheapest there is. A second bundle has feature scores in its graph too.
 """
 
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -29,10 +29,10 @@ from offline.data.held_out import HeldOut
 from offline.data.shifts import finite_shifts, kind_of_shift
 from offline.evaluation.auroc import auroc
 from offline.fit import TUNING_SHARE, fit_bundle
-from offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused
+from offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, scores_of
 from offline.runtime.progress import Track
 from service.inference.prediction import uncertainties
-from service.inference.predictor import Predictor
+from service.inference.predictor import GraphOutputs, Predictor
 from service.maths.fused_score import FusedScore
 from service.maths.predictive import class_probabilities
 from service.maths.score_outputs import ClassOutputs
@@ -40,6 +40,7 @@ from service.maths.scores import CLASSIFICATION_SCORES, Scoring
 
 Array = npt.NDArray[Any]
 CHOICES: tuple[Literal["fused", "auto"], ...] = ("fused", "auto")
+WITH_FEATURES = " with feature scores"
 PLAIN = ("predictive_entropy", "energy", "max_logit")
 ACCEPTED = 0.95
 SEEDS, BATCH, ROUNDS = 1, 50, 300
@@ -84,47 +85,59 @@ class Scored:
 
     def outputs(self, inputs: Tensor) -> ClassOutputs:
         """Mean, variance and probabilities."""
-        parts = [self._predictor.mean_and_variance(part.numpy()) for part in torch.split(inputs, BATCH)]
-        mean, variance = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return _outputs(mean, variance)
+        found = GraphOutputs.concatenate([self._predictor.outputs(x.numpy()) for x in torch.split(inputs, BATCH)])
+        return _outputs(found.mean, found.variance, found.features)
 
     def choices(self, kind: str | None) -> dict[str, Scoring]:
-        """What a fit would choose with score="fused" and score="auto" from the shifts of other kinds."""
+        """What a fit would choose with score="fused" and score="auto" from the shifts of other kinds, without and with
+        feature scores."""
         shifted = {name: found for name, found in self.shifted.items() if kind_of_shift(name) != kind}
-        fused, auto = (compare(FitConfig(score=score), self.ordinary, shifted) for score in CHOICES)
-        return {"fused": fused.scoring, "auto": auto.scoring}
+        without = {name: _without(found) for name, found in shifted.items()}
+        found: dict[str, Scoring] = {}
+        for score in CHOICES:
+            found[score] = compare(FitConfig(score=score), _without(self.ordinary), without).scoring
+            found[score + WITH_FEATURES] = compare(FitConfig(score=score), self.ordinary, shifted).scoring
+        return found
 
 
-def _outputs(mean: Array, variance: Array) -> ClassOutputs:
-    return ClassOutputs(mean, variance, class_probabilities(mean, variance, 1.0), 1.0)
+def _outputs(mean: Array, variance: Array, features: Mapping[str, Array]) -> ClassOutputs:
+    return ClassOutputs(mean, variance, class_probabilities(mean, variance, 1.0), 1.0, features)
+
+
+def _without(outputs: ClassOutputs) -> ClassOutputs:
+    return replace(outputs, features={})
 
 
 def _plain(outputs: ClassOutputs) -> ClassOutputs:
-    return _outputs(outputs.mean, np.zeros_like(outputs.variance))
+    return _outputs(outputs.mean, np.zeros_like(outputs.variance), {})
 
 
 def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Settings) -> dict[str, Any]:
-    """Every score on every foreign set."""
+    """Every score on every foreign set; prices of a bundle without feature scores and of one with those it needs."""
     problem, track = load(name, scale.test), settings.track
     model = _network(problem, seed, scale, tag, track)
     loader = DataLoader(TensorDataset(*(part[: scale.curvature] for part in problem.train)), batch_size=256)
     folder = settings.scratch / f"{name}-{seed}"
     size = min(SIZE, sum(p.numel() for p in model.get_submodule("head").parameters()))
-    config = CONFIG.model_copy(update={"subnetwork_size": size})
-    fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=config)
-    predictor = Predictor.load(folder, threads=1)
+    config, prices = CONFIG.model_copy(update={"subnetwork_size": size}), {}
+    for label, changes in {"": {}, WITH_FEATURES: {"score": "fused", "feature_scores": True}}.items():
+        own = config.model_copy(update=changes)
+        fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=own)
+        predictor = Predictor.load(folder, threads=1)
+        assert predictor.manifest.graph is not None
+        measured = predictor.manifest.graph.price or ()
+        prices[f"prices{label}"] = {price.batch: price.forward_passes for price in measured}
     scored = Scored(predictor, model, HeldOut(*problem.held_out))
     usual = scored.outputs(problem.tests["usual"])
     foreign = foreign_data(problem)
     choices = {kind: scored.choices(kind) for kind in {data.kind for data in foreign.values()}}
     sets = {label: _rates(choices[data.kind], usual, scored.outputs(data.inputs)) for label, data in foreign.items()}
-    graph, fused = predictor.manifest.graph, fit_fused(scored.ordinary, list(scored.shifted.values()))
-    assert graph is not None
+    fused = fit_fused(scored.ordinary, list(scored.shifted.values()))
     assert fused is not None
     return {
         "network": name,
         "seed": seed,
-        "prices": {price.batch: price.forward_passes for price in graph.price or ()},
+        **prices,
         "weights": {part.score.name: part.weight for part in fused.components},
         "compared": {
             one.name: one.shift_auroc
@@ -143,7 +156,7 @@ def _network(problem: Problem, seed: int, scale: frontier.Scale, tag: str, track
 
 
 def _rates(choices: dict[str, Scoring], usual: ClassOutputs, foreign: ClassOutputs) -> dict[str, dict[str, float]]:
-    candidates = {**CLASSIFICATION_SCORES, **choices}
+    candidates = {**scores_of(usual), **choices}
     found = {name: _told(scoring, usual, foreign) for name, scoring in candidates.items()}
     plain = {name: _told(CLASSIFICATION_SCORES[name], _plain(usual), _plain(foreign)) for name in PLAIN}
     return found | {f"plain {name}": rate for name, rate in plain.items()}
@@ -156,9 +169,10 @@ def _told(scoring: Scoring, usual: ClassOutputs, foreign: ClassOutputs) -> dict[
 def _microseconds(usual: ClassOutputs, fused: FusedScore) -> dict[str, float]:
     """What everything after the graph takes for a batch of 1, with the default score and with the fused one."""
     mean, variance = usual.mean[:1], usual.variance[:1]
+    features = {name: scores[:1] for name, scores in usual.features.items()}
     works: Mapping[str, Callable[[], object]] = {
         "default": lambda: uncertainties(mean, variance, None, 1.0),
-        "fused": lambda: uncertainties(mean, variance, None, 1.0, fused),
+        "fused": lambda: uncertainties(mean, variance, None, 1.0, fused, features),
     }
     return {name: 1e6 * statistics.median(_seconds(work) for _ in range(ROUNDS)) for name, work in works.items()}
 
