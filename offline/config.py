@@ -123,8 +123,8 @@ class FitConfig(BaseModel):
         Field(
             description="Out-of-distribution score by which inputs are rejected. `default`: `predictive_entropy`, of a "
             "regression `epistemic_std`. For a classification also `fused`, a weighted sum of several scores, whose "
-            "weights are fitted to synthetic shifts of held-out data; and `auto`, the score or the fused one that "
-            "tells other kinds of shift best; with `feature_scores`, also scores of the network's activations. "
+            "weights are fitted to synthetic shifts of held-out data; and `auto`, the fused one, or a single one that "
+            "tells such shifts clearly better; with `feature_scores`, also scores of the network's activations. "
             "docs/choosing.md lists all scores."
         ),
     ] = DEFAULT_SCORE

@@ -1,4 +1,4 @@
-"""Choose the out-of-distribution score: one of those there are, or several as one, judged by synthetic shifts or by
+"""Choose the out-of-distribution score: several as one, or a single one that clearly tells synthetic shifts better, or
 foreign data that the user gives.
 
 Each kind of shift judges a fused score whose weights were fitted to the other kinds; the weights that are served are
@@ -30,6 +30,9 @@ SHIFTED_EXAMPLES = 250  # under each shift
 LEAST_WEIGHT = 0.01  # a component with less is left out: it costs time with every prediction
 FUSED = "fused"
 CHANCE = 0.5  # the AUROC of a score that tells nothing
+# By less than this, a mean AUROC over 250 examples under each shift differs by chance. A score that sees one thing may
+# tell the synthetic shifts and nothing else: where that is all it has before the fused score, it is not chosen.
+CLEARLY = 0.01
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,8 @@ def outputs_of(likelihood: Classification, found: HeldOutOutputs) -> ClassOutput
 
 
 def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[str, ClassOutputs]) -> ChosenScore:
-    """The fused score, or the best one (`Compared`); shifted: by the name of the shift."""
+    """The fused score, or with "auto" a single one that is clearly better (`Compared`); shifted: by the name of the
+    shift."""
     if ordinary is None or not shifted:
         raise ValueError(
             f"score={config.score!r}: found no synthetic shift of the held-out data, or no foreign data, for which the "
@@ -123,7 +127,9 @@ def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[s
     if config.score == FUSED and fused is None:
         raise ValueError("score='fused': found no score that rises under any synthetic shift, expected one; name one")
     quality = [_quality(scoring, ordinary, shifted) for scoring in candidates]
-    chosen = candidates[-1 if config.score == FUSED else int(np.argmax(quality))]
+    best = int(np.argmax(quality))
+    hedged = fused is not None and (config.score == FUSED or quality[-1] >= quality[best] - CLEARLY)
+    chosen = candidates[-1 if hedged else best]
     each = zip(candidates, quality, strict=True)
     return ChosenScore(chosen, tuple(Compared(one.name, value, one is chosen) for one, value in each))
 
