@@ -10,7 +10,7 @@ from offline.data.held_out import HeldOut, collect_held_out
 from offline.estimate import duration
 from offline.estimate.job_memory import plan_stand_in
 from offline.job import Job
-from offline.laplace.scoring import MeanAndVariance, choose_score
+from offline.laplace.scoring import HeldOutOutputs, choose_score
 from tests.support.cases import CASES
 from tests.support.selections import make_job
 
@@ -48,10 +48,10 @@ def test_a_comparison_of_scores_is_counted(job: Job, score: str) -> None:
         assert counted == plain + expected
     asked = []
 
-    def predict(data: HeldOut) -> MeanAndVariance:
+    def predict(data: HeldOut) -> HeldOutOutputs:
         asked.append(len(data))
         mean = np.random.default_rng(len(asked)).normal(size=(len(data), 10))
-        return mean, np.ones_like(mean)
+        return HeldOutOutputs(mean, np.ones_like(mean))
 
     data = collect_held_out(iter([CASE.data(20)]), job.likelihood)
     tuned = predict(data)
