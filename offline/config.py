@@ -132,8 +132,9 @@ class FitConfig(BaseModel):
         bool,
         Field(
             description="Whether `score` may use the network's own activations too: how far they lie from those of the "
-            "training data, as the scores `mahalanobis` (the input of the linear head) and `middle_mahalanobis` "
-            "(pooled layers in the middle). The graph computes those that the score needs, from the same forward pass."
+            "training data, as the scores `mahalanobis`, `nearest_neighbours` and `residual` (of the input of the "
+            "linear head) and `middle_mahalanobis` (pooled layers in the middle). The graph computes those that the "
+            "score needs, from the same forward pass."
         ),
     ] = False
     cascade: Annotated[

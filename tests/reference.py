@@ -287,6 +287,20 @@ def class_scores(mean: Array, var: Array, temperature: float) -> dict[str, float
     }
 
 
+def neighbour_distance(u: Array, bank: Array, place: int) -> float:
+    """The squared distance to the example that is nearest but for place - 1 others."""
+    distances = sorted(float(((u - other) ** 2).sum()) for other in bank)
+    return distances[min(place, len(bank)) - 1]
+
+
+def residual(u: Array, features: Array, held: float) -> float:
+    """The squared length of u outside the fewest principal directions that hold so much of the features' squares."""
+    _, values, directions = np.linalg.svd(features)
+    shares = np.cumsum(values**2) / (values**2).sum()
+    kept = directions[: min(int(np.argmax(shares >= held)) + 1, len(u) - 1)]
+    return float(u @ u - ((kept @ u) ** 2).sum())
+
+
 def surprise(score: float, values: list[float], levels: list[float], mean_excess: float) -> float:
     """-log(1 - F), linear between the quantiles `values` at `levels`, with an exponential tail above the last one."""
     heights = [-math.log(1 - level) for level in levels]

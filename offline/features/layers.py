@@ -79,7 +79,8 @@ def feature_layers(model: nn.Module, head: LinearHead | None, x: Tensor) -> Feat
             f"feature_scores: found a linear head with {width} input features, expected at most {MOST_FEATURES}; leave "
             "feature_scores out"
         )
-    paths: dict[FeatureScoreName, tuple[str, ...]] = {"mahalanobis": (head.path,)}
+    of_head: tuple[FeatureScoreName, ...] = ("mahalanobis", "nearest_neighbours", "residual")
+    paths: dict[FeatureScoreName, tuple[str, ...]] = dict.fromkeys(of_head, (head.path,))
     if middle := middle_layers(model, head, x):
         paths["middle_mahalanobis"] = middle
     return FeatureLayers(paths)

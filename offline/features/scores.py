@@ -1,18 +1,37 @@
 """Feature scores of a network: fitted in one pass over the training data, computed from one forward pass."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from offline.data.loaders import in_chunks
-from offline.features.class_gaussian import ClassGaussian, ClassSums, unit
+from offline.features.class_gaussian import ClassSums, unit
 from offline.features.layers import FeatureLayers, feature_layers
+from offline.features.neighbours import BANK_SIZE, Bank
+from offline.features.residual import Residual
 from offline.job import Job
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.peak_memory import FLOAT64
 from service.maths.scores import FeatureScoreName
+
+GAUSSIAN: tuple[FeatureScoreName, ...] = ("mahalanobis", "middle_mahalanobis")
+NEIGHBOURS: FeatureScoreName = "nearest_neighbours"
+RESIDUAL: FeatureScoreName = "residual"
+
+
+class Distance(Protocol):
+    """How far features are from those of the training data."""
+
+    def distance(self, u: Tensor) -> Tensor:
+        """(B,); u (B, F), of length 1."""
+        ...
+
+    def to(self, like: Tensor) -> "Distance":
+        """In the precision and on the device of a tensor."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -20,29 +39,29 @@ class FeatureScores:
     """Where the features of each score are read, and its distance, in float64 on the CPU."""
 
     layers: FeatureLayers
-    gaussians: dict[FeatureScoreName, ClassGaussian]
+    distances: Mapping[FeatureScoreName, Distance]
 
     @property
     def names(self) -> tuple[FeatureScoreName, ...]:
         """Of the scores, in the order of the columns."""
-        return tuple(self.gaussians)
+        return tuple(self.distances)
 
     def only(self, names: Collection[str]) -> "FeatureScores":
         """Some of the scores."""
         paths = {name: found for name, found in self.layers.paths.items() if name in names}
-        gaussians = {name: found for name, found in self.gaussians.items() if name in names}
-        return FeatureScores(FeatureLayers(paths), gaussians)
+        distances = {name: found for name, found in self.distances.items() if name in names}
+        return FeatureScores(FeatureLayers(paths), distances)
 
     def to(self, like: Tensor) -> "FeatureScores":
         """In the precision and on the device of a tensor."""
-        return FeatureScores(self.layers, {name: found.to(like) for name, found in self.gaussians.items()})
+        return FeatureScores(self.layers, {name: found.to(like) for name, found in self.distances.items()})
 
     def of(self, model: nn.Module, x: Tensor) -> Tensor:
         """(B, M) in the model's precision; x (B, *input_shape)."""
         columns = []
         for name, parts in self.layers.read(model, x).items():
             u = unit(parts)
-            columns.append(self.gaussians[name].to(u).distance(u))
+            columns.append(self.distances[name].to(u).distance(u))
         return torch.stack(columns, dim=1)
 
     def of_all(self, model: nn.Module, inputs: Tensor, rows: int) -> dict[str, Array]:
@@ -60,8 +79,10 @@ def layers_of(job: Job) -> FeatureLayers:
 def feature_bytes(job: Job) -> int:
     """What the fit of the feature scores takes in memory at most, beside the activations of a forward pass: the sums,
     and the eigenvectors of the largest with LAPACK's work space."""
-    widths = _widths(job, layers_of(job)).values()
-    return FLOAT64 * (sum(width * (width + job.likelihood.outputs) for width in widths) + 4 * max(widths) ** 2)
+    widths, classes = _widths(job, layers_of(job)), job.likelihood.outputs
+    sums = sum(width * (width + classes) for name, width in widths.items() if name in GAUSSIAN)
+    bank = max(BANK_SIZE, classes) * widths[NEIGHBOURS] * job.distributed.world_size
+    return FLOAT64 * (sums + bank + 4 * max(widths.values()) ** 2)
 
 
 def _widths(job: Job, layers: FeatureLayers) -> dict[FeatureScoreName, int]:
@@ -71,20 +92,54 @@ def _widths(job: Job, layers: FeatureLayers) -> dict[FeatureScoreName, int]:
     return {name: sum(part.shape[1] for part in parts) for name, parts in features.items()}
 
 
+class FeatureFit:
+    """What the training data say of the features of each score. Of several processes that share the batches, this is
+    `rank` of `parts`, and they add up `tensors`."""
+
+    def __init__(
+        self,
+        layers: FeatureLayers,
+        widths: Mapping[FeatureScoreName, int],
+        classes: int,
+        device: torch.device,
+        rank: int = 0,
+        parts: int = 1,
+    ) -> None:
+        self._layers = layers
+        self._sums = {name: ClassSums(width, classes, device) for name, width in widths.items() if name in GAUSSIAN}
+        self._bank = Bank(widths[NEIGHBOURS], classes, device, rank, parts)
+
+    def add(self, features: Mapping[FeatureScoreName, list[Tensor]], targets: Tensor) -> None:
+        """One batch: the features (B, F_j) of each score's layers, class numbers (B,)."""
+        for name, sums in self._sums.items():
+            sums.add(unit(features[name]), targets)
+        self._bank.add(unit(features[NEIGHBOURS]), targets)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What processes that share the batches add up."""
+        return (*(tensor for sums in self._sums.values() for tensor in sums.tensors), *self._bank.tensors)
+
+    def scores(self) -> FeatureScores:
+        """The fitted scores."""
+        found: dict[FeatureScoreName, Distance] = {name: sums.gaussian() for name, sums in self._sums.items()}
+        found |= {NEIGHBOURS: self._bank.neighbours(), RESIDUAL: Residual.of(self._sums["mahalanobis"].products)}
+        return FeatureScores(self._layers, {name: found[name] for name in self._layers.paths})
+
+
 def fit_feature_scores(job: Job, rows: int) -> FeatureScores:
     """One pass over the training data, at most `rows` examples at once; every process calls it.
 
     Raises as `layers_of`.
     """
-    layers, classes = layers_of(job), job.likelihood.outputs
-    sums = {name: ClassSums(width, classes, job.device) for name, width in _widths(job, layers).items()}
+    layers, shared = layers_of(job), job.distributed
+    widths, classes = _widths(job, layers), job.likelihood.outputs
+    fit = FeatureFit(layers, widths, classes, job.device, shared.rank, shared.world_size)
     torch.manual_seed(job.config.seed)  # as in the pass for the curvature
-    for batch, targets in job.distributed.shard_batches(job.pass_over_training("Features")):
+    for batch, targets in shared.shard_batches(job.pass_over_training("Features")):
         for inputs, some in in_chunks(batch, job.likelihood.check_targets(targets, len(batch)), rows):
             with torch.no_grad():
-                features = layers.read(job.network, inputs)
-            for name, parts in features.items():
-                sums[name].add(unit(parts), some)
-    for tensor in (tensor for own in sums.values() for tensor in own.tensors):
-        job.distributed.all_reduce(tensor)
-    return FeatureScores(layers, {name: own.gaussian() for name, own in sums.items()})
+                fit.add(layers.read(job.network, inputs), some)
+    for tensor in fit.tensors:
+        shared.all_reduce(tensor)
+    return fit.scores()

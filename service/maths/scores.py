@@ -18,7 +18,7 @@ import numpy.typing as npt
 from service.maths.score_outputs import ClassOutputs, Outputs, RegressionOutputs
 
 Array = npt.NDArray[Any]
-FeatureScoreName = Literal["mahalanobis", "middle_mahalanobis"]
+FeatureScoreName = Literal["mahalanobis", "nearest_neighbours", "residual", "middle_mahalanobis"]
 SingleScoreName = Literal[
     "predictive_entropy",
     "top_probability",
@@ -198,6 +198,22 @@ FEATURE_SCORES: dict[str, Score] = {
             "d^2(h / |h|), h the input of the linear head",
             "Lee et al., NeurIPS 2018; normalised as in Mueller and Hein, ICML 2025",
             lambda outputs: outputs.feature("mahalanobis"),
+        ),
+        Score(
+            "nearest_neighbours",
+            "distance of the features to the nearest training examples",
+            "",
+            "|h / |h| - b|^2, b the fifth nearest of 1,000 training examples",
+            "Sun et al., ICML 2022",
+            lambda outputs: outputs.feature("nearest_neighbours"),
+        ),
+        Score(
+            "residual",
+            "residual of the features",
+            "",
+            "squared length of h / |h| outside the principal subspace of the training data",
+            "Wang et al. (ViM), CVPR 2022, on normalised features",
+            lambda outputs: outputs.feature("residual"),
         ),
         Score(
             "middle_mahalanobis",

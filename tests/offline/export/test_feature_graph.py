@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from offline.export.graph import export_jacobian, export_variance
-from offline.features.class_gaussian import ClassSums, unit
 from offline.features.layers import feature_layers
-from offline.features.scores import FeatureScores
+from offline.features.scores import FeatureFit, FeatureScores
 from offline.jacobian.find_head import find_head
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
@@ -42,14 +41,12 @@ def network() -> nn.Module:
 
 def scores_of(model: nn.Module, inputs: Tensor) -> FeatureScores:
     layers, labels = feature_layers(model, find_head(model, inputs), inputs), torch.arange(len(inputs)) % OUTPUTS
-    gaussians = {}
     with torch.no_grad():
-        for name, parts in layers.read(model, inputs).items():
-            u = unit(parts)
-            sums = ClassSums(u.shape[1], OUTPUTS, u.device)
-            sums.add(u, labels)
-            gaussians[name] = sums.gaussian()
-    return FeatureScores(layers, gaussians)
+        features = layers.read(model, inputs)
+        widths = {name: sum(part.shape[1] for part in parts) for name, parts in features.items()}
+        fit = FeatureFit(layers, widths, OUTPUTS, inputs.device)
+        fit.add(features, labels)
+    return fit.scores()
 
 
 def jacobian_of(model: nn.Module, inputs: Tensor, places: Tensor) -> SubnetworkJacobian:
@@ -89,9 +86,9 @@ def test_one_forward_pass_gives_them(kind: str) -> None:
 def test_only_those_that_are_asked_for() -> None:
     model, inputs = network(), torch.randn(20, 1, 8, 8)
     scores = scores_of(model, inputs)
-    assert scores.names == ("mahalanobis", "middle_mahalanobis")
+    assert scores.names == ("mahalanobis", "nearest_neighbours", "residual", "middle_mahalanobis")
     one = scores.only(("middle_mahalanobis",))
     assert one.names == ("middle_mahalanobis",)
-    torch.testing.assert_close(one.of(model, inputs), scores.of(model, inputs)[:, 1:])
+    torch.testing.assert_close(one.of(model, inputs), scores.of(model, inputs)[:, 3:])
     found = scores.of_all(model, inputs, 7)
     np.testing.assert_allclose(found["middle_mahalanobis"], one.of(model, inputs)[:, 0].detach())
