@@ -80,14 +80,16 @@ class ClassSums:
 
     def __init__(self, features: int, classes: int, device: torch.device) -> None:
         self.products = torch.zeros(features, features, dtype=torch.float64, device=device)
-        self.totals = torch.zeros(classes, features, dtype=torch.float64, device=device)
-        self.counts = torch.zeros(classes, dtype=torch.float64, device=device)
+        # On the CPU, where sums over the examples of a class are added in their order: the same fit, the same bytes.
+        self.totals = torch.zeros(classes, features, dtype=torch.float64)
+        self.counts = torch.zeros(classes, dtype=torch.float64)
 
     def add(self, u: Tensor, targets: Tensor) -> None:
         """One batch: u (B, F), class numbers (B,)."""
         u = u.double()
         self.products.addmm_(u.T, u)
-        self.totals.index_add_(0, targets, u)
+        targets = targets.cpu()
+        self.totals.index_add_(0, targets, u.cpu())
         self.counts += torch.bincount(targets, minlength=len(self.counts)).double()
 
     @property
@@ -97,11 +99,11 @@ class ClassSums:
 
     def gaussian(self) -> ClassGaussian:
         """The fitted distance, in float64 on the CPU."""
-        count, there = self.counts.sum().cpu(), self.counts.cpu() > 0
-        products, counts = self.products.cpu() / count, self.counts.cpu()[there]
+        count, there = self.counts.sum(), self.counts > 0
+        products, counts = self.products.cpu() / count, self.counts[there]
         directions = torch.linalg.eigh(products)[1].flip(1)[:, :MOST_DIRECTIONS].contiguous()
         size, rank = directions.shape
-        means = (self.totals.cpu()[there] / counts.unsqueeze(1)) @ directions
+        means = (self.totals[there] / counts.unsqueeze(1)) @ directions
         covariance = directions.T @ products @ directions - (means.T * (counts / count)) @ means
         inside, all_of_it = covariance.trace(), products.trace()
         outside = (all_of_it - (directions.T @ products @ directions).trace()).clamp(min=0)
