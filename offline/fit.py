@@ -21,7 +21,7 @@ from offline.estimate.duration import describe_duration, predict_duration
 from offline.estimate.job_memory import plan_job, plan_stand_in
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.trial import check_whole_way
-from offline.features.scores import FeatureScores, fit_feature_scores, layers_of
+from offline.features.scores import FeatureScores, candidates, check_layers, fit_feature_scores
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import output_rule
 from offline.job import Job, prepare, resolve_device
@@ -115,7 +115,7 @@ def fit_bundle(
         # 5. accumulate
         first_stage = _first_stage(job, jacobian, memory)
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint)
-        feature_scores = fit_feature_scores(job, memory.rows("curvature")) if config.feature_scores else None
+        feature_scores = _feature_scores(job, memory.rows("curvature"))
 
         if job.distributed.is_main:
             # 6. infer
@@ -192,7 +192,7 @@ def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track:
         if config.cascade:
             head_of(job)  # before hours of work
         if config.feature_scores:
-            layers_of(job)
+            check_layers(job)
         yield job
 
 
@@ -246,6 +246,13 @@ def _with_rule(job: Job, subnetwork: Subnetwork) -> Job:
     if subnetwork.variance_of is None or subnetwork.computed is None:
         return job
     return replace(job, rule=output_rule(subnetwork.variance_of, subnetwork.computed, job.likelihood.outputs))
+
+
+def _feature_scores(job: Job, rows: int) -> FeatureScores | None:
+    """The feature scores that the score may be, or be made of, if the configuration asks for any."""
+    if not job.config.feature_scores:
+        return None
+    return fit_feature_scores(job, rows).only(candidates(job.config))
 
 
 def _used(feature_scores: FeatureScores | None, calibrated: Calibrated) -> FeatureScores | None:

@@ -28,6 +28,7 @@ from offline.config import FitConfig
 from offline.data.held_out import HeldOut
 from offline.data.shifts import finite_shifts, kind_of_shift
 from offline.evaluation.auroc import auroc
+from offline.features.scores import candidates
 from offline.fit import TUNING_SHARE, fit_bundle
 from offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, scores_of
 from offline.runtime.progress import Track
@@ -36,10 +37,11 @@ from service.inference.predictor import GraphOutputs, Predictor
 from service.maths.fused_score import FusedScore
 from service.maths.predictive import class_probabilities
 from service.maths.score_outputs import ClassOutputs
-from service.maths.scores import CLASSIFICATION_SCORES, Scoring
+from service.maths.scores import CLASSIFICATION_SCORES, Scoring, SingleScoreName
 
 Array = npt.NDArray[Any]
 CHOICES: tuple[Literal["fused", "auto"], ...] = ("fused", "auto")
+NAMED: tuple[SingleScoreName, ...] = ("nearest_neighbours", "residual")  # no part of a fused score
 WITH_FEATURES = " with feature scores"
 PLAIN = ("predictive_entropy", "energy", "max_logit")
 ACCEPTED = 0.95
@@ -76,8 +78,9 @@ def rates(usual: Array, foreign: Array) -> dict[str, float]:
 class Scored:
     """One bundle, and what the scores are made of for any inputs."""
 
-    def __init__(self, predictor: Predictor, model: nn.Module, held_out: HeldOut) -> None:
-        self._predictor = predictor
+    def __init__(self, predictor: Predictor, others: list[Predictor], model: nn.Module, held_out: HeldOut) -> None:
+        """others: of the same network, with other feature scores."""
+        self._predictor, self._others = predictor, others
         tuning, _ = held_out.split(TUNING_SHARE, CONFIG.seed)
         self.ordinary = self.outputs(tuning.inputs)
         shifts = finite_shifts(model, tuning.inputs[:SHIFTED_EXAMPLES], CONFIG.seed)
@@ -85,8 +88,9 @@ class Scored:
 
     def outputs(self, inputs: Tensor) -> ClassOutputs:
         """Mean, variance and probabilities."""
-        found = GraphOutputs.concatenate([self._predictor.outputs(x.numpy()) for x in torch.split(inputs, BATCH)])
-        return _outputs(found.mean, found.variance, found.features)
+        found, *others = (_run(predictor, inputs) for predictor in (self._predictor, *self._others))
+        features = {name: scores for one in (found, *others) for name, scores in one.features.items()}
+        return _outputs(found.mean, found.variance, features)
 
     def choices(self, kind: str | None) -> dict[str, Scoring]:
         """What a fit would choose with score="fused" and score="auto" from the shifts of other kinds, without and with
@@ -96,8 +100,19 @@ class Scored:
         found: dict[str, Scoring] = {}
         for score in CHOICES:
             found[score] = compare(FitConfig(score=score), _without(self.ordinary), without).scoring
-            found[score + WITH_FEATURES] = compare(FitConfig(score=score), self.ordinary, shifted).scoring
+            with_them = {name: compared(outputs) for name, outputs in shifted.items()}
+            found[score + WITH_FEATURES] = compare(FitConfig(score=score), compared(self.ordinary), with_them).scoring
         return found
+
+
+def _run(predictor: Predictor, inputs: Tensor) -> GraphOutputs:
+    return GraphOutputs.concatenate([predictor.outputs(x.numpy()) for x in torch.split(inputs, BATCH)])
+
+
+def compared(outputs: ClassOutputs) -> ClassOutputs:
+    """With those feature scores of which a fit makes a fused score."""
+    kept = candidates(FitConfig(score="fused", feature_scores=True))
+    return replace(outputs, features={name: scores for name, scores in outputs.features.items() if name in kept})
 
 
 def _outputs(mean: Array, variance: Array, features: Mapping[str, Array]) -> ClassOutputs:
@@ -127,22 +142,25 @@ def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings:
         assert predictor.manifest.graph is not None
         measured = predictor.manifest.graph.price or ()
         prices[f"prices{label}"] = {price.batch: price.forward_passes for price in measured}
-    scored = Scored(predictor, model, HeldOut(*problem.held_out))
+    others = []
+    for score in NAMED:
+        own = config.model_copy(update={"score": score, "feature_scores": True, "measure_price": False})
+        fit_bundle(model, loader, folder.with_name(score), calibration_loader=[problem.held_out], config=own)
+        others.append(Predictor.load(folder.with_name(score), threads=1))
+    scored = Scored(predictor, others, model, HeldOut(*problem.held_out))
     usual = scored.outputs(problem.tests["usual"])
     foreign = foreign_data(problem)
     choices = {kind: scored.choices(kind) for kind in {data.kind for data in foreign.values()}}
     sets = {label: _rates(choices[data.kind], usual, scored.outputs(data.inputs)) for label, data in foreign.items()}
-    fused = fit_fused(scored.ordinary, list(scored.shifted.values()))
+    ordinary, shifted = compared(scored.ordinary), {name: compared(found) for name, found in scored.shifted.items()}
+    fused = fit_fused(ordinary, list(shifted.values()))
     assert fused is not None
     return {
         "network": name,
         "seed": seed,
         **prices,
         "weights": {part.score.name: part.weight for part in fused.components},
-        "compared": {
-            one.name: one.shift_auroc
-            for one in compare(FitConfig(score="auto"), scored.ordinary, scored.shifted).compared
-        },
+        "compared": {one.name: one.shift_auroc for one in compare(FitConfig(score="auto"), ordinary, shifted).compared},
         "microseconds": _microseconds(usual, fused),
         "sets": sets,
     }

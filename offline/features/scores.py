@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from offline.config import FitConfig
 from offline.data.loaders import in_chunks
 from offline.features.class_gaussian import ClassSums, unit
 from offline.features.layers import FeatureLayers, feature_layers
@@ -15,7 +16,7 @@ from offline.features.residual import Residual
 from offline.job import Job
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.peak_memory import FLOAT64
-from service.maths.scores import FeatureScoreName
+from service.maths.scores import FEATURE_SCORES, FeatureScoreName
 
 GAUSSIAN: tuple[FeatureScoreName, ...] = ("mahalanobis", "middle_mahalanobis")
 NEIGHBOURS: FeatureScoreName = "nearest_neighbours"
@@ -74,6 +75,25 @@ class FeatureScores:
 def layers_of(job: Job) -> FeatureLayers:
     """Where the job's network has features; `ValueError` for a network that has none."""
     return feature_layers(job.network, job.head, job.example)
+
+
+def check_layers(job: Job) -> None:
+    """`ValueError` where the network lacks the features of the score that is asked for."""
+    known, name = layers_of(job).paths, job.config.score
+    if name in FEATURE_SCORES and name not in known:
+        raise ValueError(
+            f"score: found {name!r} for a network without a layer between its inputs and its head whose features it "
+            f"could read, expected one of {', '.join(known)}, or another score"
+        )
+
+
+def candidates(config: FitConfig) -> tuple[str, ...]:
+    """The feature scores that `score` may be, or be made of: the one that is named, or those that are compared.
+
+    The nearest neighbours and the residual tell foreign data hardly otherwise than the Mahalanobis distance of the same
+    features: with them in it a fused score is no better, and dearer.
+    """
+    return (config.score,) if config.score in FEATURE_SCORES else GAUSSIAN
 
 
 def feature_bytes(job: Job) -> int:

@@ -14,7 +14,9 @@ from offline.config import FitConfig as Config
 from offline.evaluation.auroc import auroc
 from offline.export.standalone.file import export_standalone
 from offline.export.standalone.verify import open_model, run_standalone
-from offline.features.scores import fit_feature_scores
+from offline.features.neighbours import NEIGHBOUR
+from offline.features.residual import HELD
+from offline.features.scores import GAUSSIAN, fit_feature_scores
 from offline.job import prepare
 from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
@@ -59,7 +61,8 @@ def test_the_service_computes_the_fused_score_of_the_fit(fused: Path) -> None:
     assert manifest.verification is not None
     assert manifest.verification.feature_scores_error is not None
     assert manifest.calibration.compared is not None
-    assert {one.name for one in manifest.calibration.compared} >= set(FEATURE_SCORES)
+    named = {one.name for one in manifest.calibration.compared}
+    assert named & set(FEATURE_SCORES) == set(GAUSSIAN)  # the others are no better, and dearer
     inputs = np.concatenate([x.numpy() for x, _ in data(30, seed=2)])
     prediction = predictor.predict(inputs)
     np.testing.assert_allclose(prediction.p_value, predictor.rule.p_value(prediction.score))
@@ -83,13 +86,14 @@ def test_the_card_and_the_report_name_them(fused: Path) -> None:
     assert "Mahalanobis distance of the" in (fused / "report.html").read_text()
 
 
-def test_one_of_them_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mahalanobis", "nearest_neighbours", "residual"])
+def test_one_of_them_alone(name: str, tmp_path: Path) -> None:
     """Its held-out scores are those of the definition, from the training data alone."""
     model, out = network(), tmp_path / "bundle"
     assert isinstance(model, nn.Sequential)
-    fit_bundle(model, data(90), out, calibration_loader=data(40, seed=1), config=configured("mahalanobis"))
+    fit_bundle(model, data(90), out, calibration_loader=data(40, seed=1), config=configured(name))
     bundle = read_bundle(out)
-    assert bundle.manifest.feature_scores == ("mahalanobis",)
+    assert bundle.manifest.feature_scores == (name,)
 
     def features(pairs: Batches) -> np.ndarray:
         with torch.no_grad():
@@ -97,8 +101,20 @@ def test_one_of_them_alone(tmp_path: Path) -> None:
         return found / np.linalg.norm(found, axis=1, keepdims=True)
 
     labels = torch.cat([y for _, y in data(90)]).tolist()
-    expected = sorted(reference.class_distance(u, features(data(90)), labels, 6, 0.1) for u in features(data(40, 1)))
-    np.testing.assert_allclose(bundle.calibration.scores, expected, rtol=1e-4)
+    known = features(data(90))
+    of = {
+        "mahalanobis": lambda u: reference.class_distance(u, known, labels, 6, 0.1),
+        "nearest_neighbours": lambda u: reference.neighbour_distance(u, known, NEIGHBOUR),
+        "residual": lambda u: reference.residual(u, known, HELD),
+    }
+    expected = sorted(map(of[name], features(data(40, 1))))
+    np.testing.assert_allclose(bundle.calibration.scores, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_a_network_without_layers_in_the_middle(tmp_path: Path) -> None:
+    model, expected = nn.Sequential(nn.Linear(4, CLASSES)).eval(), "found 'middle_mahalanobis' for a network without"
+    with pytest.raises(ValueError, match=expected):
+        fit_bundle(model, data(60), tmp_path, calibration_loader=data(40, 1), config=configured("middle_mahalanobis"))
 
 
 def test_processes_add_up_what_they_saw(monkeypatch: pytest.MonkeyPatch) -> None:
