@@ -7,6 +7,7 @@ one test.
 
 import contextlib
 import json
+import logging
 import os
 import sqlite3
 import threading
@@ -23,11 +24,12 @@ from service.maths.betting import Gambler
 
 APPLICATION, SCHEMA = 0x50524F42, 1  # "PROB"
 PRIVATE = 0o600
+log = logging.getLogger("probity")
 BUSY_SECONDS = 5.0  # how long to wait for another process that writes
 TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     last INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, model TEXT NOT NULL, version TEXT NOT NULL, digest TEXT NOT NULL,
-    decisions BLOB NOT NULL, answered BLOB NOT NULL, labelled BLOB NOT NULL);
+    decisions BLOB NOT NULL, answered BLOB NOT NULL, labelled BLOB NOT NULL, repeated INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS tests (
     digest TEXT NOT NULL, accuracy REAL NOT NULL, steps INTEGER NOT NULL, bets TEXT NOT NULL,
     PRIMARY KEY (digest, accuracy));
@@ -40,13 +42,14 @@ class FeedbackFileError(ValueError):
 
 @dataclass(frozen=True)
 class Answered:
-    """Which model answered a request, and what."""
+    """Which model answered a request, and what; repeated: whether an earlier one of this id had other answers."""
 
     id: str
     model: str
     version: str
     digest: str
     answers: Answers
+    repeated: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,7 @@ class FeedbackDatabase:
         self.path, self.most_examples = path, most_examples
         self._lock = threading.Lock()
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE))
-            self._connection = self._open()
+            self._connection, self._stat = self._open(), path.stat()
         except (OSError, sqlite3.Error) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise FeedbackFileError(
@@ -78,10 +80,12 @@ class FeedbackDatabase:
             ) from None
 
     def _open(self) -> sqlite3.Connection:
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE))
         connection = sqlite3.connect(self.path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             known = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-            if known not in ([0, 0], [APPLICATION, SCHEMA]):
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if known != [APPLICATION, SCHEMA] and (tables or known != [0, 0]):
                 raise sqlite3.DatabaseError(f"found application {known[0]} of version {known[1]}")
             connection.execute("PRAGMA journal_mode = WAL")  # readers and one writer do not wait for each other
             connection.execute("PRAGMA synchronous = OFF")  # a crash of the machine may cost the file, never an answer
@@ -94,27 +98,35 @@ class FeedbackDatabase:
         return connection
 
     def remember(self, one: Answered) -> None:
-        """Keep the answers; an earlier request of the same id is forgotten, and so are the oldest examples."""
+        """Keep the answers; an earlier request of the same id is forgotten, and so are the oldest examples.
+
+        A request that is sent again and answered alike is the same one, with its labels.
+        """
         answers, blank = one.answers, bytes(len(one.answers))
         with self._transaction() as connection:
             last = (connection.execute("SELECT max(last) FROM answers").fetchone()[0] or 0) + len(answers)
+            blobs = (answers.decisions.tobytes(), answers.values.tobytes())
+            query = "SELECT digest, decisions, answered, labelled, repeated FROM answers WHERE id = ?"
+            earlier = connection.execute(query, (one.id,)).fetchone()
+            same = earlier is not None and earlier[:3] == (one.digest, *blobs)
+            labelled, repeated = earlier[3:] if same else (blank, earlier is not None)
             connection.execute("DELETE FROM answers WHERE id = ? OR last <= ?", (one.id, last - self.most_examples))
             texts = (one.id, one.model, one.version, one.digest)
-            blobs = (answers.decisions.tobytes(), answers.values.tobytes(), blank)
-            connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (last, *texts, *blobs))
+            row = (last, *texts, *blobs, labelled, repeated)
+            connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def find(self, request_id: str) -> Answered | None:
         """The answers to the latest request of this id."""
         with self._lock:
-            query = "SELECT id, model, version, digest, decisions, answered FROM answers WHERE id = ?"
+            self._follow()
+            query = "SELECT id, model, version, digest, decisions, answered, repeated FROM answers WHERE id = ?"
             row = self._connection.execute(query, (request_id,)).fetchone()
         if row is None:
             return None
-        name, model, version, digest, decisions, values = row
+        name, model, version, digest, decisions, values, repeated = row
         kept = np.frombuffer(decisions, np.uint8)
-        return Answered(
-            name, model, version, digest, Answers(kept, np.frombuffer(values, np.float64).reshape(len(kept), -1))
-        )
+        answers = Answers(kept, np.frombuffer(values, np.float64).reshape(len(kept), -1))
+        return Answered(name, model, version, digest, answers, bool(repeated))
 
     def label(self, one: Answered, known: Array, errors: Array, accuracy: float | None) -> Labelled | None:
         """Note whose truth is `known`, (B,) bool; None where the answers have been forgotten meanwhile.
@@ -142,9 +154,24 @@ class FeedbackDatabase:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._connection:  # commits at the end, or rolls back
-            self._connection.execute("BEGIN IMMEDIATE")
-            yield self._connection
+        with self._lock:
+            self._follow()
+            with self._connection:  # commits at the end, or rolls back
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+
+    def _follow(self) -> None:
+        """Open the file again where it has been deleted or replaced: other processes would write to another one."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(self.path.stat(), self._stat):
+                return
+        log.error("%s has been deleted or replaced: what it remembered is lost", self.path)
+        try:
+            fresh, stat = self._open(), self.path.stat()
+        except OSError as error:
+            raise sqlite3.OperationalError(f"{self.path}: {error.strerror}") from None
+        self._connection.close()
+        self._connection, self._stat = fresh, stat
 
 
 def _go_on(connection: sqlite3.Connection, digest: str, accuracy: float, errors: Array) -> AccuracyEvidence:

@@ -1,4 +1,6 @@
-"""How accurate accepted predictions should be, by what held-out examples showed."""
+"""How accurate predictions should be, by what held-out examples showed."""
+
+import math
 
 import numpy as np
 
@@ -6,6 +8,7 @@ from service.inference.deciding import Rule
 from service.maths.certified import CertifiedRule
 from service.maths.class_rules import ClassRules
 from service.maths.outcomes import ClassOutcomes, Outcomes
+from service.maths.prediction_sets import ConformalIntervals
 from service.maths.rejection import share_bound
 
 CONFIDENCE = 0.95
@@ -26,3 +29,16 @@ def expected_accuracy(rule: Rule, outcomes: Outcomes | None) -> float | None:
     accepted = held_out.scores <= thresholds
     count, errors = int(np.count_nonzero(accepted)), int(np.count_nonzero(accepted & ~held_out.correct))
     return 1 - share_bound(count, errors + 1, CONFIDENCE) if count else None
+
+
+def expected_coverage(intervals: ConformalIntervals | None, level: float) -> float | None:
+    """What share of the truths conformal intervals hold at least, with a confidence of 95 %; None without them.
+
+    Intervals hold a share of `level` on average over held-out data. Given these, with the k-th smallest of n residuals
+    as half-width, the share is Beta(k, n + 1 - k) distributed (Vovk, 2012); this is its 5 % quantile. Outputs have as
+    many residuals each.
+    """
+    if intervals is None or intervals.half_widths(level) is None:
+        return None
+    n = len(intervals.residuals)
+    return 1 - share_bound(n, n + 1 - math.ceil((n + 1) * level - 1e-9), CONFIDENCE)

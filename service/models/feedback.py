@@ -10,13 +10,13 @@ from service.codec.answers import Coverage, class_names
 from service.codec.decoding import FieldError
 from service.feedback.answers import Answers, Decision, Outcomes, class_outcomes, interval_outcomes
 from service.feedback.database import Answered
-from service.inference.predictor import PlainPrediction
+from service.inference.predictor import PlainPrediction, Prediction, decided_by
 from service.models.served import AnyPrediction, ServedModel
 from service.schemas import FeedbackRequest
 
 Array = npt.NDArray[Any]
 MOST_CHARACTERS = 128  # of a request's id
-LARGEST = float(np.finfo(np.float64).max)
+LARGEST = 1e150  # its square is finite
 SHOWN = 10  # class names in an error
 
 
@@ -26,7 +26,10 @@ def is_memorable(request_id: str) -> bool:
 
 
 def answered_by(model: ServedModel, request_id: str, prediction: AnyPrediction, coverage: Coverage) -> Answered:
-    """What is remembered of an answer. Degraded answers of a regression have no interval: NaN."""
+    """What is remembered of an answer, with the decision by the model's own rule: at rates that clients choose, what is
+    expected of the accepted does not hold. Degraded answers of a regression have no interval: NaN."""
+    if isinstance(prediction, Prediction):
+        prediction = decided_by(model.predictor.decides, prediction)
     return Answered(request_id, model.name, model.version, model.digest, _answers(model, prediction, coverage))
 
 
@@ -97,6 +100,7 @@ def _row(value: Any, outputs: int, index: int) -> list[float]:
         return [math.nan] * outputs
     row = value if isinstance(value, list) else [value]
     if len(row) != outputs or not all(type(number) in (int, float) and abs(number) <= LARGEST for number in row):
-        expected = "a finite number" if outputs == 1 else f"a list of {outputs} finite numbers, one for each output"
+        expected = "a number" if outputs == 1 else f"a list of {outputs} numbers, one for each output,"
+        expected += f" of size {LARGEST:g} at most"
         raise FieldError(f"values[{index}]", f"found {value!r:.100}, expected {expected}")
     return row

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from service.batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
 from service.inference.deciding import Rule
+from service.inference.expected_accuracy import expected_coverage
 from service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite, decided_by
 from service.models.cpu_share import batches_at_once, share_of
 from service.models.metrics import ModelMetrics
@@ -35,8 +36,7 @@ class ServedModel:
     ) -> None:
         self.predictor, self.manifest, self.digest = predictor, predictor.manifest, predictor.digest
         self.name, self.version = self.manifest.name, self.manifest.version
-        regression = self.manifest.task == "regression"
-        self.expected_accuracy = settings.interval_level if regression else predictor.expected_accuracy
+        self.expected_accuracy = _expected(predictor, settings)
         self.metrics = ModelMetrics(metrics, predictor, settings.workers, self.expected_accuracy)
         self._users, self._unused = 0, asyncio.Event()
         self._unused.set()
@@ -116,6 +116,15 @@ class ServedModel:
 
     def _fallback(self, after_seconds: float | None) -> Fallback[AnyPrediction] | None:
         return None if after_seconds is None else Fallback(self._compute_plain, after_seconds)
+
+
+def _expected(predictor: Predictor, settings: Settings) -> float | None:
+    """What labelled answers are tested against: of a regression, the coverage of conformal intervals."""
+    if predictor.manifest.task == "classification":
+        return predictor.expected_accuracy
+    return (
+        expected_coverage(predictor.intervals, settings.interval_level) if settings.intervals == "conformal" else None
+    )
 
 
 def _limits(settings: Settings, predictor: Predictor, threads: int) -> Limits:

@@ -35,6 +35,7 @@ ERROR_REASONS = (
     "false_reject_rate",
     "feedback_file",
     "feedback_off",
+    "feedback_repeated",
     "feedback_unknown",
     "field",
     "gone",

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request, Response
 
@@ -22,7 +22,12 @@ from service.schemas import FeedbackRequest, FeedbackResponse, ModelName
 
 PATH = "/feedback"
 MAX_BODY_BYTES = 2**20
+PAUSES = (0.02, 0.1, 0.5)  # seconds before looking again
 T = TypeVar("T")
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: ERRORS[status] for status in (400, 401, 404, 408, 413, 415, 422, 429, 503)
+}
+RESPONSES[409] = ERRORS[404] | {"description": "Several requests had this id."}
 router = direct_router(tags=["feedback"])
 log = logging.getLogger("probity")
 
@@ -30,7 +35,7 @@ log = logging.getLogger("probity")
 @router.post(
     PATH,
     response_model=FeedbackResponse,
-    responses={status: ERRORS[status] for status in (400, 401, 404, 408, 413, 415, 422, 429, 503)},
+    responses=RESPONSES,
     openapi_extra={
         "requestBody": {"required": True, "content": {JSON: {"schema": FeedbackRequest.model_json_schema()}}}
     },
@@ -43,9 +48,9 @@ async def feedback(request: Request) -> Response:
         detail = "Found no memory of predictions, expected one: the operator has not set PROBITY_FEEDBACK_FILE."
         raise ProblemError(404, "feedback_off", detail)
     parsed = await _parse(request, runtime)
-    answered = await _in_memory(memory, lambda: memory.find(parsed.id))
-    if answered is None:
-        raise _unknown(parsed.id)
+    answered = await _find(runtime, memory, parsed.id)
+    if answered.repeated:
+        raise _repeated(parsed.id)
     model = _served(runtime, answered)
     with model.in_use():
         outcomes = outcomes_of(model, answered.answers, parsed, runtime.settings.interval_level)
@@ -69,7 +74,7 @@ async def feedback(request: Request) -> Response:
 async def _parse(request: Request, runtime: Runtime) -> FeedbackRequest:
     kind, settings = media_type(request) or JSON, runtime.settings
     if kind != JSON:
-        detail = f"Found the media type {kind!r:.100}, expected {JSON}."
+        detail = f"Found the media type {kind!r:.100}, expected {JSON}; send -H 'Content-Type: {JSON}'."
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=JSON)
     limit = min(MAX_BODY_BYTES, settings.max_body_bytes)
     lease = lease_of(request)
@@ -87,6 +92,15 @@ async def _in_memory(memory: FeedbackMemory, work: Callable[[], T]) -> T:
         raise ProblemError(503, "feedback_file", detail, headers={"Retry-After": "1"}) from None
 
 
+async def _find(runtime: Runtime, memory: FeedbackMemory, request_id: str) -> Answered:
+    """The answers; another worker may be about to write them. Raises `ProblemError` (404)."""
+    for pause in (0.0, *(PAUSES if runtime.settings.workers > 1 else ())):
+        await asyncio.sleep(pause)
+        if (answered := await _in_memory(memory, lambda: memory.find(request_id))) is not None:
+            return answered
+    raise _unknown(request_id)
+
+
 def _served(runtime: Runtime, answered: Answered) -> ServedModel:
     """The model that answered; raises `ModelNotFound`, and `ProblemError` (404) where a newer bundle has its name."""
     model = runtime.store.find(answered.model, answered.version)
@@ -100,3 +114,9 @@ def _unknown(request_id: str) -> ProblemError:
     expected = "the id of an answer that this service remembers"
     detail = f"id: found {request_id!r:.150}, expected {expected}; it may be too old, or another instance's."
     return ProblemError(404, "feedback_unknown", detail, field="id", found=request_id, expected=expected)
+
+
+def _repeated(request_id: str) -> ProblemError:
+    expected = "an id that one request had"
+    detail = f"id: found {request_id!r:.150}, which several requests with different answers had, expected {expected}."
+    return ProblemError(409, "feedback_repeated", detail, field="id", found=request_id, expected=expected)

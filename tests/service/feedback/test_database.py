@@ -1,5 +1,7 @@
 """service/feedback/database.py: answers are found until others take their room, and a label counts once."""
 
+import contextlib
+import shutil
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,12 +46,40 @@ def test_the_oldest_examples_are_forgotten(database: FeedbackDatabase) -> None:
     assert database.find("8") is None
 
 
-def test_the_latest_answer_of_an_id_counts(database: FeedbackDatabase) -> None:
-    database.remember(answered("a", 1))
-    database.remember(answered("a", 4))
-    found = database.find("a")
-    assert found is not None
-    assert len(found.answers) == 4
+def test_an_id_that_comes_again_with_another_answer_is_known_for_it(database: FeedbackDatabase) -> None:
+    repeated = []
+    for examples in (1, 1, 4, 4):
+        database.remember(answered("a", examples))
+        found = database.find("a")
+        assert found is not None
+        assert len(found.answers) == examples
+        repeated.append(found.repeated)
+    assert repeated == [False, False, True, True]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_deleted_or_replaced_is_begun_anew(
+    tmp_path: Path, replaced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "feedback.db"
+    first, second = FeedbackDatabase(file, 100), FeedbackDatabase(file, 100)
+    first.remember(answered("a"))
+    for old in tmp_path.iterdir():
+        old.unlink()
+    third = FeedbackDatabase(file, 100) if replaced else None
+    first.remember(answered("b"))
+    assert first.find("a") is None
+    for other in (second, third):
+        assert other is None or other.find("b") is not None
+    assert "has been deleted or replaced" in caplog.text
+
+
+def test_a_file_whose_folder_is_gone_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    database = FeedbackDatabase(tmp_path / "folder/feedback.db", 100)
+    shutil.rmtree(tmp_path / "folder")
+    with pytest.raises(sqlite3.Error, match="No such file or directory"):
+        database.remember(answered("a"))
 
 
 def test_the_first_label_of_an_example_counts(database: FeedbackDatabase) -> None:
@@ -137,7 +167,9 @@ def test_what_is_no_feedback_file_is_refused_and_left_alone(tmp_path: Path) -> N
     connection = sqlite3.connect(other)
     connection.execute("PRAGMA application_id = 7")
     connection.close()
-    for file in (text, other, tmp_path / "missing" / "file", tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "tables.db")) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    for file in (text, other, tmp_path / "tables.db", tmp_path / "missing" / "file", tmp_path):
         content = file.read_bytes() if file.is_file() else b""
         with pytest.raises(FeedbackFileError, match=r"cannot be used \(.*\), expected an SQLite file of this service"):
             FeedbackDatabase(file, 10)
