@@ -18,7 +18,7 @@ from service.maths.scores import SCORES
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
 CASCADE_SCORE, FUSED_SCORE = "score of the cascade", "fused score"
-ADVICE = "the input is unlike those that the model knows, so check it before you rely on this answer"
+ADVICE = "the input is unusual for this model, or ambiguous, so check it before you rely on this answer"
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,14 @@ def _reason(decision: Json, name: str, every: int, which: str) -> str:
     """One sentence about a rejection: `every` held-out inputs, `which` they are."""
     below = every + 1 - round(decision["p_value"] * (every + 1))
     unusual = f"higher than that of {below:,} of {every:,} held-out inputs{which}"
-    return f"The {name}, {decision['score']:.4g}, is {unusual} (accepted up to {decision['threshold']:.4g}): {ADVICE}."
+    digits = next(d for d in (4, 6, 17) if d == 17 or _differ(decision, d))
+    score, threshold = (f"{decision[field]:.{digits}g}" for field in ("score", "threshold"))
+    return f"The {name}, {score}, is {unusual} (accepted up to {threshold}): {ADVICE}."
+
+
+def _differ(decision: Json, digits: int) -> bool:
+    """Whether score and threshold read differently with so many digits."""
+    return f"{decision['score']:.{digits}g}" != f"{decision['threshold']:.{digits}g}"
 
 
 def _classification(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:

@@ -60,16 +60,17 @@ def _certified(
     try:
         return CertifiedRule.of(own, certify(outcomes.calibration, outcomes.tuning, accuracy, policy.confidence))
     except NotCertified as error:
-        raise BundleError(bundle.path, f"accepted_accuracy: {error}") from None
+        remedy = "lower accepted_accuracy, or fit it with more held-out examples"
+        raise BundleError(bundle.path, f"accepted_accuracy: {error}", remedy) from None
 
 
 def _needed(outcomes: Outcomes | None, name: str, bundle: Bundle) -> ClassOutcomes:
     if isinstance(outcomes, ClassOutcomes):
         return outcomes
-    found = "a regression" if bundle.manifest.task == "regression" else "a bundle that does not keep its outcomes"
-    raise BundleError(
-        bundle.path, f"{name}: found {found}, expected a classification of format 1.6 or later", "fit it again"
-    )
+    regression = bundle.manifest.task == "regression"
+    found = "a regression" if regression else "a bundle that does not keep its outcomes"
+    remedy = f"serve it without {name}" if regression else "fit it again"
+    raise BundleError(bundle.path, f"{name}: found {found}, expected a classification of format 1.6 or later", remedy)
 
 
 def _at_rate(rule: RejectionRule, rate: float, bundle: Bundle) -> RejectionRule:

@@ -26,7 +26,7 @@ MOST_EXAMPLES = 10**9
 class NotCertified(ValueError):
     """The held-out examples do not show that the accepted are as accurate as asked for.
 
-    missing: about how many more there should be; None where more would not help.
+    missing: about how many more there should be; None where these examples cannot tell.
     """
 
     def __init__(self, message: str, missing: int | None) -> None:
@@ -93,7 +93,7 @@ def _refusal(examples: int, accepted: int, errors: int, accuracy: float, confide
     asked = f"{100 * accuracy:.4g} % with a confidence of {100 * confidence:.4g} %"
     found = f"found {errors} errors among {accepted} of {examples} held-out examples, those with the lowest scores"
     if errors > accepted * (1 - accuracy) or not accepted:
-        text = f"{found}: too many to certify {asked}, however many examples there are; ask for less"
+        text = f"{found}: too many to certify {asked}; ask for less, or give many more held-out examples"
         return NotCertified(text, None)
     needed = accepted_needed(errors, accuracy, confidence)
     more = math.ceil((needed - accepted) * examples / accepted)

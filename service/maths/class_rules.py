@@ -76,6 +76,12 @@ class ClassRules:
     def _examples(self) -> Array:
         return np.array([len(rule.scores) for rule in self.rules])[self.groups]
 
+    @property
+    def shared(self) -> Array:
+        """The classes that share their threshold with others, ascending."""
+        found: Array = np.flatnonzero(np.bincount(self.groups)[self.groups] > 1)
+        return found
+
     def thresholds(self, labels: Array) -> Array:
         """The largest score still accepted for each predicted class, (B,) -> (B,)."""
         found: Array = self._thresholds[labels]

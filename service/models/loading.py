@@ -4,9 +4,11 @@ import logging
 from pathlib import Path
 
 from service.bundle import Bundle, BundleError, Verify, read_bundle
+from service.codec.answers import class_names
 from service.format.text import printable
 from service.inference.deciding import Policy
 from service.inference.predictor import Predictor
+from service.maths.class_rules import ClassRules
 from service.models.cpu_share import all_threads, batches_at_once
 from service.models.trials import Trials
 from service.security.signing import TrustedKeys
@@ -15,7 +17,7 @@ from service.settings import Settings
 # Where one example takes one thread longer than this, all threads compute one batch, to shorten the client's wait. For
 # faster networks, one batch a thread gives more throughput.
 LONG_SECONDS = 0.02
-REPLACED_TRIES = 5
+REPLACED_TRIES, NAMED = 5, 10
 log = logging.getLogger("probity")
 
 
@@ -51,8 +53,23 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
             printable(str(bundle.path)),
         )
     predictor = opened(settings.threads or 1)
+    _warn_of_shared_thresholds(predictor)
     several = settings.threads is None and all_threads(settings) > 1
     return opened(all_threads(settings)) if several and predictor.takes_longer_than(LONG_SECONDS) else predictor
+
+
+def _warn_of_shared_thresholds(predictor: Predictor) -> None:
+    rules = predictor.decides
+    if isinstance(rules, ClassRules) and len(rules.shared):
+        names = class_names(predictor.manifest)
+        log.warning(
+            "%s: PROBITY_REJECT_BY_CLASS: %d of %d classes share a threshold, some having few held-out examples; the "
+            "rate holds among those that share one together: %s",
+            printable(str(predictor.path)),
+            len(rules.shared),
+            len(names),
+            printable(", ".join(names[label] for label in rules.shared[:NAMED])),
+        )
 
 
 def _policy(settings: Settings) -> Policy:

@@ -15,6 +15,7 @@ from service.maths.certified import CertifiedRule, certify
 from service.maths.class_rules import ClassRules
 from service.maths.outcomes import ClassOutcomes
 from service.maths.prediction_sets import conformal_quantile, set_scores
+from service.models.loading import load_named
 from service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
@@ -113,6 +114,19 @@ def test_the_rate_holds_within_each_predicted_class(labelled: Path) -> None:
             "false_reject_rate": 0.1,
             "thresholds": {f"class {k}": rule.rules[rule.groups[k]].threshold for k in range(3)},
         }
+
+
+def test_a_warning_names_classes_that_share_a_threshold(
+    classification: Synthetic, labelled: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    many = keeping_outcomes(classification.path, tmp_path / "bundle", 9000, 900)
+    settings = Settings(bundle=(str(many),), reject_by_class=True, false_reject_rate=0.1)
+    with caplog.at_level(logging.WARNING):
+        load_named(settings)
+        assert "share a threshold" not in caplog.text
+        load_named(settings.model_copy(update={"bundle": (str(labelled),)}))
+    assert "2 of 3 classes share a threshold" in caplog.text
+    assert caplog.text.rstrip().endswith("class 0, class 2")
 
 
 def test_the_accepted_are_as_accurate_as_certified(labelled: Path) -> None:
