@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.feedback.answers import Decision, Outcomes
-from service.maths.accuracy_test import AccuracyEvidence
+from service.maths.accuracy_evidence import AccuracyEvidence
 from service.monitoring.feedback_metrics import FeedbackMetrics
 
 BINS = 10

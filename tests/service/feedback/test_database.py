@@ -11,7 +11,7 @@ import pytest
 
 from service.feedback.answers import Answers
 from service.feedback.database import Answered, FeedbackDatabase, FeedbackFileError
-from service.maths.accuracy_test import bet_on_errors, fresh_gambler
+from service.maths.accuracy_evidence import bet_on_errors, fresh_gambler
 
 RIGHT, WRONG = 0.0, 1.0
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.maths.accuracy_test import ODDS_RATIOS
+from service.maths.accuracy_evidence import ODDS_RATIOS
 from service.maths.betting import JUMP, Gambler
 from service.maths.exchangeability import odds
 from tests import reference

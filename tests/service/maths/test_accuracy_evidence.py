@@ -1,11 +1,11 @@
-"""service/maths/accuracy_test.py: no alarm while predictions are as accurate as expected, and one soon after a fall."""
+"""service/maths/accuracy_evidence.py: no alarm while predictions are as accurate as expected, one soon after a fall."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.maths.accuracy_test import LEVEL, bet_on_errors, fresh_gambler
+from service.maths.accuracy_evidence import LEVEL, bet_on_errors, fresh_gambler
 from service.maths.betting import JUMP
 from tests import reference
 
