@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from service.inference.predictor import Predictor
+from service.inference.predictor import GraphOutputs, Predictor
 from service.inference.session import NetworkFailed
 from service.models.loading import load_named
 from service.settings import Settings, load_settings
@@ -82,10 +82,10 @@ def test_a_full_stage_that_fails_is_an_error_as_without_a_cascade(
     predictor = Predictor.load(cascade.path, cascade=True)
     assert predictor.first_stage is not None
 
-    def fails(_: Array) -> tuple[Array, Array]:
+    def fails(_: Array) -> GraphOutputs:
         raise NetworkFailed(cascade.path, "broken")
 
-    monkeypatch.setattr(predictor, "mean_and_variance", fails)
+    monkeypatch.setattr(predictor, "outputs", fails)
     inputs = draw(30)
     first, _ = cascade.stage_scores(inputs)
     decided = (first < cascade.cascade.low) | (first > cascade.high)
