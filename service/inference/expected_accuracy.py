@@ -1,14 +1,12 @@
 """How accurate predictions should be, by what held-out examples showed."""
 
-import math
-
 import numpy as np
 
 from service.inference.deciding import Rule
 from service.maths.certified import CertifiedRule
 from service.maths.class_rules import ClassRules
 from service.maths.outcomes import ClassOutcomes, Outcomes
-from service.maths.prediction_sets import ConformalIntervals
+from service.maths.prediction_sets import ConformalIntervals, conformal_rank
 from service.maths.rejection import share_bound
 
 CONFIDENCE = 0.95
@@ -41,4 +39,4 @@ def expected_coverage(intervals: ConformalIntervals | None, level: float) -> flo
     if intervals is None or intervals.half_widths(level) is None:
         return None
     n = len(intervals.residuals)
-    return 1 - share_bound(n, n + 1 - math.ceil((n + 1) * level - 1e-9), CONFIDENCE)
+    return 1 - share_bound(n, n + 1 - conformal_rank(n, level), CONFIDENCE)

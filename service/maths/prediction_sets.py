@@ -19,10 +19,15 @@ UNPENALISED = (1, 2, 5)
 TUNED_LEVELS = (0.9, 0.95, 0.99)
 
 
+def conformal_rank(n: int, level: float) -> int:
+    """k = ceil((n + 1) level): the k-th smallest of n scores is at least a new one with this probability or more."""
+    return math.ceil((n + 1) * level - 1e-9)
+
+
 def conformal_quantile(ascending: Array, level: float) -> float:
-    """The k-th of the sorted scores (n,), k = ceil((n + 1) level); infinite where k > n: too few scores."""
+    """The k-th of the sorted scores (n,), k = `conformal_rank`; infinite where k > n: too few scores."""
     n = len(ascending)
-    k = math.ceil((n + 1) * level - 1e-9)
+    k = conformal_rank(n, level)
     return math.inf if k > n else float(ascending[k - 1])
 
 

@@ -14,7 +14,7 @@ from benchmarks.experiments.guarantees.data import Pool, ValuePool
 from service.maths.certified import NotCertified, certify
 from service.maths.class_rules import LEAST_EXAMPLES, ClassRules
 from service.maths.outcomes import Verdicts
-from service.maths.prediction_sets import ConformalIntervals, PredictionSets, set_scores, tuned_sets
+from service.maths.prediction_sets import ConformalIntervals, PredictionSets, conformal_rank, set_scores, tuned_sets
 from service.maths.rejection import RejectionRule
 
 Array = npt.NDArray[Any]
@@ -194,7 +194,7 @@ def sets(pool: Pool, splits: Iterable[int], rng: np.random.Generator) -> list[Va
 
 def _lowest(m: int, n: int, level: float) -> int:
     """The lower end of the interval of how many of m are covered."""
-    return expected_counts(m, math.ceil((n + 1) * level - 1e-9), n)[0]
+    return expected_counts(m, conformal_rank(n, level), n)[0]
 
 
 def _covered(kept: list[tuple[float, float, bool]]) -> Values:
@@ -214,7 +214,7 @@ def intervals(pool: ValuePool, splits: Iterable[int], rng: np.random.Generator) 
             half_widths = ConformalIntervals(residuals[calibration]).half_widths(level)
             assert half_widths is not None
             hits = int((residuals[test, 0] <= half_widths[0]).sum())
-            k = math.ceil((len(calibration) + 1) * level - 1e-9)
+            k = conformal_rank(len(calibration), level)
             low, high = expected_counts(len(test), k, len(calibration))
             conformal[level].append((hits / len(test), low <= hits <= high))
     return [_intervals(level, conformal[level], residuals[:, 0]) for level in LEVELS]
