@@ -129,7 +129,7 @@ class Runtime:
             numbers = prediction.mean.size + (0 if kept is None else kept.size)
             self.audit.note(Lines(make, len(prediction), numbers))
         if self.feedback is not None and request_id is not None and is_memorable(request_id):
-            answered = partial(answered_by, model, request_id, prediction, self.coverage)
+            answered = partial(answered_by, model, rule, request_id, prediction, self.coverage)
             self.feedback.remember(answered, len(prediction), prediction.mean.size)
 
     @property

@@ -24,7 +24,6 @@ from service.maths.betting import Gambler
 
 APPLICATION, SCHEMA = 0x50524F42, 1  # "PROB"
 PRIVATE = 0o600
-log = logging.getLogger("probity")
 BUSY_SECONDS = 5.0  # how long to wait for another process that writes
 TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -34,6 +33,7 @@ CREATE TABLE IF NOT EXISTS tests (
     digest TEXT NOT NULL, accuracy REAL NOT NULL, steps INTEGER NOT NULL, bets TEXT NOT NULL,
     PRIMARY KEY (digest, accuracy));
 """
+log = logging.getLogger("probity")
 
 
 class FeedbackFileError(ValueError):

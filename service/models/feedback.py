@@ -10,6 +10,7 @@ from service.codec.answers import Coverage, class_names
 from service.codec.decoding import FieldError
 from service.feedback.answers import Answers, Decision, Outcomes, class_outcomes, interval_outcomes
 from service.feedback.database import Answered
+from service.inference.deciding import Rule
 from service.inference.predictor import PlainPrediction, Prediction, decided_by
 from service.models.served import AnyPrediction, ServedModel
 from service.schemas import FeedbackRequest
@@ -25,10 +26,13 @@ def is_memorable(request_id: str) -> bool:
     return 0 < len(request_id) <= MOST_CHARACTERS and request_id.isprintable()
 
 
-def answered_by(model: ServedModel, request_id: str, prediction: AnyPrediction, coverage: Coverage) -> Answered:
-    """What is remembered of an answer, with the decision by the model's own rule: at rates that clients choose, what is
-    expected of the accepted does not hold. Degraded answers of a regression have no interval: NaN."""
-    if isinstance(prediction, Prediction):
+def answered_by(
+    model: ServedModel, rule: Rule, request_id: str, prediction: AnyPrediction, coverage: Coverage
+) -> Answered:
+    """What is remembered of an answer that `rule` has decided, with the decision by the model's own rule: at rates that
+    clients choose, what is expected of the accepted does not hold. Degraded answers of a regression have no interval:
+    NaN."""
+    if isinstance(prediction, Prediction) and rule is not model.predictor.decides:
         prediction = decided_by(model.predictor.decides, prediction)
     return Answered(request_id, model.name, model.version, model.digest, _answers(model, prediction, coverage))
 

@@ -43,12 +43,18 @@ class Answer:
             if name == SET:
                 return self._members(prediction)
             if name in (LOW, HIGH):
-                _, low, high = self.coverage.intervals(prediction, self.predictor)
-                return low if name == LOW else high
+                return self._ends[name]
         elif name == "probabilities":
             name = "map_probabilities"
         value: Array | None = getattr(prediction, name, None)
         return value
+
+    @functools.cached_property
+    def _ends(self) -> Mapping[str, Array]:
+        """Both ends of the intervals, (B, K) each: whoever asks for one asks for the other."""
+        assert isinstance(self.prediction, Prediction)
+        _, low, high = self.coverage.intervals(self.prediction, self.predictor)
+        return {LOW: low, HIGH: high}
 
     def _members(self, prediction: Prediction) -> Array:
         """Which classes belong to the prediction set, (B, K) bool."""

@@ -25,9 +25,9 @@ MAX_BODY_BYTES = 2**20
 PAUSES = (0.02, 0.1, 0.5)  # seconds before looking again
 T = TypeVar("T")
 RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: ERRORS[status] for status in (400, 401, 404, 408, 413, 415, 422, 429, 503)
+    **{status: ERRORS[status] for status in (400, 401, 404, 408, 413, 415, 422, 429, 503)},
+    409: ERRORS[404] | {"description": "Several requests had this id."},
 }
-RESPONSES[409] = ERRORS[404] | {"description": "Several requests had this id."}
 router = direct_router(tags=["feedback"])
 log = logging.getLogger("probity")
 
