@@ -1,0 +1,154 @@
+"""Jacobians, posteriors, variances and what a selection is judged by."""
+
+import copy
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+Array = npt.NDArray[np.float64]
+
+
+def exact_model(model: nn.Module) -> nn.Module:
+    """A float64 copy in eval mode."""
+    return copy.deepcopy(model).double().eval()
+
+
+def trainable(model: nn.Module) -> list[Tensor]:
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def full_jacobian(model: nn.Module, inputs: Tensor) -> tuple[Array, Array]:
+    """(mean (B, K), jacobian (B, K, D)): d f_k(x_b) / d w_d, by one backward pass for each b and k."""
+    exact = exact_model(model)
+    inputs = inputs.double() if inputs.is_floating_point() else inputs
+    means, rows = [], []
+    for example in inputs:
+        output = exact(example.unsqueeze(0))[0]
+        means.append(output.detach().numpy())
+        for k in range(len(output)):
+            gradients = torch.autograd.grad(output[k], trainable(exact), retain_graph=True, allow_unused=True)
+            parts = [
+                torch.zeros_like(p).reshape(-1) if g is None else g.reshape(-1)
+                for p, g in zip(trainable(exact), gradients, strict=True)
+            ]
+            rows.append(torch.cat(parts).numpy())
+    mean = np.stack(means)
+    return mean, np.stack(rows).reshape(len(inputs), mean.shape[1], -1)
+
+
+def softmax(logits: Array) -> Array:
+    exponentials = [math.exp(value - max(logits)) for value in logits]
+    return np.array([value / sum(exponentials) for value in exponentials])
+
+
+def output_hessian(logits: Array, likelihood: str, sigma_noise: float | None) -> Array:
+    """Lambda (K, K): diag(p) - p p^T, or I / sigma^2."""
+    if likelihood == "classification":
+        p = softmax(logits)
+        return np.diag(p) - np.outer(p, p)
+    assert sigma_noise is not None
+    return np.eye(len(logits)) / sigma_noise**2
+
+
+def posterior_precision(
+    mean: Array, jacobian: Array, likelihood: str, prior: float, sigma_noise: float | None = None
+) -> Array:
+    """H_S = sum_n J_n^T Lambda_n J_n + prior I, (S, S)."""
+    size = jacobian.shape[2]
+    h = prior * np.eye(size)
+    for n in range(len(mean)):
+        h += jacobian[n].T @ output_hessian(mean[n], likelihood, sigma_noise) @ jacobian[n]
+    return h
+
+
+def variance(jacobian: Array, precision: Array) -> Array:
+    """diag(J H^-1 J^T), (B, K)."""
+    return np.array([[row @ np.linalg.solve(precision, row) for row in example] for example in jacobian])
+
+
+def reduced_head_variance(features: Array, covariances: Array, basis: Array, prior: float) -> Array:
+    """h^T (P Sigma_kk P + (I - P) / prior) h with P = B B^T, (B, K); features h (B, m), covariances (K, m, m)."""
+    projection = basis @ basis.T
+    outside = (np.eye(len(basis)) - projection) / prior
+    return np.array([[h @ (projection @ s @ projection + outside) @ h for s in covariances] for h in features])
+
+
+def filled_variance(mean: Array, jacobian: Array, precision: Array, kind: str, count: int) -> Array:
+    """(B, K): some variances computed, and the others filled in from them, one example at a time."""
+    rows = []
+    for f, j in zip(mean, jacobian, strict=True):
+        order = sorted(range(len(f)), key=lambda k: -f[k])[:count]
+        if kind == "margin":
+            difference = j[order[0]] - j[order[1]]
+            rows.append([difference @ np.linalg.solve(precision, difference)] * len(f))
+            continue
+        known = {k: j[k] @ np.linalg.solve(precision, j[k]) for k in order}
+        average = sum(known.values()) / count
+        rows.append([known.get(k, average) if kind == "top" else average for k in range(len(f))])
+    return np.array(rows)
+
+
+def curvature_left_out(logits: Array, rows: int) -> Array:
+    """sum over the classes that are not the `rows` - 1 most probable ones of p_k (e_k - q) (e_k - q)^T, (K, K)."""
+    p, identity = softmax(logits), np.eye(len(logits))
+    others = sorted(range(len(p)), key=lambda k: -p[k])[rows - 1 :]
+    q = sum(p[k] * identity[k] for k in others) / sum(p[k] for k in others)
+    left_out: Array = sum(p[k] * np.outer(identity[k] - q, identity[k] - q) for k in others)
+    return left_out
+
+
+def probit_probabilities(mean: Array, var: Array) -> Array:
+    """softmax(f / sqrt(1 + pi / 8 var))."""
+    return np.stack([softmax(f / np.sqrt(1 + math.pi / 8 * v)) for f, v in zip(mean, var, strict=True)])
+
+
+def mean_squared_jacobian(jacobian: Array) -> Array:
+    """mean_n sum_k J_nkd^2, (D,)."""
+    return sum(row**2 for example in jacobian for row in example) / len(jacobian)
+
+
+def marginal_variance(precision: Array) -> Array:
+    """diag(precision^-1), (D,)."""
+    return np.diag(np.linalg.inv(precision))
+
+
+def greedy(precision: Array, rows: Array, size: int, noise: float, full: Array) -> list[int]:
+    """Places in the order chosen: each step tries every weight and takes the smallest divergence from `full` (n,).
+
+    KL(N(f, a) || N(f, b)) = (a / b - 1 - log(a / b)) / 2 with a = full + noise, b the subnetwork's variance + noise.
+    """
+    chosen: list[int] = []
+    while len(chosen) < size:
+        divergences = {}
+        for weight in set(range(len(precision))) - set(chosen):
+            inside = [*chosen, weight]
+            covariance = np.linalg.inv(precision[np.ix_(inside, inside)])
+            variance = np.einsum("ns,st,nt->n", rows[:, inside], covariance, rows[:, inside])
+            ratio = (full + noise) / (variance + noise)
+            divergences[weight] = np.sum(ratio - 1 - np.log(ratio)) / 2
+        chosen.append(min(divergences, key=lambda weight: divergences[weight]))
+    return chosen
+
+
+def leverage(jacobian: Array, precision: Array) -> Array:
+    """mean_n sum_k (C J_nk)_d^2 / C_dd with C = precision^-1, (D,)."""
+    covariance = np.linalg.inv(precision)
+    total = np.zeros(len(precision))
+    for example in jacobian:
+        for row in example:
+            total += (covariance @ row) ** 2
+    return total / len(jacobian) / np.diag(covariance)
+
+
+def log_likelihood(mean: Array, variance: Array, target: Array, sigma: float | None, temperature: float = 1.0) -> float:
+    """Predictive log-likelihood of one example, outputs one at a time; `sigma` None means classification."""
+    if sigma is None:
+        scaled = [m / math.sqrt(temperature**2 + math.pi / 8 * v) for m, v in zip(mean, variance, strict=True)]
+        return scaled[int(target)] - math.log(sum(math.exp(s) for s in scaled))
+    return sum(
+        -0.5 * math.log(2 * math.pi * (v + sigma**2)) - (y - m) ** 2 / (2 * (v + sigma**2))
+        for m, v, y in zip(mean, variance, target, strict=True)
+    )

@@ -1,0 +1,111 @@
+"""What is decided, guaranteed, tested and measured by scores and probabilities."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def smoothed_p_value(score: float, before: list[float], tie: float) -> float:
+    """(#{s_i > s} + u #{s_i = s}) / n over `before` and the score itself."""
+    return (sum(other > score for other in before) + tie * (1 + sum(other == score for other in before))) / (
+        len(before) + 1
+    )
+
+
+def drift_factors(p: float) -> list[float]:
+    """What each bet against exchangeability multiplies its capital by."""
+    return [1 + 0.5 - p, 1.0, 1 - 0.5 + p, 0.8 / p**0.2, 0.95 / p**0.05]
+
+
+def accuracy_factors(wrong: bool, accuracy: float) -> list[float]:
+    """The likelihood ratio of a coin whose odds of an error are r times as bad to the one with the accuracy."""
+    factors = []
+    for r in (1.5, 2, 4, 8):
+        odds = r * (1 - accuracy) / accuracy
+        worse = odds / (1 + odds)
+        factors.append(worse / (1 - accuracy) if wrong else (1 - worse) / accuracy)
+    return factors
+
+
+def betting_capital(observed: list[list[float]], jump: float) -> list[float]:
+    """The capital after each of the observations, of which each has one factor a bet: of gamblers who begin at step k
+    with 1 / (k (k + 1)), and what no one has yet."""
+    gamblers, capital = list[list[float]](), list[float]()
+    for k, factors in enumerate(observed, 1):
+        for number, bets in enumerate(gamblers):
+            total = sum(bets)
+            gamblers[number] = [(1 - jump) * bet + jump / len(bets) * total for bet in bets]
+        gamblers.append([1 / (k * (k + 1)) / len(factors)] * len(factors))
+        gamblers = [[bet * factor for bet, factor in zip(bets, factors, strict=True)] for bets in gamblers]
+        capital.append(sum(map(sum, gamblers)) + 1 / (k + 1))
+    return capital
+
+
+def left_out_p_value(scores: list[float], i: int) -> float:
+    """The conformal p-value of score i against all others."""
+    others = scores[:i] + scores[i + 1 :]
+    return (1 + sum(other >= scores[i] for other in others)) / (len(others) + 1)
+
+
+def kolmogorov_smirnov(served: list[float], reference: list[float], bounds: list[float]) -> float:
+    """The largest difference of the two cumulative shares, at these bounds."""
+
+    def share(values: list[float], bound: float) -> float:
+        return sum(value <= bound for value in values) / len(values)
+
+    return max(abs(share(served, bound) - share(reference, bound)) for bound in bounds)
+
+
+def population_stability_index(
+    served: list[float], reference: list[float], bins: list[tuple[float, float]], least: float
+) -> float:
+    """sum (s - r) ln(s / r) over bins (below, bound], with served shares of `least` or more."""
+
+    def share(values: list[float], below: float, bound: float) -> float:
+        return sum(below < value <= bound for value in values) / len(values)
+
+    shares = [(max(least, share(served, *edges)), share(reference, *edges)) for edges in bins]
+    return sum((s - r) * math.log(s / r) for s, r in shares)
+
+
+def calibration_error(confidences: list[float], right: list[bool], bins: int) -> float:
+    """The mean over examples of |share right - mean confidence| in the bin of each, bins (i / b, (i + 1) / b]."""
+    total = 0.0
+    for i in range(bins):
+        inside = [(c, r) for c, r in zip(confidences, right, strict=True) if i / bins < c <= (i + 1) / bins]
+        total += abs(sum(c - r for c, r in inside))
+    return total / len(confidences)
+
+
+def set_score(probabilities: Any, label: int, penalty: float, unpenalised: int) -> float:
+    """The probability of the classes down to `label`, and the penalty for its rank; ties in the classes' order."""
+    ranked = sorted(range(len(probabilities)), key=lambda k: (-probabilities[k], k))
+    rank = ranked.index(label) + 1
+    return sum(probabilities[k] for k in ranked[:rank]) + penalty * max(0, rank - unpenalised)
+
+
+def quantile_of(scores: Any, level: Any) -> float:
+    """The k-th smallest score, k the least whole number that is at least (n + 1) level; infinite without one."""
+    k = math.ceil((len(scores) + 1) * level)
+    return sorted(scores)[k - 1] if k <= len(scores) else math.inf
+
+
+def binomial_below(n: int, k: int, x: float) -> float:
+    """P(Binomial(n, x) < k), term by term."""
+    return math.fsum(math.comb(n, i) * x**i * (1 - x) ** (n - i) for i in range(k))
+
+
+def aurc(scores: list[float], wrong: list[int]) -> float:
+    """The mean, over examples, of the error rate among those that score no higher."""
+    risks = [[w for t, w in zip(scores, wrong, strict=True) if t <= s] for s in scores]
+    return sum(sum(risk) / len(risk) for risk in risks) / len(scores)
+
+
+def augrc(scores: list[float], wrong: list[int]) -> float:
+    """How often an error is accepted if a random example's score is the threshold; ties half."""
+    pairs = [w * (1.0 if s < t else 0.5 if s == t else 0.0) for s, w in zip(scores, wrong, strict=True) for t in scores]
+    return sum(pairs) / len(scores) ** 2
