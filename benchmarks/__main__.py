@@ -25,6 +25,7 @@ from service.environment.cpu import available_cpus
 def main(
     name: Annotated[str | None, typer.Argument(help="a benchmark, or 'all' of those for a CPU")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="miniatures: does it work? Its numbers mean nothing")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="the paper's experiments: the size for two cores")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="threads of each process; by default, all cores")] = None,
     out: Annotated[Path | None, typer.Option(help="where results go; by default benchmarks/results")] = None,
     rows: Annotated[str, typer.Option(help="bundles, layers: measure these again, as in --rows SiLU,GELU")] = "",
@@ -36,12 +37,14 @@ def main(
         show_list(screen)
         return
     chosen = choose(name)
+    if fast and (without := [benchmark.name for benchmark in chosen if not benchmark.fast]):
+        raise typer.BadParameter(f"--fast: {', '.join(without)} has one size only; leave --fast out")
     only = tuple(filter(None, rows.split(",")))
     folder = out or (RESULTS / "quick" if quick else RESULTS)
     cores = threads or available_cpus()
     with tempfile.TemporaryDirectory() as scratch:
         artefacts = ArtefactCache(Path(scratch), cores)
-        settings = Settings(quick, cores, Path(scratch), artefacts, silent, folder, only, seeds)
+        settings = Settings(quick, cores, Path(scratch), artefacts, silent, folder, only, seeds, fast)
         try:
             for benchmark in chosen:
                 run_one(benchmark, settings, screen)
@@ -73,9 +76,10 @@ def run_one(benchmark: Benchmark, settings: Settings, screen: Console) -> None:
         result = benchmark.run(replace(settings, track=track))
     measured_with = environment(benchmark.threads or settings.threads)
     record: Values = {"benchmark": benchmark.file, "quick": settings.quick, "environment": measured_with}
+    record |= {"fast": settings.fast} if benchmark.fast else {}
     seconds = time.monotonic() - start
     record |= {"seconds_in_all": seconds, **result}
-    file = settings.out / f"{benchmark.file}.json"
+    file = settings.out / f"{benchmark.file_of(settings)}.json"
     write_json(file, record)
     if benchmark.draw is not None:
         benchmark.draw(record, file.with_suffix(".png"))

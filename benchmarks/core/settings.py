@@ -19,6 +19,7 @@ Values = dict[str, Any]
 class Settings:
     """quick: miniatures and one repetition, to see that everything works; the numbers mean nothing.
 
+    fast: what two cores can do in minutes, for experiments whose full size needs a GPU; `quick` goes before it.
     scratch: a folder for the run's files, deleted afterwards. seeds: networks of each kind in an experiment.
     rows: measure these only, in a benchmark with one row per name; the others keep their last result.
     """
@@ -31,9 +32,14 @@ class Settings:
     out: Path
     rows: tuple[str, ...] = ()
     seeds: int | None = None
+    fast: bool = False
 
     def choose(self, full: Any, quick: Any) -> Any:
         return quick if self.quick else full
+
+    def scale(self, full: Any, fast: Any, quick: Any) -> Any:
+        """The one of the three that this run is of."""
+        return quick if self.quick else fast if self.fast else full
 
     def names(self, full: tuple[str, ...], quick: tuple[str, ...]) -> tuple[str, ...]:
         """The rows to measure; raises `MeasurementError` for an unknown one."""
@@ -56,6 +62,7 @@ class Benchmark:
 
     stem: of the result files, also accepted as the name; by default the name.
     threads: where it is fixed. needs: what keeps it out of "all".
+    fast: whether it has a smaller size for two cores, with result files of its own.
     """
 
     name: str
@@ -65,11 +72,16 @@ class Benchmark:
     stem: str | None = None
     threads: int | None = None
     needs: str = ""
+    fast: bool = False
 
     @property
     def file(self) -> str:
         """The name of the result files, without a suffix."""
         return self.stem or self.name
+
+    def file_of(self, settings: Settings) -> str:
+        """The name of this run's result files, without a suffix."""
+        return f"{self.file}_fast" if settings.fast else self.file
 
 
 def write_json(path: Path, values: Values) -> None:
