@@ -8,6 +8,7 @@ from benchmarks.experiments.guarantees import plot as guarantees_plot
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.mnist import plot as mnist_plot
 from benchmarks.experiments.mnist import shift as mnist_shift
+from benchmarks.experiments.paper.images import run as paper_images
 from benchmarks.experiments.selection import plot as selection_plot
 from benchmarks.experiments.selection import uci as selection_uci
 from benchmarks.fit import against_laplace, bundles, cascade, cost, floor, gpu, growth, layers, price
@@ -103,6 +104,20 @@ BENCHMARKS = (
         scores.run,
         threads=1,
         needs="minutes, and the data in PROBITY_DATA_DIR",
+    ),
+    Benchmark(
+        "paper_mnist",
+        "the paper's rotated MNIST: every method at every angle, and Fashion-MNIST",
+        paper_images.rotated_mnist,
+        needs=HOURS,
+        fast=True,
+    ),
+    Benchmark(
+        "paper_cifar",
+        "the paper's corrupted CIFAR-10: every method at every level, and CIFAR-100",
+        paper_images.corrupted_cifar10,
+        needs=HOURS,
+        fast=True,
     ),
     Benchmark(
         "mnist_shift",

@@ -5,26 +5,37 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from benchmarks.core.folders import CACHE
 from benchmarks.core.settings import write_json
 
+SECONDS = "training_seconds"  # of a network's file, in its metadata
 
-def trained_once(name: str, model: nn.Module, train: Callable[[], None]) -> nn.Module:
+
+def trained_once(name: str, model: nn.Module, train: Callable[[], object]) -> nn.Module:
     """The model in eval mode, with the weights kept under `name`; `train` makes them where there are none."""
+    seconds_of_training(name, model, train)
+    return model
+
+
+def seconds_of_training(name: str, model: nn.Module, train: Callable[[], object]) -> float:
+    """As `trained_once`, in place: the seconds that `train` took, now or when the weights were made."""
     file = CACHE / f"{name}.safetensors"
-    if file.exists():
-        model.load_state_dict(load_file(file))
-        return model.eval()
-    train()
-    CACHE.mkdir(exist_ok=True)
-    (CACHE / ".gitignore").write_text("*\n")
-    partial = file.with_suffix(".partial")
-    save_file(model.state_dict(), partial)
-    partial.replace(file)
-    return model.eval()
+    if not file.exists():
+        start = perf_counter()
+        train()
+        CACHE.mkdir(exist_ok=True)
+        (CACHE / ".gitignore").write_text("*\n")
+        partial = file.with_suffix(".partial")
+        save_file(model.state_dict(), partial, metadata={SECONDS: repr(perf_counter() - start)})
+        partial.replace(file)
+    model.load_state_dict(load_file(file))
+    model.eval()
+    with safe_open(file, "pt") as kept:
+        return float((kept.metadata() or {}).get(SECONDS, "nan"))
 
 
 def run_once(name: str, scale: dict[str, Any], run: Callable[[], dict[str, Any]]) -> dict[str, Any]:

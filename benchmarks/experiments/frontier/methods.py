@@ -1,7 +1,6 @@
 """The methods of the experiment on quality and price: each gives probabilities, at a price in forward passes."""
 
 import copy
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,8 +19,9 @@ from offline.fit import fit_bundle
 from service.inference.predictor import Predictor
 
 Array = npt.NDArray[Any]
+Examples = tuple[Tensor, Tensor]
 MEMBERS, SAMPLES, DROPOUT = 5, 16, 0.1
-BATCH, TIMED, ROUNDS = 100, 16, 7
+BATCH, TIMED, ROUNDS = 100, 16, 15
 SIZE = 750
 
 
@@ -51,13 +51,17 @@ OURS: dict[str, dict[str, Any]] = {
 }
 
 
-def ours(model: nn.Module, problem: Problem, options: Mapping[str, Any], folder: Path, examples: int) -> Method:
-    """A bundle, fitted to the first of the training images and served; its price is that of a batch of 16."""
-    loader = DataLoader(TensorDataset(*(part[:examples] for part in problem.train)), batch_size=256)
-    size = min(SIZE, sum(p.numel() for p in model.get_submodule("head").parameters())) if "within" in options else SIZE
-    config = FitConfig(subnetwork_size=size, **options)
+def ours(
+    model: nn.Module, train: Examples, held_out: Examples, options: Mapping[str, Any], folder: Path, size: int = SIZE
+) -> Method:
+    """A bundle, fitted to the training images and served; its price is that of a batch of 16."""
+    loader = DataLoader(TensorDataset(*train), batch_size=256)
+    within = [model.get_submodule(path) for path in options.get("within", ("",))]
+    config = FitConfig(
+        subnetwork_size=min(size, sum(p.numel() for module in within for p in module.parameters())), **options
+    )
     start = time.perf_counter()
-    fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=config)
+    fit_bundle(model, loader, folder, calibration_loader=[held_out], config=config)
     seconds = time.perf_counter() - start
     predictor = Predictor.load(folder, threads=1)
     graph = predictor.manifest.graph
@@ -71,6 +75,7 @@ def ours(model: nn.Module, problem: Problem, options: Mapping[str, Any], folder:
     prices = {price.batch: price.forward_passes for price in graph.price}
     facts = {
         "fit_seconds": seconds,
+        "bytes": sum(path.stat().st_size for path in folder.iterdir() if path.suffix in (".onnx", ".safetensors")),
         "explanation": predictor.manifest.selection.explanation,
         "size": predictor.manifest.subnetwork_size,
         "prices": prices,
@@ -80,7 +85,7 @@ def ours(model: nn.Module, problem: Problem, options: Mapping[str, Any], folder:
 
 def plain(model: nn.Module) -> Method:
     """The network alone."""
-    return Method(lambda x: _softmax(model, x), 1.0)
+    return Method(lambda x: softmax(model, x), 1.0)
 
 
 def dropout(model: nn.Module) -> Method:
@@ -90,7 +95,7 @@ def dropout(model: nn.Module) -> Method:
         torch.manual_seed(0)
         for module in model.modules():
             module.train(isinstance(module, nn.Dropout))
-        result: Array = np.mean([_softmax(model, x) for _ in range(SAMPLES)], axis=0)
+        result: Array = np.mean([softmax(model, x) for _ in range(SAMPLES)], axis=0)
         model.eval()
         return result
 
@@ -99,7 +104,7 @@ def dropout(model: nn.Module) -> Method:
 
 def ensemble(models: list[nn.Module]) -> Method:
     """The mean over networks trained from other seeds."""
-    return Method(lambda x: np.asarray(np.mean([_softmax(model, x) for model in models], axis=0)), float(len(models)))
+    return Method(lambda x: np.asarray(np.mean([softmax(model, x) for model in models], axis=0)), float(len(models)))
 
 
 def last_layer_laplace(model: nn.Module, problem: Problem, examples: int) -> Method:
@@ -117,20 +122,27 @@ def last_layer_laplace(model: nn.Module, problem: Problem, examples: int) -> Met
         return np.asarray(torch.cat(parts).detach().numpy())
 
     one = problem.tests["usual"][:TIMED]
-    return Method(probabilities, _ratio(lambda: probabilities(one), lambda: _softmax(model, one)))
+    return Method(probabilities, ratio(lambda: probabilities(one), lambda: softmax(model, one)))
 
 
-def _softmax(model: nn.Module, x: Tensor) -> Array:
+def softmax(model: nn.Module, x: Tensor) -> Array:
+    """Probabilities (n, K) of the network alone."""
     with torch.inference_mode():
         return np.asarray(torch.cat([torch.softmax(model(part), dim=1) for part in torch.split(x, BATCH)]).numpy())
 
 
-def _ratio(work: Callable[[], object], floor: Callable[[], object]) -> float:
-    def seconds(function: Callable[[], object]) -> float:
-        start = time.perf_counter()
-        function()
-        return time.perf_counter() - start
+def ratio(work: Callable[[], object], floor: Callable[[], object]) -> float:
+    """Processor time of `work` over that of `floor` on one thread, each the least of several rounds in turns."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the time of other threads would not be counted
+    try:
+        rounds = [(_seconds(work), _seconds(floor)) for _ in range(ROUNDS)]
+    finally:
+        torch.set_num_threads(threads)
+    return min(own for own, _ in rounds) / min(plain for _, plain in rounds)
 
-    for function in (work, floor):
-        function()
-    return statistics.median(seconds(work) / seconds(floor) for _ in range(ROUNDS))
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = time.thread_time()
+    function()
+    return time.thread_time() - start

@@ -1,19 +1,16 @@
 """The networks of the experiment on quality and price, trained once and kept (`benchmarks.experiments.kept`)."""
 
-from functools import partial
-
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.experiments import training
 from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.kept import trained_once
 from benchmarks.experiments.mnist.networks import Block
+from benchmarks.experiments.training import Recipe, one_cycle, same, varied
 from offline.runtime.progress import Track
 
-BATCH, LEARNING_RATE, WEIGHT_DECAY = 128, 0.01, 5e-4
-PADDING = 4
 EPOCHS = {"mnist": 3, "cifar": 8}
 
 
@@ -64,32 +61,5 @@ def trained(problem: Problem, seed: int, dropout: float, tag: str, epochs: int, 
 
 def train(model: nn.Module, kind: str, examples: tuple[Tensor, Tensor], epochs: int, seed: int, track: Track) -> None:
     """AdamW with a one-cycle schedule; photos (kind "cifar") mirrored and moved by up to four pixels."""
-    model.train()
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # a third faster for photos
-    inputs, targets = examples
-    optimiser = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-    rows = range(0, len(inputs), BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, total_steps=epochs * len(rows))
-    generator = np.random.default_rng(seed)
-    vary = partial(_varied, generator=generator) if kind == "cifar" else _same
-    for epoch in range(epochs):
-        order = torch.as_tensor(generator.permutation(len(inputs)))
-        for start in track(rows, f"{kind}, seed {seed}, epoch {epoch + 1} of {epochs}", len(rows)):
-            places = order[start : start + BATCH]
-            optimiser.zero_grad()
-            F.cross_entropy(model(vary(inputs[places])), targets[places]).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            schedule.step()
-    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-
-
-def _same(x: Tensor) -> Tensor:
-    return x
-
-
-def _varied(x: Tensor, generator: np.random.Generator) -> Tensor:
-    """The whole batch mirrored or not, and moved alike: cheap, and as good over many batches."""
-    if generator.random() < 0.5:
-        x = x.flip(3)
-    down, right = (int(n) for n in generator.integers(0, 2 * PADDING + 1, 2))
-    return F.pad(x, [PADDING] * 4)[:, :, down : down + x.shape[2], right : right + x.shape[3]]
+    recipe = Recipe(epochs, one_cycle, vary=varied if kind == "cifar" else same)
+    training.train(model, examples, recipe, seed, torch.device("cpu"), track)

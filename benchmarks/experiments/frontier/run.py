@@ -100,7 +100,8 @@ def _scored(make: Callable[[], methods.Method], problem: Problem) -> Callable[[]
 def _fitted(
     model: Any, problem: Problem, options: dict[str, Any], folder: Path, examples: int
 ) -> Callable[[], methods.Method]:
-    return lambda: methods.ours(model, problem, options, folder, examples)
+    inputs, targets = problem.train
+    return lambda: methods.ours(model, (inputs[:examples], targets[:examples]), problem.held_out, options, folder)
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,99 @@
+"""Diagonal Laplace over all weights, Sigma = diag(1 / (h + lambda)): sampled, as in the paper, and linearised."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from benchmarks.experiments.frontier.methods import Method
+from benchmarks.experiments.paper.images.baselines.point import state_bytes
+from benchmarks.experiments.paper.images.baselines.weight_samples import (
+    SAMPLES,
+    averaged,
+    gaussian_samples,
+    parameters_of,
+)
+from benchmarks.experiments.paper.images.problems import batches
+from offline.config import FitConfig
+from offline.data.likelihood import Classification, class_log_likelihood
+from offline.job import Job, prepare
+from offline.laplace.prior import grid_log_likelihood
+from offline.runtime.distributed import DistributedContext
+from offline.runtime.progress import silent
+from service.maths.predictive import link_approx
+
+Array = npt.NDArray[np.float64]
+Examples = tuple[Tensor, Tensor]
+GRID = np.logspace(-4, 6, 61)
+COARSE = np.logspace(0, 6, 13)
+ROWS = 16
+JUDGED = 500  # held-out examples by which the sampled form chooses lambda
+
+
+@dataclass(frozen=True)
+class DiagonalLaplace:
+    """h (D,) = sum_n diag(J_n^T Lambda_n J_n), over all weights of a trained network."""
+
+    model: nn.Module
+    train: Examples
+    held_out: Examples
+    seed: int
+
+    @cached_property
+    def job(self) -> Job:
+        config = FitConfig(subnetwork_size=1, seed=self.seed, prior_precision=1.0)
+        data = list(batches(self.train, ROWS))
+        return prepare(self.model, data, config, torch.device("cpu"), DistributedContext(), silent)
+
+    @cached_property
+    def curvature(self) -> Tensor:
+        likelihood = Classification(int(self.train[1].max()) + 1)
+        total = torch.zeros(self.job.layout.total, dtype=torch.float64)
+        jacobian = self.job.jacobian(torch.arange(self.job.layout.total))
+        for x, _ in batches(self.train, ROWS):
+            mean, j = jacobian(x)
+            total += likelihood.sqrt_hessian_product(j, mean).square().sum((0, 1))
+        return total
+
+    def variances(self, x: Tensor, precisions: Array) -> tuple[Array, Array]:
+        """Outputs (n, K), and their variances (n, K, G): sum_d J_kd^2 / (h_d + lambda)."""
+        inverse = 1 / (self.curvature[:, None] + torch.as_tensor(precisions))
+        jacobian = self.job.jacobian(torch.arange(self.job.layout.total))
+        means, variances = [], []
+        for part in torch.split(x, ROWS):
+            mean, j = jacobian(part)
+            means.append(mean.double())
+            variances.append((j.square() @ inverse.to(j.dtype)).double())
+        return torch.cat(means).numpy(), torch.cat(variances).numpy()
+
+    def linearised(self, budget: float) -> Method:
+        """The probit approximation with the least lambda that costs at most `budget` nats; 0: with the best lambda."""
+        inputs, classes = self.held_out
+        mean, variance = self.variances(inputs, GRID)
+        scores = grid_log_likelihood(mean, variance, classes.numpy(), Classification(mean.shape[1])).mean(1)
+        used = float(GRID[scores >= scores.max() - budget].min())
+
+        def probabilities(x: Tensor) -> Array:
+            outputs, spread = self.variances(x, np.array([used]))
+            return link_approx(outputs, spread[:, :, 0], 1.0)
+
+        return Method(probabilities, 1.0, self._facts(used))
+
+    def sampled(self) -> Method:
+        """The mean over samples of the weights, with the lambda under which held-out examples are most likely."""
+        x, classes = (part[:JUDGED] for part in self.held_out)
+        found = [self._averaged(float(used)) for used in COARSE]
+        scores = [class_log_likelihood(one.probabilities(x), classes.numpy()).mean() for one in found]
+        return found[int(np.argmax(scores))]
+
+    def _averaged(self, used: float) -> Method:
+        std = (self.curvature + used).rsqrt().float()
+        mean = parameters_of(self.model)
+        spread = {p.name: std[p.offset : p.offset + p.size].reshape(p.shape) for p in self.job.layout.parameters}
+        return averaged(self.model, gaussian_samples(mean, spread, SAMPLES, self.seed), self._facts(used))
+
+    def _facts(self, used: float) -> dict[str, float]:
+        return {"bytes": 2 * state_bytes(self.model), "prior_precision": used}

@@ -1,0 +1,85 @@
+"""SWAG (Maddox et al., 2019): a diagonal and low-rank Gaussian over the weights along a trajectory of SGD.
+
+    w = mean + sqrt(1/2) diag_std * z_1 + (2 (R - 1))^(-1/2) D z_2,
+
+D (D, R) the last R deviations of the snapshots from their running mean; batch statistics are measured again for every
+sample.
+"""
+
+import copy
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.optim.swa_utils import update_bn
+
+from benchmarks.experiments.frontier.methods import Method
+from benchmarks.experiments.paper.images.baselines.point import state_bytes
+from benchmarks.experiments.paper.images.baselines.weight_samples import SAMPLES, State, averaged
+from benchmarks.experiments.training import BATCH
+from offline.runtime.progress import Track
+
+RANK, RATE, MOMENTUM, WEIGHT_DECAY = 20, 0.01, 0.9, 1e-4
+STATISTICS = 2048  # training examples for batch statistics
+Examples = tuple[Tensor, Tensor]
+
+
+@dataclass
+class Moments:
+    """Running moments of the snapshots, (D,) each, and the last `RANK` deviations."""
+
+    mean: Tensor
+    square: Tensor
+    count: int = 0
+    deviations: list[Tensor] = field(default_factory=list)
+
+    def add(self, weights: Tensor) -> None:
+        self.count += 1
+        self.mean += (weights - self.mean) / self.count
+        self.square += (weights.square() - self.square) / self.count
+        self.deviations = [*self.deviations, weights - self.mean][-RANK:]
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        std = (self.square - self.mean.square()).clamp(min=0).sqrt()
+        wide = torch.stack(self.deviations, dim=1)
+        along = wide @ torch.randn(wide.shape[1], generator=generator)
+        noise = torch.randn(len(std), generator=generator)
+        return self.mean + math.sqrt(0.5) * std * noise + along / math.sqrt(2 * (wide.shape[1] - 1))
+
+
+def swag(model: nn.Module, train: Examples, epochs: int, snapshots: int, seed: int, track: Track) -> Method:
+    """The mean over samples of the weights; `snapshots` are taken in each of `epochs`, after the training."""
+    own = copy.deepcopy(model)
+    moments = trajectory(own, train, epochs, snapshots, seed, track)
+    generator = torch.Generator().manual_seed(seed)
+    states: list[State] = []
+    for _ in range(SAMPLES):
+        vector_to_parameters(moments.sample(generator), own.parameters())
+        update_bn(torch.split(train[0][:STATISTICS], BATCH), own)
+        states.append({name: values.clone() for name, values in own.state_dict().items()})
+    return averaged(own.eval(), states, {"bytes": (2 + len(moments.deviations)) * state_bytes(model)})
+
+
+def trajectory(model: nn.Module, train: Examples, epochs: int, snapshots: int, seed: int, track: Track) -> Moments:
+    """Walk from the trained weights with a constant learning rate."""
+    weights = parameters_to_vector(model.parameters()).detach()
+    moments = Moments(torch.zeros_like(weights), torch.zeros_like(weights))
+    optimiser = torch.optim.SGD(model.parameters(), RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
+    generator = np.random.default_rng(seed)
+    starts = range(0, len(train[0]), BATCH)
+    every = max(1, len(starts) // snapshots)
+    model.train()
+    for epoch in range(epochs):
+        order = torch.as_tensor(generator.permutation(len(train[0])))
+        for step, start in enumerate(track(starts, f"SWAG, epoch {epoch + 1} of {epochs}", len(starts))):
+            places = order[start : start + BATCH]
+            optimiser.zero_grad()
+            F.cross_entropy(model(train[0][places]), train[1][places]).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            if (step + 1) % every == 0:
+                moments.add(parameters_to_vector(model.parameters()).detach().clone())
+    return moments

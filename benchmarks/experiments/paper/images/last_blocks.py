@@ -1,0 +1,97 @@
+"""A second mean, cheaply: several last blocks on one trunk, each with its own subnetwork posterior.
+
+    p(y | x) = (1 / M) sum_m softmax(f_m(z) / sqrt(1 + pi/8 diag(J_m Sigma_m J_m^T))),  z = trunk(x)
+
+The trunk and the first block are those of the trained network; the other blocks are trained on its trunk, which stays
+as it is (Deep Sub-Ensembles, Valdenegro-Toro, arXiv 1910.08168). Each block is a network of its own whose inputs are
+the trunk's outputs, with a bundle of its own.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from benchmarks.experiments.frontier.methods import BATCH, TIMED, Method, ours, ratio, softmax
+from benchmarks.experiments.paper.images.networks import Frozen, cheap_modules, reset, split
+from benchmarks.experiments.paper.images.problems import Examples
+from benchmarks.fit.onnx_methods import open_session
+from service.inference.predictor import Predictor
+
+Array = npt.NDArray[Any]
+MEMBERS = 5
+OPTIONS: Mapping[str, Any] = {"selection": "random", "selection_options": {"live_only": True}}  # beside `within`
+
+
+def new_block(model: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The frozen trunk with a new last block and head, and that block: train the first, keep the second."""
+    trunk, block = split(copy.deepcopy(model))
+    reset(block)
+    return nn.Sequential(Frozen(trunk), block), block
+
+
+def means_only(model: nn.Module, blocks: list[nn.Module]) -> Method:
+    """The mean of the softmax outputs of the blocks."""
+    trunk, own = split(model)
+
+    def probabilities(x: Tensor) -> Array:
+        features = _features(trunk, x)
+        return np.asarray(np.mean([softmax(block, features) for block in (own, *blocks)], axis=0))
+
+    return Method(probabilities, 1.0)
+
+
+def with_posteriors(
+    model: nn.Module, blocks: list[nn.Module], train: Examples, held_out: Examples, folder: Path, size: int
+) -> Method:
+    """The mean of the blocks' bundles; its price is measured in onnxruntime, trunk and all."""
+    trunk, own = split(model)
+    inside = [(_features(trunk, x), y) for x, y in (train, held_out)]
+    folders = [folder / f"block-{number}" for number in range(1 + len(blocks))]
+    methods = [
+        ours(block, inside[0], inside[1], {**OPTIONS, "within": cheap_modules(block)}, place, size)
+        for block, place in zip((own, *blocks), folders, strict=True)
+    ]
+
+    def probabilities(x: Tensor) -> Array:
+        features = _features(trunk, x)
+        return np.asarray(np.mean([method.probabilities(features) for method in methods], axis=0))
+
+    facts = {name: sum(float(method.facts[name]) for method in methods) for name in ("fit_seconds", "bytes")}
+    price = _price(model, trunk, folders, held_out[0][:TIMED], folder)
+    return Method(probabilities, price, facts | {"cost_of_means": methods[0].price, "size": size})
+
+
+def _features(trunk: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return torch.cat([trunk(part) for part in torch.split(x, BATCH)])
+
+
+def _price(model: nn.Module, trunk: nn.Module, folders: list[Path], x: Tensor, folder: Path) -> float:
+    """Time of the trunk and all blocks' graphs over that of the plain network, one thread each."""
+    whole, start = (_session(part, x, folder / f"{name}.onnx") for part, name in ((model, "plain"), (trunk, "trunk")))
+    predictors = [Predictor.load(place, threads=1) for place in folders]
+
+    def everything() -> None:
+        features = start(x.numpy())
+        for predictor in predictors:
+            predictor.outputs(features)
+
+    return ratio(everything, lambda: whole(x.numpy()))
+
+
+def _session(model: nn.Module, x: Tensor, path: Path) -> Callable[[Array], Array]:
+    """The network in onnxruntime on one thread."""
+    torch.onnx.export(model, (x,), path, dynamo=True, input_names=["x"], dynamic_shapes=({0: "batch"},), verbose=False)
+    session = open_session(path, threads=1)
+
+    def run(inputs: Array) -> Array:
+        (values,) = session.run(None, {"x": inputs})
+        return np.asarray(values)
+
+    return run

@@ -1,0 +1,93 @@
+"""Every method at every shift of one problem, for several seeds: resumable, one outcome a method and seed."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from benchmarks.core.settings import Settings, Values
+from benchmarks.experiments.frontier.methods import Method, ratio, softmax
+from benchmarks.experiments.kept import run_once
+from benchmarks.experiments.paper.images.problems import PROBLEMS
+from benchmarks.experiments.paper.images.quality import REJECTED, score
+from benchmarks.experiments.paper.images.rows import EVERYTHING, OURS, Networks, Scale, one_batch, rows
+from benchmarks.experiments.paper.images.summary import summarise
+
+FULL = {
+    "mnist": Scale("ResNet-18, grey", 58_000, 2_000, 10_000, 42_438, 90, 3, 20, schedule=(40, 70)),
+    "cifar": Scale("ResNet-18", 48_000, 2_000, 10_000, 42_438, 300, 3, 20, schedule=(150, 225)),
+}
+FAST = {
+    "mnist": Scale("small CNN", 58_000, 1_000, 4_000, 1_000, 3, 3, 5, everything=True),
+    "cifar": Scale("narrow ResNet", 20_000, 2_000, 2_000, 1_000, 6, 1, 5),
+}
+QUICK = {
+    "mnist": Scale("small CNN", 1_000, 48, 200, 100, 1, 1, 1),
+    "cifar": Scale("narrow ResNet", 400, 48, 100, 100, 1, 1, 1),
+}
+QUICK_ROWS = ("MAP", "ensemble of 5", "SWAG", "ours, Wasserstein", "ours, random")
+IN_BUNDLES = frozenset({*OURS, EVERYTHING, "five last blocks, each with a posterior"})  # prices of onnxruntime
+
+
+def rotated_mnist(settings: Settings) -> Values:
+    """MNIST turned by 0 to 180 degrees; Fashion-MNIST as foreign images."""
+    return _run("mnist", settings)
+
+
+def corrupted_cifar10(settings: Settings) -> Values:
+    """CIFAR-10 under 16 corruptions at five levels; CIFAR-100 as foreign images."""
+    return _run("cifar", settings)
+
+
+def _run(name: str, settings: Settings) -> Values:
+    torch.set_num_threads(settings.threads)
+    scale: Scale = settings.scale(FULL, FAST, QUICK)[name]
+    tag = settings.scale("full", "fast", "quick")
+    problem = PROBLEMS[name](scale.train, scale.test)
+    runs = []
+    for seed in range(settings.seeds or scale.seeds):
+        networks = Networks(problem, scale, seed, tag, settings.track)
+        runs.append({"seed": seed, "methods": one_seed(networks, settings.rows or settings.scale((), (), QUICK_ROWS))})
+    return {
+        "scale": asdict(scale),
+        "weights": sum(p.numel() for p in networks.model.parameters()),
+        "rejected": REJECTED.tolist(),
+        "summary": summarise(runs, problem.published),
+        "runs": runs,
+    }
+
+
+def one_seed(networks: Networks, only: tuple[str, ...]) -> dict[str, Any]:
+    """Name of a row -> its quality and its price; `only` these, where any are named."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        made = {label: make for label, make in rows(networks, Path(scratch)).items() if not only or label in only}
+        for label, make in networks.track(list(made.items()), f"seed {networks.seed}: methods", len(made)):
+            options = json.loads(json.dumps(asdict(networks.scale) | {"options": OURS.get(label, {})}))
+            key = networks.key(label.replace(" ", "-").replace(",", ""))
+            found[label] = run_once(key, options, _scored(networks, label, make))
+    return found
+
+
+def _scored(networks: Networks, label: str, make: Callable[[], Method]) -> Callable[[], dict[str, Any]]:
+    def run() -> dict[str, Any]:
+        start = perf_counter()
+        method = make()
+        facts = {"fit_seconds": perf_counter() - start} | dict(method.facts)
+        if label not in IN_BUNDLES:
+            method = replace(method, price=measured_price(method, networks))
+        return score(method, networks.problem) | {"price": method.price} | facts
+
+    return run
+
+
+def measured_price(method: Method, networks: Networks) -> float:
+    """Time of a batch of 16 in torch over that of the plain network."""
+    x = one_batch(networks.problem)
+    model = networks.model
+    return ratio(lambda: method.probabilities(x), lambda: softmax(model, x))
