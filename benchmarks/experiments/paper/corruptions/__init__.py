@@ -1,0 +1,1 @@
+"""CIFAR-10-C (Hendrycks and Dietterich, ICLR 2019), generated: `registry.CORRUPTIONS`."""
