@@ -8,7 +8,11 @@ from benchmarks.experiments.guarantees import plot as guarantees_plot
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.mnist import plot as mnist_plot
 from benchmarks.experiments.mnist import shift as mnist_shift
+from benchmarks.experiments.paper.images import plot as paper_images_plot
 from benchmarks.experiments.paper.images import run as paper_images
+from benchmarks.experiments.paper.images import sizes as paper_sizes
+from benchmarks.experiments.paper.images import sizes_plot as paper_sizes_plot
+from benchmarks.experiments.paper.questions import run as paper_questions
 from benchmarks.experiments.selection import plot as selection_plot
 from benchmarks.experiments.selection import uci as selection_uci
 from benchmarks.fit import against_laplace, bundles, cascade, cost, floor, gpu, growth, layers, price
@@ -109,6 +113,7 @@ BENCHMARKS = (
         "paper_mnist",
         "the paper's rotated MNIST: every method at every angle, and Fashion-MNIST",
         paper_images.rotated_mnist,
+        paper_images_plot.draw,
         needs=HOURS,
         fast=True,
     ),
@@ -116,6 +121,22 @@ BENCHMARKS = (
         "paper_cifar",
         "the paper's corrupted CIFAR-10: every method at every level, and CIFAR-100",
         paper_images.corrupted_cifar10,
+        paper_images_plot.draw,
+        needs=HOURS,
+        fast=True,
+    ),
+    Benchmark(
+        "paper_sizes",
+        "the paper's figure 5 and appendix A.1: subnetworks and ensembles of growing size",
+        paper_sizes.run,
+        paper_sizes_plot.draw,
+        needs=HOURS,
+        fast=True,
+    ),
+    Benchmark(
+        "paper_questions",
+        "what the paper leaves open: link, temperature, which variances, how much uncertainty",
+        paper_questions.run,
         needs=HOURS,
         fast=True,
     ),

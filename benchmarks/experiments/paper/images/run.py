@@ -54,6 +54,7 @@ def _run(name: str, settings: Settings) -> Values:
         networks = Networks(problem, scale, seed, tag, settings.track)
         runs.append({"seed": seed, "methods": one_seed(networks, settings.rows or settings.scale((), (), QUICK_ROWS))})
     return {
+        "published": problem.published,
         "scale": asdict(scale),
         "weights": sum(p.numel() for p in networks.model.parameters()),
         "rejected": REJECTED.tolist(),

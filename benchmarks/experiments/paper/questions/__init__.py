@@ -1,0 +1,1 @@
+"""Choices that the paper leaves open, compared under one budget: link, temperature, variances, the budget itself."""

@@ -1,0 +1,155 @@
+"""Each open choice against what the product does, with the same weights and the same budget, over seeds.
+
+The budget is charged alike: every variant takes the smallest lambda whose held-out log-likelihood is at most so many
+nats below the best of the product's own sweep (diagonal link, temperature 1).
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from benchmarks.core.settings import Settings, Values
+from benchmarks.experiments.kept import run_once
+from benchmarks.experiments.mnist.choices import Material, swag
+from benchmarks.experiments.paper.images.problems import PROBLEMS, Problem
+from benchmarks.experiments.paper.images.rows import Networks
+from benchmarks.experiments.paper.images.run import FAST, FULL, QUICK
+from benchmarks.experiments.paper.images.summary import SEEN_KINDS
+from benchmarks.experiments.paper.questions import forms
+from benchmarks.experiments.paper.questions.forms import Form
+from benchmarks.experiments.paper.questions.posterior import SubnetworkPosterior
+from benchmarks.experiments.paper.questions.verdicts import verdicts
+from offline.data.held_out import HeldOut
+from offline.data.likelihood import class_log_likelihood
+from offline.evaluation.auroc import auroc
+from offline.laplace.calibration import fit_temperature
+from offline.laplace.posterior import PRIOR_GRID
+from offline.laplace.prior import PLAIN
+from offline.selection.registry import select
+from service.maths.predictive import entropy
+
+Array = npt.NDArray[Any]
+SIZE, NOVEL = 750, 32
+GRID = np.append(PRIOR_GRID[::2], PLAIN)  # five values a decade, and none at all
+SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A form of the predictive, its budget in nats, and whether a temperature is fitted for every lambda."""
+
+    form: Form
+    budget: float = 0.05
+    tempered: bool = False
+
+
+PRODUCT = "as the product: diagonal link, all variances, 0.05 nats"
+VARIANTS: dict[str, Variant] = {
+    PRODUCT: Variant(forms.DIAGONAL),
+    "pairwise link": Variant(forms.pairwise),
+    "temperature fitted with the prior": Variant(forms.DIAGONAL, tempered=True),
+    "variance of the leading output": Variant(forms.LEADING),
+    "mean variance of three leading outputs": Variant(forms.LEADING_THREE),
+    "variance of the margin": Variant(forms.MARGIN),
+    "0.02 nats": Variant(forms.DIAGONAL, budget=0.02),
+    "0.1 nats": Variant(forms.DIAGONAL, budget=0.1),
+}
+CHOICES: dict[str, Callable[[Material], Tensor]] = {
+    "Wasserstein": swag,
+    "novelty-sampling": lambda m: select("novelty-sampling", m.living, {"examples": NOVEL}).indices,
+}
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many held-out examples, test examples and examples for the curvature."""
+
+    held_out: int
+    test: int
+    curvature: int
+
+
+AMOUNTS = {"full": Amount(2000, 1000, 4000), "fast": Amount(1000, 320, 2000), "quick": Amount(60, 32, 50)}
+
+
+def run(settings: Settings) -> Values:
+    """All variants on every network, choice of weights and seed; `--rows mnist` takes one problem."""
+    torch.set_num_threads(settings.threads)
+    tag = settings.scale("full", "fast", "quick")
+    runs = []
+    for name in settings.names(tuple(PROBLEMS), ("mnist",)):
+        scale = settings.scale(FULL, FAST, QUICK)[name]
+        problem = PROBLEMS[name](scale.train, AMOUNTS[tag].test)
+        for seed in range(settings.choose(settings.seeds or SEEDS, 1)):
+            networks = Networks(problem, scale, seed, tag, settings.track)
+            for choice in CHOICES:
+                key, amount = networks.key(f"questions-{choice}"), json.loads(json.dumps(asdict(AMOUNTS[tag])))
+                found = run_once(key, amount, _one(networks, choice, AMOUNTS[tag]))
+                runs.append({"network": name, "seed": seed, "weights": choice, **found})
+    return {"amounts": asdict(AMOUNTS[tag]), "product": PRODUCT, "verdicts": verdicts(runs, PRODUCT), "runs": runs}
+
+
+def _one(networks: Networks, choice: str, amount: Amount) -> Callable[[], dict[str, Any]]:
+    return lambda: one_choice(networks, choice, amount)
+
+
+def one_choice(networks: Networks, choice: str, amount: Amount) -> dict[str, Any]:
+    """Every variant with the weights of one strategy."""
+    problem = networks.problem
+    held_out = HeldOut(*(part[: amount.held_out] for part in problem.held_out))
+    material = Material(networks.model, *problem.train, held_out, SIZE, networks.seed)
+    posterior = SubnetworkPosterior.of(material, CHOICES[choice](material), amount.curvature)
+    classes = held_out.targets.numpy()
+    mean, covariances = posterior.covariances(held_out.inputs, GRID)
+    reference = max(_score(VARIANTS[PRODUCT], mean, covariance, classes)[0] for covariance in covariances)
+    settled = {name: _settle(variant, mean, covariances, classes, reference) for name, variant in VARIANTS.items()}
+    precisions = np.array([precision for precision, _ in settled.values()])
+    tests = {str(strength): posterior.covariances(x, precisions) for strength, x in problem.tests.items()}
+    foreign = {name: posterior.covariances(x, precisions) for name, x in problem.foreign.items()}
+    return {
+        "variants": {
+            name: {"precision": settled[name][0], "temperature": settled[name][1]}
+            | _quality(VARIANTS[name].form, settled[name][1], place, tests, foreign, problem)
+            for place, name in enumerate(VARIANTS)
+        }
+    }
+
+
+def _settle(variant: Variant, mean: Array, covariances: Array, classes: Array, reference: float) -> tuple[float, float]:
+    """The smallest lambda within the budget (the best, where none is), and its temperature."""
+    scores = [_score(variant, mean, covariance, classes) for covariance in covariances]
+    allowed = [place for place, (score, _) in enumerate(scores) if score >= reference - variant.budget]
+    place = allowed[0] if allowed else int(np.argmax([score for score, _ in scores]))
+    return float(GRID[place]), scores[place][1]
+
+
+def _score(variant: Variant, mean: Array, covariance: Array, classes: Array) -> tuple[float, float]:
+    """Held-out log-likelihood, and the temperature."""
+    temperature = 1.0
+    if variant.tempered:
+        temperature = fit_temperature(mean, np.diagonal(covariance, axis1=1, axis2=2), classes)
+    probabilities = variant.form(mean, covariance, temperature)
+    return float(class_log_likelihood(probabilities, classes).mean()), temperature
+
+
+def _quality(
+    form: Form, temperature: float, place: int, tests: dict[str, Any], foreign: dict[str, Any], problem: Problem
+) -> dict[str, Any]:
+    """Log-likelihood by shift, over kinds that no strategy saw, and AUROC of the predictive entropy."""
+    classes, kinds = problem.classes.numpy(), problem.kinds.numpy()
+    names = np.array(problem.kind_names)[kinds]
+    unseen = ~np.isin(names, SEEN_KINDS)
+    found = {strength: form(mean, covariance[place], temperature) for strength, (mean, covariance) in tests.items()}
+    outside = {name: form(mean, covariance[place], temperature) for name, (mean, covariance) in foreign.items()}
+    likelihoods = {strength: class_log_likelihood(p, classes) for strength, p in found.items()}
+    return {
+        "log_likelihood": {strength: float(values.mean()) for strength, values in likelihoods.items()},
+        "shifted": float(np.mean([values[unseen].mean() for s, values in likelihoods.items() if s != "0"])),
+        "auroc": {name: auroc(entropy(found["0"]), entropy(p)) for name, p in outside.items()},
+    }
