@@ -58,6 +58,7 @@ def _run(name: str, settings: Settings) -> Values:
         "scale": asdict(scale),
         "weights": sum(p.numel() for p in networks.model.parameters()),
         "rejected": REJECTED.tolist(),
+        "seconds_of_work": sum(row["seconds"] for run in runs for row in run["methods"].values()),
         "summary": summarise(runs, problem.published),
         "runs": runs,
     }

@@ -36,7 +36,14 @@ def run(settings: Settings) -> Values:
         seeds = range(settings.seeds or scale.seeds)
         runs = [one_seed(Networks(problem, scale, seed, tag, settings.track), tag) for seed in seeds]
         found[name] = {"scale": asdict(scale), "published": problem.published, "summary": _summary(runs), "runs": runs}
-    return {"problems": found}
+    seconds = sum(
+        row["seconds"]
+        for one in found.values()
+        for run in one["runs"]
+        for kind in ("subnetworks", "ensembles")
+        for row in run[kind].values()
+    )
+    return {"seconds_of_work": seconds, "problems": found}
 
 
 def one_seed(networks: Networks, tag: str) -> dict[str, Any]:

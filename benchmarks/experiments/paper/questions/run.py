@@ -92,7 +92,13 @@ def run(settings: Settings) -> Values:
                 key, amount = networks.key(f"questions-{choice}"), json.loads(json.dumps(asdict(AMOUNTS[tag])))
                 found = run_once(key, amount, _one(networks, choice, AMOUNTS[tag]))
                 runs.append({"network": name, "seed": seed, "weights": choice, **found})
-    return {"amounts": asdict(AMOUNTS[tag]), "product": PRODUCT, "verdicts": verdicts(runs, PRODUCT), "runs": runs}
+    return {
+        "amounts": asdict(AMOUNTS[tag]),
+        "product": PRODUCT,
+        "seconds_of_work": sum(one["seconds"] for one in runs),
+        "verdicts": verdicts(runs, PRODUCT),
+        "runs": runs,
+    }
 
 
 def _one(networks: Networks, choice: str, amount: Amount) -> Callable[[], dict[str, Any]]:

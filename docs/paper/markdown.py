@@ -1,0 +1,40 @@
+"""Tables and numbers in Markdown."""
+
+from collections.abc import Iterable, Sequence
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table, its first column to the left."""
+    lines = [f"| {' | '.join(head)} |", "| --- |" + " ---: |" * (len(head) - 1)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def folded(title: str, content: str) -> str:
+    """Content that a reader unfolds."""
+    return f"<details>\n<summary>{title}</summary>\n\n{content}\n</details>\n"
+
+
+def number(value: float, digits: int = 2) -> str:
+    """With so many decimals, and no minus zero."""
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """With its sign."""
+    text = number(value, digits)
+    return text if text.startswith("-") or float(text) == 0 else f"+{text}"
+
+
+def size(count: float) -> str:
+    """Bytes, to three digits."""
+    for unit in ("B", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

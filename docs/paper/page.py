@@ -1,0 +1,38 @@
+"""The whole page, from what has been measured."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from docs.paper import images, questions, regression
+from docs.paper.results import results
+
+PAGE = Path(__file__).parents[1] / "paper.md"
+INTRODUCTION = """# The paper's experiments
+
+Daxberger et al., "Bayesian Deep Learning via Subnetwork Inference" (ICML 2021), repeated with this project's own
+engine. This page is generated from [benchmarks/results](../benchmarks/results) by `python -m docs.paper`; no measured
+number in it is typed.
+
+`python -m benchmarks paper_...` repeats an experiment, with `--fast` at a size for two cores: small networks, thousands
+of examples. The full size (ResNet-18, S = 42,438, the paper's training recipe) needs a GPU. An interrupted run goes on
+where it stopped. Data come from the folder that `PROBITY_DATA_DIR` names, or are downloaded from their publishers.
+
+"ours, Wasserstein" is the paper's method, except for the prior precision: it is the smallest one that costs at most
+0.05 nats of held-out log-likelihood, the default of `FitConfig`. The row "best held-out lambda" takes the one that the
+paper's grid search takes. Two controls spend the same 0.05 nats without a subnetwork: one temperature for all inputs,
+and a diagonal posterior over all weights. IVON, by the authors of VOGN, stands in for VOGN.
+"""
+SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
+    ("toy", regression.toy),
+    ("mnist", images.section),
+    ("cifar", images.section),
+    ("sizes", questions.sizes),
+    ("questions", questions.questions),
+)
+
+
+def page() -> str:
+    """Every section that has results, in the paper's order."""
+    found = [make(result) for name, make in SECTIONS for result in results(name)]
+    return "\n".join([INTRODUCTION, *found])
