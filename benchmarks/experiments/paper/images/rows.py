@@ -16,7 +16,7 @@ from benchmarks.experiments.paper.images import last_blocks
 from benchmarks.experiments.paper.images.baselines import natural_gradient as variational
 from benchmarks.experiments.paper.images.baselines.diagonal_laplace import DiagonalLaplace
 from benchmarks.experiments.paper.images.baselines.point import plain, state_bytes, tempered
-from benchmarks.experiments.paper.images.baselines.swag import swag
+from benchmarks.experiments.paper.images.baselines.swag import RATES, Walk, swag
 from benchmarks.experiments.paper.images.networks import digit_network, photo_network, resnet
 from benchmarks.experiments.paper.images.problems import Examples, Problem
 from benchmarks.experiments.training import BATCH, Recipe, one_cycle, paper_schedule, same, train, varied
@@ -147,6 +147,7 @@ def rows(networks: Networks, folder: Path) -> dict[str, Callable[[], Method]]:
     problem, scale, track = networks.problem, networks.scale, networks.track
     part = first(problem.train, scale.curvature)
     laplace = DiagonalLaplace(networks.model, part, problem.held_out, networks.seed)
+    walk = Walk(scale.swag_epochs, SWAG_SNAPSHOTS, RATES[0])
     made: dict[str, Callable[[], Method]] = {
         "MAP": lambda: plain(networks.model),
         "MAP, tempered within the budget": lambda: tempered(networks.model, problem.held_out, BUDGET),
@@ -155,7 +156,7 @@ def rows(networks: Networks, folder: Path) -> dict[str, Callable[[], Method]]:
         "diagonal Laplace, within the budget": lambda: laplace.linearised(BUDGET),
         "dropout": lambda: _dropout(networks),
         "ensemble of 5": lambda: ensemble(networks, MEMBERS),
-        "SWAG": lambda: swag(networks.model, problem.train, scale.swag_epochs, SWAG_SNAPSHOTS, networks.seed, track),
+        "SWAG": lambda: swag(networks.model, problem.train, problem.held_out, walk, networks.seed, track),
         "IVON": lambda: variational.variational(*networks.variational(), networks.seed),
         "five last blocks": lambda: _blocks(networks),
         "five last blocks, each with a posterior": lambda: _blocks_with_posteriors(networks, part, folder),

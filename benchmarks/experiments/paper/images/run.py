@@ -49,7 +49,7 @@ def _run(name: str, settings: Settings) -> Values:
     scale: Scale = settings.scale(FULL, FAST, QUICK)[name]
     tag = settings.scale("full", "fast", "quick")
     problem = PROBLEMS[name](scale.train, scale.test)
-    runs = []
+    runs: list[dict[str, Any]] = []
     for seed in range(settings.seeds or scale.seeds):
         networks = Networks(problem, scale, seed, tag, settings.track)
         runs.append({"seed": seed, "methods": one_seed(networks, settings.rows or settings.scale((), (), QUICK_ROWS))})

@@ -29,7 +29,7 @@ def run(settings: Settings) -> Values:
     """For each problem, log-likelihood by shift and the memory of each size; `--rows mnist` runs one problem."""
     torch.set_num_threads(settings.threads)
     tag = settings.scale("full", "fast", "quick")
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for name in settings.names(tuple(PROBLEMS), ("mnist",)):
         scale: Scale = settings.scale(FULL, FAST, QUICK)[name]
         problem = PROBLEMS[name](scale.train, scale.test)

@@ -8,7 +8,7 @@ sample.
 
 import copy
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -21,9 +21,11 @@ from benchmarks.experiments.frontier.methods import Method
 from benchmarks.experiments.paper.images.baselines.point import state_bytes
 from benchmarks.experiments.paper.images.baselines.weight_samples import SAMPLES, State, averaged
 from benchmarks.experiments.training import BATCH
+from offline.data.likelihood import class_log_likelihood
 from offline.runtime.progress import Track
 
-RANK, RATE, MOMENTUM, WEIGHT_DECAY = 20, 0.01, 0.9, 1e-4
+RANK, MOMENTUM, WEIGHT_DECAY = 20, 0.9, 1e-4
+RATES = (0.01, 0.05)
 STATISTICS = 2048  # training examples for batch statistics
 Examples = tuple[Tensor, Tensor]
 
@@ -51,31 +53,48 @@ class Moments:
         return self.mean + math.sqrt(0.5) * std * noise + along / math.sqrt(2 * (wide.shape[1] - 1))
 
 
-def swag(model: nn.Module, train: Examples, epochs: int, snapshots: int, seed: int, track: Track) -> Method:
-    """The mean over samples of the weights; `snapshots` are taken in each of `epochs`, after the training."""
+@dataclass(frozen=True)
+class Walk:
+    """A constant learning rate for so many epochs, with `snapshots` in each."""
+
+    epochs: int
+    snapshots: int
+    rate: float
+
+
+def swag(model: nn.Module, train: Examples, held_out: Examples, walk: Walk, seed: int, track: Track) -> Method:
+    """The walk with the one of `RATES` under whose posterior held-out examples are most likely."""
+    found = [sampled(model, train, replace(walk, rate=rate), seed, track) for rate in RATES]
+    scores = [class_log_likelihood(one.probabilities(held_out[0]), held_out[1].numpy()).mean() for one in found]
+    return found[int(np.argmax(scores))]
+
+
+def sampled(model: nn.Module, train: Examples, walk: Walk, seed: int, track: Track) -> Method:
+    """The mean over samples of the weights."""
     own = copy.deepcopy(model)
-    moments = trajectory(own, train, epochs, snapshots, seed, track)
+    moments = trajectory(own, train, walk, seed, track)
     generator = torch.Generator().manual_seed(seed)
     states: list[State] = []
     for _ in range(SAMPLES):
         vector_to_parameters(moments.sample(generator), own.parameters())
         update_bn(torch.split(train[0][:STATISTICS], BATCH), own)
         states.append({name: values.clone() for name, values in own.state_dict().items()})
-    return averaged(own.eval(), states, {"bytes": (2 + len(moments.deviations)) * state_bytes(model)})
+    facts = {"bytes": (2 + len(moments.deviations)) * state_bytes(model), "learning_rate": walk.rate}
+    return averaged(own.eval(), states, facts)
 
 
-def trajectory(model: nn.Module, train: Examples, epochs: int, snapshots: int, seed: int, track: Track) -> Moments:
-    """Walk from the trained weights with a constant learning rate."""
+def trajectory(model: nn.Module, train: Examples, walk: Walk, seed: int, track: Track) -> Moments:
+    """Walk on from the trained weights, in place."""
     weights = parameters_to_vector(model.parameters()).detach()
     moments = Moments(torch.zeros_like(weights), torch.zeros_like(weights))
-    optimiser = torch.optim.SGD(model.parameters(), RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
+    optimiser = torch.optim.SGD(model.parameters(), walk.rate, MOMENTUM, weight_decay=WEIGHT_DECAY)
     generator = np.random.default_rng(seed)
     starts = range(0, len(train[0]), BATCH)
-    every = max(1, len(starts) // snapshots)
+    every = max(1, len(starts) // walk.snapshots)
     model.train()
-    for epoch in range(epochs):
+    for epoch in range(walk.epochs):
         order = torch.as_tensor(generator.permutation(len(train[0])))
-        for step, start in enumerate(track(starts, f"SWAG, epoch {epoch + 1} of {epochs}", len(starts))):
+        for step, start in enumerate(track(starts, f"SWAG, epoch {epoch + 1} of {walk.epochs}", len(starts))):
             places = order[start : start + BATCH]
             optimiser.zero_grad()
             F.cross_entropy(model(train[0][places]), train[1][places]).backward()  # type: ignore[no-untyped-call]
