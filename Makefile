@@ -34,7 +34,7 @@ help:
 	@echo "make hooks   run ruff, mypy and import-linter before each commit (pre-commit)"
 	@echo "make audit   known vulnerabilities of the service's packages"
 	@echo "make bench   speed and memory against laplace-torch, the floor, growth (results in benchmarks/results)"
-	@echo "make bench-selection   which weights: toys, UCI and MNIST (hours; data from PROBITY_DATA_DIR)"
+	@echo "make bench-selection   which weights: toys, UCI and MNIST (hours; data given or downloaded)"
 	@echo "make image-test   build both images as root with buildah and run them with podman (Debian)"
 	@echo "make lock    the packages of the images and of development, with their hashes (deploy/requirements)"
 	@echo "make javascript   onnxruntime-node, with which the tests run exported models (needs npm)"

@@ -20,7 +20,7 @@ from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, contract, early_rejection, fuzz, load, soak
 from benchmarks.serving import plots as serving_plots
 
-HOURS = "hours, and the data in PROBITY_DATA_DIR"
+HOURS = "hours, and data, given or downloaded"
 BENCHMARKS = (
     Benchmark(
         "baseline",
@@ -35,7 +35,7 @@ BENCHMARKS = (
         "cascade",
         "weights anywhere in the network, served with a cascade and without: time and verdicts",
         cascade.run,
-        needs="the data in PROBITY_DATA_DIR",
+        needs="data, given or downloaded",
     ),
     Benchmark("growth", "time and memory of the fit against S, N and D", growth.run, fit_plots.growth),
     Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
@@ -78,7 +78,7 @@ BENCHMARKS = (
         "the service's test for drift: false alarms, and delays on MNIST against KS and PSI",
         drift.run,
         threads=1,
-        needs="minutes, and the data in PROBITY_DATA_DIR",
+        needs="minutes, and data, given or downloaded",
     ),
     Benchmark(
         "guarantees",
@@ -86,14 +86,14 @@ BENCHMARKS = (
         guarantees.run,
         guarantees_plot.draw,
         threads=1,
-        needs="minutes, and the data in PROBITY_DATA_DIR",
+        needs="minutes, and data, given or downloaded",
     ),
     Benchmark(
         "evaluate",
         "`probity evaluate` and `probity score` on 60,000 digits: time over the plain network's, and memory",
         evaluate.run,
         threads=evaluate.THREADS,
-        needs="minutes, and the data in PROBITY_DATA_DIR",
+        needs="minutes, and data, given or downloaded",
     ),
     Benchmark(
         "frontier",
@@ -107,7 +107,7 @@ BENCHMARKS = (
         "out-of-distribution scores, alone and fused, on MNIST and CIFAR-10",
         scores.run,
         threads=1,
-        needs="minutes, and the data in PROBITY_DATA_DIR",
+        needs="minutes, and data, given or downloaded",
     ),
     Benchmark(
         "paper_mnist",

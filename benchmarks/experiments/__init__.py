@@ -1,1 +1,1 @@
-"""Which weights to choose: experiments on toys, UCI tables and MNIST. They take hours and need PROBITY_DATA_DIR."""
+"""Which weights to choose: experiments on toys, UCI tables and MNIST. They take hours."""

@@ -14,7 +14,7 @@ from tests.support.server import ROOT
 LINK = re.compile(r"\]\((?!https?://)([^)]+)\)")
 FOLDERS = "benchmarks|deploy|docs|examples|offline|probity|service|tests"
 CODE_PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)`")
-OF_OTHERS = {"BUNDLE_DIR", "API_KEY", "DATA_DIR"}  # docker-compose.yml, the client, the benchmarks
+OF_OTHERS = {"BUNDLE_DIR", "API_KEY", "DATA_DIR", "DATA_CACHE"}  # docker-compose.yml, the client, the benchmarks
 
 
 def all_pages() -> list[Path]:

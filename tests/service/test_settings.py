@@ -113,7 +113,7 @@ def test_an_unknown_variable_with_the_prefix_is_refused(name: str, monkeypatch: 
 def test_variables_of_the_benchmarks_and_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*FOREIGN, "PROBITYX", "MY_PROBITY_PORT"):
         monkeypatch.setenv(name, "/somewhere")
-    assert {"PROBITY_DATA_DIR"} <= FOREIGN
+    assert {"PROBITY_DATA_DIR", "PROBITY_DATA_CACHE"} <= FOREIGN
     assert load_settings() == Settings()
 
 

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.datasets import cifar
 from benchmarks.experiments.corruptions import ROTATIONS, UNSEEN
 from benchmarks.experiments.mnist import data as mnist_data
-from benchmarks.experiments.selection.data import data_folder
 
 HELD_OUT = 2000  # of the training images, never trained on
 CIFAR_MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).reshape(1, 3, 1, 1)
@@ -65,14 +64,11 @@ def _cifar(count: int) -> Problem:
     )
 
 
-def cifar_images(folder: str, part: str) -> tuple[Tensor, Tensor]:
-    """Pixels in [0, 1], (n, 3, 32, 32) float32, and classes (n,); planes of R-G, G, B-G, differenced both ways."""
-    with np.load(data_folder() / folder / f"{part}.npz", allow_pickle=False) as kept:
-        planes = np.cumsum(np.cumsum(kept["planes"], axis=2, dtype=np.uint8), axis=3, dtype=np.uint8)
-        classes = torch.from_numpy(kept["labels"].astype(np.int64))
-    planes[0] += planes[1]
-    planes[2] += planes[1]
-    return torch.from_numpy(planes.transpose(1, 0, 2, 3).copy()).float() / 255, classes
+def cifar_images(name: str, part: str) -> tuple[Tensor, Tensor]:
+    """Pixels in [0, 1], (n, 3, 32, 32) float32, and classes (n,) int64, of a part of "cifar10" or "cifar100"."""
+    pixels, classes = cifar.read(name, part)
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().float() / 255
+    return images, torch.from_numpy(classes).long()
 
 
 def normalise(pixels: Tensor) -> Tensor:

@@ -13,12 +13,13 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.core.settings import Settings
+from benchmarks.datasets import uci
 from benchmarks.experiments.frontier.data import HELD_OUT, cifar_images, load, normalise
 from benchmarks.experiments.frontier.networks import EPOCHS, PhotoNetwork, train, trained
 from benchmarks.experiments.kept import trained_once
 from benchmarks.experiments.mnist import data as mnist_data
 from benchmarks.experiments.mnist import networks as mnist_networks
-from benchmarks.experiments.selection.data import Problem, data_folder
+from benchmarks.experiments.selection.data import Problem
 from benchmarks.experiments.selection.uci import train as train_regression
 from offline.config import FitConfig
 from offline.fit import fit_bundle
@@ -155,10 +156,9 @@ def _digits(settings: Settings) -> tuple[Fitted, int, int]:
 
 def _wine(_: Settings) -> tuple[Fitted, int]:
     """Red wine: 1,599 examples, of which 800 train."""
-    folder = data_folder() / "uci" / "wine"
-    rows = np.random.default_rng(0).permutation(np.loadtxt(folder / "data.txt"))
-    features, target = (np.loadtxt(folder / f"index_{kind}.txt").astype(int) for kind in ("features", "target"))
-    return _regression("wine", rows[:, features], rows[:, target].reshape(-1, 1), WINE_DECAY, 200), 300
+    x, y = uci.table("wine")
+    order = np.random.default_rng(0).permutation(len(x))
+    return _regression("wine", x[order], y[order], WINE_DECAY, 200), 300
 
 
 def _heavy_tailed(settings: Settings) -> tuple[Fitted, int]:
