@@ -78,7 +78,7 @@ def fetch(file: RemoteFile) -> Path:
 def _download(file: RemoteFile, url: str, path: Path) -> None:
     """To a file of its own first, which gets its name when it is whole and right."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=f"-{file.name}")
-    hashes = {algorithm: hashlib.new(algorithm) for algorithm in file.checksums}
+    hashes = {algorithm: hashlib.new(algorithm, usedforsecurity=False) for algorithm in file.checksums}
     written = 0
     try:
         with os.fdopen(handle, "wb") as stream:

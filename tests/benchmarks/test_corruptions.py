@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from benchmarks.experiments.paper.corruptions import registry
 from benchmarks.experiments.paper.corruptions.registry import CORRUPTIONS, STAND_INS
 from benchmarks.experiments.paper.corruptions.weather import plasma
 
@@ -68,6 +69,13 @@ def test_the_rest_of_the_batch_does_not_matter(name: str, images: Bytes) -> None
 
 
 @EVERY
+def test_the_size_of_the_chunks_does_not_matter(name: str, images: Bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = corrupted(name, images, 3)
+    monkeypatch.setattr(registry, "CHUNK", 7)
+    assert np.array_equal(corrupted(name, images, 3), whole)
+
+
+@EVERY
 def test_changes_grow_with_the_level(name: str, images: Bytes) -> None:
     changes = [change(name, images, level) for level in range(1, 6)]
     if name in NOT_MONOTONE:
@@ -126,6 +134,21 @@ def test_impulses_hit_the_published_share_of_values() -> None:
 def test_gaussian_noise_has_the_published_deviation() -> None:
     grey = np.full((24, 32, 32, 3), 128, np.uint8)
     assert corrupted("gaussian_noise", grey, 5).std() / 255 == pytest.approx(0.1, rel=0.03)
+
+
+def test_zoom_blur_is_the_mean_of_enlarged_sections(images: Bytes) -> None:
+    """With SciPy's enlargement, one image at a time, as the published images were made."""
+    enlarge = pytest.importorskip("scipy.ndimage").zoom
+    image = images[2] / 255
+    total, zooms = image.copy(), np.arange(1, 1.11, 0.01)
+    for zoom in zooms:
+        kept = int(np.ceil(32 / zoom))
+        first = (32 - kept) // 2
+        large = enlarge(image[first : first + kept, first : first + kept], (zoom, zoom, 1), order=1)
+        trim = (len(large) - 32) // 2
+        total += large[trim : trim + 32, trim : trim + 32]
+    expected = np.clip(total / (len(zooms) + 1), 0, 1) * 255
+    assert np.abs(corrupted("zoom_blur", images, 2)[2] - np.floor(expected)).max() <= 1
 
 
 def test_a_plasma_without_deviations_but_one_is_interpolated() -> None:
