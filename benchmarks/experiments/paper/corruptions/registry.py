@@ -2,8 +2,8 @@
 
 Hendrycks and Dietterich ("Benchmarking Neural Network Robustness to Common Corruptions and Perturbations", ICLR 2019)
 define 19; CIFAR-10-C is all of them at five levels. Daxberger et al. use 16, after Ovadia et al. ("Can You Trust Your
-Model's Uncertainty?", NeurIPS 2019), whose code names these (google-research/uq_benchmark_2019, `CORRUPTION_TYPES`; its
-17th, compression, has no generated images). Not among them: motion blur, snow and JPEG.
+Model's Uncertainty?", NeurIPS 2019), whose code names these (google-research, uq_benchmark_2019, `CORRUPTION_TYPES`;
+its 17th, `static_compression`, is none of CIFAR-10-C's). Not among them: motion blur, snow and JPEG.
 
 Definitions and constants are those of the code that made CIFAR-10-C, for images of 32 x 32 pixels. `STAND_INS` says
 where ours differ in kind; otherwise only the random draws and the last bits do.
