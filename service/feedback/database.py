@@ -97,23 +97,17 @@ class FeedbackDatabase:
             raise
         return connection
 
-    def remember(self, one: Answered) -> None:
-        """Keep the answers; an earlier request of the same id is forgotten, and so are the oldest examples.
+    def remember(self, *several: Answered) -> None:
+        """Keep the answers, all or none; earlier requests of these ids are forgotten, and so are the oldest examples.
 
         A request that is sent again and answered alike is the same one, with its labels.
         """
-        answers, blank = one.answers, bytes(len(one.answers))
         with self._transaction() as connection:
-            last = (connection.execute("SELECT max(last) FROM answers").fetchone()[0] or 0) + len(answers)
-            blobs = (answers.decisions.tobytes(), answers.values.tobytes())
-            query = "SELECT digest, decisions, answered, labelled, repeated FROM answers WHERE id = ?"
-            earlier = connection.execute(query, (one.id,)).fetchone()
-            same = earlier is not None and earlier[:3] == (one.digest, *blobs)
-            labelled, repeated = earlier[3:] if same else (blank, earlier is not None)
-            connection.execute("DELETE FROM answers WHERE id = ? OR last <= ?", (one.id, last - self.most_examples))
-            texts = (one.id, one.model, one.version, one.digest)
-            row = (last, *texts, *blobs, labelled, repeated)
-            connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            last = connection.execute("SELECT max(last) FROM answers").fetchone()[0] or 0
+            for one in several:
+                last += len(one.answers)
+                _put(connection, last, one)
+            connection.execute("DELETE FROM answers WHERE last <= ?", (last - self.most_examples,))
 
     def find(self, request_id: str) -> Answered | None:
         """The answers to the latest request of this id."""
@@ -172,6 +166,17 @@ class FeedbackDatabase:
             raise sqlite3.OperationalError(f"{self.path}: {error.strerror}") from None
         self._connection.close()
         self._connection, self._stat = fresh, stat
+
+
+def _put(connection: sqlite3.Connection, last: int, one: Answered) -> None:
+    """Write the row with this key, in place of the earlier one of the same id."""
+    blobs = (one.answers.decisions.tobytes(), one.answers.values.tobytes())
+    query = "SELECT digest, decisions, answered, labelled, repeated FROM answers WHERE id = ?"
+    earlier = connection.execute(query, (one.id,)).fetchone()
+    same = earlier is not None and earlier[:3] == (one.digest, *blobs)
+    labelled, repeated = earlier[3:] if same else (bytes(len(one.answers)), earlier is not None)
+    row = (last, one.id, one.model, one.version, one.digest, *blobs, labelled, repeated)
+    connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def _go_on(connection: sqlite3.Connection, digest: str, accuracy: float, errors: Array) -> AccuracyEvidence:

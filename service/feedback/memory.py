@@ -1,6 +1,6 @@
 """Remember answers in a thread, so that no request waits for the disk, and find them again when labels come."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from prometheus_client import Counter
@@ -22,7 +22,7 @@ class FeedbackMemory:
     def __init__(self, database: FeedbackDatabase, lost: Counter) -> None:
         self._database = database
         self.threads = ThreadPoolExecutor(1, "probity-labels")
-        self._thread = BackgroundThread("probity-feedback", "Answers to remember for feedback", lost)
+        self._thread = BackgroundThread("probity-feedback", "Answers to remember for feedback", lost, self._write)
 
     def start(self) -> None:
         """Begin to write."""
@@ -30,15 +30,13 @@ class FeedbackMemory:
 
     def remember(self, make: Callable[[], Answered], examples: int, numbers: int) -> None:
         """Keep what `make` gives, which is called in the thread; returns at once. numbers: how many `make` holds."""
-        self._thread.note(Work(lambda: self._database.remember(make()), examples, numbers))
+        self._thread.note(Work(make, examples, numbers))
 
     def find(self, request_id: str) -> Answered | None:
-        """The answers to the latest request of this id, also where they wait to be written."""
-        found = self._database.find(request_id)
-        if found is None:
-            self._thread.settle(SETTLE_SECONDS)
-            found = self._database.find(request_id)
-        return found
+        """The answers to the latest request of this id, also where they wait to be written: an earlier request of this
+        id may have been written before them."""
+        self._thread.settle(SETTLE_SECONDS)
+        return self._database.find(request_id)
 
     def label(self, one: Answered, known: Array, errors: Array, accuracy: float | None) -> Labelled | None:
         """As `FeedbackDatabase.label`."""
@@ -49,3 +47,6 @@ class FeedbackMemory:
         self.threads.shutdown(cancel_futures=True)
         if self._thread.close():
             self._database.close()
+
+    def _write(self, several: Sequence[Answered]) -> None:
+        self._database.remember(*several)

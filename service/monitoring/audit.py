@@ -1,6 +1,6 @@
 """The audit trail: one line for each prediction, written by a thread, so that no request waits for the disk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import Counter
@@ -24,7 +24,7 @@ class AuditTrail:
 
     def __init__(self, file: RotatedFile, lost: Counter) -> None:
         self._file = file
-        self._thread = BackgroundThread("probity-audit", "Lines of the audit trail", lost)
+        self._thread = BackgroundThread("probity-audit", "Lines of the audit trail", lost, self._write)
 
     def start(self) -> None:
         """Begin to write."""
@@ -32,9 +32,12 @@ class AuditTrail:
 
     def note(self, lines: Lines) -> None:
         """Write the lines soon; returns at once."""
-        self._thread.note(Work(lambda: self._file.append(lines.make()), lines.count, lines.numbers))
+        self._thread.note(Work(lines.make, lines.count, lines.numbers))
 
     def close(self) -> None:
         """Write what waits, for a few seconds at most, and release the file."""
         if self._thread.close():
             self._file.close()
+
+    def _write(self, several: Sequence[bytes]) -> None:
+        self._file.append(b"".join(several))

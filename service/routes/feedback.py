@@ -22,7 +22,7 @@ from service.schemas import FeedbackRequest, FeedbackResponse, ModelName
 
 PATH = "/feedback"
 MAX_BODY_BYTES = 2**20
-PAUSES = (0.02, 0.1, 0.5)  # seconds before looking again
+PAUSES = (0.06, 0.1, 0.5)  # seconds before looking again; another worker writes after `GATHER_SECONDS`
 T = TypeVar("T")
 RESPONSES: dict[int | str, dict[str, Any]] = {
     **{status: ERRORS[status] for status in (400, 401, 404, 408, 413, 415, 422, 429, 503)},

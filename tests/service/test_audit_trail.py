@@ -121,7 +121,7 @@ def test_workers_share_the_file(classification: Synthetic, tmp_path: Path) -> No
             ids.add(json.loads(answer)["id"])
         assert server.terminate() == 0
     files = list(tmp_path.iterdir())
-    assert len(files) > 5
+    assert len(files) > 1
     found = [(line["id"], line["index"]) for path in files for line in lines_of(path)]
     assert sorted(found) == sorted((one, index) for one in ids for index in (0, 1))
     assert len(ids) == 40

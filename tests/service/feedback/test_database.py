@@ -46,6 +46,20 @@ def test_the_oldest_examples_are_forgotten(database: FeedbackDatabase) -> None:
     assert database.find("8") is None
 
 
+def test_several_are_remembered_as_one_after_the_other_would_be(tmp_path: Path) -> None:
+    several = [answered("a"), answered("b"), answered("b"), answered("a", 3), *[answered(f"{n}") for n in range(4)]]
+    at_once, in_turn = FeedbackDatabase(tmp_path / "at_once", 11), FeedbackDatabase(tmp_path / "in_turn", 11)
+    at_once.remember(*several)
+    for one in several:
+        in_turn.remember(one)
+    for name in ("a", "b", *"0123"):
+        found, expected = at_once.find(name), in_turn.find(name)
+        assert (found is None) == (expected is None) == (name == "b")
+        if found is not None and expected is not None:
+            assert (found.digest, found.repeated) == (expected.digest, expected.repeated)
+            np.testing.assert_array_equal(found.answers.values, expected.answers.values)
+
+
 def test_an_id_that_comes_again_with_another_answer_is_known_for_it(database: FeedbackDatabase) -> None:
     repeated = []
     for examples in (1, 1, 4, 4):

@@ -1,48 +1,140 @@
-"""service/monitoring/background.py: what waits is bounded, in pieces and in numbers."""
+"""service/monitoring/background.py: what waits is bounded, in pieces and in numbers, and is written in batches."""
 
-import threading
+import errno
+import logging
+import queue
+from collections.abc import Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from service.monitoring.background import QUEUED, QUEUED_NUMBERS, BackgroundThread, Work
+from service.monitoring.background import BATCH, BATCH_NUMBERS, QUEUED, QUEUED_NUMBERS, BackgroundThread, Work
+
+NEVER = 3600.0
+
+
+class Disk:
+    """Keeps the batches that it is given."""
+
+    def __init__(self) -> None:
+        self.batches = queue.SimpleQueue[list[str]]()
+
+    def write(self, several: Sequence[str]) -> None:
+        if several[0] == "bad":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.batches.put([*several])
 
 
 @pytest.fixture
-def thread() -> BackgroundThread:
-    return BackgroundThread("probity-test", "Things", Counter("lost", "Lost.", registry=CollectorRegistry()))
+def disk() -> Disk:
+    return Disk()
 
 
-def test_so_many_pieces_wait(thread: BackgroundThread) -> None:
-    accepted = [thread.note(Work(lambda: None, 1)) for _ in range(QUEUED + 3)]
+@pytest.fixture
+def lost() -> Counter:
+    return Counter("lost", "Lost.", registry=CollectorRegistry())
+
+
+def background(disk: Disk, lost: Counter, gather: float = NEVER) -> BackgroundThread[str]:
+    return BackgroundThread("probity-test", "Things", lost, disk.write, gather)
+
+
+def piece(text: str, numbers: int = 0) -> Work[str]:
+    return Work(lambda: text, 1, numbers)
+
+
+def count(lost: Counter) -> float:
+    (family,) = lost.collect()
+    return next(sample.value for sample in family.samples if sample.name.endswith("_total"))
+
+
+def test_so_many_pieces_wait(disk: Disk, lost: Counter) -> None:
+    thread = background(disk, lost)
+    accepted = [thread.note(piece("a")) for _ in range(QUEUED + 3)]
     assert sum(accepted) == QUEUED
     thread.start()
     assert thread.close()
+    assert sum(len(disk.batches.get_nowait()) for _ in range(disk.batches.qsize())) == QUEUED
+    assert count(lost) == 3
 
 
-def test_so_many_numbers_wait_but_one_piece_of_any_size(thread: BackgroundThread) -> None:
-    done = []
-    large = Work(lambda: done.append("large"), 1, 5 * QUEUED_NUMBERS)
-    assert thread.note(large)
-    assert not thread.note(Work(lambda: done.append("small"), 1, 1))
-    assert thread.note(Work(lambda: done.append("none"), 1))
+def test_so_many_numbers_wait_but_one_piece_of_any_size(disk: Disk, lost: Counter) -> None:
+    thread = background(disk, lost)
+    assert thread.note(piece("large", 5 * QUEUED_NUMBERS))
+    assert not thread.note(piece("small", 1))
+    assert thread.note(piece("none"))
     thread.start()
     thread.settle(10)
-    assert thread.note(Work(lambda: done.append("later"), 1, QUEUED_NUMBERS))
+    assert thread.note(piece("later", QUEUED_NUMBERS))
     assert thread.close()
-    assert done == ["large", "none", "later"]
+    assert [disk.batches.get_nowait() for _ in range(disk.batches.qsize())] == [["large"], ["none"], ["later"]]
 
 
-def test_settling_waits_for_what_came_before(thread: BackgroundThread) -> None:
-    go, done = threading.Event(), []
-
-    def slow() -> None:
-        assert go.wait(10)
-        done.append(1)
-
+def test_settling_writes_what_came_before_at_once(disk: Disk, lost: Counter) -> None:
+    thread = background(disk, lost)
     thread.start()
-    thread.note(Work(slow, 1))
-    go.set()
-    thread.settle(10)
-    assert done == [1]
+    thread.settle(NEVER)  # nothing waits
+    for round_ in ("first", "second"):
+        for text in (round_, "b", "c"):
+            thread.note(piece(text))
+        thread.settle(NEVER)
+        assert disk.batches.get_nowait() == [round_, "b", "c"]
     assert thread.close()
+
+
+def test_closing_writes_what_waits_at_once(disk: Disk, lost: Counter) -> None:
+    thread = background(disk, lost)
+    thread.start()
+    thread.note(piece("a"))
+    assert thread.close()
+    assert disk.batches.get_nowait() == ["a"]
+
+
+def test_a_piece_waits_for_others_only_so_long(disk: Disk, lost: Counter) -> None:
+    thread = background(disk, lost, gather=0.001)
+    thread.start()
+    for text in ("a", "b"):
+        thread.note(piece(text))
+        assert disk.batches.get(timeout=10) == [text]
+    assert thread.close()
+
+
+@pytest.mark.parametrize(("pieces", "numbers"), [(BATCH, 0), (2, BATCH_NUMBERS // 2)])
+def test_a_batch_that_is_full_waits_no_longer(disk: Disk, lost: Counter, pieces: int, numbers: int) -> None:
+    thread = background(disk, lost)
+    thread.start()
+    for number in range(pieces):
+        thread.note(piece(f"{number}", numbers))
+    assert disk.batches.get(timeout=10) == [f"{number}" for number in range(pieces)]
+    thread.note(piece("the next batch"))
+    assert thread.close()
+    assert disk.batches.get_nowait() == ["the next batch"]
+
+
+def test_a_batch_that_cannot_be_written_is_lost_and_logged_until_one_can(
+    disk: Disk, lost: Counter, caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = background(disk, lost)
+    thread.start()
+    for texts in (("bad", "b"), ("bad",), ("good",), ("bad", "b", "c")):
+        for text in texts:
+            thread.note(piece(text))
+        thread.settle(NEVER)
+    assert thread.close()
+    assert disk.batches.get_nowait() == ["good"]
+    assert count(lost) == 6
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+    assert "Things are lost: No space left on device" in caplog.text
+
+
+def test_a_piece_that_cannot_be_made_costs_no_other(
+    disk: Disk, lost: Counter, caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = background(disk, lost)
+    for work in (piece("a"), Work(lambda: f"{1 // 0}", 3), piece("b")):
+        thread.note(work)
+    thread.start()
+    assert thread.close()
+    assert disk.batches.get_nowait() == ["a", "b"]
+    assert count(lost) == 3
+    assert "ZeroDivisionError" in caplog.text
