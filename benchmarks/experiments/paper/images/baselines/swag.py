@@ -50,7 +50,7 @@ class Moments:
         wide = torch.stack(self.deviations, dim=1)
         along = wide @ torch.randn(wide.shape[1], generator=generator)
         noise = torch.randn(len(std), generator=generator)
-        return self.mean + math.sqrt(0.5) * std * noise + along / math.sqrt(2 * (wide.shape[1] - 1))
+        return self.mean + math.sqrt(0.5) * std * noise + along / math.sqrt(2 * max(1, wide.shape[1] - 1))
 
 
 @dataclass(frozen=True)
