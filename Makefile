@@ -107,6 +107,7 @@ docs: rooms
 	$(BIN)/python -m docs.settings
 	$(BIN)/python -m docs.fit_options
 	$(BIN)/python -m docs.figures
+	$(BIN)/python -m docs.paper
 	$(BIN)/python -m docs.dashboards
 
 rooms: .venv/dev.stamp

@@ -43,10 +43,8 @@ def ordering(result: dict[str, Any]) -> str:
     """Where the log-likelihood of ours is above that of the paper's other methods under strong shift, and where not."""
     unit, shifts = UNITS[result["published"]], STRONG[result["published"]]
     lines = []
-    for method, label in PUBLISHED_ROWS.items():
-        own = [one for one in result["summary"]["ordering"] if one["against"] == method]
-        if not own:
-            continue
+    for label in dict.fromkeys(one["against"] for one in result["summary"]["ordering"]):
+        own = [one for one in result["summary"]["ordering"] if one["against"] == label]
         behind = [one for one in own if one["gain"]["mean"] <= 0]
         gains = [one["gain"]["mean"] for one in own]
         verdict = f"above at every shift, by {number(min(gains))} to {number(max(gains))} nats"

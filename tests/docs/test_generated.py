@@ -4,6 +4,7 @@ import pytest
 
 from docs import figures, fit_options, settings
 from docs.marked import replace_part
+from docs.paper import page as paper
 from offline.config import FitConfig
 from service.settings import Settings
 
@@ -41,6 +42,10 @@ def test_the_figures_are_those_of_the_results() -> None:
     page = figures.PAGE.read_text()
     for name, content in figures.parts().items():
         assert page == replace_part(page, name, content), REMEDY
+
+
+def test_the_page_of_the_papers_experiments_is_that_of_the_results() -> None:
+    assert paper.PAGE.read_text() == paper.page(), REMEDY
 
 
 @pytest.mark.parametrize("text", ["no marks", "<!-- a -->\n<!-- end of a -->\n<!-- a -->\n"])

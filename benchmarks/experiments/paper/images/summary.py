@@ -18,6 +18,8 @@ PUBLISHED_ROWS = {
     "Ours": OURS_BY_PAPER,
     "Ours (Rand)": "ours, random",
 }
+# They spend the same budget without a subnetwork.
+CONTROLS = ("MAP, tempered within the budget", "diagonal Laplace, within the budget")
 STRONG = {"rotated_mnist": tuple(range(45, 181, 15)), "corrupted_cifar10": (3, 4, 5)}
 COSTS = ("price", "bytes", "fit_seconds")
 # Kinds of corruption near those by which `novelty` strategies and `auto` choose (noise, blur).
@@ -74,9 +76,10 @@ def _row(found: list[dict[str, Any]], label: str) -> dict[str, Any]:
 
 
 def ordering(runs: list[dict[str, Any]], published: str) -> list[dict[str, Any]]:
-    """Log-likelihood of ours minus that of each of the paper's other methods, at each strong shift, over seeds."""
+    """Log-likelihood of ours minus that of each of the paper's other methods and of the controls, at each strong shift,
+    over seeds."""
     found = []
-    for method, label in PUBLISHED_ROWS.items():
+    for label in (*PUBLISHED_ROWS.values(), *CONTROLS):
         pairs = [run["methods"] for run in runs if label in run["methods"] and OURS_BY_PAPER in run["methods"]]
         if label == OURS_BY_PAPER or not pairs:
             continue
@@ -86,7 +89,7 @@ def ordering(runs: list[dict[str, Any]], published: str) -> list[dict[str, Any]]
                 - pair[label]["shifts"][str(strength)]["log_likelihood"]
                 for pair in pairs
             ]
-            found.append({"against": method, "row": label, "shift": strength, "gain": spread(gains)})
+            found.append({"against": label, "shift": strength, "gain": spread(gains)})
     return found
 
 

@@ -23,13 +23,15 @@ from offline.job import Job, prepare
 from offline.laplace.prior import grid_log_likelihood
 from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
+from offline.selection.context import SelectionContext
+from offline.selection.streaming import curvature_diagonal
 from service.maths.predictive import link_approx
 
 Array = npt.NDArray[np.float64]
 Examples = tuple[Tensor, Tensor]
 GRID = np.logspace(-4, 6, 61)
 COARSE = np.logspace(0, 6, 13)
-ROWS = 16
+ROWS, MEMORY = 16, 512 * 2**20
 JUDGED = 500  # held-out examples by which the sampled form chooses lambda
 
 
@@ -50,13 +52,8 @@ class DiagonalLaplace:
 
     @cached_property
     def curvature(self) -> Tensor:
-        likelihood = Classification(int(self.train[1].max()) + 1)
-        total = torch.zeros(self.job.layout.total, dtype=torch.float64)
-        jacobian = self.job.jacobian(torch.arange(self.job.layout.total))
-        for x, _ in batches(self.train, ROWS):
-            mean, j = jacobian(x)
-            total += likelihood.sqrt_hessian_product(j, mean).square().sum((0, 1))
-        return total
+        everything = torch.arange(self.job.layout.total)
+        return curvature_diagonal(SelectionContext(self.job, 1, everything, MEMORY), everything)
 
     def variances(self, x: Tensor, precisions: Array) -> tuple[Array, Array]:
         """Outputs (n, K), and their variances (n, K, G): sum_d J_kd^2 / (h_d + lambda)."""
