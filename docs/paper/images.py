@@ -60,14 +60,14 @@ def ordering(result: dict[str, Any]) -> str:
 def _prices(result: dict[str, Any]) -> str:
     """All rows: what each costs at prediction, in memory, in time, and in distribution; what it gains under shift."""
     published = result["published"]
-    unit, shown = UNITS[published], SHOWN[published]
+    unit, shown, seeds = UNITS[published], SHOWN[published], len(result["runs"])
     unseen = published == "corrupted_cifar10"
     head = ["method", "passes", "memory", "fit, s", *(f"{strength}{unit}" for strength in shown)]
     head += ["5, unseen kinds"] if unseen else []
     (foreign,) = next(iter(result["summary"]["rows"].values()))["auroc"]
     rows = []
     for label, row in result["summary"]["rows"].items():
-        cells = [label + (MARK if row["seen"] else "")]
+        cells = [label + (MARK if row["seen"] else "") + ("" if row["seeds"] == seeds else f" ({row['seeds']} seed)")]
         cells += [f"{row['price']['mean']:.3g}", size(row["bytes"]["mean"]), f"{row['fit_seconds']['mean']:.0f}"]
         cells += [_spread(row["shifts"][str(strength)]["log_likelihood"]) for strength in shown]
         if unseen:

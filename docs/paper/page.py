@@ -25,6 +25,7 @@ and a diagonal posterior over all weights. IVON, by the authors of VOGN, stands 
 """
 SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
     ("toy", regression.toy),
+    ("uci", regression.uci),
     ("mnist", images.section),
     ("cifar", images.section),
     ("sizes", questions.sizes),

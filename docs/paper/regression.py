@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from docs.paper.markdown import number, table
+from docs.paper.markdown import folded, number, signed, table
 from docs.paper.results import picture, source
 
 SHARES = ("0.5", "0.03", "0.01")
@@ -31,3 +31,60 @@ def toy(result: dict[str, Any]) -> str:
                 rows.append([method, f"{100 * float(share):.3g} %", *cells])
         text.append(f"### {name}\n\n" + table(["method", "weights", "near", "between and beyond"], rows))
     return "\n".join(text)
+
+
+def uci(result: dict[str, Any]) -> str:
+    """Test log-likelihood by network and number of weights, and the tests of the paper's claim."""
+    problems = {name: found for name, found in result["summary"].items() if name != "claim"}
+    text = [
+        "## UCI regression (figure 3)\n",
+        "Mean test log-likelihood in the target's own units, ± standard error over splits, by the number of weights "
+        "with a posterior: 0 is the plain network, the last entry of a row its full covariance. Networks: units in a "
+        "layer x hidden layers. The paper shows curves and no numbers.\n",
+        source(result),
+        picture(result, "Test log-likelihood against the number of weights with a posterior"),
+        _claim(result["summary"]["claim"]),
+    ]
+    for name, networks in problems.items():
+        text.append(f"### {name}, {next(iter(networks.values()))['splits']} splits\n")
+        methods = dict.fromkeys(key for found in networks.values() for key in found if isinstance(found[key], list))
+        chosen = [method for method in methods if method not in ("full", "sizes")]
+        text.append("Wasserstein selection, as in the paper:\n\n" + _sizes(networks, "wasserstein"))
+        text += [folded(method, _sizes(networks, method)) for method in chosen if method != "wasserstein"]
+    return "\n".join(text)
+
+
+def _sizes(networks: dict[str, Any], method: str) -> str:
+    sizes = sorted({entry["S"] for found in networks.values() for entry in found.get(method, found["full"])})
+    rows = []
+    for network, found in networks.items():
+        entries = {entry["S"]: entry for entry in found.get(method, found["full"])}
+        rows.append([network, *(_mean(entries[size]) if size in entries else "" for size in sizes)])
+    return table(["network", *(f"S = {size:,}" for size in sizes)], rows)
+
+
+def _mean(entry: dict[str, Any]) -> str:
+    error = "" if entry["stderr"] is None else f" ± {number(entry['stderr'], 3)}"
+    return number(entry["mean"], 3) + error
+
+
+def _claim(claim: dict[str, Any]) -> str:
+    rows = []
+    for method, found in claim["largest_network"].items():
+        pooled = found["pooled"]
+        p_value = "" if pooled["p_wilcoxon"] is None else f"{pooled['p_wilcoxon']:.2g}"
+        effect = "" if pooled["effect_size"] is None else number(pooled["effect_size"])
+        won = f"{pooled['positive']} of {pooled['units']}"
+        rows.append([method, signed(pooled["mean_difference"], 3), effect, won, p_value, pooled["verdict"]])
+    head = [
+        "weights of the largest network",
+        "difference (nats)",
+        "effect size",
+        "splits won",
+        "p (Wilcoxon)",
+        "verdict",
+    ]
+    return (
+        f"**The claim**: {claim['statement']}. Paired over splits ({claim['unit']}); the row MAP has no posterior at "
+        f"all, and shows what the larger network gains by its mean alone.\n\n{table(head, rows)}"
+    )

@@ -44,8 +44,9 @@ LOOKED_AT = {
 
 def summarise(runs: list[dict[str, Any]], published: str) -> dict[str, Any]:
     """For each row its metrics, prices and detection of foreign images; then the ordering under strong shift."""
-    labels = [label for label in runs[0]["methods"] if all(label in run["methods"] for run in runs)]
-    table = {label: _row([run["methods"][label] for run in runs], label) for label in labels}
+    labels = dict.fromkeys(label for run in runs for label in run["methods"])
+    found = {label: [run["methods"][label] for run in runs if label in run["methods"]] for label in labels}
+    table = {label: _row(rows, label) for label, rows in found.items()}
     return {"rows": table, "ordering": ordering(runs, published)}
 
 
@@ -54,6 +55,7 @@ def _row(found: list[dict[str, Any]], label: str) -> dict[str, Any]:
     unseen = [kind for kind in next(iter(found[0]["kinds"].values())) if kind not in LOOKED_AT.get(label, ())]
     common = [kind for kind in next(iter(found[0]["kinds"].values())) if kind not in SEEN_KINDS]
     return {
+        "seeds": len(found),
         "shifts": {
             strength: {metric: spread([one["shifts"][strength][metric] for one in found]) for metric in METRICS}
             for strength in shifts
