@@ -11,6 +11,7 @@ Values = dict[str, Any]
 
 mpl.use("Agg")
 mpl.rcParams["svg.hashsalt"] = "probity"  # the same figure, the same file
+mpl.rcParams["svg.fonttype"] = "none"  # text stays text
 
 
 def save(figure: Any, path: Path, result: Values, dpi: int = 130) -> None:

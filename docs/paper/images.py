@@ -128,6 +128,8 @@ def _foreign(result: dict[str, Any]) -> str:
         accepted = row["accuracy_when_rejecting"][name][10]
         paper = [number(cell.mean), signed(own["mean"] - cell.mean)] if cell else ["", ""]
         rows.append([label, _spread(own, 3), *paper, f"{100 * accepted:.1f} %"])
-    stands_in = "" if name == "Fashion-MNIST" else f" {name} stands in for the paper's SVHN: compare no digits.\n"
+    stands_in = (
+        "" if name in ("Fashion-MNIST", "SVHN") else f" {name} stands in for the paper's SVHN: compare no digits.\n"
+    )
     head = ["method", f"AUROC {name}", f"the paper's ({data[1]})", "difference", "accuracy after rejecting half"]
     return table(head, rows) + stands_in

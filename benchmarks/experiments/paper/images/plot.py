@@ -37,6 +37,7 @@ STYLES: dict[str, tuple[str, str, float]] = {
 }
 PUBLISHED = {"Ours": ("#0072B2", "o"), "Ensemble": ("#7A6A00", "s"), "MAP": ("black", "^"), "VOGN": ("#56B4E9", "v")}
 AXES = {"rotated_mnist": "rotation (degrees)", "corrupted_cifar10": "level of corruption"}
+TICKS = {"rotated_mnist": range(0, 181, 30), "corrupted_cifar10": range(6)}
 TITLES = {"rotated_mnist": "Rotated MNIST", "corrupted_cifar10": "Corrupted CIFAR-10"}
 
 
@@ -76,6 +77,7 @@ def _against_shift(axes: Axes, rows: dict[str, Any], published: str, metric: str
         values = {int(strength): found[metric]["mean"] for strength, found in row["shifts"].items()}
         axes.plot(list(values), list(values.values()), line, color=colour, linewidth=width, label=label)
     axes.set(xlabel=AXES[published], ylabel=METRICS[metric], title=METRICS[metric])
+    axes.set_xticks(TICKS[published])
     axes.grid(alpha=0.3)
 
 
