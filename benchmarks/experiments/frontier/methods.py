@@ -127,8 +127,10 @@ def last_layer_laplace(model: nn.Module, problem: Problem, examples: int) -> Met
 
 def softmax(model: nn.Module, x: Tensor) -> Array:
     """Probabilities (n, K) of the network alone."""
+    device = next(model.parameters()).device
     with torch.inference_mode():
-        return np.asarray(torch.cat([torch.softmax(model(part), dim=1) for part in torch.split(x, BATCH)]).numpy())
+        parts = [torch.softmax(model(part.to(device)), dim=1).cpu() for part in torch.split(x, BATCH)]
+    return np.asarray(torch.cat(parts).numpy())
 
 
 def ratio(work: Callable[[], object], floor: Callable[[], object]) -> float:

@@ -68,8 +68,9 @@ def with_posteriors(
 
 
 def _features(trunk: nn.Module, x: Tensor) -> Tensor:
+    device = next(trunk.parameters()).device
     with torch.no_grad():
-        return torch.cat([trunk(part) for part in torch.split(x, BATCH)])
+        return torch.cat([trunk(part.to(device)).cpu() for part in torch.split(x, BATCH)])
 
 
 def _price(model: nn.Module, trunk: nn.Module, folders: list[Path], x: Tensor, folder: Path) -> float:
@@ -87,7 +88,15 @@ def _price(model: nn.Module, trunk: nn.Module, folders: list[Path], x: Tensor, f
 
 def _session(model: nn.Module, x: Tensor, path: Path) -> Callable[[Array], Array]:
     """The network in onnxruntime on one thread."""
-    torch.onnx.export(model, (x,), path, dynamo=True, input_names=["x"], dynamic_shapes=({0: "batch"},), verbose=False)
+    torch.onnx.export(
+        copy.deepcopy(model).cpu(),
+        (x,),
+        path,
+        dynamo=True,
+        input_names=["x"],
+        dynamic_shapes=({0: "batch"},),
+        verbose=False,
+    )
     session = open_session(path, threads=1)
 
     def run(inputs: Array) -> Array:

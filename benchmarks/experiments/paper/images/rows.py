@@ -18,9 +18,11 @@ from benchmarks.experiments.paper.images.baselines.diagonal_laplace import Diago
 from benchmarks.experiments.paper.images.baselines.point import plain, state_bytes, tempered
 from benchmarks.experiments.paper.images.baselines.swag import RATES, Walk, swag
 from benchmarks.experiments.paper.images.networks import digit_network, photo_network, resnet
+from benchmarks.experiments.paper.images.on_device import predictive
 from benchmarks.experiments.paper.images.problems import Examples, Problem
 from benchmarks.experiments.training import BATCH, Recipe, one_cycle, paper_schedule, same, train, varied
 from offline.runtime.progress import Track
+from service.bundle import read_bundle
 
 BUDGET = 0.05  # nats of held-out log-likelihood, as FitConfig's default
 DROPOUT, MEMBERS = 0.1, 5
@@ -110,7 +112,8 @@ class Networks:
         torch.manual_seed(draw)
         model = NETWORKS[self.scale.network](dropout)
         kind = f"dropout-{number}" if dropout else f"plain-{number}"
-        return model, self._trained(kind, model, model, self.recipe, draw)
+        seconds = self._trained(kind, model, model, self.recipe, draw)
+        return model.to(self.device), seconds
 
     @cached_property
     def model(self) -> nn.Module:
@@ -121,7 +124,8 @@ class Networks:
         draw = 100 * self.seed + number
         torch.manual_seed(draw)
         whole, block = last_blocks.new_block(self.model)
-        return block, self._trained(f"block-{number}", block, whole, self.recipe, draw)
+        seconds = self._trained(f"block-{number}", block, whole, self.recipe, draw)
+        return block.to(self.device), seconds
 
     def variational(self) -> tuple[variational.VariationalNetwork, float]:
         draw = 100 * self.seed
@@ -134,7 +138,8 @@ class Networks:
         def run() -> None:
             network.keep_spread(train(network, self.problem.train, recipe, draw, self.device, self.track))
 
-        return network, seconds_of_training(self.key("variational"), network, run)
+        seconds = seconds_of_training(self.key("variational"), network, run)
+        return network.to(self.device), seconds
 
     def _trained(self, kind: str, kept: nn.Module, model: nn.Module, recipe: Recipe, seed: int) -> float:
         return seconds_of_training(
@@ -209,9 +214,15 @@ def _fitted(networks: Networks, part: Examples, options: Mapping[str, Any], fold
     total = sum(p.numel() for p in networks.model.parameters())
     size = total if options.get("selection") == "last-layer" or "subnetwork_size" in options else networks.scale.size
     options = {name: value for name, value in options.items() if name != "subnetwork_size"}
-    return lambda: methods.ours(
-        networks.model, part, networks.problem.held_out, {**options, "seed": networks.seed}, folder, size
-    )
+    options["seed"] = networks.seed
+
+    def make() -> Method:
+        method = methods.ours(networks.model, part, networks.problem.held_out, options, folder, size)
+        if networks.device.type == "cpu":
+            return method
+        return replace(method, probabilities=predictive(networks.model, read_bundle(folder), first(part, 2)))
+
+    return make
 
 
 def one_batch(problem: Problem) -> Tensor:

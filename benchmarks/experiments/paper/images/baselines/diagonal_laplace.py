@@ -48,7 +48,12 @@ class DiagonalLaplace:
     def job(self) -> Job:
         config = FitConfig(subnetwork_size=1, seed=self.seed, prior_precision=1.0)
         data = list(batches(self.train, ROWS))
-        return prepare(self.model, data, config, torch.device("cpu"), DistributedContext(), silent)
+        return prepare(self.model, data, config, self.device, DistributedContext(), silent)
+
+    @property
+    def device(self) -> torch.device:
+        """That of the network."""
+        return next(self.model.parameters()).device
 
     @cached_property
     def curvature(self) -> Tensor:
@@ -57,13 +62,13 @@ class DiagonalLaplace:
 
     def variances(self, x: Tensor, precisions: Array) -> tuple[Array, Array]:
         """Outputs (n, K), and their variances (n, K, G): sum_d J_kd^2 / (h_d + lambda)."""
-        inverse = 1 / (self.curvature[:, None] + torch.as_tensor(precisions))
+        inverse = (1 / (self.curvature[:, None] + torch.as_tensor(precisions))).to(self.device, torch.float32)
         jacobian = self.job.jacobian(torch.arange(self.job.layout.total))
         means, variances = [], []
         for part in torch.split(x, ROWS):
-            mean, j = jacobian(part)
-            means.append(mean.double())
-            variances.append((j.square() @ inverse.to(j.dtype)).double())
+            mean, j = jacobian(part.to(self.device))
+            means.append(mean.detach().double().cpu())
+            variances.append((j.square() @ inverse).double().cpu())
         return torch.cat(means).numpy(), torch.cat(variances).numpy()
 
     def linearised(self, budget: float) -> Method:

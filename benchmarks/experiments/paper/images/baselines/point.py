@@ -14,8 +14,9 @@ TEMPERATURES = np.logspace(0, 1.5, 151)
 
 def logits(model: nn.Module, x: Tensor) -> npt.NDArray[np.float64]:
     """The network's outputs, (n, K) float64."""
+    device = next(model.parameters()).device
     with torch.inference_mode():
-        return torch.cat([model(part) for part in torch.split(x, BATCH)]).double().numpy()
+        return torch.cat([model(part.to(device)).cpu() for part in torch.split(x, BATCH)]).double().numpy()
 
 
 def state_bytes(model: nn.Module) -> int:

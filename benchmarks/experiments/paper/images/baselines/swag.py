@@ -48,8 +48,8 @@ class Moments:
     def sample(self, generator: torch.Generator) -> Tensor:
         std = (self.square - self.mean.square()).clamp(min=0).sqrt()
         wide = torch.stack(self.deviations, dim=1)
-        along = wide @ torch.randn(wide.shape[1], generator=generator)
-        noise = torch.randn(len(std), generator=generator)
+        along = wide @ torch.randn(wide.shape[1], generator=generator).to(wide)
+        noise = torch.randn(len(std), generator=generator).to(std)
         return self.mean + math.sqrt(0.5) * std * noise + along / math.sqrt(2 * max(1, wide.shape[1] - 1))
 
 
@@ -77,7 +77,7 @@ def sampled(model: nn.Module, train: Examples, walk: Walk, seed: int, track: Tra
     states: list[State] = []
     for _ in range(SAMPLES):
         vector_to_parameters(moments.sample(generator), own.parameters())
-        update_bn(torch.split(train[0][:STATISTICS], BATCH), own)
+        update_bn(torch.split(train[0][:STATISTICS], BATCH), own, weights_of(own).device)
         states.append({name: values.clone() for name, values in own.state_dict().items()})
     facts = {"bytes": (2 + len(moments.deviations)) * state_bytes(model), "learning_rate": walk.rate}
     return averaged(own.eval(), states, facts)
@@ -85,7 +85,7 @@ def sampled(model: nn.Module, train: Examples, walk: Walk, seed: int, track: Tra
 
 def trajectory(model: nn.Module, train: Examples, walk: Walk, seed: int, track: Track) -> Moments:
     """Walk on from the trained weights, in place."""
-    weights = parameters_to_vector(model.parameters()).detach()
+    weights = weights_of(model)
     moments = Moments(torch.zeros_like(weights), torch.zeros_like(weights))
     optimiser = torch.optim.SGD(model.parameters(), walk.rate, MOMENTUM, weight_decay=WEIGHT_DECAY)
     generator = np.random.default_rng(seed)
@@ -97,8 +97,14 @@ def trajectory(model: nn.Module, train: Examples, walk: Walk, seed: int, track: 
         for step, start in enumerate(track(starts, f"SWAG, epoch {epoch + 1} of {walk.epochs}", len(starts))):
             places = order[start : start + BATCH]
             optimiser.zero_grad()
-            F.cross_entropy(model(train[0][places]), train[1][places]).backward()  # type: ignore[no-untyped-call]
+            x, y = (part[places].to(weights.device) for part in train)
+            F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             if (step + 1) % every == 0:
-                moments.add(parameters_to_vector(model.parameters()).detach().clone())
+                moments.add(weights_of(model))
     return moments
+
+
+def weights_of(model: nn.Module) -> Tensor:
+    """A copy of all parameters as one vector."""
+    return parameters_to_vector(model.parameters()).detach().clone()

@@ -32,5 +32,5 @@ def gaussian_samples(mean: Mapping[str, Tensor], std: Mapping[str, Tensor], samp
 
 
 def parameters_of(model: nn.Module) -> State:
-    """Copies of the parameters by name."""
-    return {name: value.detach().clone() for name, value in model.named_parameters()}
+    """Copies of the parameters by name, on the CPU."""
+    return {name: value.detach().cpu().clone() for name, value in model.named_parameters()}
