@@ -4,7 +4,6 @@ The budget is charged alike: every variant takes the smallest lambda whose held-
 nats below the best of the product's own sweep (diagonal link, temperature 1).
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -36,8 +35,7 @@ from service.maths.predictive import entropy
 
 Array = npt.NDArray[Any]
 SIZE, NOVEL = 750, 32
-GRID = np.append(PRIOR_GRID[::2], PLAIN)  # five values a decade, and none at all
-SEEDS = 3
+GRID = np.append(PRIOR_GRID, PLAIN)  # and none at all
 
 
 @dataclass(frozen=True)
@@ -68,14 +66,19 @@ CHOICES: dict[str, Callable[[Material], Tensor]] = {
 
 @dataclass(frozen=True)
 class Amount:
-    """How many held-out examples, test examples and examples for the curvature."""
+    """How many held-out examples, test examples and examples for the curvature; seeds by problem."""
 
     held_out: int
     test: int
     curvature: int
+    seeds: dict[str, int]
 
 
-AMOUNTS = {"full": Amount(2000, 1000, 4000), "fast": Amount(1000, 320, 2000), "quick": Amount(60, 32, 50)}
+AMOUNTS = {
+    "full": Amount(2000, 1000, 4000, {"mnist": 10, "cifar": 10}),
+    "fast": Amount(1000, 480, 2000, {"mnist": 6, "cifar": 3}),
+    "quick": Amount(60, 32, 50, {"mnist": 1, "cifar": 1}),
+}
 
 
 def run(settings: Settings) -> Values:
@@ -86,11 +89,12 @@ def run(settings: Settings) -> Values:
     for name in settings.names(tuple(PROBLEMS), ("mnist",)):
         scale = settings.scale(FULL, FAST, QUICK)[name]
         problem = PROBLEMS[name](scale.train, AMOUNTS[tag].test)
-        for seed in range(settings.choose(settings.seeds or SEEDS, 1)):
+        for seed in range(settings.seeds or AMOUNTS[tag].seeds[name]):
             networks = Networks(problem, scale, seed, tag, settings.track)
             for choice in CHOICES:
-                key, amount = networks.key(f"questions-{choice}"), json.loads(json.dumps(asdict(AMOUNTS[tag])))
-                found = run_once(key, amount, _one(networks, choice, AMOUNTS[tag]))
+                amount = {key: value for key, value in asdict(AMOUNTS[tag]).items() if key != "seeds"}
+                key = networks.key(f"questions-{choice}")
+                found = run_once(key, amount | {"grid": len(GRID)}, _one(networks, choice, AMOUNTS[tag]))
                 runs.append({"network": name, "seed": seed, "weights": choice, **found})
     return {
         "amounts": asdict(AMOUNTS[tag]),

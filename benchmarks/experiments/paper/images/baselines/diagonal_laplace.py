@@ -30,9 +30,9 @@ from service.maths.predictive import link_approx
 Array = npt.NDArray[np.float64]
 Examples = tuple[Tensor, Tensor]
 GRID = np.logspace(-4, 6, 61)
-COARSE = np.logspace(0, 6, 13)
+COARSE = np.logspace(0, 6, 7)
 ROWS, MEMORY = 16, 512 * 2**20
-JUDGED = 500  # held-out examples by which the sampled form chooses lambda
+JUDGED, SAMPLED_FOR = 1000, 500  # held-out examples by which the linearised and the sampled form choose lambda
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class DiagonalLaplace:
 
     def linearised(self, budget: float) -> Method:
         """The probit approximation with the least lambda that costs at most `budget` nats; 0: with the best lambda."""
-        inputs, classes = self.held_out
+        inputs, classes = (part[:JUDGED] for part in self.held_out)
         mean, variance = self.variances(inputs, GRID)
         scores = grid_log_likelihood(mean, variance, classes.numpy(), Classification(mean.shape[1])).mean(1)
         used = float(GRID[scores >= scores.max() - budget].min())
@@ -86,7 +86,7 @@ class DiagonalLaplace:
 
     def sampled(self) -> Method:
         """The mean over samples of the weights, with the lambda under which held-out examples are most likely."""
-        x, classes = (part[:JUDGED] for part in self.held_out)
+        x, classes = (part[:SAMPLED_FOR] for part in self.held_out)
         found = [self._averaged(float(used)) for used in COARSE]
         scores = [class_log_likelihood(one.probabilities(x), classes.numpy()).mean() for one in found]
         return found[int(np.argmax(scores))]
