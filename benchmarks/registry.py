@@ -8,6 +8,8 @@ from benchmarks.experiments.guarantees import plot as guarantees_plot
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.mnist import plot as mnist_plot
 from benchmarks.experiments.mnist import shift as mnist_shift
+from benchmarks.experiments.paper import toy as paper_toy
+from benchmarks.experiments.paper import toy_plot as paper_toy_plot
 from benchmarks.experiments.selection import plot as selection_plot
 from benchmarks.experiments.selection import uci as selection_uci
 from benchmarks.fit import against_laplace, bundles, cascade, cost, floor, gpu, growth, layers, price
@@ -111,6 +113,15 @@ BENCHMARKS = (
         mnist_plot.draw,
         threads=1,
         needs=HOURS,
+    ),
+    Benchmark(
+        "paper_toy",
+        "the paper's toys: predictive uncertainty that each method preserves of the full network's",
+        paper_toy.run,
+        paper_toy_plot.draw,
+        threads=1,
+        needs="minutes, and the data in PROBITY_DATA_DIR",
+        fast=True,
     ),
 )
 ALL = "all"
