@@ -62,14 +62,14 @@ class GaussianModel(nn.Module):
             {"params": list(self.network.parameters()), "weight_decay": WEIGHT_DECAY},
             {"params": [self.log_sigma], "weight_decay": 0.0},
         ]
-        return torch.optim.SGD(groups, LEARNING_RATE, MOMENTUM)
+        return torch.optim.SGD(groups, LEARNING_RATE, MOMENTUM, fused=True)
 
     def epoch(self, optimiser: torch.optim.Optimizer, x: Tensor, y: Tensor, generator: np.random.Generator) -> None:
         """One pass in a random order."""
         order = torch.as_tensor(generator.permutation(len(x)))
-        for rows in torch.split(order, BATCH):
+        for batch in zip(torch.split(x[order], BATCH), torch.split(y[order], BATCH), strict=True):
             optimiser.zero_grad()
-            self.loss(x[rows], y[rows]).backward()  # type: ignore[no-untyped-call]
+            self.loss(*batch).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
 
 
