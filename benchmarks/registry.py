@@ -11,6 +11,7 @@ from benchmarks.experiments.mnist import shift as mnist_shift
 from benchmarks.experiments.paper import toy as paper_toy
 from benchmarks.experiments.paper import toy_plot as paper_toy_plot
 from benchmarks.experiments.paper import uci as paper_uci
+from benchmarks.experiments.paper import uci_plot as paper_uci_plot
 from benchmarks.experiments.selection import plot as selection_plot
 from benchmarks.experiments.selection import uci as selection_uci
 from benchmarks.fit import against_laplace, bundles, cascade, cost, floor, gpu, growth, layers, price
@@ -128,6 +129,7 @@ BENCHMARKS = (
         "paper_uci",
         "the paper's UCI tables: subnetworks of large networks against full covariances of small ones",
         paper_uci.run,
+        paper_uci_plot.draw,
         threads=1,
         needs=HOURS,
         fast=True,

@@ -10,10 +10,11 @@ import torch
 
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.kept import run_once
-from benchmarks.experiments.paper.networks import Patience, Shape
+from benchmarks.experiments.paper.networks import BATCH, LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Patience, Shape
 from benchmarks.experiments.paper.uci_data import load, splits
-from benchmarks.experiments.paper.uci_network import SHAPES, Limits, one_network
-from benchmarks.experiments.paper.uci_posterior import Search, climb, whole_grid
+from benchmarks.experiments.paper.uci_network import LEVERAGE_EXAMPLES, SHAPES, Limits, one_network
+from benchmarks.experiments.paper.uci_posterior import PRIOR_GRID, Search, climb, whole_grid
+from benchmarks.experiments.paper.uci_summary import print_table, summarise
 
 PROBLEMS = tuple(f"{dataset}-{kind}" for dataset in ("wine", "kin8nm", "protein") for kind in ("standard", "gap"))
 LARGE = "protein"  # trains for fewer epochs
@@ -59,4 +60,35 @@ def run(settings: Settings) -> Values:
         for number in range(min(most, counts[name]))
         for shape in shapes
     ]
-    return {"runs": runs}
+    summary = summarise(runs)
+    print_table(summary)
+    return {"setting": _setting(settings, search, len(runs)), "summary": summary, "runs": runs}
+
+
+def _setting(settings: Settings, search: str, networks: int) -> dict[str, Any]:
+    """How the numbers came about, and what --fast leaves out."""
+    limits = {name: limits_of(name, settings) for name in (PROBLEMS[0], PROBLEMS[-1])}
+    first = limits[PROBLEMS[0]]
+    return {
+        "units": "mean log-likelihood per test example in nats, targets in their original units",
+        "training": f"SGD {LEARNING_RATE:g}, momentum {MOMENTUM:g}, weight decay {WEIGHT_DECAY:g}, batch {BATCH}; "
+        "noise learnt jointly; 15 % of the training rows are for validation; the best validation weights are kept",
+        "epochs_and_patience": {name: [kept.patience.epochs, kept.patience.patience] for name, kept in limits.items()},
+        "prior_grid": PRIOR_GRID,
+        "prior_search": f"{search}, for each network, strategy and size, by the validation log-likelihood",
+        "prior_scaling": "S / D",
+        "selection": "wasserstein: by the diagonal of H, weights without curvature first; live: without these, as long "
+        f"as there are others; leverage: of {LEVERAGE_EXAMPLES} training examples; random: all weights alike",
+        "networks": networks,
+        "rows_at_most": {"validation, for lambda": first.validation_rows, "test": first.test_rows},
+        "fast_leaves_out": settings.scale(
+            [],
+            [
+                f"all but the first {settings.seeds or FAST_SPLITS} splits of each table and kind",
+                f"all but {first.validation_rows} random validation rows for the choice of lambda",
+                f"all but {first.test_rows} random test rows",
+                "values of lambda: the search climbs from neighbour to neighbour and does not try the whole grid",
+            ],
+            ["nearly everything"],
+        ),
+    }

@@ -53,8 +53,10 @@ def load(dataset: str, kind: str, number: int) -> Split:
     folder = data_folder() / "uci" / dataset
     rows = np.loadtxt(folder / "data.txt")
     features, target = (np.loadtxt(folder / f"index_{part}.txt").astype(int) for part in ("features", "target"))
-    parts = (np.loadtxt(folder / kind / f"index_{part}_{number}.txt").astype(int) for part in ("train", "test"))
-    return split(f"{dataset}-{kind}", rows[:, features], rows[:, target].reshape(-1, 1), *parts, number)
+    training, test = (
+        np.loadtxt(folder / kind / f"index_{part}_{number}.txt").astype(int) for part in ("train", "test")
+    )
+    return split(f"{dataset}-{kind}", rows[:, features], rows[:, target].reshape(-1, 1), training, test, number)
 
 
 def split(name: str, x: Array, y: Array, training: Array, test: Array, seed: int) -> Split:
@@ -64,5 +66,8 @@ def split(name: str, x: Array, y: Array, training: Array, test: Array, seed: int
     held_out = round(VALIDATION_SHARE * len(training))
     validation, train = training[:held_out], training[held_out:]
     inputs, targets = standardising(x[train]), standardising(y[train])
-    tables = (Table(inputs(x[rows]), targets(y[rows])) for rows in (train, validation, test))
-    return Split(name, *tables, float(y[train].std()))
+
+    def table(rows: Array) -> Table:
+        return Table(inputs(x[rows]), targets(y[rows]))
+
+    return Split(name, table(train), table(validation), table(test), float(y[train].std()))

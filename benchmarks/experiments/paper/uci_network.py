@@ -1,7 +1,6 @@
 """One network on one split: trained, and given a posterior over subnetworks of the size of each smaller network."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -72,10 +71,11 @@ class UciFitted(Fitted):
             mean = self.exact(torch.as_tensor(table.x))
         return Judged.of(table, mean, self.jacobian(table.x), self.sigma)
 
-    def leverage(self) -> Tensor:
-        """The product's sampled leverage (D,)."""
+    def by_leverage(self) -> Tensor:
+        """Positions (D,), those with the largest sampled leverage first."""
         context = self.context
-        return sampled_leverage(context, torch.arange(self.total), draw(context, LEVERAGE_EXAMPLES))
+        scores = sampled_leverage(context, torch.arange(self.total), draw(context, LEVERAGE_EXAMPLES))
+        return torch.argsort(scores, descending=True, stable=True)
 
 
 def trained(split: Split, shape: Shape, patience: Patience, number: int) -> UciFitted:
@@ -104,42 +104,56 @@ def orders(fitted: UciFitted, diagonal: Tensor) -> dict[str, Tensor]:
     return {name: torch.argsort(score, descending=True, stable=True) for name, score in scores.items()}
 
 
-def one_network(split: Split, shape: Shape, number: int, limits: Limits, search: Search) -> dict[str, Any]:
-    """Test log-likelihoods in original units: at the MAP, of every strategy and smaller size, and of all weights."""
-    fitted = trained(split, shape, limits.patience, number)
-    curvature = fitted.curvature()
-    validation = fitted.judged(split.validation.first(limits.validation_rows))
-    test = fitted.judged(split.test.first(limits.test_rows))
-    original = float(np.log(split.scale))  # log p(y) of y in original units is smaller by log(scale)
-    features = split.train.x.shape[1]
-    sizes = sorted(size for other in SHAPES if (size := other.weights(features)) < fitted.total)
+@dataclass(frozen=True)
+class Comparison:
+    """What every row of one network shares; `original`: log p of a target in original units is smaller by this."""
 
-    def row(method: str, indices: Tensor, start: float) -> dict[str, Any]:
-        found = fit(curvature, indices.sort().values, fitted.total, validation, test, search, start)
+    fitted: UciFitted
+    curvature: Curvature
+    validation: Judged
+    test: Judged
+    search: Search
+    original: float
+
+    @classmethod
+    def of(cls, fitted: UciFitted, split: Split, limits: Limits, search: Search) -> "Comparison":
+        validation = fitted.judged(split.validation.first(limits.validation_rows))
+        test = fitted.judged(split.test.first(limits.test_rows))
+        return cls(fitted, fitted.curvature(), validation, test, search, float(np.log(split.scale)))
+
+    def row(self, method: str, indices: Tensor, start: float) -> dict[str, Any]:
+        """One posterior; the search for lambda begins at `start`."""
+        chosen = indices.sort().values
+        found = fit(self.curvature, chosen, self.fitted.total, self.validation, self.test, self.search, start)
         return {
             "method": method,
             "S": len(indices),
             "prior_precision": found.prior_precision,
-            "validation": found.validation - original,
-            "test": found.test - original,
+            "validation": found.validation - self.original,
+            "test": found.test - self.original,
         }
 
-    def along(method: str, order: Tensor) -> Iterator[dict[str, Any]]:
-        start = FIRST_PRIOR
+    def along(self, method: str, order: Tensor, sizes: list[int]) -> list[dict[str, Any]]:
+        """One row a size, ascending; each search begins where the one before ended."""
+        rows: list[dict[str, Any]] = []
         for size in sizes:
-            made = row(method, order[:size], start)
-            start = made["prior_precision"]
-            yield made
+            rows.append(self.row(method, order[:size], rows[-1]["prior_precision"] if rows else FIRST_PRIOR))
+        return rows
 
-    diagonal = curvature.diagonal
-    live = is_live(diagonal)
-    ranked = orders(fitted, diagonal)
-    rows = [made for method, order in ranked.items() for made in along(method, order)]
-    full = row("full", torch.arange(fitted.total), rows[-1]["prior_precision"] if rows else FIRST_PRIOR)
+
+def one_network(split: Split, shape: Shape, number: int, limits: Limits, search: Search) -> dict[str, Any]:
+    """Test log-likelihoods in original units: at the MAP, of every strategy and smaller size, and of all weights."""
+    fitted = trained(split, shape, limits.patience, number)
+    compared = Comparison.of(fitted, split, limits, search)
+    features = split.train.x.shape[1]
+    sizes = sorted(size for other in SHAPES if (size := other.weights(features)) < fitted.total)
+    ranked = orders(fitted, compared.curvature.diagonal)
+    rows = [row for method, order in ranked.items() for row in compared.along(method, order, sizes)]
+    full = compared.row("full", torch.arange(fitted.total), rows[-1]["prior_precision"] if rows else FIRST_PRIOR)
     if sizes:
-        scores = UciFitted(fitted.model, fitted.problem, number, fitted.sigma, full["prior_precision"]).leverage()
-        ranked["leverage"] = torch.argsort(scores, descending=True, stable=True)
-        rows += along("leverage", ranked["leverage"])
+        ranked["leverage"] = replace(fitted, prior=full["prior_precision"]).by_leverage()
+        rows += compared.along("leverage", ranked["leverage"], sizes)
+    live, test = is_live(compared.curvature.diagonal), compared.test
     return {
         "problem": split.name,
         "split": number,
@@ -149,7 +163,7 @@ def one_network(split: Split, shape: Shape, number: int, limits: Limits, search:
         "examples": len(split.train.x),
         "sigma_noise": fitted.sigma * split.scale,
         "rmse": float(np.sqrt(np.mean((test.mean - test.targets) ** 2))) * split.scale,
-        "map": test.log_likelihood(0.0) - original,
+        "map": test.log_likelihood(0.0) - compared.original,
         "dead_chosen": {
             method: {str(size): int((~live[order[:size]]).sum()) for size in sizes} for method, order in ranked.items()
         },

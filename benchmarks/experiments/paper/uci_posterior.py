@@ -41,7 +41,8 @@ class Primal:
 
     def variances(self, jacobian: Tensor, used: float) -> Tensor:
         lower = torch.linalg.cholesky(posterior_precision(self.ggn, used))
-        return torch.linalg.solve_triangular(lower, jacobian.T, upper=False).square_().sum(0)
+        variances: Tensor = torch.linalg.solve_triangular(lower, jacobian.T, upper=False).square_().sum(0)
+        return variances
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,10 @@ class Dual:
 
     def variances(self, jacobian: Tensor, used: float) -> Tensor:
         lower = torch.linalg.cholesky(posterior_precision(self.kernel, used))
-        explained = torch.linalg.solve_triangular(lower, self.rows @ jacobian.T, upper=False).square_().sum(0)
+        explained: Tensor = torch.linalg.solve_triangular(lower, self.rows @ jacobian.T, upper=False).square_().sum(0)
         # A variance below zero is rounding: where the data determine all that the weights do at x.
-        return (jacobian.square().sum(1) - explained).clamp_(min=0) / used
+        variances: Tensor = (jacobian.square().sum(1) - explained).clamp_(min=0) / used
+        return variances
 
 
 class Curvature(Protocol):
