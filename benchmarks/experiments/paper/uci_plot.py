@@ -18,6 +18,7 @@ METHODS: dict[str, tuple[LineStyle, float]] = {
     "leverage": (":", 1.6),
 }
 LINEAR_UP_TO = 300  # of the horizontal axis, which is logarithmic from there on
+APART = 1.03, 5.0  # a factor and weights: networks of one size beside one another, so that their error bars can be seen
 
 
 def draw(record: Values, path: Path) -> None:
@@ -46,7 +47,7 @@ def draw(record: Values, path: Path) -> None:
 
 def _panel(axes: Axes, networks: dict[str, Any], name: str) -> None:
     splits = next(iter(networks.values()))["splits"]
-    for network, found in networks.items():
+    for place, (network, found) in enumerate(networks.items()):
         colour, marker = NETWORKS[network]
         for method, (line, width) in METHODS.items():
             entries = found.get(method, found["full"] if method == "wasserstein" else [])
@@ -54,7 +55,7 @@ def _panel(axes: Axes, networks: dict[str, Any], name: str) -> None:
                 continue
             errors = [entry["stderr"] or 0.0 for entry in entries] if method == "wasserstein" else None
             axes.errorbar(
-                [entry["S"] for entry in entries],
+                [APART[0] ** place * entry["S"] + APART[1] * place for entry in entries],
                 [entry["mean"] for entry in entries],
                 yerr=errors,
                 linestyle=line,
@@ -64,7 +65,7 @@ def _panel(axes: Axes, networks: dict[str, Any], name: str) -> None:
                 markersize=6.5,
                 elinewidth=0.8,
                 capsize=2.5,
-                alpha=0.9,
+                alpha=0.85,
             )
     sizes = sorted(found["weights"] for found in networks.values())
     axes.set_xscale("symlog", linthresh=LINEAR_UP_TO)
@@ -76,10 +77,14 @@ def _panel(axes: Axes, networks: dict[str, Any], name: str) -> None:
     axes.grid(alpha=0.3)
 
 
+def _title(network: str) -> str:
+    width, _, depth = network.partition("x")
+    return f"{depth} x {width} units"
+
+
 def _legend() -> list[Line2D]:
     networks = [
-        Line2D([], [], color=colour, marker=marker, label=f"{name.replace('x', ' units x ')} hidden")
-        for name, (colour, marker) in NETWORKS.items()
+        Line2D([], [], color=colour, marker=marker, label=_title(name)) for name, (colour, marker) in NETWORKS.items()
     ]
     methods = [
         Line2D([], [], color="black", linestyle=line, linewidth=width, label=method)
