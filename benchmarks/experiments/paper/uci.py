@@ -62,10 +62,10 @@ def run(settings: Settings) -> Values:
     ]
     summary = summarise(runs)
     print_table(summary)
-    return {"setting": _setting(settings, search, len(runs)), "summary": summary, "runs": runs}
+    return {"setting": _setting(settings, search, runs), "summary": summary, "runs": runs}
 
 
-def _setting(settings: Settings, search: str, networks: int) -> dict[str, Any]:
+def _setting(settings: Settings, search: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
     """How the numbers came about, and what --fast leaves out."""
     limits = {name: limits_of(name, settings) for name in (PROBLEMS[0], PROBLEMS[-1])}
     first = limits[PROBLEMS[0]]
@@ -79,7 +79,8 @@ def _setting(settings: Settings, search: str, networks: int) -> dict[str, Any]:
         "prior_scaling": "S / D",
         "selection": "wasserstein: by the diagonal of H, weights without curvature first; live: without these, as long "
         f"as there are others; leverage: of {LEVERAGE_EXAMPLES} training examples; random: all weights alike",
-        "networks": networks,
+        "networks": len(runs),
+        "seconds_of_networks": sum(run["seconds"] for run in runs),  # also of those from an interrupted run
         "rows_at_most": {"validation, for lambda": first.validation_rows, "test": first.test_rows},
         "fast_leaves_out": settings.scale(
             [],
