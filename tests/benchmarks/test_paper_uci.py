@@ -156,6 +156,9 @@ def test_claim_compares_networks_of_one_split_at_the_same_size() -> None:
 
     runs = [run(0, "s", 10, -2.0, None), run(0, "l", 30, -1.0, -1.5), run(1, "s", 10, -3.0, None)]
     runs.append(run(1, "l", 30, -1.0, -1.0))
+    other_table = [{**run, "problem": "wine-standard"} for run in (runs[0], runs[1])]
+    over_tables = uci_claim.claim([*runs, *other_table])["largest_network"]["wasserstein"]["pooled_over_tables"]
+    assert (over_tables["units"], over_tables["mean_difference"]) == (2, pytest.approx((1.25 + 0.5) / 2))
     found = uci_claim.claim(runs)["largest_network"]["wasserstein"]
     assert found["pooled"]["units"] == 2
     assert found["pooled"]["mean_difference"] == pytest.approx((0.5 + 2.0) / 2)

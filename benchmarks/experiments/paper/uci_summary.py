@@ -62,7 +62,7 @@ def print_table(summary: dict[str, Any]) -> None:
     tests = summary["claim"]
     for against in ("largest_network", "every_larger_network"):
         for method, found in tests[against].items():
-            print(against, method, found["pooled"])
+            print(against, method, found["pooled"], "over tables:", found["pooled_over_tables"])
     for against in ("against_wasserstein", "against_MAP_of_the_same_network"):
         for method, found in tests[against].items():
             print(against, method, found)
