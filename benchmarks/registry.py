@@ -8,6 +8,10 @@ from benchmarks.experiments.guarantees import plot as guarantees_plot
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.mnist import plot as mnist_plot
 from benchmarks.experiments.mnist import shift as mnist_shift
+from benchmarks.experiments.paper import toy as paper_toy
+from benchmarks.experiments.paper import toy_plot as paper_toy_plot
+from benchmarks.experiments.paper import uci as paper_uci
+from benchmarks.experiments.paper import uci_plot as paper_uci_plot
 from benchmarks.experiments.paper.images import plot as paper_images_plot
 from benchmarks.experiments.paper.images import run as paper_images
 from benchmarks.experiments.paper.images import sizes as paper_sizes
@@ -147,6 +151,24 @@ BENCHMARKS = (
         mnist_plot.draw,
         threads=1,
         needs=HOURS,
+    ),
+    Benchmark(
+        "paper_toy",
+        "the paper's toys: predictive uncertainty that each method preserves of the full network's",
+        paper_toy.run,
+        paper_toy_plot.draw,
+        threads=1,
+        needs="minutes, and the data in PROBITY_DATA_DIR",
+        fast=True,
+    ),
+    Benchmark(
+        "paper_uci",
+        "the paper's UCI tables: subnetworks of large networks against full covariances of small ones",
+        paper_uci.run,
+        paper_uci_plot.draw,
+        threads=1,
+        needs=HOURS,
+        fast=True,
     ),
 )
 ALL = "all"

@@ -76,7 +76,9 @@ class Spectrum:
 
 def posterior_precision(ggn: Tensor, used: float) -> Tensor:
     """P = H + lambda_S I, (S, S) float64."""
-    return ggn + used * torch.eye(len(ggn), dtype=ggn.dtype)
+    precision = ggn.clone()
+    precision.diagonal().add_(used)
+    return precision
 
 
 def factor(precision: Tensor) -> tuple[Tensor, float]:

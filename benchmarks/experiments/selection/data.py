@@ -32,9 +32,9 @@ def toy(name: str, seed: int) -> Problem:
     test, train = order[: len(x) // 5], order[len(x) // 5 :]
     grid = np.linspace(x.min() - 1, x.max() + 1, MOST_POINTS)[:, None]
     outside = grid[np.abs(grid - x.T).min(1) > 0.15]
-    scale = _scale(x[train])
+    scale = standardising(x[train])
     return Problem(
-        name, scale(x[train]), _scale(y[train])(y[train]), {"test": scale(x[test]), "outside": scale(outside)}
+        name, scale(x[train]), standardising(y[train])(y[train]), {"test": scale(x[test]), "outside": scale(outside)}
     )
 
 
@@ -48,11 +48,12 @@ def uci(name: str, split: str, seed: int) -> Problem:
         train = generator.permutation(train)
         held_out, train = train[: len(train) // 10], train[len(train) // 10 :]
         sets = {"test": held_out, "gap": sets["test"]}
-    scale = _scale(x[train])
+    scale = standardising(x[train])
     points = {key: scale(x[kept[:MOST_POINTS]]) for key, kept in sets.items()}
-    return Problem(f"{name}-{split}", scale(x[train]), _scale(y[train])(y[train]), points)
+    return Problem(f"{name}-{split}", scale(x[train]), standardising(y[train])(y[train]), points)
 
 
-def _scale(train: Array) -> Callable[[Array], Array]:
+def standardising(train: Array) -> Callable[[Array], Array]:
+    """What takes away the mean of these rows and divides by their standard deviation, column by column."""
     mean, std = train.mean(0), train.std(0)
     return lambda values: (values - mean) / np.where(std > 0, std, 1.0)

@@ -1,0 +1,127 @@
+"""The paper's claim, by paired tests: a subnetwork of a large network beats all of a small one of as many weights.
+
+The unit is a split: the difference in mean test log-likelihood, averaged over the pairs of networks compared. Training
+sets of splits of one table overlap, so that these units are not independent, and p-values are too small rather than
+too large. The stricter test, "pooled_over_tables", has one unit a table and kind of split: the mean over its splits.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped]
+
+LEVEL = 0.05
+METHODS = "wasserstein", "wasserstein, live", "gradient", "leverage", "random"
+MAP = "MAP"
+Runs = Sequence[dict[str, Any]]
+
+
+def paired(differences: Sequence[float]) -> dict[str, Any]:
+    """Mean, standard error, effect size (mean over standard deviation) and two-sided p-values of paired differences.
+
+    The p-values and the effect size are None for fewer than two differences, or where all are equal.
+    """
+    values = np.array(differences, dtype=np.float64)
+    found: dict[str, Any] = {
+        "units": len(values),
+        "mean_difference": float(values.mean()),
+        "positive": int((values > 0).sum()),
+        "standard_error": None,
+        "effect_size": None,
+        "p_t": None,
+        "p_wilcoxon": None,
+    }
+    if len(values) > 1 and np.ptp(values) > 0:
+        deviation = float(values.std(ddof=1))
+        found["standard_error"] = deviation / len(values) ** 0.5
+        found["effect_size"] = found["mean_difference"] / deviation
+        found["p_t"] = float(stats.ttest_1samp(values, 0.0).pvalue)
+        found["p_wilcoxon"] = float(stats.wilcoxon(values).pvalue)
+    return found
+
+
+def verdict(test: dict[str, Any]) -> str:
+    """ "holds", "contradicted" or "undecided", by Wilcoxon's signed-rank test at 5 %."""
+    if test["p_wilcoxon"] is None or test["p_wilcoxon"] >= LEVEL:
+        return "undecided"
+    return "holds" if test["mean_difference"] > 0 else "contradicted"
+
+
+def claim(runs: Runs) -> dict[str, Any]:
+    """The tests by method: the largest network against each smaller one, and every network against each smaller one."""
+    against = {
+        "largest_network": [pair for pair in pairs(runs) if pair[0]["weights"] == largest_of(pair[0], runs)],
+        "every_larger_network": list(pairs(runs)),
+    }
+    tests = {
+        name: {method: _differences(chosen, method) for method in (*METHODS, MAP)} for name, chosen in against.items()
+    }
+    wasserstein = tests["largest_network"]["wasserstein"]
+    return {
+        "statement": "a subnetwork of S weights of a larger network has a higher test log-likelihood than the full "
+        "covariance of a smaller network of S weights",
+        "unit": "one split of one table: the mean over the pairs of networks; nats per test example",
+        **tests,
+        "against_wasserstein": {m: _strategies(runs, m, "wasserstein") for m in METHODS if m != "wasserstein"},
+        "against_MAP_of_the_same_network": {m: _strategies(runs, m, MAP) for m in METHODS},
+        "verdict": {
+            "over splits": wasserstein["pooled"]["verdict"],
+            "over tables": wasserstein["pooled_over_tables"]["verdict"],
+        },
+    }
+
+
+def largest_of(run: dict[str, Any], runs: Runs) -> int:
+    """D of the largest network of the same table."""
+    return max(int(other["weights"]) for other in runs if other["problem"] == run["problem"])
+
+
+def pairs(runs: Runs) -> Iterable[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each network with each smaller one on the same split."""
+    for run in runs:
+        for other in runs:
+            same = (run["problem"], run["split"]) == (other["problem"], other["split"])
+            if same and other["weights"] < run["weights"]:
+                yield run, other
+
+
+def tested(run: dict[str, Any], method: str, size: int) -> float:
+    """Of one row; "MAP" has no weights with a posterior, whatever the size."""
+    if method == MAP:
+        return float(run["map"])
+    return float(next(row["test"] for row in run["rows"] if (row["method"], row["S"]) == (method, size)))
+
+
+def _differences(chosen: Iterable[tuple[dict[str, Any], dict[str, Any]]], method: str) -> dict[str, Any]:
+    """Over all splits, over tables, within each table, and by the smaller network."""
+    units: dict[tuple[str, int], list[float]] = {}
+    by_smaller: dict[str, list[float]] = {}
+    for large, small in chosen:
+        size = small["weights"]
+        difference = tested(large, method, size) - tested(small, "full", size)
+        units.setdefault((large["problem"], large["split"]), []).append(difference)
+        by_smaller.setdefault(small["network"], []).append(difference)
+    means = {unit: float(np.mean(values)) for unit, values in units.items()}
+    by_problem: dict[str, list[float]] = {}
+    for (problem, _), value in means.items():
+        by_problem.setdefault(problem, []).append(value)
+    pooled = paired(list(means.values()))
+    tables = paired([float(np.mean(values)) for values in by_problem.values()])
+    return {
+        "pooled": pooled | {"verdict": verdict(pooled)},
+        "pooled_over_tables": tables | {"verdict": verdict(tables)},
+        "by_problem": {name: paired(values) for name, values in by_problem.items()},
+        "by_smaller_network": {name: paired(values) for name, values in by_smaller.items()},
+    }
+
+
+def _strategies(runs: Runs, method: str, baseline: str) -> dict[str, Any]:
+    """A strategy against another at the same sizes of the largest network; a split's mean over sizes is a unit."""
+    units = []
+    for run in runs:
+        sizes = [row["S"] for row in run["rows"] if row["method"] == method]
+        if sizes and run["weights"] == largest_of(run, runs):
+            gains = [tested(run, method, s) - tested(run, baseline, s) for s in sizes]
+            units.append(float(np.mean(gains)))
+    return paired(units)
