@@ -8,15 +8,15 @@ from benchmarks.experiments.guarantees import plot as guarantees_plot
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.mnist import plot as mnist_plot
 from benchmarks.experiments.mnist import shift as mnist_shift
-from benchmarks.experiments.paper import toy as paper_toy
-from benchmarks.experiments.paper import toy_plot as paper_toy_plot
-from benchmarks.experiments.paper import uci as paper_uci
-from benchmarks.experiments.paper import uci_plot as paper_uci_plot
 from benchmarks.experiments.paper.images import plot as paper_images_plot
 from benchmarks.experiments.paper.images import run as paper_images
 from benchmarks.experiments.paper.images import sizes as paper_sizes
 from benchmarks.experiments.paper.images import sizes_plot as paper_sizes_plot
 from benchmarks.experiments.paper.questions import run as paper_questions
+from benchmarks.experiments.paper.tables import plot as paper_uci_plot
+from benchmarks.experiments.paper.tables import run as paper_uci
+from benchmarks.experiments.paper.toys import plot as paper_toy_plot
+from benchmarks.experiments.paper.toys import run as paper_toy
 from benchmarks.experiments.selection import plot as selection_plot
 from benchmarks.experiments.selection import uci as selection_uci
 from benchmarks.fit import against_laplace, bundles, cascade, cost, floor, gpu, growth, layers, price

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.experiments.paper import toy
-from benchmarks.experiments.paper.networks import GaussianModel, Shape, train_until_converged, without_biases
-from benchmarks.experiments.paper.toy_predictives import (
+from benchmarks.experiments.paper.regression_networks import GaussianModel, Shape, train_until_converged, without_biases
+from benchmarks.experiments.paper.toys import run as toy
+from benchmarks.experiments.paper.toys.predictives import (
     WHOLE,
     PaperFitted,
     dead_among,

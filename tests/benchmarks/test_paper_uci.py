@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.experiments.paper import uci_claim, uci_network, uci_posterior, uci_summary
-from benchmarks.experiments.paper.networks import GaussianModel, Patience, Shape, train_until_early_stop
-from benchmarks.experiments.paper.uci_data import Split, split
-from benchmarks.experiments.paper.uci_posterior import Judged, Rows, WholeMatrix, climb, whole_grid
+from benchmarks.experiments.paper.regression_networks import GaussianModel, Patience, Shape, train_until_early_stop
+from benchmarks.experiments.paper.tables import claim as uci_claim
+from benchmarks.experiments.paper.tables import network as uci_network
+from benchmarks.experiments.paper.tables import posterior as uci_posterior
+from benchmarks.experiments.paper.tables import summary as uci_summary
+from benchmarks.experiments.paper.tables.data import Split, split
+from benchmarks.experiments.paper.tables.posterior import Judged, Rows, WholeMatrix, climb, whole_grid
 from tests import reference
 
 

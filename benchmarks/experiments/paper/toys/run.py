@@ -15,7 +15,7 @@ from torch import nn
 from benchmarks.core.settings import Settings, Values
 from benchmarks.datasets import toy as toy_data
 from benchmarks.experiments.kept import run_once, trained_once
-from benchmarks.experiments.paper.networks import (
+from benchmarks.experiments.paper.regression_networks import (
     BATCH,
     LEARNING_RATE,
     MOMENTUM,
@@ -25,7 +25,7 @@ from benchmarks.experiments.paper.networks import (
     train_until_converged,
     without_biases,
 )
-from benchmarks.experiments.paper.toy_predictives import (
+from benchmarks.experiments.paper.toys.predictives import (
     PRIOR_PRECISION,
     WHOLE,
     PaperFitted,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from benchmarks.experiments.paper.uci_data import Table
+from benchmarks.experiments.paper.tables.data import Table
 from offline.data.likelihood import gaussian_log_likelihood
 from offline.laplace.posterior import posterior_precision
 from offline.laplace.prior import prior_share

@@ -11,11 +11,18 @@ import torch
 from benchmarks.core.settings import Settings, Values
 from benchmarks.datasets.uci import splits
 from benchmarks.experiments.kept import run_once
-from benchmarks.experiments.paper.networks import BATCH, LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Patience, Shape
-from benchmarks.experiments.paper.uci_data import load
-from benchmarks.experiments.paper.uci_network import LEVERAGE_EXAMPLES, SHAPES, Limits, one_network
-from benchmarks.experiments.paper.uci_posterior import PRIOR_GRID, Search, climb, whole_grid
-from benchmarks.experiments.paper.uci_summary import print_table, summarise
+from benchmarks.experiments.paper.regression_networks import (
+    BATCH,
+    LEARNING_RATE,
+    MOMENTUM,
+    WEIGHT_DECAY,
+    Patience,
+    Shape,
+)
+from benchmarks.experiments.paper.tables.data import load
+from benchmarks.experiments.paper.tables.network import LEVERAGE_EXAMPLES, SHAPES, Limits, one_network
+from benchmarks.experiments.paper.tables.posterior import PRIOR_GRID, Search, climb, whole_grid
+from benchmarks.experiments.paper.tables.summary import print_table, summarise
 
 PROBLEMS = tuple(f"{dataset}-{kind}" for dataset in ("wine", "kin8nm", "protein") for kind in ("standard", "gap"))
 LARGE = "protein"  # trains for fewer epochs

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments.paper.uci_claim import METHODS, claim
+from benchmarks.experiments.paper.tables.claim import METHODS, claim
 
 Runs = Sequence[dict[str, Any]]
 

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from benchmarks.experiments.kept import trained_once
-from benchmarks.experiments.paper.networks import (
+from benchmarks.experiments.paper.regression_networks import (
     GaussianModel,
     Patience,
     Shape,
     train_until_early_stop,
     without_biases,
 )
-from benchmarks.experiments.paper.uci_data import Split, Table
-from benchmarks.experiments.paper.uci_posterior import Curvature, Judged, Rows, Search, WholeMatrix, fit
+from benchmarks.experiments.paper.tables.data import Split, Table
+from benchmarks.experiments.paper.tables.posterior import Curvature, Judged, Rows, Search, WholeMatrix, fit
 from benchmarks.experiments.selection.data import Problem
 from benchmarks.experiments.selection.scores import Fitted
 from offline.data.likelihood import Regression

@@ -1,0 +1,1 @@
+"""UCI regression (the paper's figure 3)."""

@@ -1,0 +1,1 @@
+"""Toy regression (the paper's figure 2)."""
