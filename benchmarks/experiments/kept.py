@@ -1,6 +1,7 @@
 """What an interrupted experiment left in `benchmarks/cache`: trained networks and the outcome of each seed."""
 
 import json
+import os
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -29,7 +30,7 @@ def seconds_of_training(name: str, model: nn.Module, train: Callable[[], object]
         train()
         CACHE.mkdir(exist_ok=True)
         (CACHE / ".gitignore").write_text("*\n")
-        partial = file.with_suffix(".partial")
+        partial = file.with_suffix(f".{os.getpid()}.partial")  # two runs may share the cache
         save_file(model.state_dict(), partial, metadata={SECONDS: repr(perf_counter() - start)})
         partial.replace(file)
     model.load_state_dict(load_file(file))

@@ -51,8 +51,8 @@ def _toy_verdicts(result: dict[str, Any]) -> str:
         "**The paper's selection** (`wasserstein`: largest marginal variances), by the mean of both columns:\n\n"
         + "\n".join(lines)
         + f"\n\nBetween {min(dead):,} and {max(dead):,} of the {result['runs'][0]['weights']:,} weights belong to units "
-        "that no training input activates: they have the prior's variance, the largest there is, so that the rule takes "
-        "them first. `live` leaves them out. `greedy` adds the weights one by one that bring the predictive closest.\n"
+        "that no training input activates: they have the prior's variance, the largest there is, and the rule "
+        "takes them first. `live` leaves them out. `greedy` adds the weights one by one that bring the predictive closest.\n"
     )
 
 

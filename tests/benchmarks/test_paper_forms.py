@@ -85,7 +85,7 @@ def test_covariances_are_those_of_the_oracle() -> None:
     means, jacobian = reference.full_jacobian(model, inputs)
     j, share = jacobian[:, :, indices.numpy()], len(indices) / jacobian.shape[2]
     np.testing.assert_allclose(mean, means[:4], atol=1e-5)
-    curvature = 2 * reference.posterior_precision(means[:10], j[:10], "classification", 0.0)  # 10 of 20 examples
+    curvature = reference.posterior_precision(means[:10], j[:10], "classification", 0.0)
     for number, precision in enumerate(precisions[:2]):
         h = curvature + precision * share * np.eye(len(indices))
         np.testing.assert_allclose(found[number], j[:4] @ np.linalg.solve(h, j[:4].transpose(0, 2, 1)), rtol=1e-4)

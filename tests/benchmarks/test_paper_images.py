@@ -80,7 +80,7 @@ def test_a_new_last_block_learns_and_the_trunk_does_not() -> None:
     torch.manual_seed(0)
     model = PhotoNetwork().eval()
     before = copy.deepcopy(model.state_dict())
-    whole, block = new_block(model)
+    whole, block = new_block(model, PhotoNetwork())
     trunk_before = copy.deepcopy(whole[0].state_dict())  # type: ignore[index]
     block_before = copy.deepcopy(block.state_dict())
     data = torch.randn(8, 3, 8, 8), torch.arange(8) % 10
@@ -128,7 +128,7 @@ def test_the_diagonal_curvature_and_its_variances_are_those_of_the_oracle() -> N
     full = reference.posterior_precision(mean, jacobian, "classification", 0.0)
     np.testing.assert_allclose(laplace.curvature.numpy(), np.diag(full), rtol=1e-4)
     precisions = np.array([0.1, 10.0])
-    outputs, found = laplace.variances(x, precisions)
+    outputs, found = laplace.variances(precisions)(x)
     np.testing.assert_allclose(outputs, mean, atol=1e-5)
     for number, precision in enumerate(precisions):
         exact = reference.variance(jacobian, np.diag(np.diag(full) + precision))
@@ -187,7 +187,7 @@ def test_the_variational_network_learns_and_keeps_its_spread() -> None:
     pytest.importorskip("ivon")
     torch.manual_seed(0)
     network, data = VariationalNetwork(table_network()), examples(60)
-    recipe = Recipe(2, ivon(60), batch=20, around=sampled_weights)
+    recipe = Recipe(4, ivon(60), batch=20, around=sampled_weights)
     network.keep_spread(train(network, data, recipe, 0, CPU, silent))
     assert (network.std > 0).all()
     assert network.std.max() < 1
@@ -213,6 +213,15 @@ def test_rejecting_foreign_images_first_leaves_what_is_right() -> None:
 def problem() -> Problem:
     x, y = examples(8)
     return Problem("mnist", "rotated_mnist", (x, y), (x, y), {0: x, 45: 2 * x}, y, {"other": 9 * x}, y % 2, ("a", "b"))
+
+
+def test_a_part_of_a_problem_has_the_examples_of_its_rows() -> None:
+    whole = problem()
+    part = whole.part(2, 3)
+    assert torch.equal(part.tests[45], whole.tests[45][2:5])
+    assert torch.equal(part.classes, whole.classes[2:5])
+    assert torch.equal(part.foreign["other"], whole.foreign["other"][2:5])
+    assert part.train[0] is whole.train[0]
 
 
 def test_a_method_is_scored_by_shift_and_kind() -> None:
@@ -242,6 +251,9 @@ def test_the_ordering_is_of_ours_against_each_published_method() -> None:
     assert gains["MAP", 45] == 2.0
     assert gains["ours, random", 180] == -0.5
     assert len(gains) == 2 * 10
+    assert {one["won"] for one in found["ordering"]} == {0, 1}
+    assert found["ordering_by_the_papers_rule"] == []
+    assert found["rows"]["MAP"]["shifts"]["0"]["error"]["std"] is None
 
 
 def test_the_papers_tables_are_whole() -> None:

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.experiments.frontier.methods import BATCH, TIMED, Method, ours, ratio, softmax
-from benchmarks.experiments.paper.images.networks import Frozen, cheap_modules, reset, split
+from benchmarks.experiments.paper.images.baselines.point import state_bytes
+from benchmarks.experiments.paper.images.networks import Frozen, cheap_modules, split
 from benchmarks.experiments.paper.images.problems import Examples
 from benchmarks.fit.onnx_methods import open_session
 from service.inference.predictor import Predictor
@@ -28,10 +29,10 @@ MEMBERS = 5
 OPTIONS: Mapping[str, Any] = {"selection": "random", "selection_options": {"live_only": True}}  # beside `within`
 
 
-def new_block(model: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """The frozen trunk with a new last block and head, and that block: train the first, keep the second."""
-    trunk, block = split(copy.deepcopy(model))
-    reset(block)
+def new_block(model: nn.Module, new: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The frozen trunk with a new network's last block and head, and this block: train the first, keep the second."""
+    trunk, _ = split(copy.deepcopy(model))
+    _, block = split(new)
     return nn.Sequential(Frozen(trunk), block), block
 
 
@@ -47,15 +48,23 @@ def means_only(model: nn.Module, blocks: list[nn.Module]) -> Method:
 
 
 def with_posteriors(
-    model: nn.Module, blocks: list[nn.Module], train: Examples, held_out: Examples, folder: Path, size: int
+    model: nn.Module,
+    blocks: list[nn.Module],
+    data: tuple[Examples, Examples],
+    folder: Path,
+    size: int,
+    seed: int,
 ) -> Method:
-    """The mean of the blocks' bundles; its price is measured in onnxruntime, trunk and all."""
+    """The mean of the blocks' bundles; its price is measured in onnxruntime, trunk and all.
+
+    data: training and held-out examples; seed: of the first block's weights, the next ones take the numbers after it.
+    """
     trunk, own = split(model)
-    inside = [(_features(trunk, x), y) for x, y in (train, held_out)]
+    train, held_out = ((_features(trunk, x), y) for x, y in data)
     folders = [folder / f"block-{number}" for number in range(1 + len(blocks))]
     methods = [
-        ours(block, inside[0], inside[1], {**OPTIONS, "within": cheap_modules(block)}, place, size)
-        for block, place in zip((own, *blocks), folders, strict=True)
+        ours(block, train, held_out, {**OPTIONS, "within": cheap_modules(block), "seed": seed + number}, place, size)
+        for number, (block, place) in enumerate(zip((own, *blocks), folders, strict=True))
     ]
 
     def probabilities(x: Tensor) -> Array:
@@ -63,8 +72,9 @@ def with_posteriors(
         return np.asarray(np.mean([method.probabilities(features) for method in methods], axis=0))
 
     facts = {name: sum(float(method.facts[name]) for method in methods) for name in ("fit_seconds", "bytes")}
-    price = _price(model, trunk, folders, held_out[0][:TIMED], folder)
-    return Method(probabilities, price, facts | {"cost_of_means": methods[0].price, "size": size})
+    facts["bytes"] += state_bytes(trunk)
+    price = _price(model, trunk, folders, data[1][0][:TIMED], folder)
+    return Method(probabilities, price, facts | {"size": size})
 
 
 def _features(trunk: nn.Module, x: Tensor) -> Tensor:

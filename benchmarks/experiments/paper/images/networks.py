@@ -87,11 +87,3 @@ def cheap_modules(block: nn.Module) -> tuple[str, ...]:
     assert isinstance(block, nn.Sequential)
     head = str(len(block) - 1)
     return ("0.conv2", head) if isinstance(block[0], Block | BasicBlock) else (head,)
-
-
-def reset(model: nn.Module) -> None:
-    """Draw every parameter anew, as its constructor does."""
-    for module in model.modules():
-        function = getattr(module, "reset_parameters", None)
-        if function is not None:
-            function()

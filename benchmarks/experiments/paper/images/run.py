@@ -10,13 +10,15 @@ from typing import Any
 
 import torch
 
+from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.frontier.methods import Method, ratio, softmax
 from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.paper.images.problems import PROBLEMS
 from benchmarks.experiments.paper.images.quality import REJECTED, score
-from benchmarks.experiments.paper.images.rows import EVERYTHING, OURS, Networks, Scale, one_batch, rows
+from benchmarks.experiments.paper.images.rows import EVERYTHING, OURS, Row, one_batch, rows
 from benchmarks.experiments.paper.images.summary import summarise
+from benchmarks.experiments.paper.images.trained import Networks, Scale
 
 FULL = {
     "mnist": Scale("ResNet-18, grey", 58_000, 2_000, 10_000, 42_438, 90, 3, 20, schedule=(40, 70)),
@@ -50,15 +52,17 @@ def _run(name: str, settings: Settings) -> Values:
     tag = settings.scale("full", "fast", "quick")
     problem = PROBLEMS[name](scale.train, scale.test)
     runs: list[dict[str, Any]] = []
+    training = 0.0  # of the network that every row starts from
     for seed in range(settings.seeds or scale.seeds):
         networks = Networks(problem, scale, seed, tag, settings.track)
+        training += networks.seconds
         runs.append({"seed": seed, "methods": one_seed(networks, settings.rows or settings.scale((), (), QUICK_ROWS))})
     return {
         "published": problem.published,
         "scale": asdict(scale),
         "weights": sum(p.numel() for p in networks.model.parameters()),
         "rejected": REJECTED.tolist(),
-        "seconds_of_work": sum(row["seconds"] for run in runs for row in run["methods"].values()),
+        "seconds_of_work": sum(row["seconds"] for run in runs for row in run["methods"].values()) + training,
         "summary": summarise(runs, problem.published),
         "runs": runs,
     }
@@ -68,18 +72,22 @@ def one_seed(networks: Networks, only: tuple[str, ...]) -> dict[str, Any]:
     """Name of a row -> its quality and its price; `only` these, where any are named."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        made = {label: make for label, make in rows(networks, Path(scratch)).items() if not only or label in only}
-        for label, make in networks.track(list(made.items()), f"seed {networks.seed}: methods", len(made)):
-            options = json.loads(json.dumps(asdict(networks.scale) | {"options": OURS.get(label, {})}))
-            key = networks.key(label.replace(" ", "-").replace(",", ""))
-            found[label] = run_once(key, options, _scored(networks, label, make))
+        every = rows(networks, Path(scratch))
+        if unknown := [label for label in only if label not in {*every, EVERYTHING}]:
+            raise MeasurementError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(every)}")
+        made = {label: row for label, row in every.items() if not only or label in only}
+        for label, row in networks.track(list(made.items()), f"seed {networks.seed}: methods", len(made)):
+            depends = asdict(networks.scale) | {"settings": dict(row.settings)}
+            depends |= {"foreign": list(networks.problem.foreign), "test": len(networks.problem.classes)}
+            kept = json.loads(json.dumps(depends))
+            found[label] = run_once(networks.key(label), kept, _scored(networks, label, row))
     return found
 
 
-def _scored(networks: Networks, label: str, make: Callable[[], Method]) -> Callable[[], dict[str, Any]]:
+def _scored(networks: Networks, label: str, row: Row) -> Callable[[], dict[str, Any]]:
     def run() -> dict[str, Any]:
         start = perf_counter()
-        method = make()
+        method = row.make()
         facts = {"fit_seconds": perf_counter() - start} | dict(method.facts)
         if label not in IN_BUNDLES:
             method = replace(method, price=measured_price(method, networks))

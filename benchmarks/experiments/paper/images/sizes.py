@@ -10,14 +10,14 @@ from typing import Any
 import torch
 
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments.frontier import methods
 from benchmarks.experiments.frontier.methods import Method
 from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.paper.images.problems import PROBLEMS
 from benchmarks.experiments.paper.images.quality import METRICS, score
-from benchmarks.experiments.paper.images.rows import OURS, Networks, Scale, ensemble, first
+from benchmarks.experiments.paper.images.rows import OURS, ensemble, first, subnetwork
 from benchmarks.experiments.paper.images.run import FAST, FULL, QUICK, measured_price
 from benchmarks.experiments.paper.images.summary import OURS_BY_PAPER, spread
+from benchmarks.experiments.paper.images.trained import Networks, Scale
 
 FLOAT_BYTES = 4
 SIZES = {"full": (100, 1_000, 10_000, 42_438), "fast": (100, 300, 1_000, 3_000), "quick": (20, 50)}
@@ -63,13 +63,13 @@ def _kept(networks: Networks, kind: str, make: Callable[[Path], Method]) -> dict
             method = make(Path(scratch) / "bundle")
             return score(method, networks.problem) | {"price": method.price} | dict(method.facts)
 
-    return run_once(networks.key(kind), json.loads(json.dumps(asdict(networks.scale))), scored)
+    depends = asdict(networks.scale) | {"settings": OURS[OURS_BY_PAPER], "foreign": list(networks.problem.foreign)}
+    return run_once(networks.key(kind), json.loads(json.dumps(depends)), scored)
 
 
 def _subnetwork(networks: Networks, size: int) -> Callable[[Path], Method]:
-    problem, options = networks.problem, OURS[OURS_BY_PAPER] | {"seed": networks.seed}
-    part = first(problem.train, networks.scale.curvature)
-    return lambda folder: methods.ours(networks.model, part, problem.held_out, options, folder, size)
+    part = first(networks.problem.train, networks.scale.curvature)
+    return lambda folder: subnetwork(networks, part, OURS[OURS_BY_PAPER], folder, size)
 
 
 def _ensemble(networks: Networks, members: int) -> Callable[[Path], Method]:

@@ -27,7 +27,7 @@ class SubnetworkPosterior:
 
     @classmethod
     def of(cls, material: Material, indices: Tensor, examples: int) -> "SubnetworkPosterior":
-        """The curvature of the first `examples` training examples, scaled to all of them."""
+        """The curvature of the first `examples` training examples, as a fit to these."""
         jacobian, size = material.job.jacobian(indices), len(indices)
         likelihood = Classification(int(material.targets.max()) + 1)
         total = torch.zeros(size, size, dtype=torch.float64)
@@ -35,8 +35,7 @@ class SubnetworkPosterior:
             mean, j = jacobian(x)
             root = likelihood.sqrt_hessian_product(j, mean).flatten(0, 1).double()
             total.addmm_(root.T, root)
-        factor = len(material.inputs) / min(examples, len(material.inputs))
-        return cls(jacobian, Spectrum.of(total * factor), size / material.job.layout.total)
+        return cls(jacobian, Spectrum.of(total), size / material.job.layout.total)
 
     def covariances(self, x: Tensor, precisions: Array) -> tuple[Array, Array]:
         """Outputs (n, K), and J Q diag(1 / (e + lambda_S)) Q^T J^T (G, n, K, K) for each of `precisions` (G,)."""

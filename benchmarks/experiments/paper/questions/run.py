@@ -17,9 +17,10 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.mnist.choices import Material, swag
 from benchmarks.experiments.paper.images.problems import PROBLEMS, Problem
-from benchmarks.experiments.paper.images.rows import Networks
+from benchmarks.experiments.paper.images.rows import SYNTHETIC
 from benchmarks.experiments.paper.images.run import FAST, FULL, QUICK
 from benchmarks.experiments.paper.images.summary import SEEN_KINDS
+from benchmarks.experiments.paper.images.trained import Networks
 from benchmarks.experiments.paper.questions import forms
 from benchmarks.experiments.paper.questions.forms import Form
 from benchmarks.experiments.paper.questions.posterior import SubnetworkPosterior
@@ -60,7 +61,9 @@ VARIANTS: dict[str, Variant] = {
 }
 CHOICES: dict[str, Callable[[Material], Tensor]] = {
     "Wasserstein": swag,
-    "novelty-sampling": lambda m: select("novelty-sampling", m.living, {"examples": NOVEL}).indices,
+    "novelty-sampling": lambda m: (
+        select("novelty-sampling", m.living, {"examples": NOVEL, "shifts": list(SYNTHETIC)}).indices
+    ),
 }
 
 
@@ -88,13 +91,20 @@ def run(settings: Settings) -> Values:
     runs = []
     for name in settings.names(tuple(PROBLEMS), ("mnist",)):
         scale = settings.scale(FULL, FAST, QUICK)[name]
-        problem = PROBLEMS[name](scale.train, AMOUNTS[tag].test)
-        for seed in range(settings.seeds or AMOUNTS[tag].seeds[name]):
-            networks = Networks(problem, scale, seed, tag, settings.track)
+        seeds, test = settings.seeds or AMOUNTS[tag].seeds[name], AMOUNTS[tag].test
+        problem = PROBLEMS[name](scale.train, seeds * test)
+        for seed in range(seeds):
+            networks = Networks(problem.part(seed * test, test), scale, seed, tag, settings.track)
             for choice in CHOICES:
                 amount = {key: value for key, value in asdict(AMOUNTS[tag]).items() if key != "seeds"}
                 key = networks.key(f"questions-{choice}")
-                found = run_once(key, amount | {"grid": len(GRID)}, _one(networks, choice, AMOUNTS[tag]))
+                depends = amount | {
+                    "size": SIZE,
+                    "epochs": scale.epochs,
+                    "train": scale.train,
+                    "test_from": seed * test,
+                }
+                found = run_once(key, depends | {"variants": list(VARIANTS)}, _one(networks, choice, AMOUNTS[tag]))
                 runs.append({"network": name, "seed": seed, "weights": choice, **found})
     return {
         "amounts": asdict(AMOUNTS[tag]),

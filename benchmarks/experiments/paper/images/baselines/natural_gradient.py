@@ -21,7 +21,11 @@ from benchmarks.experiments.paper.images.baselines.weight_samples import (
     parameters_of,
 )
 
-RATE, INITIAL_CURVATURE, WEIGHT_DECAY, CURVATURE_MEMORY = 0.2, 0.5, 1e-4, 0.9995
+RATE, WEIGHT_DECAY = 0.2, 1e-4
+# A short training must forget the curvature that it starts from: the spread would be that guess.
+INITIAL_CURVATURE, STEPS_OF_MEMORY = 0.05, 0.2  # the second as a share of all steps
+LEAST_MEMORY = 50  # steps
+SETTINGS = {"curvature": [INITIAL_CURVATURE, STEPS_OF_MEMORY]}
 
 
 class VariationalNetwork(nn.Module):
@@ -54,7 +58,7 @@ def ivon(examples: int) -> Any:
             lr=RATE,
             ess=examples,
             hess_init=INITIAL_CURVATURE,
-            beta2=CURVATURE_MEMORY,
+            beta2=1 - 1 / max(LEAST_MEMORY, STEPS_OF_MEMORY * steps),
             weight_decay=WEIGHT_DECAY,
         )
         return optimiser, CosineAnnealingLR(optimiser, steps)

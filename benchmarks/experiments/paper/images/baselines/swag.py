@@ -20,12 +20,13 @@ from torch.optim.swa_utils import update_bn
 from benchmarks.experiments.frontier.methods import Method
 from benchmarks.experiments.paper.images.baselines.point import state_bytes
 from benchmarks.experiments.paper.images.baselines.weight_samples import SAMPLES, State, averaged
-from benchmarks.experiments.training import BATCH
+from benchmarks.experiments.training import BATCH, Vary, same
 from offline.data.likelihood import class_log_likelihood
 from offline.runtime.progress import Track
 
 RANK, MOMENTUM, WEIGHT_DECAY = 20, 0.9, 1e-4
 RATES = (0.01, 0.05)
+SETTINGS = {"rates": list(RATES), "augmented": True}
 STATISTICS = 2048  # training examples for batch statistics
 Examples = tuple[Tensor, Tensor]
 
@@ -55,17 +56,27 @@ class Moments:
 
 @dataclass(frozen=True)
 class Walk:
-    """A constant learning rate for so many epochs, with `snapshots` in each."""
+    """A constant learning rate for so many epochs, with `snapshots` in each; vary: augmentation of a batch."""
 
     epochs: int
     snapshots: int
     rate: float
+    vary: Vary = same
 
 
-def swag(model: nn.Module, train: Examples, held_out: Examples, walk: Walk, seed: int, track: Track) -> Method:
+@dataclass(frozen=True)
+class Data:
+    """Examples to walk on, and those that choose the learning rate."""
+
+    train: Examples
+    held_out: Examples
+
+
+def swag(model: nn.Module, data: Data, walk: Walk, seed: int, track: Track) -> Method:
     """The walk with the one of `RATES` under whose posterior held-out examples are most likely."""
-    found = [sampled(model, train, replace(walk, rate=rate), seed, track) for rate in RATES]
-    scores = [class_log_likelihood(one.probabilities(held_out[0]), held_out[1].numpy()).mean() for one in found]
+    found = [sampled(model, data.train, replace(walk, rate=rate), seed, track) for rate in RATES]
+    x, y = data.held_out
+    scores = [class_log_likelihood(one.probabilities(x), y.numpy()).mean() for one in found]
     return found[int(np.argmax(scores))]
 
 
@@ -98,7 +109,7 @@ def trajectory(model: nn.Module, train: Examples, walk: Walk, seed: int, track: 
             places = order[start : start + BATCH]
             optimiser.zero_grad()
             x, y = (part[places].to(weights.device) for part in train)
-            F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+            F.cross_entropy(model(walk.vary(x, generator)), y).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             if (step + 1) % every == 0:
                 moments.add(weights_of(model))
