@@ -18,10 +18,12 @@ number in it is typed.
 of examples. The full size (ResNet-18, S = 42,438, the paper's training recipe) needs a GPU. An interrupted run goes on
 where it stopped. Data come from the folder that `PROBITY_DATA_DIR` names, or are downloaded from their publishers.
 
-"ours, Wasserstein" is the paper's method, except for the prior precision: it is the smallest one that costs at most
-0.05 nats of held-out log-likelihood, the default of `FitConfig`. The row "best held-out lambda" takes the one that the
-paper's grid search takes. Two controls spend the same 0.05 nats without a subnetwork: one temperature for all inputs,
-and a diagonal posterior over all weights. IVON, by the authors of VOGN, stands in for VOGN.
+"ours, Wasserstein" is the paper's method with another rule for the prior precision: the smallest one that costs at
+most 0.05 nats of held-out log-likelihood, the default of `FitConfig`. The row "best held-out lambda" follows the
+paper's grid search. The other methods are not given these 0.05 nats, except two controls that spend them without a
+subnetwork: one temperature for all inputs, and a diagonal posterior over all weights. Compare with them to see what the
+subnetwork itself is worth. Laplace methods take the curvature from a part of the training data, as if there were no
+more. IVON, by the authors of VOGN, stands in for VOGN.
 """
 SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
     ("toy", regression.toy),

@@ -47,12 +47,15 @@ def _toy_verdicts(result: dict[str, Any]) -> str:
             ]
             where = f"on {listed(closer)}" if closer else "on no toy"
             lines.append(f"* {100 * float(share):.3g} % of the weights, closer than `{other}`: {where}.")
-    return (
-        "**The paper's selection** (`wasserstein`: largest marginal variances), by the mean of both columns:\n\n"
-        + "\n".join(lines)
-        + f"\n\nBetween {min(dead):,} and {max(dead):,} of the {result['runs'][0]['weights']:,} weights belong to units "
-        "that no training input activates: they have the prior's variance, the largest there is, and the rule "
-        "takes them first. `live` leaves them out. `greedy` adds the weights one by one that bring the predictive closest.\n"
+    weights = result["runs"][0]["weights"]
+    return "\n".join(
+        [
+            "**The paper's selection** (`wasserstein`: largest marginal variances), by the mean of both columns:\n",
+            *lines,
+            f"\nBetween {min(dead):,} and {max(dead):,} of the {weights:,} weights belong to units that no training "
+            "input activates: they have the prior's variance, the largest there is, and the rule takes them first. "
+            "`live` leaves them out. `greedy` adds the weights one by one that bring the predictive closest.\n",
+        ]
     )
 
 

@@ -1,0 +1,108 @@
+"""Sections of the page on the paper's experiments, from made-up results."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.experiments.paper.images.quality import METRICS
+from benchmarks.experiments.paper.images.summary import summarise
+from docs.paper import images, questions
+from docs.paper.markdown import listed, number, signed, size, table
+
+ENVIRONMENT = {
+    "command": ["python", "-m", "benchmarks", "x"],
+    "date": "2026-11-23T10:00:00+00:00",
+    "cpu": "a processor",
+    "threads": 1,
+    "cores": 2,
+    "git_commit": "0123456789",
+}
+
+
+def outcome(log_likelihood: float) -> dict[str, Any]:
+    angles = [0, *range(15, 181, 15)]
+    metrics = dict.fromkeys(METRICS, 0.5) | {"log_likelihood": log_likelihood}
+    return {
+        "shifts": {str(angle): metrics for angle in angles},
+        "kinds": {str(angle): {"rotation": log_likelihood} for angle in angles[1:]},
+        "auroc": {"Fashion-MNIST": 0.9},
+        "accuracy_when_rejecting": {"Fashion-MNIST": [0.5] * 20},
+        "price": 1.0,
+        "bytes": 2_500_000.0,
+        "fit_seconds": 12.0,
+    }
+
+
+def result(*seeds: dict[str, float]) -> dict[str, Any]:
+    runs = [
+        {"seed": number, "methods": {label: outcome(value) for label, value in rows.items()}}
+        for number, rows in enumerate(seeds)
+    ]
+    return {
+        "benchmark": "paper_mnist",
+        "fast": True,
+        "environment": ENVIRONMENT,
+        "seconds_in_all": 60.0,
+        "published": "rotated_mnist",
+        "weights": 9098,
+        "scale": {"network": "small CNN", "size": 1000, "train": 9, "epochs": 1, "curvature": 4, "test": 2},
+        "summary": summarise(runs, "rotated_mnist"),
+        "runs": runs,
+    }
+
+
+def test_one_seed_has_no_spread_and_a_verdict_for_each_method() -> None:
+    text = images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0, "ours, random": -0.5}))
+    assert "±" not in text
+    assert "* MAP: above at every shift (+2.00 to +2.00 nats; 10 of 10 pairs)." in text
+    assert "* ours, random: not above at 45°, 60°" in text
+    assert "| MAP | 1 | 2.5 MB | 12 | -3.00 |" in text
+
+
+def test_several_seeds_have_a_spread_and_a_row_of_one_seed_says_so() -> None:
+    found = result(
+        {"MAP": -3.0, "ours, Wasserstein": -1.0, "last layer": -1.0}, {"MAP": -2.0, "ours, Wasserstein": -2.5}
+    )
+    text = images.section(found)
+    assert "-2.50 ± 0.71" in text
+    assert "| last layer (1 seed) |" in text
+    assert "* MAP: above at every shift (+0.75 to +0.75 nats; 10 of 20 pairs)." in text
+
+
+def test_the_papers_cells_stand_beside_ours() -> None:
+    text = images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0}))
+    assert "-1.00 (-1.09; +0.09)" in text
+    assert "-3.00 (-1.75; -1.25)" in text
+
+
+def test_every_network_of_the_questions_has_its_own_number_of_seeds() -> None:
+    measured = {"mean": 1.0, "gain": 0.25, "half_width": 0.125, "verdict": "better"}
+    rows = [
+        {"network": network, "weights": "w", "variant": "v", "seeds": seeds}
+        | dict.fromkeys(questions.MEASURES, measured)
+        for network, seeds in (("mnist", 6), ("cifar", 3))
+    ]
+    found = {"environment": ENVIRONMENT, "seconds_in_all": 1.0, "product": "p", "verdicts": rows}
+    text = questions.questions(found)
+    assert "### MNIST, 6 seeds" in text
+    assert "### CIFAR-10, 3 seeds" in text
+    assert "Of 6 comparisons" in text
+    assert "**+0.250 ± 0.125**" in text
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (number(-0.001), "0.00"),
+        (signed(0.5), "+0.50"),
+        (signed(-0.5), "-0.50"),
+        (signed(0.0), "0.00"),
+        (size(999), "999 B"),
+        (size(7.2e9), "7.2 GB"),
+        (listed(["a"]), "a"),
+        (listed(["a", "b", "c"]), "a, b and c"),
+        (table(["x", "y"], [["a", "1"]]), "| x | y |\n| --- | ---: |\n| a | 1 |\n"),
+    ],
+)
+def test_numbers_and_lists_read_well(found: str, expected: str) -> None:
+    assert found == expected
