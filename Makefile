@@ -23,7 +23,7 @@ FAST := tests/service/batching tests/service/maths tests/service/oip --ignore te
         tests/offline/evaluation tests/offline/network --ignore tests/offline/network/test_model_copy.py \
         tests/offline/test_config.py tests/test_checkout.py tests/test_dependencies.py tests/test_distribution.py
 
-.PHONY: demo test test-fast coverage check hooks audit bench bench-selection format clean smoke smoke-offline lock \
+.PHONY: demo test test-fast coverage check hooks audit bench bench-selection bench-paper format clean smoke smoke-offline lock \
         image-test test-lowest javascript docs rooms help
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make audit   known vulnerabilities of the service's packages"
 	@echo "make bench   speed and memory against laplace-torch, the floor, growth (results in benchmarks/results)"
 	@echo "make bench-selection   which weights: toys, UCI and MNIST (hours; data given or downloaded)"
+	@echo "make bench-paper   the paper's experiments at the size for two cores (hours), and docs/paper.md"
 	@echo "make image-test   build both images as root with buildah and run them with podman (Debian)"
 	@echo "make lock    the packages of the images and of development, with their hashes (deploy/requirements)"
 	@echo "make javascript   onnxruntime-node, with which the tests run exported models (needs npm)"
@@ -98,6 +99,12 @@ bench: .venv/dev.stamp
 bench-selection: .venv/dev.stamp
 	$(BIN)/python -m benchmarks selection_uci
 	$(BIN)/python -m benchmarks mnist_shift
+
+# Each goes on where it was interrupted; a full run without --fast needs a GPU.
+PAPER := toy uci mnist cifar sizes questions
+bench-paper: .venv/dev.stamp
+	set -e; for name in $(PAPER); do $(BIN)/python -m benchmarks paper_$$name --fast; done
+	$(BIN)/python -m docs.paper
 
 format: .venv/dev.stamp
 	$(BIN)/ruff format .

@@ -14,9 +14,10 @@ Daxberger et al., "Bayesian Deep Learning via Subnetwork Inference" (ICML 2021),
 engine. This page is generated from [benchmarks/results](../benchmarks/results) by `python -m docs.paper`; no measured
 number in it is typed.
 
-`python -m benchmarks paper_...` repeats an experiment, with `--fast` at a size for two cores: small networks, thousands
-of examples. The full size (ResNet-18, S = 42,438, the paper's training recipe) needs a GPU. An interrupted run goes on
-where it stopped. Data come from the folder that `PROBITY_DATA_DIR` names, or are downloaded from their publishers.
+`python -m benchmarks paper_...` repeats an experiment, and `make bench-paper` all of them, with `--fast` at a size for
+two cores: small networks, thousands of examples. The full size (ResNet-18, S = 42,438, the paper's training recipe)
+needs a GPU. An interrupted run goes on where it stopped. Data come from the folder that `PROBITY_DATA_DIR` names, or
+are downloaded from their publishers.
 
 "ours, Wasserstein" is the paper's method with another rule for the prior precision: the smallest one that costs at
 most 0.05 nats of held-out log-likelihood, the default of `FitConfig`. The row "best held-out lambda" follows the
