@@ -47,6 +47,11 @@ class Settings:
             raise MeasurementError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(full)}")
         return self.rows or self.choose(full, quick)
 
+    def earlier(self, file: str, key: str) -> Any:
+        """What the last result has under `key`, where only some rows are measured now; None otherwise."""
+        path = self.out / file
+        return json.loads(path.read_text())[key] if self.rows and path.exists() else None
+
     def with_earlier(self, file: str, key: str, rows: list[Values], order: tuple[str, ...]) -> list[Values]:
         """The rows, and those of the last result that were not measured again, in order."""
         path, found = self.out / file, {}

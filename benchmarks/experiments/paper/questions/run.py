@@ -85,11 +85,13 @@ AMOUNTS = {
 
 
 def run(settings: Settings) -> Values:
-    """All variants on every network, choice of weights and seed; `--rows mnist` takes one problem."""
+    """All variants on every network, choice of weights and seed; `--rows mnist` measures one problem again."""
     torch.set_num_threads(settings.threads)
     tag = settings.scale("full", "fast", "quick")
-    runs = []
-    for name in settings.names(tuple(PROBLEMS), ("mnist",)):
+    names = settings.names(tuple(PROBLEMS), ("mnist",))
+    earlier = settings.earlier(f"paper_questions{'_fast' if settings.fast else ''}.json", "runs") or []
+    runs = [one for one in earlier if one["network"] not in names]
+    for name in names:
         scale = settings.scale(FULL, FAST, QUICK)[name]
         seeds, test = settings.seeds or AMOUNTS[tag].seeds[name], AMOUNTS[tag].test
         problem = PROBLEMS[name](scale.train, seeds * test)
