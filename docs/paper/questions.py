@@ -9,6 +9,7 @@ from docs.paper.results import picture, source
 
 KINDS = {"subnetworks": "S", "ensembles": "networks"}
 MEASURES = ("usual", "shifted", "auroc")
+NAMES = ("ordinary", "shifted", "AUROC")
 NETWORKS = {"mnist": "MNIST", "cifar": "CIFAR-10"}
 
 
@@ -38,15 +39,17 @@ def sizes(result: dict[str, Any]) -> str:
 
 def questions(result: dict[str, Any]) -> str:
     """Every variant's gain over the product, with the interval of the paired differences."""
+    variants = dict.fromkeys(row["variant"] for row in result["verdicts"])
     head = ["weights of", "variant", "ordinary", "gain", "shifted", "gain", "AUROC", "gain"]
     text = [
         "## What the paper leaves open\n",
-        f"Every variant against the product ({result['product']}) with the same weights; the smallest prior precision "
-        "within the budget. Gain: mean of the paired differences over seeds, ± half its 95 % interval (Student's t); "
-        "bold where it is beyond the noise; every seed has a network and test images of its own. Of "
+        f"Every variant against the first row ({result['product']}) with the same weights; the smallest prior "
+        "precision within the budget. Gain: mean of the paired differences over seeds, ± half its 95 % interval "
+        "(Student's t); bold where it is beyond the noise; every seed has a network and test images of its own. Of "
         f"{sum(bool(row[m]['gain']) for row in result['verdicts'] for m in MEASURES)} comparisons, one in twenty would "
         "be bold by chance. Shifted: log-likelihood under kinds of shift that no strategy saw.\n",
         source(result),
+        "\n".join(filter(None, (_verdict(result["verdicts"], variant) for variant in variants))) + "\n",
     ]
     for network in dict.fromkeys(row["network"] for row in result["verdicts"]):
         rows = []
@@ -58,6 +61,18 @@ def questions(result: dict[str, Any]) -> str:
         seeds = next(row["seeds"] for row in result["verdicts"] if row["network"] == network)
         text.append(f"### {NETWORKS[network]}, {seeds} seeds\n\n" + table(head, rows))
     return "\n".join(text)
+
+
+def _verdict(rows: list[dict[str, Any]], variant: str) -> str:
+    """In how many comparisons a variant is better and worse, beyond the noise; "" for the product itself."""
+    own = [row for row in rows if row["variant"] == variant]
+    if not any(row[measure]["gain"] for row in own for measure in MEASURES):
+        return ""
+    parts = []
+    for measure, name in zip(MEASURES, NAMES, strict=True):
+        found = [row[measure]["verdict"] for row in own]
+        parts.append(f"{name} better in {found.count('better')}, worse in {found.count('worse')}")
+    return f"* **{variant}**, of {len(own)} comparisons: {'; '.join(parts)}."
 
 
 def _gain(found: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ LARGEST_ENSEMBLE = {"mnist": 15, "cifar": 5}  # at the size for two cores, where
 
 
 def run(settings: Settings) -> Values:
-    """For each problem, log-likelihood by shift and the memory of each size; `--rows mnist` measures one problem again."""
+    """For each problem, log-likelihood by shift and memory of each size; `--rows mnist` measures one problem again."""
     torch.set_num_threads(settings.threads)
     tag = settings.scale("full", "fast", "quick")
     found: dict[str, dict[str, Any]] = {}
