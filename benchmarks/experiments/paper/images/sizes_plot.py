@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks.core.plots import Values, save_with_vectors
-from benchmarks.experiments.paper.images.plot import AXES, TITLES
+from benchmarks.experiments.paper.images.plot import AXES, TICKS, TITLES
 
 KINDS = {"subnetworks": ("Subnetworks, S =", "viridis"), "ensembles": ("Ensembles, networks:", "plasma")}
 
@@ -22,6 +22,7 @@ def draw(record: Values, path: Path) -> None:
         for axes, (kind, (title, colours)) in zip(row, KINDS.items(), strict=True):
             _lines(axes, found["summary"][kind], colours)
             axes.set(xlabel=AXES[found["published"]], ylabel="log-likelihood (nats)")
+            axes.set_xticks(TICKS[found["published"]])
             axes.set_title(f"{TITLES[found['published']]}, {found['scale']['network']}")
             axes.legend(title=title, fontsize=9)
             axes.grid(alpha=0.3)
