@@ -70,8 +70,12 @@ def test_an_outcome_is_kept_and_made_again_where_its_settings_change() -> None:
 
 
 def test_an_unknown_row_is_refused() -> None:
-    with pytest.raises(MeasurementError, match=r"--rows: found nothing, expected some of MAP"):
+    with pytest.raises(MeasurementError, match=r"--rows: found nothing, expected some of IVON, MAP, MAP tempered"):
         run.one_seed(networks(), ("nothing",))
+
+
+def test_rows_are_named_without_their_commas() -> None:
+    assert list(run.one_seed(networks(), (" MAP tempered within the budget",))) == ["MAP, tempered within the budget"]
 
 
 def settings(tmp_path: Path, **options: Any) -> Settings:

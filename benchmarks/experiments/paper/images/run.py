@@ -73,15 +73,22 @@ def one_seed(networks: Networks, only: tuple[str, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         every = rows(networks, Path(scratch))
-        if unknown := [label for label in only if label not in {*every, EVERYTHING}]:
-            raise MeasurementError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(every)}")
-        made = {label: row for label, row in every.items() if not only or label in only}
+        named = {without_commas(label) for label in (*every, EVERYTHING)}
+        if unknown := [label for label in only if without_commas(label) not in named]:
+            raise MeasurementError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(sorted(named))}")
+        wanted = {without_commas(label) for label in only or named}
+        made = {label: row for label, row in every.items() if without_commas(label) in wanted}
         for label, row in networks.track(list(made.items()), f"seed {networks.seed}: methods", len(made)):
             depends = asdict(networks.scale) | {"settings": dict(row.settings)}
             depends |= {"foreign": list(networks.problem.foreign), "test": len(networks.problem.classes)}
             kept = json.loads(json.dumps(depends))
             found[label] = run_once(networks.key(label), kept, _scored(networks, label, row))
     return found
+
+
+def without_commas(label: str) -> str:
+    """As `--rows`, which separates names by commas, has the names of rows."""
+    return label.replace(",", "").strip()
 
 
 def _scored(networks: Networks, label: str, row: Row) -> Callable[[], dict[str, Any]]:
