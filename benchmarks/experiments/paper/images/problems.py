@@ -25,8 +25,7 @@ class Problem:
 
     tests: pixels of one set of examples by the strength of the shift (degrees, or a level), 0 without a shift;
     kinds (n,): the number of the corruption of each test example in `kind_names`, where there are several;
-    foreign: images of other things, by name; published: the paper's name of the experiment; source, targets: those
-    of its table of foreign images.
+    foreign: images of other things, by name; published: the name of the experiment in the paper's tables.
     """
 
     name: str
