@@ -79,7 +79,7 @@ def run_one(benchmark: Benchmark, settings: Settings, screen: Console) -> None:
     record |= {"fast": settings.fast} if benchmark.fast else {}
     seconds = time.monotonic() - start
     record |= {"seconds_in_all": seconds, **result}
-    file = settings.out / f"{benchmark.file_of(settings)}.json"
+    file = settings.out / f"{settings.name_of(benchmark.file)}.json"
     write_json(file, record)
     if benchmark.draw is not None:
         benchmark.draw(record, file.with_suffix(".png"))

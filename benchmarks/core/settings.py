@@ -47,9 +47,13 @@ class Settings:
             raise MeasurementError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(full)}")
         return self.rows or self.choose(full, quick)
 
-    def earlier(self, file: str, key: str) -> Any:
+    def name_of(self, stem: str) -> str:
+        """The name of this run's result files, without a suffix."""
+        return f"{stem}_fast" if self.fast else stem
+
+    def earlier(self, stem: str, key: str) -> Any:
         """What the last result has under `key`, where only some rows are measured now; None otherwise."""
-        path = self.out / file
+        path = self.out / f"{self.name_of(stem)}.json"
         return json.loads(path.read_text())[key] if self.rows and path.exists() else None
 
     def with_earlier(self, file: str, key: str, rows: list[Values], order: tuple[str, ...]) -> list[Values]:
@@ -83,10 +87,6 @@ class Benchmark:
     def file(self) -> str:
         """The name of the result files, without a suffix."""
         return self.stem or self.name
-
-    def file_of(self, settings: Settings) -> str:
-        """The name of this run's result files, without a suffix."""
-        return f"{self.file}_fast" if settings.fast else self.file
 
 
 def write_json(path: Path, values: Values) -> None:

@@ -139,13 +139,6 @@ def run(settings: Settings) -> Values:
     names, (scales, tag) = settings.names(NETWORKS, NETWORKS), settings.choose((FULL, "full"), (QUICK, "quick"))
     seeds = settings.choose(settings.seeds or SEEDS, 1)
     runs = [one_network(name, seed, scales[name], tag, settings.track) for name in names for seed in range(seeds)]
-    if settings.rows:
-        runs = [*_earlier(settings, names), *runs]
+    earlier = settings.earlier("frontier", "runs") or []
+    runs = [*(run for run in earlier if run["network"] not in names), *runs]
     return {"summary": summarise(runs), "runs": runs}
-
-
-def _earlier(settings: Settings, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The last result's runs of the other networks."""
-    path = settings.out / "frontier.json"
-    kept = json.loads(path.read_text())["runs"] if path.exists() else []
-    return [run for run in kept if run["network"] not in names]

@@ -29,8 +29,7 @@ def run(settings: Settings) -> Values:
     """For each problem, log-likelihood by shift and memory of each size; `--rows mnist` measures one problem again."""
     torch.set_num_threads(settings.threads)
     tag = settings.scale("full", "fast", "quick")
-    found: dict[str, dict[str, Any]] = {}
-    found |= settings.earlier(f"paper_sizes{'_fast' if settings.fast else ''}.json", "problems") or {}
+    found: dict[str, dict[str, Any]] = settings.earlier("paper_sizes", "problems") or {}
     for name in settings.names(tuple(PROBLEMS), ("mnist",)):
         scale: Scale = settings.scale(FULL, FAST, QUICK)[name]
         problem = PROBLEMS[name](scale.train, scale.test)

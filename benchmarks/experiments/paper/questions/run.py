@@ -89,7 +89,7 @@ def run(settings: Settings) -> Values:
     torch.set_num_threads(settings.threads)
     tag = settings.scale("full", "fast", "quick")
     names = settings.names(tuple(PROBLEMS), ("mnist",))
-    earlier = settings.earlier(f"paper_questions{'_fast' if settings.fast else ''}.json", "runs") or []
+    earlier = settings.earlier("paper_questions", "runs") or []
     runs = [one for one in earlier if one["network"] not in names]
     for name in names:
         scale = settings.scale(FULL, FAST, QUICK)[name]
