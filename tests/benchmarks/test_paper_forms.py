@@ -49,12 +49,45 @@ def test_the_pairwise_form_is_its_definition(temperature: float) -> None:
     )
 
 
+def centred(mean: Array, covariance: Array, temperature: float) -> Array:
+    values = []
+    for k in range(K):
+        row = np.array([(1.0 if j == k else 0.0) - 1 / K for j in range(K)])
+        spread = 2 * K / (K - 1) * row @ covariance @ row
+        values.append(math.exp(row @ mean / math.sqrt(temperature**2 + math.pi / 8 * spread)))
+    return np.array(values) / sum(values)
+
+
+def against_leading(mean: Array, covariance: Array, temperature: float) -> Array:
+    first, values = int(mean.argmax()), []
+    for k in range(K):
+        spread = covariance[k, k] + covariance[first, first] - 2 * covariance[k, first]
+        values.append(math.exp((mean[k] - mean[first]) / math.sqrt(temperature**2 + math.pi / 8 * spread)))
+    return np.array(values) / sum(values)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.4, 3.0])
+@pytest.mark.parametrize(("form", "definition"), [(forms.centred, centred), (forms.against_leading, against_leading)])
+def test_forms_of_differences_are_their_definitions(
+    form: forms.Form, definition: forms.Form, temperature: float
+) -> None:
+    mean, covariance = made(7, seed=0)
+    expected = [definition(m, c, temperature) for m, c in zip(mean, covariance, strict=True)]
+    np.testing.assert_allclose(form(mean, covariance, temperature), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", [forms.centred, forms.against_leading])
+def test_forms_of_differences_are_the_pairwise_one_for_two_classes(form: forms.Form) -> None:
+    mean, covariance = made(7, seed=2)
+    two = mean[:, :2], covariance[:, :2, :2]
+    np.testing.assert_allclose(form(*two, 1.5), forms.pairwise(*two, 1.5), rtol=1e-10)
+
+
 @given(st.integers(0, 1000), st.floats(0, 1e4))
 def test_noise_that_all_outputs_share_changes_the_diagonal_form_only(seed: int, shared: float) -> None:
     mean, covariance = made(3, seed)
-    np.testing.assert_allclose(
-        forms.pairwise(mean, covariance + shared, 1.0), forms.pairwise(mean, covariance, 1.0), rtol=1e-6
-    )
+    for form in (forms.pairwise, forms.centred, forms.against_leading):
+        np.testing.assert_allclose(form(mean, covariance + shared, 1.0), form(mean, covariance, 1.0), rtol=1e-6)
     if shared > 1:
         assert np.abs(forms.DIAGONAL(mean, covariance + shared, 1.0) - forms.DIAGONAL(mean, covariance, 1.0)).max() > 0
 

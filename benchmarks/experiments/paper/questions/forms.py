@@ -51,5 +51,27 @@ def pairwise(mean: Array, covariance: Array, temperature: float) -> Array:
     return result
 
 
+def centred(mean: Array, covariance: Array, temperature: float) -> Array:
+    """softmax(g / sqrt(T^2 + pi/8 v)), g_k = f_k - mean_j f_j, v_k = 2 K / (K - 1) Var(g_k).
+
+    As the pairwise form does not change where the same random number is added to all outputs, and is the same where
+    all differences of two outputs have one variance (always so for K = 2), at the price of the diagonal form.
+    """
+    outputs = mean.shape[1]
+    centring = np.eye(outputs) - 1 / outputs
+    variance = np.einsum("mk,nkl,ml->nm", centring, covariance, centring, optimize=True)
+    factor = 2 * outputs / (outputs - 1)
+    return link_approx(mean @ centring, factor * np.maximum(variance, 0.0), temperature)
+
+
+def against_leading(mean: Array, covariance: Array, temperature: float) -> Array:
+    """softmax(g / sqrt(T^2 + pi/8 v)), g_k = f_k - f_1 for the leading output f_1, v_k = Var(g_k)."""
+    first = mean.argmax(axis=1)
+    rows = np.arange(len(mean))
+    own = np.diagonal(covariance, axis1=1, axis2=2)
+    spread = own + own[rows, first][:, None] - 2 * covariance[rows, first]
+    return link_approx(mean - mean.max(axis=1, keepdims=True), np.maximum(spread, 0.0), temperature)
+
+
 DIAGONAL = diagonal(ALL_OUTPUTS)
 LEADING, LEADING_THREE, MARGIN = diagonal(TopMean(1)), diagonal(TopMean(3)), diagonal(Margin())

@@ -52,6 +52,8 @@ PRODUCT = "as the product: diagonal link, all variances, 0.05 nats"
 VARIANTS: dict[str, Variant] = {
     PRODUCT: Variant(forms.DIAGONAL),
     "pairwise link": Variant(forms.pairwise),
+    "link of outputs less their mean": Variant(forms.centred),
+    "link of outputs less the leading one": Variant(forms.against_leading),
     "temperature fitted with the prior": Variant(forms.DIAGONAL, tempered=True),
     "variance of the leading output": Variant(forms.LEADING),
     "mean variance of three leading outputs": Variant(forms.LEADING_THREE),
