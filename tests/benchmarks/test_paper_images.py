@@ -12,6 +12,7 @@ from benchmarks.experiments.frontier.methods import Method
 from benchmarks.experiments.frontier.networks import DigitNetwork, PhotoNetwork
 from benchmarks.experiments.paper.images.baselines.diagonal_laplace import DiagonalLaplace
 from benchmarks.experiments.paper.images.baselines.natural_gradient import (
+    STARTS,
     VariationalNetwork,
     ivon,
     sampled_weights,
@@ -187,7 +188,7 @@ def test_the_variational_network_learns_and_keeps_its_spread() -> None:
     pytest.importorskip("ivon")
     torch.manual_seed(0)
     network, data = VariationalNetwork(table_network()), examples(60)
-    recipe = Recipe(4, ivon(60), batch=20, around=sampled_weights)
+    recipe = Recipe(4, ivon(60, STARTS["mnist"]), batch=20, around=sampled_weights)
     network.keep_spread(train(network, data, recipe, 0, CPU, silent))
     assert (network.std > 0).all()
     assert network.std.max() < 1

@@ -63,7 +63,7 @@ def ours(
     start = time.perf_counter()
     fit_bundle(model, loader, folder, calibration_loader=[held_out], config=config)
     seconds = time.perf_counter() - start
-    predictor = Predictor.load(folder, threads=1)
+    predictor = Predictor.load(folder, threads=torch.get_num_threads())
     graph = predictor.manifest.graph
     assert graph is not None
     assert graph.price is not None

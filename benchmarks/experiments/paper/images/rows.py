@@ -21,7 +21,6 @@ from service.bundle import read_bundle
 
 BUDGET = 0.05  # nats of held-out log-likelihood, as FitConfig's default
 DROPOUT, MEMBERS = 0.1, 5
-BLOCK_SIZE = 1000  # weights of each last block's posterior
 SWAG_SNAPSHOTS = 4  # of an epoch
 
 # What our strategies saw while choosing: no ranking may use it.
@@ -68,11 +67,11 @@ def rows(networks: Networks, folder: Path) -> dict[str, Row]:
         "dropout": Row(lambda: _dropout(networks)),
         "ensemble of 5": Row(lambda: ensemble(networks, MEMBERS)),
         "SWAG": Row(lambda: swag.swag(networks.model, data, walk, networks.seed, networks.track), swag.SETTINGS),
-        "IVON": Row(lambda: _variational(networks), variational.SETTINGS),
+        "IVON": Row(lambda: _variational(networks), variational.STARTS[problem.name].settings),
         "five last blocks": Row(lambda: _blocks(networks), {"initialisation": "of a new network"}),
         "five last blocks, each with a posterior": Row(
             lambda: _blocks_with_posteriors(networks, part, folder),
-            {"initialisation": "of a new network", "size": BLOCK_SIZE, "seed": "of each block"},
+            {"initialisation": "of a new network", "size": scale.block, "seed": "of each block"},
         ),
     }
     whole = scale.everything and networks.seed == 0  # the dearest row by far
@@ -139,7 +138,7 @@ def _blocks_with_posteriors(networks: Networks, part: Examples, folder: Path) ->
     place = folder / "blocks"
     place.mkdir()
     data = (part, networks.problem.held_out)
-    method = last_blocks.with_posteriors(networks.model, blocks, data, place, BLOCK_SIZE, 100 * networks.seed)
+    method = last_blocks.with_posteriors(networks.model, blocks, data, place, networks.scale.block, 100 * networks.seed)
     seconds = sum(seconds for _, seconds in found) + method.facts["fit_seconds"]
     return replace(method, facts={**method.facts, "fit_seconds": seconds})
 

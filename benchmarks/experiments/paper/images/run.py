@@ -26,7 +26,7 @@ FULL = {
 }
 FAST = {
     "mnist": Scale("small CNN", 58_000, 1_000, 4_000, 1_000, 3, 3, 5, everything=True),
-    "cifar": Scale("narrow ResNet", 20_000, 960, 2_000, 1_000, 6, 1, 5),
+    "cifar": Scale("narrow ResNet", 20_000, 640, 2_000, 1_000, 6, 1, 3, block=200),
 }
 QUICK = {
     "mnist": Scale("small CNN", 1_000, 48, 200, 100, 1, 1, 1),

@@ -23,8 +23,8 @@ Make = Callable[[float], nn.Module]
 class Scale:
     """Images to train on, in each test set and for the curvature; weights of a subnetwork; epochs.
 
-    schedule: epochs after which the paper's learning rate falls, () for one cycle of AdamW; everything: whether the
-    posterior over all weights is tractable.
+    block: weights in the posterior of each of several last blocks; schedule: epochs after which the paper's learning
+    rate falls, () for one cycle of AdamW; everything: whether the posterior over all weights is tractable.
     """
 
     network: str
@@ -35,6 +35,7 @@ class Scale:
     epochs: int
     seeds: int
     swag_epochs: int
+    block: int = 1_000
     schedule: tuple[int, ...] = ()
     everything: bool = False
 
@@ -106,14 +107,14 @@ class Networks:
         draw = 100 * self.seed
         torch.manual_seed(draw)
         network = variational.VariationalNetwork(NETWORKS[self.scale.network](0.0))
-        recipe = replace(
-            self.recipe, optimise=variational.ivon(len(self.problem.train[0])), around=variational.sampled_weights
-        )
+        start = variational.STARTS[self.problem.name]
+        optimise = variational.ivon(len(self.problem.train[0]), start)
+        recipe = replace(self.recipe, optimise=optimise, around=variational.sampled_weights)
 
         def run() -> None:
             network.keep_spread(train(network, self.problem.train, recipe, draw, self.device, self.track))
 
-        seconds = seconds_of_training(self._file("variational"), network, run)
+        seconds = seconds_of_training(self._file(f"variational-{start.curvature}-{start.memory}"), network, run)
         return network.to(self.device), seconds
 
     def _file(self, kind: str) -> str:

@@ -86,14 +86,20 @@ class DiagonalLaplace:
 
         return predict
 
-    def linearised(self, budget: float) -> Method:
-        """The probit approximation with the least lambda that costs at most `budget` nats; 0: with the best lambda."""
-        (_, shared), start = self.measured_curvature, perf_counter()
+    @cached_property
+    def measured_sweep(self) -> tuple[Array, float]:
+        """Mean held-out log-likelihood of the linearised form for each lambda of `GRID`, and the seconds of it all."""
+        (_, seconds), start = self.measured_curvature, perf_counter()
         inputs, classes = (part[:JUDGED] for part in self.held_out)
         mean, variance = self.variances(GRID)(inputs)
         scores = grid_log_likelihood(mean, variance, classes.numpy(), Classification(mean.shape[1])).mean(1)
+        return scores, seconds + perf_counter() - start
+
+    def linearised(self, budget: float) -> Method:
+        """The probit approximation with the least lambda that costs at most `budget` nats; 0: with the best lambda."""
+        scores, seconds = self.measured_sweep
         used = float(GRID[scores >= scores.max() - budget].min())
-        seconds, predict = shared + perf_counter() - start, self.variances(np.array([used]))
+        predict = self.variances(np.array([used]))
 
         def probabilities(x: Tensor) -> Array:
             outputs, spread = predict(x)
