@@ -82,12 +82,13 @@ class FitConfig(BaseModel):
         ),
     ] = None
     variance_of: Annotated[
-        Literal["all", "top", "top-mean", "margin", "auto"],
+        Literal["all", "top", "top-mean", "margin", "differences", "auto"],
         Field(
             description="Which variances of a classification a prediction computes: of `all` classes; of the "
             "`top_outputs` most probable ones (`top`: the others take their mean; `top-mean`: all take it); or of the "
-            "`margin` between the two most probable ones, which all take. Weights anywhere in the network cost one "
-            "backward pass for each. `auto`: what is cheapest and nearly as good, compared by `selection='auto'`."
+            "`margin` between the two most probable ones, which all take; or of the `differences` of all other logits "
+            "from the largest one, which are then divided in place of the logits. Weights anywhere in the network cost "
+            "one backward pass for each. `auto`: what is cheapest and nearly as good, compared by `selection='auto'`."
         ),
     ] = "all"
     top_outputs: Annotated[
@@ -232,7 +233,12 @@ class FitConfig(BaseModel):
         if self.variance_of == "auto" and self.selection != "auto":
             raise ValueError(
                 f"variance_of: found 'auto' with selection={self.selection!r}, expected selection='auto', which "
-                "compares what can be computed; or name one: 'all', 'top', 'top-mean' or 'margin'"
+                "compares what can be computed; or name one: 'all', 'top', 'top-mean', 'margin' or 'differences'"
+            )
+        if self.variance_of == "differences" and self.cascade:
+            raise ValueError(
+                "variance_of: found 'differences' with cascade=True, expected other variances: the first stage of a "
+                "cascade has those of all logits, and one link serves both; leave out one of them"
             )
         return self
 

@@ -245,7 +245,8 @@ def _with_rule(job: Job, subnetwork: Subnetwork) -> Job:
     """The job with the variances that `auto` chose to compute, if it chose them."""
     if subnetwork.variance_of is None or subnetwork.computed is None:
         return job
-    return replace(job, rule=output_rule(subnetwork.variance_of, subnetwork.computed, job.likelihood.outputs))
+    rule = output_rule(subnetwork.variance_of, subnetwork.computed, job.likelihood.outputs)
+    return replace(job, rule=rule, likelihood=job.likelihood.with_link(rule.link))
 
 
 def _feature_scores(job: Job, rows: int) -> FeatureScores | None:

@@ -73,7 +73,8 @@ class Job:
 def _rules(config: FitConfig, outputs: int) -> tuple[OutputRule, ...]:
     kind, most = config.variance_of, config.top_outputs
     if kind == "auto":
-        return rules_to_compare(most, outputs, config.curvature_outputs)
+        rules = rules_to_compare(most, outputs, config.curvature_outputs)
+        return tuple(rule for rule in rules if not config.cascade or rule.link == ALL_OUTPUTS.link)
     return (output_rule(kind, most, outputs),)
 
 
@@ -126,6 +127,7 @@ def prepare(
     likelihood.check_targets(targets, len(inputs))
     if config.likelihood == "classification":
         _refuse_probabilities(network, inputs[:FEW])
+    rule = _rules(config, outputs)[0]
     return Job(
         config=config,
         network=network,
@@ -135,10 +137,10 @@ def prepare(
         train=train,
         passes=Passes("train_loader"),
         example=inputs[:2].clone(),
-        likelihood=likelihood,
+        likelihood=likelihood.with_link(rule.link),
         size=config.resolve_size(layout.total),
         memory_bytes=config.memory_budget or default_budget(device),
         track=track,
         head=find_head(network, inputs[:2]),
-        rule=_rules(config, likelihood.outputs)[0],
+        rule=rule,
     )

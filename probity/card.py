@@ -114,6 +114,7 @@ def computed_variances(computed: ComputedVariances) -> str:
         "top": f"of the {computed.count} most probable classes; the others take the mean of these",
         "top-mean": f"the mean of those of the {computed.count} most probable classes, for all",
         "margin": "of the difference of the two largest logits, for all",
+        "differences": "of the differences of all other logits from the largest one, divided in place of the logits",
     }
     effect = computed.effect
     return (

@@ -47,7 +47,8 @@ def questions(result: dict[str, Any]) -> str:
         "precision within the budget. Gain: mean of the paired differences over seeds, ± half its 95 % interval "
         "(Student's t); bold where it is beyond the noise; every seed has a network and test images of its own. Of "
         f"{sum(bool(row[m]['gain']) for row in result['verdicts'] for m in MEASURES)} comparisons, one in twenty would "
-        "be bold by chance. Shifted: log-likelihood under kinds of shift that no strategy saw.\n",
+        "be bold by chance. Shifted: log-likelihood under kinds of shift that no strategy saw. The link of "
+        "outputs less the leading one is the product's `variance_of='differences'`.\n",
         source(result),
         "\n".join(filter(None, (_verdict(result["verdicts"], variant) for variant in variants))) + "\n",
     ]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from offline.runtime.arrays import Array
 from service.inference.predictor import Prediction, undecided_prediction
-from service.maths.predictive import link_approx, predictive_std
+from service.maths.predictive import Link, link_approx, predictive_std
 from service.maths.score_outputs import NO_FEATURES
 from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
 
@@ -24,15 +24,15 @@ class Classification:
     """K >= 2 classes; the outputs are logits, which the predictive divides by `temperature`.
 
     most_rows: for more classes, the curvature of an example has so many rows (`leading_root`). scoring: what makes the
-    out-of-distribution score.
+    out-of-distribution score. link: what the variances are of (`service.maths.predictive.link_approx`).
     """
 
     outputs: int
     temperature: float = 1.0
     most_rows: int = 64
     scoring: Scoring = PREDICTIVE_ENTROPY
+    link: Link = "probit"
     task: ClassVar[Literal["classification"]] = "classification"
-    link: ClassVar[Literal["probit"]] = "probit"
     sigma_noise: ClassVar[None] = None
     noise_variance: ClassVar[float] = 1.0
 
@@ -96,15 +96,23 @@ class Classification:
         """Mean negative log-likelihood of a batch."""
         return F.cross_entropy(output, targets)
 
+    def probabilities(self, mean: Array, variance: Array) -> Array:
+        """By the probit approximation, (n, K); mean, variance (n, K)."""
+        return link_approx(mean, variance, self.temperature, self.link)
+
     def log_likelihood(self, mean: Array, variance: Array, targets: Array) -> Array:
-        """Predictive log-likelihood of each example (n,), by the probit approximation; mean, variance (n, K)."""
-        return class_log_likelihood(link_approx(mean, variance, self.temperature), targets)
+        """Predictive log-likelihood of each example (n,); mean, variance (n, K)."""
+        return class_log_likelihood(self.probabilities(mean, variance), targets)
+
+    def with_link(self, link: Link) -> "Classification":
+        """For other variances."""
+        return replace(self, link=link)
 
     def predict(self, mean: Array, variance: Array, features: Mapping[str, Array] = NO_FEATURES) -> Prediction:
         """Probabilities and scores by the serving code, in its precision; features: the feature scores (n,), by
         name."""
         outputs = mean.astype(np.float32), variance.astype(np.float32)
-        return undecided_prediction(*outputs, None, self.temperature, self.scoring, features)
+        return undecided_prediction(*outputs, None, self.temperature, self.scoring, features, self.link)
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,10 @@ class Regression:
     def noise_variance(self) -> float:
         """sigma^2."""
         return self.noise**2
+
+    def with_link(self, _: Link) -> "Regression":
+        """A regression has one link."""
+        return self
 
     def std(self, variance: Array) -> Array:
         """Of the predictive, (n, K)."""

@@ -2,7 +2,8 @@
 
 Weights anywhere in the network need one backward pass for each variance. For a classification, the leading outputs
 decide: with the variance v of the leading output, or of the margin f_1 - f_2 between the two leading ones, for all
-outputs, the probabilities are softmax(f / sqrt(T^2 + pi / 8 v)), whose argmax is the network's.
+outputs, the probabilities are softmax(f / sqrt(T^2 + pi / 8 v)), whose argmax is the network's. With the variances v_k
+of the differences f_k - f_1 they are softmax((f - f_1) / sqrt(T^2 + pi / 8 v)): a rule says which link it goes with.
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from torch import Tensor
 
 from offline.jacobian.mixtures import Mixed, Mixtures, every_output
 from offline.runtime.arrays import Array, to_numpy
+from service.maths.predictive import Link
 
-Kind = Literal["all", "top", "top-mean", "margin"]
+Kind = Literal["all", "top", "top-mean", "margin", "differences"]
 
 
 class OutputRule(Protocol):
@@ -22,6 +24,9 @@ class OutputRule(Protocol):
 
     @property
     def kind(self) -> Kind: ...
+
+    @property
+    def link(self) -> Link: ...
 
     def count(self, outputs: int) -> int:
         """M, how many variances are computed for K = `outputs`."""
@@ -41,6 +46,7 @@ class AllOutputs:
     """The variance of every output."""
 
     kind: ClassVar[Kind] = "all"
+    link: ClassVar[Link] = "probit"
 
     def count(self, outputs: int) -> int:
         """K."""
@@ -60,6 +66,7 @@ class Leading:
     """The variances of the M outputs with the largest means are computed, M at most `most`."""
 
     most: int
+    link: ClassVar[Link] = "probit"
 
     def count(self, outputs: int) -> int:
         """M, at most K."""
@@ -99,6 +106,7 @@ class Margin:
     """The variance of the margin f_1 - f_2 between the two largest outputs, for all outputs; K >= 2."""
 
     kind: ClassVar[Kind] = "margin"
+    link: ClassVar[Link] = "probit"
 
     def count(self, outputs: int) -> int:  # noqa: ARG002
         """1."""
@@ -112,6 +120,37 @@ class Margin:
     def fill(self, variance: Tensor, mean: Tensor) -> Tensor:
         """v_k = that of the margin."""
         return variance.expand(-1, mean.shape[1], -1)
+
+
+@dataclass(frozen=True)
+class Differences:
+    """The variances of f_k - f_1, f_1 the largest output, for all others; f_1 itself has their mean; K >= 2.
+
+    For its link, which divides f_1 - f_1 = 0, any variance of the largest output would do.
+    """
+
+    kind: ClassVar[Kind] = "differences"
+    link: ClassVar[Link] = "probit-differences"
+
+    def count(self, outputs: int) -> int:
+        """K - 1."""
+        return outputs - 1
+
+    def mixing(self, mean: Tensor) -> Mixed:
+        """f_k - f_1 for all k but the leading one, in order."""
+        return Mixtures(_others(mean) - leading(mean, 1))
+
+    def fill(self, variance: Tensor, mean: Tensor) -> Tensor:
+        """v_k = that of its difference."""
+        first = leading(mean, 1).to(variance.dtype).transpose(1, 2)
+        return _others(mean).to(variance.dtype).transpose(1, 2) @ variance + first * variance.mean(1, keepdim=True)
+
+
+def _others(mean: Tensor) -> Tensor:
+    """(B, K - 1, K): the one-hot rows of all outputs but the leading one, in order."""
+    every = torch.arange(mean.shape[1], device=mean.device)
+    rest = every[:-1] + (every[:-1] >= mean.argmax(1, keepdim=True))
+    return (rest.unsqueeze(2) == every).to(mean.dtype)
 
 
 ALL_OUTPUTS = AllOutputs()
@@ -140,10 +179,12 @@ def leading(mean: Tensor, count: int) -> Tensor:
 
 
 def rules_to_compare(most: int, outputs: int, many: int) -> tuple[OutputRule, ...]:
-    """Rules for K = `outputs` to compare: that of all outputs, or for more than `many` of the leading ones; and cheaper
-    ones, whose mixtures are spanned by the first one's."""
-    first = ALL_OUTPUTS if outputs <= many else TopOutputs(max(most, MEAN_OF))
-    return (first, TopMean(MEAN_OF), Margin())
+    """Rules for K = `outputs` to compare: that of all outputs, or for more than `many` of the leading ones; and
+    others, whose mixtures are spanned by the first one's."""
+    if outputs > many:
+        return (TopOutputs(max(most, MEAN_OF)), TopMean(MEAN_OF), Margin())
+    differences = (Differences(),) if outputs > 2 else ()  # of two outputs, the margin is the only one
+    return (ALL_OUTPUTS, *differences, TopMean(MEAN_OF), Margin())
 
 
 def output_rule(kind: Kind, most: int, outputs: int) -> OutputRule:
@@ -152,4 +193,6 @@ def output_rule(kind: Kind, most: int, outputs: int) -> OutputRule:
         return TopOutputs(most)
     if kind == "top-mean":
         return TopMean(most)
+    if kind == "differences":
+        return Differences()
     return Margin() if kind == "margin" else ALL_OUTPUTS

@@ -23,7 +23,7 @@ from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
 from service.bundle import REFERENCE_LEVELS
 from service.inference.predictor import Prediction
-from service.maths.predictive import link_approx, softmax
+from service.maths.predictive import Link, link_approx, softmax
 from service.maths.rejection import RejectionRule
 
 MEMORY_BYTES = 256 * 2**20
@@ -94,7 +94,7 @@ def calibrate(
     tuned = outputs(tuning) if len(tuning) else None
     if isinstance(likelihood, Classification) and job.config.temperature == "fit":
         assert tuned is not None  # what is tuned has examples
-        temperature = fit_temperature(tuned.mean, tuned.variance, to_numpy(tuning.targets))
+        temperature = fit_temperature(tuned.mean, tuned.variance, to_numpy(tuning.targets), likelihood.link)
         likelihood = replace(likelihood, temperature=temperature)
     chosen = choose_score(job, likelihood, tuning, tuned, outputs)
     if chosen is not None:
@@ -132,9 +132,9 @@ def predict_held_out(
     return np.concatenate(means), np.concatenate(variances)
 
 
-def fit_temperature(mean: Array, variance: Array, targets: Array) -> float:
+def fit_temperature(mean: Array, variance: Array, targets: Array, link: Link = "probit") -> float:
     """The temperature on a grid from 0.1 to 10 with the best mean log-likelihood."""
-    scores = [class_log_likelihood(link_approx(mean, variance, t), targets).mean() for t in TEMPERATURE_GRID]
+    scores = [class_log_likelihood(link_approx(mean, variance, t, link), targets).mean() for t in TEMPERATURE_GRID]
     return float(TEMPERATURE_GRID[int(np.argmax(scores))])
 
 
@@ -165,7 +165,7 @@ def held_out_metrics(
             coverage_curve(mean, likelihood.std(variance), targets, np.array([0.95]))[0]
         )
     else:
-        served = link_approx(mean, variance, likelihood.temperature)
+        served = likelihood.probabilities(mean, variance)
         metrics["calibration_accuracy"] = float((served.argmax(axis=1) == targets).mean())
         metrics["calibration_accuracy_map"] = float((softmax(mean).argmax(axis=1) == targets).mean())
     return metrics

@@ -111,7 +111,8 @@ def outputs_of(likelihood: Classification, found: HeldOutOutputs) -> ClassOutput
         return None
     mean, variance, temperature = mean[finite], variance[finite], likelihood.temperature
     features = {name: scores[finite] for name, scores in found.features.items()}
-    return ClassOutputs(mean, variance, class_probabilities(mean, variance, temperature), temperature, features)
+    probabilities = class_probabilities(mean, variance, temperature, likelihood.link)
+    return ClassOutputs(mean, variance, probabilities, temperature, features)
 
 
 def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[str, ClassOutputs]) -> ChosenScore:

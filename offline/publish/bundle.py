@@ -150,7 +150,9 @@ def _graph(job: Job, fitted: Fitted, factor: StructuredFactor | WholeFactor) -> 
 
 
 def _filled_in(graph: Graph) -> list[str]:
-    return [] if graph.computed is None else fill_warnings(graph.computed.effect)
+    """Differences are another link by choice, not an approximation of all variances."""
+    computed = graph.computed
+    return [] if computed is None or computed.kind == "differences" else fill_warnings(computed.effect)
 
 
 def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:

@@ -23,7 +23,8 @@ def fill_effect(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, calibr
     mean, variance = _of_all_outputs(jacobian.with_rule(ALL_OUTPUTS), posterior, calibrated.data)
     count = len(mean)
     features = {name: scores[:count] for name, scores in calibrated.features.items()}
-    exact = likelihood.predict(mean, variance, features)
+    every = likelihood.with_link(ALL_OUTPUTS.link)
+    exact = every.predict(mean, variance, features)
     targets = to_numpy(calibrated.data.targets)[:count]
     assert served.probabilities is not None
     assert exact.probabilities is not None
@@ -33,7 +34,7 @@ def fill_effect(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, calibr
     return FillEffect(
         examples=count,
         probability_difference=float(differences.mean()),
-        log_likelihood_difference=float((filled - likelihood.log_likelihood(mean, variance, targets)).mean()),
+        log_likelihood_difference=float((filled - every.log_likelihood(mean, variance, targets)).mean()),
         decisions_changed=float(changed.mean()),
     )
 

@@ -148,7 +148,7 @@ def _held_out(data: ReportData) -> _HeldOut | None:
         return None
     scoring = data.scoring or SCORES[manifest.calibration.score]
     prediction = undecided_prediction(
-        data.mean, data.variance, manifest.sigma_noise, manifest.temperature, scoring, data.features
+        data.mean, data.variance, manifest.sigma_noise, manifest.temperature, scoring, data.features, manifest.link
     )
     in_use = float((prediction.score > manifest.calibration.threshold).mean())
     scores = prediction.score if data.scores is None else data.scores

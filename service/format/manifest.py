@@ -9,6 +9,7 @@ from service.format.manifest_cascade import Cascade
 from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
 from service.format.manifest_parts import Calibration, FileEntry, Graph, Posterior, Prior, Selection, Verification
 from service.format.rules import Part, added_in, check_fields
+from service.maths.predictive import Link
 from service.maths.scores import (
     CLASSIFICATION_SCORES,
     EPISTEMIC_STD,
@@ -18,9 +19,10 @@ from service.maths.scores import (
 )
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 7
+FORMAT_MINOR = 8
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
+DIFFERENCES_SINCE = 8  # the minor version that has a link for differences of logits
 SCORES_SINCE = 6  # the minor version that has more than one score for each task
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
 
@@ -44,7 +46,7 @@ class Manifest(Part):
     posterior: Posterior
     sigma_noise: float | None
     temperature: Annotated[float, Field(ge=1e-6, le=1e6)]
-    link: Literal["probit", "gaussian"]
+    link: Link
     opset: int
     calibration: Calibration
     verification: Verification | None
@@ -71,7 +73,7 @@ class Manifest(Part):
             ("class_names", names is None or len(names) == self.outputs, f"null or {self.outputs} names"),
             ("class_names", names is None or len(set(names)) == len(names), "names that differ"),
             ("subnetwork_size", 1 <= self.subnetwork_size <= self.parameter_count, "1 to parameter_count"),
-            ("link", self.link == ("probit" if classification else "gaussian"), "the link of the task"),
+            ("link", (self.link == "gaussian") != classification, "the link of the task"),
             ("sigma_noise", (noise is None) == classification, "a number for regression, else null"),
             ("sigma_noise", noise is None or 0 < noise <= LARGEST, f"a positive number up to {LARGEST:g}"),
         )
@@ -81,6 +83,11 @@ class Manifest(Part):
         check_fields(
             "graph", self.graph, ("computed", fills, "null, or at most as many as a classification has classes")
         )
+        of_differences = computed is not None and computed.kind == "differences"
+        links = of_differences == (self.link == "probit-differences")
+        known = not of_differences or minor_of(self.format_version) >= DIFFERENCES_SINCE
+        expected = "'probit-differences' where graph.computed has the kind 'differences' (format 1.8), and nowhere else"
+        check_fields("", self, ("link", links and known, expected))
         reduced = None if self.graph is None else self.graph.reduced
         fits = reduced is None or (self.posterior.kind == "cholesky" and reduced.rank <= self.subnetwork_size)
         check_fields("graph", self.graph, ("reduced", fits, "null, or a rank of at most S for a 'cholesky' posterior"))
@@ -106,6 +113,7 @@ class Manifest(Part):
             return
         score = (PREDICTIVE_ENTROPY if self.task == "classification" else EPISTEMIC_STD).name
         check_fields("calibration", self.calibration, ("score", self.calibration.score == score, f"{score!r}"))
+        check_fields("", self, ("link", self.link != "probit-differences", "that of its first stage, with a cascade"))
         rule, rate = self.cascade.calibration, self.calibration.false_reject_rate
         fits = self.cascade.size <= self.parameter_count
         check_fields("cascade", self.cascade, ("size", fits, f"at most {self.parameter_count}"))

@@ -177,10 +177,11 @@ class ComputedVariances(Part):
     """The graph computes `count` variances of an example and fills in the others.
 
     "top": those of the most probable classes, and the others take the mean of these; "top-mean": all take this mean;
-    "margin": that of the difference of the two largest logits, which all take.
+    "margin": that of the difference of the two largest logits, which all take; (1.8) "differences": those of the
+    difference of each other logit from the largest one, which takes their mean.
     """
 
-    kind: Literal["top", "top-mean", "margin"]
+    kind: Literal["top", "top-mean", "margin", "differences"]
     count: AtLeastOne
     effect: FillEffect
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from service.bundle import Manifest
 from service.inference.deciding import Rule
 from service.maths.class_rules import ClassRules
-from service.maths.predictive import class_probabilities, predictive_std
+from service.maths.predictive import Link, class_probabilities, predictive_std
 from service.maths.score_outputs import NO_FEATURES, ClassOutputs, RegressionOutputs
 from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
 
@@ -135,7 +135,7 @@ def decide(
 
     scoring, features: as for `uncertainties`.
     """
-    found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature, scoring, features)
+    found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature, scoring, features, manifest.link)
     return decided_prediction(mean, variance, found, rule, out_of_range)
 
 
@@ -187,12 +187,13 @@ def undecided_prediction(
     temperature: float,
     scoring: Scoring | None = None,
     features: Mapping[str, Array] = NO_FEATURES,
+    link: Link = "probit",
 ) -> Prediction:
     """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
 
-    `sigma_noise` None means classification; scoring, features: as for `uncertainties`.
+    `sigma_noise` None means classification; scoring, features, link: as for `uncertainties`.
     """
-    found = uncertainties(mean, variance, sigma_noise, temperature, scoring, features)
+    found = uncertainties(mean, variance, sigma_noise, temperature, scoring, features, link)
     return Prediction(mean, variance, p_value=np.ones(len(mean)), rejected=np.zeros(len(mean), bool), **found)
 
 
@@ -203,16 +204,17 @@ def uncertainties(
     temperature: float,
     scoring: Scoring | None = None,
     features: Mapping[str, Array] = NO_FEATURES,
+    link: Link = "probit",
 ) -> dict[str, Array]:
     """The score, and the fields of a `Prediction` that only its task has.
 
     scoring: what makes the score; None: predictive entropy, of a regression the epistemic standard deviation.
-    features: the feature scores that the graph gave, (B,) each, by name.
+    features: the feature scores that the graph gave, (B,) each, by name. link: that of the bundle (`link_approx`).
     """
     if sigma_noise is not None:
         score, _ = (scoring or EPISTEMIC_STD).scored(RegressionOutputs(variance, sigma_noise))
         return {"score": score, "std": predictive_std(variance, sigma_noise)}
-    probabilities = class_probabilities(mean, variance, temperature)
+    probabilities = class_probabilities(mean, variance, temperature, link)
     outputs = ClassOutputs(mean, variance, probabilities, temperature, features)
     score, leading = (scoring or PREDICTIVE_ENTROPY).scored(outputs)
     total, aleatoric, epistemic = outputs.entropies

@@ -8,12 +8,15 @@ via Subnetwork Inference" (ICML 2021), sections 2 and 3.
 import math
 import statistics
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Link = Literal["probit", "probit-differences", "gaussian"]
+"""What makes a predictive distribution of outputs and variances, as the manifest names it; the last one of a
+regression."""
 # Four blocks of columns save 3/8 of the products with a triangular factor. Narrower blocks are slower to multiply.
 COLUMN_BLOCKS, LEAST_COLUMNS = 4, 64
 
@@ -73,28 +76,38 @@ def softmax(logits: Array) -> Array:
     return exponentials
 
 
-def link_approx(mean: Array, variance: Array, temperature: float = 1.0) -> Array:
+def link_approx(mean: Array, variance: Array, temperature: float = 1.0, link: Link = "probit") -> Array:
     """Probit-adjusted class probabilities: softmax(f / sqrt(T^2 + pi/8 diag(J Sigma J^T))).
 
     The multi-class probit approximation of E[softmax(f)], f ~ N(mean, variance) (section 3, equation of the
     classification predictive), of logits divided by the temperature T (Guo et al., 2017). Each logit is
     scaled by its own variance, so the result is not invariant to a shift of the logits and its argmax may
     differ from the network's. (B, K), (B, K) -> (B, K) float64, rows sum to 1.
+
+    link "probit-differences": softmax((f - f_1) / sqrt(T^2 + pi/8 v)), f_1 the largest logit and v_k the variance of
+    f_k - f_1. A shift of all logits, or noise that they share, changes nothing, and the argmax is the network's. For
+    two classes this is the probit approximation of the binary case (MacKay, 1992).
     """
-    return softmax(np.asarray(mean, np.float64) / _spread(variance, temperature))
+    return softmax(_linked(mean, link) / _spread(variance, temperature))
 
 
-def class_probabilities(mean: Array, variance: Array, temperature: float) -> Array:
+def class_probabilities(mean: Array, variance: Array, temperature: float, link: Link = "probit") -> Array:
     """Probabilities with and without the posterior: `link_approx`, and the plain network's softmax(f / T).
 
     (B, K), (B, K) -> (2, B, K) float64. One softmax over both, because for a few examples a call of NumPy costs more
     than what it computes.
     """
     logits = np.empty((2, *mean.shape))
-    plain = np.asarray(mean, np.float64)
+    plain = _linked(mean, link)  # the second softmax does not see what is taken from all logits
     np.divide(plain, _spread(variance, temperature), out=logits[0])
     np.divide(plain, temperature, out=logits[1])
     return softmax(logits)
+
+
+def _linked(mean: Array, link: Link) -> Array:
+    """The logits that the link divides: f, or f - f_1."""
+    logits = np.asarray(mean, np.float64)
+    return logits - logits.max(axis=-1, keepdims=True) if link == "probit-differences" else logits
 
 
 def _spread(variance: Array, temperature: float) -> Array:

@@ -1,11 +1,11 @@
 """Make the golden bundles of a format version: once, and then kept for ever.
 
-    python tests/golden/make.py tests/golden/v1_7
+    python tests/golden/make.py tests/golden/v1_8
 
-makes `v1_7`, a fit with a Cholesky factor, a reduced head and a fused score with feature scores, and `v1_7_low_rank`,
+makes `v1_8`, a fit with a Cholesky factor, a reduced head and a fused score with feature scores; `v1_8_low_rank`,
 weights anywhere to low rank with the variances of the most probable classes, a cascade, every optional field of the
-manifest and a report. Refuses to overwrite. Readers of every later release must serve the bundles and give the answers
-kept beside them.
+manifest and a report; and `v1_8_differences`, with the link for differences of logits. Refuses to overwrite. Readers of
+every later release must serve the bundles and give the answers kept beside them.
 """
 
 import json
@@ -29,22 +29,23 @@ DIRECTIONS = 4  # of the feature scores: a smaller graph
 
 
 def main(folder: Path) -> None:
-    reduced = folder.with_name(f"{folder.name}_low_rank")
-    for made in (folder, reduced):
+    reduced, differences = (folder.with_name(f"{folder.name}_{name}") for name in ("low_rank", "differences"))
+    for made in (folder, reduced, differences):
         if made.exists():
             raise SystemExit(f"{made}: exists; golden bundles are never made twice")
     class_gaussian.MOST_DIRECTIONS = DIRECTIONS
     options = {"subnetwork_size": 100, "name": "golden-digits"}
     few = {"posterior": "low-rank", "posterior_tolerance": TOLERANCE, "variance_of": "top", "top_outputs": 3}
     few |= {"selection": "random", "cascade": True}
-    for made, own in ((folder, {"score": "fused", "feature_scores": True}), (reduced, few)):
+    linked = {"selection": "random", "variance_of": "differences"}
+    for made, own in ((folder, {"score": "fused", "feature_scores": True}), (reduced, few), (differences, linked)):
         made.mkdir()
         fit_recipe(RECIPE, made / "bundle", {**options, **own})
     add_reduced_head(folder / "bundle")
     fill_in(reduced / "bundle")
     asked = load_recipe(RECIPE).module.test_data()[0].numpy()[:4].copy()
     asked[3] = 1 - asked[3]
-    for made in (folder, reduced):
+    for made in (folder, reduced, differences):
         write_answers(made, asked)
 
 

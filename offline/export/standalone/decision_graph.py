@@ -21,7 +21,7 @@ from onnxscript import ir
 from offline.export.standalone.nodes import LAST, NodeBuilder
 from offline.export.standalone.score_graph import Outputs, score_of
 from service.bundle import LowRankPosterior, Manifest, PosteriorFactor
-from service.maths.predictive import column_blocks
+from service.maths.predictive import Link, column_blocks
 from service.maths.rejection import RejectionRule
 from service.maths.scores import SCORES, Scoring
 
@@ -114,7 +114,7 @@ def undecided_prediction(
         outputs = replace(outputs, sigma_noise=manifest.sigma_noise)
         std = predictive_std(add, variance, manifest.sigma_noise)
         return {"score": score_of(add, scoring, outputs), "std": std}
-    probabilities = link_approx(add, mean, variance, manifest.temperature)
+    probabilities = link_approx(add, linked(add, mean, manifest.link), variance, manifest.temperature)
     map_probabilities = softmax(add, add("Div", mean, manifest.temperature))
     total, aleatoric, epistemic = entropy_parts(add, probabilities, map_probabilities)
     outputs = replace(outputs, probabilities=probabilities, total=total, epistemic=epistemic)
@@ -131,6 +131,11 @@ def undecided_prediction(
 def softmax(add: NodeBuilder, logits: ir.Value) -> ir.Value:
     """(B, K) -> (B, K)."""
     return add("Softmax", logits, axis=-1)
+
+
+def linked(add: NodeBuilder, mean: ir.Value, link: Link) -> ir.Value:
+    """The logits that the link divides, (B, K): f, or f - f_1."""
+    return add("Sub", mean, add("ReduceMax", mean, LAST, keepdims=1)) if link == "probit-differences" else mean
 
 
 def link_approx(add: NodeBuilder, mean: ir.Value, variance: ir.Value, temperature: float) -> ir.Value:

@@ -159,7 +159,8 @@ def _priors(
         mean, rows_of_each = union.predictive(inputs)
         for c, part in enumerate(rows_of_each):
             variances = filled(union.rules[c], spectra[c].variances(part, np.append(used[c], PLAIN)), mean)
-            scores = grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), job.likelihood)
+            likelihood = job.likelihood.with_link(union.rules[c].link)
+            scores = grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), likelihood)
             total[c] += scores.sum(1)
     total /= len(held_out)
     sweeps = [
@@ -183,8 +184,8 @@ def _qualities(
             computed = spectra[c].variances(part, np.array([priors[c].used]))[:, :, 0]
             variances[c].append(filled(union.rules[c], computed, mean))
     f, y = np.concatenate(means), to_numpy(data.targets)
-    each = [np.concatenate(parts) for parts in variances]
-    return [Quality(likelihood.log_likelihood(f, v, y), likelihood.predict(f, v).score) for v in each]
+    each = zip((likelihood.with_link(rule.link) for rule in union.rules), map(np.concatenate, variances), strict=True)
+    return [Quality(own.log_likelihood(f, v, y), own.predict(f, v).score) for own, v in each]
 
 
 def _cost(prior: PriorChoice) -> float:

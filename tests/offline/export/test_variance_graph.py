@@ -76,6 +76,9 @@ def served_variance(name: str, kind: str, rule: OutputRule) -> tuple[np.ndarray,
         ("attention", "margin", 2),
         ("scaled", "top", 1),
         ("other-use", "margin", 2),
+        ("residual", "differences", 2),
+        ("perceptron", "differences", 2),
+        ("scaled", "differences", 2),
     ],
 )
 def test_a_few_outputs(name: str, kind: Kind, count: int) -> None:

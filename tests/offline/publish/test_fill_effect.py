@@ -11,6 +11,7 @@ from offline import FitConfig, fit_bundle
 from offline.publish.fill_effect import fill_warnings
 from service import Predictor
 from service.bundle import FillEffect
+from tests import reference
 from tests.support.small_fit import CONFIG, batches, network
 
 # the exporter's own deprecations are not ours to mend
@@ -74,7 +75,9 @@ class Masked(nn.Module):
         return self.out(self.body(x).tanh()).masked_fill(self.get_buffer("gone"), -100.0)
 
 
-@pytest.mark.parametrize(("zero", "kind"), [(False, "top"), (True, "top"), (True, "margin")])
+@pytest.mark.parametrize(
+    ("zero", "kind"), [(False, "top"), (True, "top"), (True, "margin"), (False, "differences"), (True, "differences")]
+)
 def test_equal_outputs(tmp_path: Path, zero: bool, kind: str) -> None:
     """Which of them leads is the same in torch and in onnxruntime."""
     torch.manual_seed(0)
@@ -109,6 +112,33 @@ def test_all_outputs_need_no_rule(tmp_path: Path) -> None:
     graph = Predictor.load(tmp_path / "bundle").manifest.graph
     assert graph is not None
     assert graph.computed is None
+
+
+def test_differences_from_the_leading_output(tmp_path: Path) -> None:
+    """The probabilities are those of the oracle, with the variances that the bundle gives, and so is the argmax."""
+    config = CONFIG.model_copy(update={"variance_of": "differences", "subnetwork_size": 20, "temperature": "fit"})
+    fit_bundle(network(), batches(80), tmp_path / "bundle", calibration_loader=batches(40, seed=1), config=config)
+    predictor = Predictor.load(tmp_path / "bundle")
+    manifest = predictor.manifest
+    assert manifest.link == "probit-differences"
+    assert manifest.graph is not None
+    assert manifest.graph.computed is not None
+    assert (manifest.graph.computed.kind, manifest.graph.computed.count) == ("differences", manifest.outputs - 1)
+    assert manifest.graph.computed.effect.probability_difference > 0
+    found = predictor.predict(batches(8, seed=2)[0][0].numpy())
+    assert found.probabilities is not None
+    t = manifest.temperature
+    expected = reference.probit_differences(found.mean.astype(float) / t, found.variance.astype(float) / t**2)
+    np.testing.assert_allclose(found.probabilities, expected, rtol=1e-6)
+    np.testing.assert_array_equal(found.probabilities.argmax(1), found.mean.argmax(1))
+    assert (found.variance > 0).all()
+
+
+def test_a_cascade_has_the_variances_of_all_outputs() -> None:
+    with pytest.raises(
+        ValueError, match="variance_of: found 'differences' with cascade=True, expected other variances"
+    ):
+        FitConfig(subnetwork_size=3, variance_of="differences", cascade=True)
 
 
 def test_a_regression_has_no_leading_output() -> None:

@@ -88,6 +88,28 @@ def test_probabilities_sum_to_one_and_match_the_loop(drawn: tuple[Array, Array],
 
 
 @given(logits_and_variances(), floats32(0.125, 8))
+def test_the_link_of_differences_divides_what_the_largest_logit_leaves(
+    drawn: tuple[Array, Array], temperature: float
+) -> None:
+    mean, variance = drawn
+    probabilities = link_approx(mean, variance, temperature, "probit-differences")
+    for row, m, v in zip(probabilities, mean.astype(float), variance.astype(float), strict=True):
+        np.testing.assert_allclose(row, slow_link(m - max(m), v, temperature), rtol=1e-9, atol=1e-12)
+    rows = np.arange(len(mean))
+    assert (probabilities[rows, mean.argmax(1)] >= probabilities.max(1)).all()
+    with_posterior, plain = class_probabilities(mean, variance, temperature, "probit-differences")
+    np.testing.assert_array_equal(with_posterior, probabilities)
+    np.testing.assert_allclose(plain, softmax(mean.astype(np.float64) / temperature), rtol=1e-9, atol=1e-12)
+
+
+@given(logits_and_variances(largest=64), floats32(-64, 64))
+def test_the_link_of_differences_does_not_see_a_shift_of_all_logits(drawn: tuple[Array, Array], shift: float) -> None:
+    mean, variance = (values.astype(np.float64) for values in drawn)
+    shifted = link_approx(mean + shift, variance, 1.0, "probit-differences")
+    np.testing.assert_allclose(shifted, link_approx(mean, variance, 1.0, "probit-differences"), rtol=1e-6, atol=1e-12)
+
+
+@given(logits_and_variances(), floats32(0.125, 8))
 def test_without_variance_the_link_is_the_softmax(drawn: tuple[Array, Array], temperature: float) -> None:
     mean, _ = drawn
     expected = softmax(mean.astype(np.float64) / temperature)

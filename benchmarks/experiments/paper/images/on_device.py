@@ -37,7 +37,7 @@ def predictive(model: nn.Module, bundle: Bundle, examples: Examples) -> Callable
     job = prepare(model, [examples], config, device, DistributedContext(), silent)
     jacobian = job.jacobian(torch.as_tensor(bundle.subnetwork_indices), _rule(bundle))
     factor = CholeskyFactor(torch.as_tensor(bundle.posterior.scale_tril, device=device))
-    temperature = bundle.manifest.temperature
+    temperature, link = bundle.manifest.temperature, bundle.manifest.link
 
     def probabilities(x: Tensor) -> Array:
         found = []
@@ -45,7 +45,7 @@ def predictive(model: nn.Module, bundle: Bundle, examples: Examples) -> Callable
             mean, j = jacobian.predictive(part.to(device))
             outputs = mean.detach().cpu()
             variance = filled(jacobian.rule, factor.variance(j).cpu().numpy(), outputs)
-            found.append(link_approx(outputs.numpy(), variance, temperature))
+            found.append(link_approx(outputs.numpy(), variance, temperature, link))
         return np.concatenate(found)
 
     return probabilities
