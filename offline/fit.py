@@ -31,7 +31,7 @@ from offline.laplace.inference import infer
 from offline.laplace.noise import residual_noise
 from offline.publish.bundle import Fitted, publish
 from offline.publish.manifest import check_class_names, check_input_spec
-from offline.publish.served_form import choose_form
+from offline.publish.served_form import check_size, choose_form
 from offline.runtime.checkpoint import Checkpoint
 from offline.runtime.distributed import local_device, process_group
 from offline.runtime.progress import Track, length_of, silent
@@ -108,6 +108,7 @@ def fit_bundle(
         subnetwork = select_subnetwork(job, tuning, checkpoint)
         job = _with_rule(job, subnetwork)
         jacobian = job.jacobian(subnetwork.indices)
+        check_size(jacobian, config.posterior)
         memory = plan_job(job, subnetwork.indices, tuning.bytes + conformal.bytes)
         because = f": {subnetwork.explanation}" if subnetwork.explanation else ""
         say(f"{len(subnetwork.indices):,} weights chosen{because}")

@@ -117,8 +117,9 @@ def computed_variances(computed: ComputedVariances) -> str:
         "differences": "of the differences of all other logits from the largest one, divided in place of the logits",
     }
     effect = computed.effect
+    others = "the usual link and those of all classes" if computed.kind == "differences" else "those of all classes"
     return (
-        f"{which[computed.kind]}. Against those of all classes, on {effect.examples} held-out examples: probabilities "
+        f"{which[computed.kind]}. Against {others}, on {effect.examples} held-out examples: probabilities "
         f"differ by {effect.probability_difference:.2g}, the log-likelihood by {effect.log_likelihood_difference:.2g} "
         f"nats, and {100 * effect.decisions_changed:.1f} % of the decisions"
     )

@@ -71,8 +71,9 @@ class PredictionSet(BaseModel):
 
 
 class ClassificationPrediction(BaseModel):
-    """One example; logits in nats, variances of the logits, or of their differences from the largest one where the
-    bundle's link is that of differences. What needs the posterior is null in a degraded answer."""
+    """One example; logits in nats, variances of the logits, or of their differences from the largest one (which has
+    the mean of these) where the bundle's link is that of differences. What needs the posterior is null in a degraded
+    answer."""
 
     label: str
     probability: Annotated[float, Field(description="Probability of the label.")]

@@ -12,7 +12,7 @@ from offline.export.errors import ExportError
 from offline.export.graph import export_jacobian
 from offline.export.verify import LOOSEST, VerificationError, relative_error
 from offline.jacobian.mixtures import Mixing
-from offline.jacobian.output_rule import AllOutputs, OutputRule, TopMean
+from offline.jacobian.output_rule import AllOutputs, Differences, OutputRule, TopMean
 from offline.jacobian.plain import plain_jacobian
 from offline.jacobian.plan import few_mixtures
 from offline.jacobian.routes import Chosen
@@ -77,8 +77,8 @@ def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
 
 
 def _rule(job: Job) -> OutputRule:
-    """The job's own; where that takes all of many outputs, two stand for them."""
-    every = isinstance(job.rule, AllOutputs) and job.likelihood.outputs > MOST_OUTPUTS
+    """The job's own; where that takes all of many outputs, or nearly, two stand for them."""
+    every = isinstance(job.rule, AllOutputs | Differences) and job.likelihood.outputs > MOST_OUTPUTS
     return TopMean(2) if every else job.rule
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Protocol
 import torch
 from torch import Tensor
 
-from offline.jacobian.mixtures import Mixed, Mixtures, every_output
+from offline.jacobian.mixtures import LessLeading, Mixed, Mixtures, every_output
 from offline.runtime.arrays import Array, to_numpy
 from service.maths.predictive import Link
 
@@ -138,19 +138,14 @@ class Differences:
 
     def mixing(self, mean: Tensor) -> Mixed:
         """f_k - f_1 for all k but the leading one, in order."""
-        return Mixtures(_others(mean) - leading(mean, 1))
+        return LessLeading(mean.argmax(1, keepdim=True), mean.shape[1])
 
     def fill(self, variance: Tensor, mean: Tensor) -> Tensor:
         """v_k = that of its difference."""
-        first = leading(mean, 1).to(variance.dtype).transpose(1, 2)
-        return _others(mean).to(variance.dtype).transpose(1, 2) @ variance + first * variance.mean(1, keepdim=True)
-
-
-def _others(mean: Tensor) -> Tensor:
-    """(B, K - 1, K): the one-hot rows of all outputs but the leading one, in order."""
-    every = torch.arange(mean.shape[1], device=mean.device)
-    rest = every[:-1] + (every[:-1] >= mean.argmax(1, keepdim=True))
-    return (rest.unsqueeze(2) == every).to(mean.dtype)
+        first, every = mean.argmax(1, keepdim=True), torch.arange(mean.shape[1], device=mean.device)
+        places = (every - (every > first).int()).clamp(max=mean.shape[1] - 2)
+        own = variance.gather(1, places.unsqueeze(2).expand(-1, -1, variance.shape[2]))
+        return torch.where((every == first).unsqueeze(2), variance.mean(1, keepdim=True), own)
 
 
 ALL_OUTPUTS = AllOutputs()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from offline.cascade.fit import FittedCascade
 from offline.data.likelihood import Regression
-from offline.export.errors import ExportError
 from offline.export.graph import export_jacobian, export_variance
 from offline.export.price import Price, Timing, published, time_both
 from offline.export.verify import Truth, verify
@@ -25,7 +24,7 @@ from offline.publish.fill_effect import fill_effect, fill_warnings
 from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
 from offline.publish.outcomes import outcomes_of
 from offline.publish.plain_answers import PlainAnswers, WholePosterior
-from offline.publish.served_form import LARGEST_FACTOR, ServedForm
+from offline.publish.served_form import ServedForm, too_large
 from offline.report.page import ReportData, report_html
 from offline.runtime.arrays import to_numpy
 from offline.runtime.progress import length_of, one_step
@@ -125,11 +124,7 @@ def _export(job: Job, fitted: Fitted) -> tuple[Graph, tuple[bytes, int]]:
         graph = replace(_graph(job, fitted, factor), feature_scores=names)
         return graph, export_variance(jacobian, job.example, outputs, factor, feature_scores)
     if not isinstance(jacobian.rule, AllOutputs):
-        raise ExportError(
-            f"variance_of={jacobian.rule.kind!r}: found a posterior over {jacobian.size} weights, expected one of at "
-            f"most {LARGEST_FACTOR} bytes, since its product becomes a part of the graph; give a smaller "
-            "subnetwork_size, or posterior='low-rank'"
-        )
+        raise too_large(jacobian)
     row_numbers = outputs * (jacobian.size + posterior.working_size)
     graph = Graph("jacobian", row_numbers, feature_scores=names)
     return graph, export_jacobian(jacobian, job.example, outputs, feature_scores)

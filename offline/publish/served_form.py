@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from offline.export.errors import ExportError
 from offline.export.graph import export_variance
 from offline.export.price import CALL_WORK, graph_price
 from offline.jacobian.jacobian import SubnetworkJacobian
@@ -28,6 +29,21 @@ LEAST_GAIN = 0.2  # share of a prediction's time: less is within the noise of a 
 TIMED_GAIN = LEAST_GAIN / 4  # a count that says less is wrong by less than that
 ROWS = 32
 FREE_MATRICES = 3  # (S, S), that the memory plan has for the export, beside the curvature and its factor
+
+
+def check_size(jacobian: SubnetworkJacobian, kind: str) -> None:
+    """`ExportError` where the graph must hold the factor and cannot; kind: of the posterior."""
+    if kind == "cholesky" and not isinstance(jacobian.rule, AllOutputs) and 4 * jacobian.size**2 > LARGEST_FACTOR:
+        raise too_large(jacobian)
+
+
+def too_large(jacobian: SubnetworkJacobian) -> ExportError:
+    """For a rule whose variances the graph must give."""
+    return ExportError(
+        f"variance_of={jacobian.rule.kind!r}: found a posterior over {jacobian.size} weights, expected one of at most "
+        f"{LARGEST_FACTOR} bytes, since its product becomes a part of the graph; give a smaller subnetwork_size, or "
+        "posterior='low-rank'"
+    )
 
 
 @dataclass(frozen=True)

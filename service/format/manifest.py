@@ -79,11 +79,11 @@ class Manifest(Part):
         )
         check_calibration("calibration", self.calibration, self._score_names, classification)
         computed = None if self.graph is None else self.graph.computed
-        fills = computed is None or (classification and computed.count <= self.outputs)
-        check_fields(
-            "graph", self.graph, ("computed", fills, "null, or at most as many as a classification has classes")
-        )
         of_differences = computed is not None and computed.kind == "differences"
+        fills = computed is None or (classification and computed.count <= self.outputs)
+        counted = computed is None or not of_differences or computed.count == self.outputs - 1
+        expected = "null, or at most as many as a classification has classes, one less for their differences"
+        check_fields("graph", self.graph, ("computed", fills and counted, expected))
         links = of_differences == (self.link == "probit-differences")
         known = not of_differences or minor_of(self.format_version) >= DIFFERENCES_SINCE
         expected = "'probit-differences' where graph.computed has the kind 'differences' (format 1.8), and nowhere else"

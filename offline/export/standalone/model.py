@@ -22,7 +22,8 @@ FLOAT32 = ("mean", "variance")
 MEANINGS = {
     "inputs": "Examples as the network takes them.",
     "mean": "Outputs of the network: logits before any temperature, or regression means.",
-    "variance": "v = diag(J Sigma J^T): the variances of the outputs, all or as probity.computed_variances says.",
+    "variance": "v = diag(J Sigma J^T): the variances of the outputs, all or as probity.computed_variances says; with "
+    "probity.link probit-differences, of their differences from the largest one, which has the mean of these.",
     "score": "The out-of-distribution score that probity.score names: larger is less like the calibration data.",
     "p_value": "Conformal p-value of the score: (1 + #{calibration score >= score}) / (n + 1).",
     "rejected": "Whether the score is above the threshold, or an output is not finite.",
@@ -120,6 +121,7 @@ def metadata(bundle: Bundle) -> dict[str, Any]:
         "bundle_digest": bundle.digest,
         **{key: document[key] for key in ("name", "version", "task", "class_names", "input", "sigma_noise")},
         "temperature": manifest.temperature,
+        "link": manifest.link,
         "computed_variances": None if computed is None else {"kind": computed.kind, "count": computed.count},
         "score": manifest.calibration.score,
         "threshold": rule.threshold,

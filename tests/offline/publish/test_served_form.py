@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import offline.fit
 import offline.publish.served_form
-from offline import FitConfig, fit_bundle
+from offline import ExportError, FitConfig, fit_bundle
 from offline.export.price import Price
 from probity.card import print_card
 from service import Predictor, read_bundle
@@ -103,6 +104,16 @@ def test_a_clock_decides(
     _, graph = fit(network, tmp_path / "bundle", measure_price=True)
     assert (graph.reduced is not None) == reduced
     assert graph.price
+
+
+def test_a_factor_that_no_graph_holds_is_refused_before_the_curvature(
+    tmp_path: Path, network: nn.Sequential, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline.publish.served_form, "LARGEST_FACTOR", 10_000)
+    monkeypatch.setattr(offline.fit, "accumulate_ggn", None)
+    config = CONFIG.model_copy(update={"variance_of": "differences"})
+    with pytest.raises(ExportError, match="variance_of='differences': found a posterior over 1290 weights, expected"):
+        fit_bundle(network, data(40), tmp_path / "bundle", calibration_loader=data(40, seed=1), config=config)
 
 
 @pytest.mark.parametrize("changes", [{"variance_of": "margin"}, {"posterior": "low-rank"}, {"selection": "random"}])

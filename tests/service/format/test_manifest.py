@@ -301,5 +301,7 @@ def test_the_link_of_differences_and_their_variances_come_together() -> None:
     for place, value in ((("link",), "probit"), (("graph", "computed"), None), (("graph", "computed", "kind"), "top")):
         with pytest.raises(ManifestError, match=r"link: found .*, expected 'probit-differences' where graph\.computed"):
             manifest_from_json(replaced(data, place, value))
+    with pytest.raises(ManifestError, match=r"graph\.computed: .*one less for their differences"):
+        manifest_from_json(replaced(data, ("graph", "computed", "count"), manifest.outputs))
     with pytest.raises(ManifestError, match=r"link: found 'probit-differences', expected .*format 1\.8"):
         manifest_from_json(data | {"format_version": "1.7"})

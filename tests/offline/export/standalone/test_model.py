@@ -71,6 +71,7 @@ def test_its_metadata_say_what_it_is() -> None:
         "version": "1",
     }
     assert (found.pop("probity.task"), found.pop("probity.score")) == ("classification", "predictive_entropy")
+    assert found.pop("probity.link") == "probit"
     rest: dict[str, Any] = {key.removeprefix("probity."): json.loads(value) for key, value in found.items()}
     image = rest["input"]["image"]
     assert (rest.pop("input")["shape"], image["mode"], image["scale"]) == ([1, 8, 8], "L", 1 / 255)
