@@ -123,11 +123,25 @@ BENCHMARKS = (
     ),
     Benchmark(
         "paper_cifar",
-        "the paper's corrupted CIFAR-10: every method at every level, and CIFAR-100",
+        "the paper's corrupted CIFAR-10: every method at every level, and SVHN or CIFAR-100",
         paper_images.corrupted_cifar10,
         paper_images_plot.draw,
         needs=HOURS,
         fast=True,
+    ),
+    Benchmark(
+        "paper_mnist_resnet50",
+        "the paper's rotated MNIST with ResNet-50, at full size only: on a GPU",
+        paper_images.deep_rotated_mnist,
+        paper_images_plot.draw,
+        needs=HOURS,
+    ),
+    Benchmark(
+        "paper_cifar_resnet50",
+        "the paper's corrupted CIFAR-10 with ResNet-50, at full size only: on a GPU",
+        paper_images.deep_corrupted_cifar10,
+        paper_images_plot.draw,
+        needs=HOURS,
     ),
     Benchmark(
         "paper_sizes",
@@ -158,7 +172,7 @@ BENCHMARKS = (
         paper_toy.run,
         paper_toy_plot.draw,
         threads=1,
-        needs="minutes, and the data in PROBITY_DATA_DIR",
+        needs="minutes, and data, given or downloaded",
         fast=True,
     ),
     Benchmark(

@@ -10,6 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from benchmarks.core.environment import git_commit
 from benchmarks.core.folders import CACHE
 from benchmarks.core.settings import write_json
 
@@ -40,14 +41,14 @@ def seconds_of_training(name: str, model: nn.Module, train: Callable[[], object]
 
 
 def run_once(name: str, scale: dict[str, Any], run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The outcome kept under `name` for the same scale, or that of `run`, with its seconds."""
+    """The outcome kept under `name` for the same scale, or that of `run`, with its seconds and the commit."""
     file = CACHE / f"{name}-outcome.json"
     if file.exists():
         kept: dict[str, Any] = json.loads(file.read_text())
         if kept["scale"] == scale:
             return kept
     start = perf_counter()
-    outcome = run() | {"scale": scale, "seconds": perf_counter() - start}
+    outcome = run() | {"scale": scale, "seconds": perf_counter() - start, "commit": git_commit()}
     print(f"{name}: {outcome['seconds']:.0f} s", flush=True)
     write_json(file, outcome)
     return outcome

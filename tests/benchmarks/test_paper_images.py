@@ -18,7 +18,7 @@ from benchmarks.experiments.paper.images.baselines.natural_gradient import (
     sampled_weights,
     variational,
 )
-from benchmarks.experiments.paper.images.baselines.point import logits, plain, tempered
+from benchmarks.experiments.paper.images.baselines.point import logits, plain, tempered, tempered_ensemble
 from benchmarks.experiments.paper.images.baselines.swag import Moments, Walk, sampled
 from benchmarks.experiments.paper.images.baselines.weight_samples import averaged, gaussian_samples, parameters_of
 from benchmarks.experiments.paper.images.last_blocks import means_only, new_block
@@ -116,6 +116,16 @@ def test_a_temperature_spends_the_budget_and_no_more() -> None:
     assert 0.03 < cost <= 0.05
     np.testing.assert_allclose(found.probabilities(x), _softmax(outputs / found.facts["temperature"]), rtol=1e-6)
     assert (found.probabilities(x).argmax(1) == plain(model).probabilities(x).argmax(1)).all()
+
+
+def test_a_tempered_ensemble_is_the_mean_of_its_networks_at_one_temperature() -> None:
+    models, (x, y) = [table_network(), table_network()], examples(300)
+    torch.nn.init.normal_(models[1][0].weight, generator=torch.Generator().manual_seed(1))  # type: ignore[arg-type]
+    found = tempered_ensemble(models, (x, y), 0.05)
+    t = found.facts["temperature"]
+    expected = np.mean([_softmax(logits(model, x) / t) for model in models], axis=0)
+    np.testing.assert_allclose(found.probabilities(x), expected, rtol=1e-6)
+    assert found.price == 2
 
 
 def _softmax(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

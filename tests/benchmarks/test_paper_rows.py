@@ -1,5 +1,6 @@
 """The rows of the paper's image experiments: what they depend on, and where networks and outcomes are kept."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from benchmarks.core.settings import Settings
 from benchmarks.experiments import kept
 from benchmarks.experiments.paper.images import run
 from benchmarks.experiments.paper.images.problems import Problem
-from benchmarks.experiments.paper.images.rows import OURS, rows
+from benchmarks.experiments.paper.images.rows import OURS, last_linear, rows, weights
 from benchmarks.experiments.paper.images.run import FAST, FULL, QUICK
 from benchmarks.experiments.paper.images.summary import CONTROLS, LOOKED_AT, PAPERS_RULE, PUBLISHED_ROWS, ROTATION
 from benchmarks.experiments.paper.images.trained import NETWORKS, Networks, Scale
@@ -76,6 +77,25 @@ def test_an_unknown_row_is_refused() -> None:
 
 def test_rows_are_named_without_their_commas() -> None:
     assert list(run.one_seed(networks(), (" MAP tempered within the budget",))) == ["MAP, tempered within the budget"]
+
+
+def test_the_last_layer_has_the_weights_of_the_head() -> None:
+    network = NETWORKS["narrow ResNet"](0.0)
+    assert weights(last_linear(network)) == 650 < weights(network)
+
+
+def test_rows_measured_again_stand_beside_the_others() -> None:
+    earlier = [{"seed": 0, "methods": {"b": 1, "c": 2}}, {"seed": 1, "methods": {"c": 3}}]
+    found = run.with_earlier([{"seed": 0, "methods": {"c": 4, "a": 5}}], earlier, ["a", "b", "c"])
+    assert found == [{"seed": 0, "methods": {"a": 5, "b": 1, "c": 4}}, {"seed": 1, "methods": {"c": 3}}]
+    assert list(found[0]["methods"]) == ["a", "b", "c"]
+
+
+def test_rows_of_another_size_are_not_mixed(tmp_path: Path) -> None:
+    last = {"scale": {"test": 8, "train": 7}, "runs": []}
+    (tmp_path / "paper_mnist_fast.json").write_text(json.dumps(last))
+    with pytest.raises(MeasurementError, match="--rows: found a last result with another test and train, expected"):
+        run.rotated_mnist(settings(tmp_path, fast=True, rows=("MAP",)))
 
 
 def settings(tmp_path: Path, **options: Any) -> Settings:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.experiments.frontier import methods
 from benchmarks.experiments.frontier.methods import Method
@@ -13,7 +13,12 @@ from benchmarks.experiments.paper.images import last_blocks
 from benchmarks.experiments.paper.images.baselines import diagonal_laplace, swag
 from benchmarks.experiments.paper.images.baselines import natural_gradient as variational
 from benchmarks.experiments.paper.images.baselines.diagonal_laplace import DiagonalLaplace
-from benchmarks.experiments.paper.images.baselines.point import plain, state_bytes, tempered
+from benchmarks.experiments.paper.images.baselines.point import (
+    plain,
+    state_bytes,
+    tempered,
+    tempered_ensemble,
+)
 from benchmarks.experiments.paper.images.on_device import predictive
 from benchmarks.experiments.paper.images.problems import Examples, Problem
 from benchmarks.experiments.paper.images.trained import Networks
@@ -66,6 +71,7 @@ def rows(networks: Networks, folder: Path) -> dict[str, Row]:
         "diagonal Laplace, within the budget": Row(lambda: laplace.linearised(BUDGET), diagonal_laplace.SETTINGS),
         "dropout": Row(lambda: _dropout(networks)),
         "ensemble of 5": Row(lambda: ensemble(networks, MEMBERS)),
+        "ensemble of 5, tempered within the budget": Row(lambda: _tempered_ensemble(networks)),
         "SWAG": Row(lambda: swag.swag(networks.model, data, walk, networks.seed, networks.track), swag.SETTINGS),
         "IVON": Row(lambda: _variational(networks), variational.STARTS[problem.name].settings),
         "five last blocks": Row(lambda: _blocks(networks), {"initialisation": "of a new network"}),
@@ -102,6 +108,12 @@ def ensemble(networks: Networks, members: int) -> Method:
     models = [model for model, _ in found]
     facts = {"fit_seconds": sum(seconds for _, seconds in found[1:]), "bytes": sum(map(state_bytes, models))}
     return replace(methods.ensemble(models), facts=facts)
+
+
+def _tempered_ensemble(networks: Networks) -> Method:
+    found = [networks.member(number) for number in range(MEMBERS)]
+    method = tempered_ensemble([model for model, _ in found], networks.problem.held_out, BUDGET)
+    return replace(method, facts={**method.facts, "fit_seconds": sum(seconds for _, seconds in found[1:])})
 
 
 def one_batch(problem: Problem) -> Tensor:
@@ -143,9 +155,22 @@ def _blocks_with_posteriors(networks: Networks, part: Examples, folder: Path) ->
     return replace(method, facts={**method.facts, "fit_seconds": seconds})
 
 
+def weights(module: nn.Module) -> int:
+    """How many it has."""
+    return sum(p.numel() for p in module.parameters())
+
+
+def last_linear(model: nn.Module) -> nn.Linear:
+    """The head."""
+    *_, head = (module for module in model.modules() if isinstance(module, nn.Linear))
+    return head
+
+
 def _fitted(networks: Networks, part: Examples, options: Mapping[str, Any], folder: Path) -> Callable[[], Method]:
-    total = sum(p.numel() for p in networks.model.parameters())
-    whole = options.get("selection") == "last-layer" or "subnetwork_size" in options
-    size = total if whole else networks.scale.size
+    size = networks.scale.size
+    if options.get("selection") == "last-layer":
+        size = weights(last_linear(networks.model))
+    elif "subnetwork_size" in options:
+        size = weights(networks.model)
     own = {name: value for name, value in options.items() if name != "subnetwork_size"}
     return lambda: subnetwork(networks, part, own, folder, size)

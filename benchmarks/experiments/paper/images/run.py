@@ -21,8 +21,8 @@ from benchmarks.experiments.paper.images.summary import summarise
 from benchmarks.experiments.paper.images.trained import Networks, Scale
 
 FULL = {
-    "mnist": Scale("ResNet-18, grey", 58_000, 2_000, 10_000, 42_438, 90, 3, 20, schedule=(40, 70)),
-    "cifar": Scale("ResNet-18", 48_000, 2_000, 10_000, 42_438, 300, 3, 20, schedule=(150, 225)),
+    "mnist": Scale("ResNet-18, grey", 58_000, 10_000, 10_000, 42_438, 90, 3, 20, schedule=(40, 70)),
+    "cifar": Scale("ResNet-18", 48_000, 10_000, 10_000, 42_438, 300, 3, 20, schedule=(150, 225)),
 }
 FAST = {
     "mnist": Scale("small CNN", 58_000, 1_000, 4_000, 1_000, 3, 3, 5, everything=True),
@@ -46,10 +46,24 @@ def corrupted_cifar10(settings: Settings) -> Values:
     return _run("cifar", settings)
 
 
-def _run(name: str, settings: Settings) -> Values:
+def deep_rotated_mnist(settings: Settings) -> Values:
+    """The same with ResNet-50."""
+    return _run("mnist", settings, "ResNet-50, grey")
+
+
+def deep_corrupted_cifar10(settings: Settings) -> Values:
+    """The same with ResNet-50."""
+    return _run("cifar", settings, "ResNet-50")
+
+
+def _run(name: str, settings: Settings, deep: str = "") -> Values:
+    """deep: the network in place of the scale's own at full size."""
     torch.set_num_threads(settings.threads)
     scale: Scale = settings.scale(FULL, FAST, QUICK)[name]
+    if deep and scale is FULL[name]:
+        scale = replace(scale, network=deep)
     tag = settings.scale("full", "fast", "quick")
+    kept = _earlier(f"paper_{name}_resnet50" if deep else f"paper_{name}", scale, settings)
     problem = PROBLEMS[name](scale.train, scale.test)
     runs: list[dict[str, Any]] = []
     training = 0.0  # of the network that every row starts from
@@ -57,6 +71,7 @@ def _run(name: str, settings: Settings) -> Values:
         networks = Networks(problem, scale, seed, tag, settings.track)
         training += networks.seconds
         runs.append({"seed": seed, "methods": one_seed(networks, settings.rows or settings.scale((), (), QUICK_ROWS))})
+    runs = with_earlier(runs, kept, list(rows(networks, settings.scratch)))
     return {
         "published": problem.published,
         "scale": asdict(scale),
@@ -66,6 +81,29 @@ def _run(name: str, settings: Settings) -> Values:
         "summary": summarise(runs, problem.published),
         "runs": runs,
     }
+
+
+def _earlier(stem: str, scale: Scale, settings: Settings) -> list[dict[str, Any]]:
+    """The runs of the last result, where only some rows are measured now; `MeasurementError` for another size."""
+    last = settings.earlier(stem, "scale") or {}
+    differing = [key for key, value in last.items() if json.loads(json.dumps(asdict(scale)))[key] != value]
+    if differing:
+        raise MeasurementError(
+            f"--rows: found a last result with another {' and '.join(differing)}, expected the same size; measure all "
+            "rows again, or move the result away"
+        )
+    return settings.earlier(stem, "runs") or []
+
+
+def with_earlier(runs: list[dict[str, Any]], earlier: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
+    """Each seed's rows, and those of the earlier runs that were not measured again, in order."""
+    methods: dict[int, dict[str, Any]] = {run["seed"]: dict(run["methods"]) for run in earlier}
+    for run in runs:
+        methods.setdefault(run["seed"], {}).update(run["methods"])
+    return [
+        {"seed": seed, "methods": {label: found[label] for label in (*order, EVERYTHING) if label in found}}
+        for seed, found in sorted(methods.items())
+    ]
 
 
 def one_seed(networks: Networks, only: tuple[str, ...]) -> dict[str, Any]:

@@ -21,7 +21,11 @@ PUBLISHED_ROWS = {
     "Ours (Rand)": "ours, random",
 }
 # They spend the same budget without a subnetwork.
-CONTROLS = ("MAP, tempered within the budget", "diagonal Laplace, within the budget")
+CONTROLS = (
+    "MAP, tempered within the budget",
+    "ensemble of 5, tempered within the budget",
+    "diagonal Laplace, within the budget",
+)
 STRONG = {"rotated_mnist": tuple(range(45, 181, 15)), "corrupted_cifar10": (3, 4, 5)}
 COSTS = ("price", "bytes", "fit_seconds")
 # Kinds of corruption near those by which `novelty` strategies and `auto` choose (noise, blur).

@@ -29,14 +29,12 @@ from offline.data.held_out import HeldOut
 from offline.data.likelihood import class_log_likelihood
 from offline.evaluation.auroc import auroc
 from offline.laplace.calibration import fit_temperature
-from offline.laplace.posterior import PRIOR_GRID
 from offline.laplace.prior import PLAIN
 from offline.selection.registry import select
 from service.maths.predictive import entropy
 
 Array = npt.NDArray[Any]
 SIZE, NOVEL = 750, 32
-GRID = np.append(PRIOR_GRID, PLAIN)  # and none at all
 
 
 @dataclass(frozen=True)
@@ -103,6 +101,7 @@ def run(settings: Settings) -> Values:
                 amount = {key: value for key, value in asdict(AMOUNTS[tag]).items() if key != "seeds"}
                 key = networks.key(f"questions-{choice}")
                 depends = amount | {
+                    "prior": "search_range",
                     "size": SIZE,
                     "epochs": scale.epochs,
                     "train": scale.train,
@@ -130,27 +129,36 @@ def one_choice(networks: Networks, choice: str, amount: Amount) -> dict[str, Any
     material = Material(networks.model, *problem.train, held_out, SIZE, networks.seed)
     posterior = SubnetworkPosterior.of(material, CHOICES[choice](material), amount.curvature)
     classes = held_out.targets.numpy()
-    mean, covariances = posterior.covariances(held_out.inputs, GRID)
+    grid = np.append(posterior.spectrum.search_range(posterior.share), PLAIN)  # as the product, and none at all
+    mean, covariances = posterior.covariances(held_out.inputs, grid)
     reference = max(_score(VARIANTS[PRODUCT], mean, covariance, classes)[0] for covariance in covariances)
     settled = {name: _settle(variant, mean, covariances, classes, reference) for name, variant in VARIANTS.items()}
-    precisions = np.array([precision for precision, _ in settled.values()])
+    precisions = grid[[place for place, _, _ in settled.values()]]
     tests = {str(strength): posterior.covariances(x, precisions) for strength, x in problem.tests.items()}
     foreign = {name: posterior.covariances(x, precisions) for name, x in problem.foreign.items()}
     return {
         "variants": {
-            name: {"precision": settled[name][0], "temperature": settled[name][1]}
+            name: {
+                "precision": float(precisions[place]),
+                "smallest": settled[name][0] == 0,
+                "temperature": settled[name][1],
+                "spent": settled[name][2],
+            }
             | _quality(VARIANTS[name].form, settled[name][1], place, tests, foreign, problem)
             for place, name in enumerate(VARIANTS)
         }
     }
 
 
-def _settle(variant: Variant, mean: Array, covariances: Array, classes: Array, reference: float) -> tuple[float, float]:
-    """The smallest lambda within the budget (the best, where none is), and its temperature."""
+def _settle(
+    variant: Variant, mean: Array, covariances: Array, classes: Array, reference: float
+) -> tuple[int, float, float]:
+    """The place of the smallest lambda within the budget (the best, where none is), its temperature, and the nats of
+    held-out log-likelihood that it spends."""
     scores = [_score(variant, mean, covariance, classes) for covariance in covariances]
     allowed = [place for place, (score, _) in enumerate(scores) if score >= reference - variant.budget]
     place = allowed[0] if allowed else int(np.argmax([score for score, _ in scores]))
-    return float(GRID[place]), scores[place][1]
+    return place, scores[place][1], reference - scores[place][0]
 
 
 def _score(variant: Variant, mean: Array, covariance: Array, classes: Array) -> tuple[float, float]:

@@ -43,7 +43,8 @@ class Start:
         return {"curvature": [self.curvature, self.memory]}
 
 
-# The best of a few on held-out data.
+# Under which each network learns. On photographs a curvature that is never forgotten has a held-out log-likelihood
+# 0.02 nats higher, but its spread is that guess.
 STARTS = {"mnist": Start(0.05, 0.2), "cifar": Start(0.5, 1.0)}
 
 

@@ -1,12 +1,14 @@
 """One network: as it is, or with a temperature that spends the same held-out log-likelihood as our posteriors."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from benchmarks.experiments.frontier.methods import BATCH, Method, softmax
-from offline.data.likelihood import Classification
+from offline.data.likelihood import class_log_likelihood
 from service.maths.predictive import softmax as softmax_of
 
 TEMPERATURES = np.logspace(0, 1.5, 151)
@@ -34,10 +36,23 @@ def tempered(model: nn.Module, held_out: tuple[Tensor, Tensor], budget: float) -
 
     A control: it spends what our posteriors may spend, and knows nothing of the input.
     """
-    outputs, classes = logits(model, held_out[0]), held_out[1].numpy()
-    likelihood = Classification(outputs.shape[1])
-    none = np.zeros_like(outputs)
-    scores = np.array([likelihood.log_likelihood(outputs / t, none, classes).mean() for t in TEMPERATURES])
+    return tempered_ensemble([model], held_out, budget)
+
+
+def tempered_ensemble(models: Sequence[nn.Module], held_out: tuple[Tensor, Tensor], budget: float) -> Method:
+    """The mean of softmax(f_m / T) over several networks, with T as for one network."""
+
+    def probabilities(x: Tensor) -> npt.NDArray[np.float64]:
+        return averaged(np.stack([logits(model, x) for model in models]), temperature)
+
+    outputs, classes = np.stack([logits(model, held_out[0]) for model in models]), held_out[1].numpy()
+    scores = np.array([class_log_likelihood(averaged(outputs, t), classes).mean() for t in TEMPERATURES])
     temperature = float(TEMPERATURES[scores >= scores.max() - budget].max())
-    facts = {"fit_seconds": 0.0, "bytes": state_bytes(model), "temperature": temperature}
-    return Method(lambda x: softmax_of(logits(model, x) / temperature), 1.0, facts)
+    facts = {"fit_seconds": 0.0, "bytes": sum(map(state_bytes, models)), "temperature": temperature}
+    return Method(probabilities, float(len(models)), facts)
+
+
+def averaged(outputs: npt.NDArray[np.float64], temperature: float) -> npt.NDArray[np.float64]:
+    """(M, n, K) -> (n, K)."""
+    mean: npt.NDArray[np.float64] = softmax_of(outputs / temperature).mean(axis=0)
+    return mean
