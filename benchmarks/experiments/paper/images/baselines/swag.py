@@ -25,7 +25,7 @@ from offline.data.likelihood import class_log_likelihood
 from offline.runtime.progress import Track
 
 RANK, MOMENTUM, WEIGHT_DECAY = 20, 0.9, 1e-4
-RATES = (0.01, 0.05)
+RATES = (0.01, 0.05, 0.2)
 SETTINGS = {"rates": list(RATES), "augmented": True}
 STATISTICS = 2048  # training examples for batch statistics
 Examples = tuple[Tensor, Tensor]
