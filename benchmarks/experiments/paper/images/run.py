@@ -92,7 +92,13 @@ def _earlier(stem: str, scale: Scale, settings: Settings) -> list[dict[str, Any]
             f"--rows: found a last result with another {' and '.join(differing)}, expected the same size; measure all "
             "rows again, or move the result away"
         )
-    return settings.earlier(stem, "runs") or []
+    if not last:
+        return []
+    commit = {"commit": settings.earlier(stem, "environment")["git_commit"]}  # of rows that do not name their own
+    return [
+        run | {"methods": {label: commit | row for label, row in run["methods"].items()}}
+        for run in settings.earlier(stem, "runs")
+    ]
 
 
 def with_earlier(runs: list[dict[str, Any]], earlier: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
