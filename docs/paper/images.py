@@ -3,8 +3,10 @@
 from typing import Any
 
 from benchmarks.experiments.paper.corruptions.registry import CORRUPTIONS, STAND_INS
+from benchmarks.experiments.paper.images.baselines.diagonal_laplace import GRID
 from benchmarks.experiments.paper.images.plot import TITLES
 from benchmarks.experiments.paper.images.summary import (
+    CONTROLS,
     OURS_BY_PAPER,
     PAPERS_RULE,
     PUBLISHED_ROWS,
@@ -21,12 +23,21 @@ SHOWN = {"rotated_mnist": (0, 45, 60, 90, 180), "corrupted_cifar10": (0, 1, 3, 5
 FOREIGN = {"rotated_mnist": ("MNIST", "FashionMNIST"), "corrupted_cifar10": ("CIFAR10", "SVHN")}
 CORRUPTED = (
     f"Every test image has one of {len(CORRUPTIONS)} corruptions, in equal numbers, and keeps it at all five levels: "
-    "an estimate of the mean over all images and corruptions without bias. They are generated from the definitions of "
+    "an estimate without bias of the mean error, log-likelihood and Brier score over all images and corruptions; the "
+    "ECE is that of all corruptions together, and not the mean of theirs. They are generated from the definitions of "
     "Hendrycks and Dietterich (ICLR 2019), in the selection of Ovadia et al. (2019), with stand-ins: "
     + "; ".join(f"{name}: {what}" for name, what in STAND_INS.items())
     + ".\n"
 )
 MARK = "\\*"
+LINEARISED, BLOCKS, ENSEMBLE = (
+    "diagonal Laplace, linearised",
+    "five last blocks, each with a posterior",
+    "ensemble of 5",
+)
+MAIN = ("MAP", ENSEMBLE, *CONTROLS, OURS_BY_PAPER, "ours, random", "ours, novelty-sampling", BLOCKS)
+UNDERTRAINED = 0.02  # of the error
+MOST_PASSES = 2
 
 
 def section(result: dict[str, Any]) -> str:
@@ -36,11 +47,13 @@ def section(result: dict[str, Any]) -> str:
     text = [
         f"## {TITLES[published]}: {scale['network']}\n",
         f"D = {result['weights']:,}, S = {scale['size']:,}, {scale['train']:,} training images for {scale['epochs']} "
-        f"epochs, {scale['curvature']:,} of them for the curvature, {scale['test']:,} test images, {seeds} "
-        f"{'seed' if seeds == 1 else 'seeds'}. The paper: ResNet-18, D = 11.2 million, S = 42,438, three seeds.\n",
+        f"epochs, {scale['curvature']:,} of them for the curvature, the first {scale['test']:,} test images, {seeds} "
+        f"{'seed, so that small differences mean nothing' if seeds == 1 else 'seeds'}. The paper: ResNet-18, D = 11.2 "
+        "million, S = 42,438, three seeds.\n",
         *([CORRUPTED] if published == "corrupted_cifar10" else []),
         source(result),
         picture(result, TITLES[published]),
+        _what_it_comes_to(result),
         ordering(result, "ordering", OURS_BY_PAPER),
         ordering(result, "ordering_by_the_papers_rule", PAPERS_RULE),
         "### Quality and price\n",
@@ -67,9 +80,77 @@ def ordering(result: dict[str, Any], key: str, ours: str) -> str:
         won, of = sum(one["won"] for one in own), sum(one["seeds"] for one in own)
         behind = [f"{one['shift']}{unit}" for one in own if one["gain"]["mean"] <= 0]
         verdict = f"not above at {listed(behind)}" if behind else "above at every shift"
-        lines.append(f"* {label}: {verdict} ({signed(min(gains))} to {signed(max(gains))} nats; {won} of {of} pairs).")
+        lines.append(
+            f"* {label}: {verdict} ({signed(min(gains))} to {signed(max(gains))} nats; {won} of {of} pairs of a shift "
+            f"and a seed); without a shift {signed(_usual(result, ours) - _usual(result, label))}."
+        )
     title = f"**Log-likelihood under strong shift** ({shifts[0]}{unit} to {shifts[-1]}{unit}), `{ours}` against"
     return f"{title}\n\n" + "\n".join(lines) + "\n"
+
+
+def _usual(result: dict[str, Any], label: str) -> float:
+    """Log-likelihood without a shift."""
+    return float(result["summary"]["rows"][label]["shifts"]["0"]["log_likelihood"]["mean"])
+
+
+def _what_it_comes_to(result: dict[str, Any]) -> str:
+    """The main rows beside the controls, means over the strong shifts; baselines that the size does not do justice."""
+    rows, strong = result["summary"]["rows"], STRONG[result["published"]]
+    (foreign,) = next(iter(rows.values()))["auroc"]
+    found = []
+    for label in (label for label in MAIN if label in rows):
+        shifted = [rows[label]["shifts"][str(shift)]["log_likelihood"]["mean"] for shift in strong]
+        cells = [number(_usual(result, label), 3), number(sum(shifted) / len(shifted), 3)]
+        found.append([marked(label, rows[label]), *cells, number(rows[label]["auroc"][foreign]["mean"], 3)])
+    head = ["", "log-likelihood without a shift", "under strong shift", f"AUROC {foreign}"]
+    return "\n".join(["**What it comes to**: means over the strong shifts.\n", table(head, found), *_caveats(result)])
+
+
+def marked(label: str, row: dict[str, Any]) -> str:
+    """With a mark where the strategy saw some of these shifts while choosing."""
+    return label + (MARK if row["seen"] else "")
+
+
+def _caveats(result: dict[str, Any]) -> list[str]:
+    """Rows whose settings lie at an edge, and what became of the second mean."""
+    rows, lines = result["summary"]["rows"], []
+    runs = [run["methods"] for run in result["runs"]]
+    linearised = [run[LINEARISED]["prior_precision"] for run in runs if LINEARISED in run]
+    at_edge = sum(value >= GRID[-1] * (1 - 1e-9) for value in linearised)
+    if at_edge:
+        lines.append(
+            f"* {LINEARISED}: in {at_edge} of {len(linearised)} runs the best lambda is the largest one tried, "
+            "so that this row is next to MAP."
+        )
+    if "IVON" in rows and (gap := _error(rows, "IVON") - _error(rows, "MAP")) > UNDERTRAINED:
+        lines.append(
+            f"* IVON learnt less than MAP in as many epochs: {100 * gap:.0f} % more errors without a shift. A "
+            "comparison with it says little here."
+        )
+    if BLOCKS in rows and ENSEMBLE in rows:
+        lines.append(_second_mean(result))
+    return [*lines, ""]
+
+
+def _second_mean(result: dict[str, Any]) -> str:
+    rows, strong = result["summary"]["rows"], STRONG[result["published"]]
+    better = [
+        shift
+        for shift in strong
+        if rows[BLOCKS]["shifts"][str(shift)]["log_likelihood"]["mean"]
+        > rows[ENSEMBLE]["shifts"][str(shift)]["log_likelihood"]["mean"]
+    ]
+    usual, price = _usual(result, BLOCKS) - _usual(result, ENSEMBLE), rows[BLOCKS]["price"]["mean"]
+    meets = len(better) == len(strong) and usual >= 0 and price < MOST_PASSES
+    return (
+        f"* {BLOCKS}: above the ensemble at {len(better)} of {len(strong)} strong shifts, {signed(usual)} nats without "
+        f"a shift, at {price:.3g} passes. To become a part of bundles it has to be above with and without a shift, at "
+        f"under {MOST_PASSES}: it is {'' if meets else 'not '}so here."
+    )
+
+
+def _error(rows: dict[str, Any], label: str) -> float:
+    return float(rows[label]["shifts"]["0"]["error"]["mean"])
 
 
 def _prices(result: dict[str, Any]) -> str:
@@ -82,7 +163,7 @@ def _prices(result: dict[str, Any]) -> str:
     (foreign,) = next(iter(result["summary"]["rows"].values()))["auroc"]
     rows = []
     for label, row in result["summary"]["rows"].items():
-        cells = [label + (MARK if row["seen"] else "") + ("" if row["seeds"] == seeds else f" ({row['seeds']} seed)")]
+        cells = [marked(label, row) + ("" if row["seeds"] == seeds else f" ({row['seeds']} seed)")]
         cells += [f"{row['price']['mean']:.3g}", size(row["bytes"]["mean"]), f"{row['fit_seconds']['mean']:.0f}"]
         cells += [_spread(row["shifts"][str(strength)]["log_likelihood"]) for strength in shown]
         if unseen:
@@ -121,7 +202,7 @@ def _published(result: dict[str, Any], metric: str) -> str:
     methods = {label: method for method, label in PUBLISHED_ROWS.items()}
     rows = []
     for label, row in result["summary"]["rows"].items():
-        values = [label]
+        values = [marked(label, row)]
         for strength in shifts:
             own = row["shifts"][str(strength)][metric]["mean"]
             cell = number(own)
@@ -140,7 +221,7 @@ def _kinds(result: dict[str, Any]) -> str:
         levels = list(row["kinds"])
         kinds = list(row["kinds"][levels[0]])
         rows = [[kind, *(number(row["kinds"][level][kind]) for level in levels)] for kind in kinds]
-        parts.append(folded(label, table(["corruption", *levels], rows)))
+        parts.append(folded(marked(label, row), table(["corruption", *levels], rows)))
     return folded("Log-likelihood by corruption and level", "\n".join(parts))
 
 
@@ -161,7 +242,7 @@ def _foreign(result: dict[str, Any]) -> str:
     stands_in = (
         ""
         if name in ("Fashion-MNIST", "SVHN")
-        else f" {name} stands in for the paper's SVHN, whose figures are beside it for orientation only.\n"
+        else f"\n{name} stands in for the paper's SVHN, whose figures are beside it for orientation only.\n"
     )
     head = ["method", f"AUROC {name}", f"the paper's ({data[1]})", "difference", "accuracy after rejecting half"]
     return table(head, rows) + stands_in

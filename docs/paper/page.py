@@ -15,22 +15,29 @@ engine. This page is generated from [benchmarks/results](../benchmarks/results) 
 number in it is typed.
 
 `python -m benchmarks paper_...` repeats an experiment, and `make bench-paper` all of them, with `--fast` at a size for
-two cores: small networks, thousands of examples. The full size (ResNet-18, S = 42,438, the paper's training recipe)
-needs a GPU. An interrupted run goes on where it stopped. Data come from the folder that `PROBITY_DATA_DIR` names, or
-are downloaded from their publishers.
+two cores: small networks, thousands of examples. An interrupted run goes on where it stopped, and `--rows` measures
+some rows again. Data come from the folder that `PROBITY_DATA_DIR` names, or are downloaded from their publishers.
+Without `--fast` the size is the paper's: ResNet-18, or ResNet-50 with `paper_mnist_resnet50` and
+`paper_cifar_resnet50`, S = 42,438 and the paper's recipes of training. That takes a GPU, some 180 GB of memory and
+days; it has not been run, so nothing here says whether the paper's own numbers are reached.
 
-"ours, Wasserstein" is the paper's method with another rule for the prior precision: the smallest one that costs at
-most 0.05 nats of held-out log-likelihood, the default of `FitConfig`. The row "best held-out lambda" follows the
-paper's grid search. The other methods are not given these 0.05 nats, except two controls that spend them without a
-subnetwork: one temperature for all inputs, and a diagonal posterior over all weights. Compare with them to see what the
-subnetwork itself is worth. Laplace methods take the curvature from a part of the training data, as if there were no
-more. IVON, by the authors of VOGN, stands in for VOGN.
+## How to read it
 
-Two things explain most of what differs from the paper's order. A prior precision that is best on held-out data leaves
-almost no uncertainty under shift: what the budget leaves is most of the gain, and a temperature that spends the same
-budget gets much of it too. And with one prior precision for every selection, as in the paper, weights that matter less
-leave less uncertainty, so that a selection may win by its amount alone; with one budget, random selection does as well
-as the largest variances or better, and what remains between selections is how they rank unusual inputs (the AUROC).
+A network has D weights, and a subnetwork S of them has a posterior; the other weights keep their trained values. The
+prior precision lambda says how far weights may be from zero: a smaller one leaves more uncertainty.
+
+* `wasserstein` is the paper's selection, the weights with the largest marginal variances; `random` draws them. Of ours,
+  `gradient` takes those whose gradients are largest, `leverage` those that most change the fit, `novelty` and
+  `novelty-sampling` those that tell ordinary from shifted inputs, `greedy` adds them one by one, and `auto` compares
+  several. `live` leaves out weights that no training input moves.
+* "ours" spends a budget: lambda is the smallest one that costs at most 0.05 nats of held-out log-likelihood, as
+  `FitConfig` does. "Best held-out lambda" follows the paper's grid search. "MAP" is the plain network.
+* "Tempered within the budget" divides all logits by one temperature that costs the same 0.05 nats, and knows nothing of
+  the input; "diagonal Laplace, within the budget" spends them on a diagonal posterior over all weights. These are the
+  controls: what a subnetwork is worth is what it gains over them, and not over methods that spend nothing.
+* Laplace methods take the curvature from the part of the training data that each section states, without scaling it to
+  all of them. IVON, by the authors of VOGN, stands in for VOGN. Dropout, ensembles, SWAG and the diagonal posterior are
+  written here, because every row shares one network, one loop of training and one clock.
 """
 SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
     ("toy", regression.toy),

@@ -3,8 +3,9 @@
 from typing import Any
 
 from benchmarks.experiments.paper.images.plot import TITLES
+from benchmarks.experiments.paper.questions.run import SIZE
 from docs.paper.images import SHOWN, UNITS
-from docs.paper.markdown import number, signed, size, table
+from docs.paper.markdown import listed, number, signed, size, table
 from docs.paper.results import picture, source
 
 KINDS = {"subnetworks": "S", "ensembles": "networks"}
@@ -17,7 +18,9 @@ def sizes(result: dict[str, Any]) -> str:
     """Log-likelihood by the size of subnetwork and ensemble, with memory."""
     text = [
         "## Sizes of subnetworks and ensembles (figure 5, appendix A.1)\n",
-        "Wasserstein selection; log-likelihood by shift, means over seeds. The paper gives curves, and of the "
+        "Wasserstein selection; log-likelihood by shift, means over seeds. Each S has its own prior precision within "
+        "the budget, where the paper has one for all S. Passes: processor time of a prediction over the plain "
+        "network's; covariance: 4 S^2 bytes. The paper gives curves, and of the "
         "covariance's memory: 40 KB for S = 100, 4.0 MB for 1,000, 6.4 GB for 40,000.\n",
         source(result),
         picture(result, "Log-likelihood by size of subnetwork and ensemble"),
@@ -49,6 +52,7 @@ def questions(result: dict[str, Any]) -> str:
         f"{sum(bool(row[m]['gain']) for row in result['verdicts'] for m in MEASURES)} comparisons, one in twenty would "
         "be bold by chance. Shifted: log-likelihood under kinds of shift that no strategy saw. The link of "
         "outputs less the leading one is the product's `variance_of='differences'`.\n",
+        f"S = {SIZE}; {_amounts(result['amounts'])}.\n",
         source(result),
         "\n".join(filter(None, (_verdict(result["verdicts"], variant) for variant in variants))) + "\n",
     ]
@@ -64,16 +68,26 @@ def questions(result: dict[str, Any]) -> str:
     return "\n".join(text)
 
 
+def _amounts(amounts: dict[str, Any]) -> str:
+    return (
+        f"{amounts['curvature']:,} training images for the curvature, {amounts['held_out']:,} held-out images for the "
+        f"prior precision, {amounts['test']:,} test images a seed"
+    )
+
+
 def _verdict(rows: list[dict[str, Any]], variant: str) -> str:
-    """In how many comparisons a variant is better and worse, beyond the noise; "" for the product itself."""
+    """Where a variant is better and worse, beyond the noise; "" for the product itself."""
     own = [row for row in rows if row["variant"] == variant]
     if not any(row[measure]["gain"] for row in own for measure in MEASURES):
         return ""
     parts = []
     for measure, name in zip(MEASURES, NAMES, strict=True):
-        found = [row[measure]["verdict"] for row in own]
-        parts.append(f"{name} better in {found.count('better')}, worse in {found.count('worse')}")
-    return f"* **{variant}**, of {len(own)} comparisons: {'; '.join(parts)}."
+        for verdict in ("better", "worse"):
+            places = [
+                f"{NETWORKS[row['network']]} with {row['weights']}" for row in own if row[measure]["verdict"] == verdict
+            ]
+            parts += [f"{name} {verdict} on {listed(places)}"] if places else []
+    return f"* **{variant}**: {'; '.join(parts) if parts else 'no difference beyond the noise'}."
 
 
 def _gain(found: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The results of the paper's experiments that are at hand, at the size for two cores and at full size."""
 
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,38 @@ def results(name: str) -> list[dict[str, Any]]:
 
 
 def source(result: dict[str, Any]) -> str:
-    """The command that repeats it, and when and on what it ran."""
+    """The command that repeats it, the time of all its work, and when, on what and from which commits it ran."""
     environment = result["environment"]
     date = datetime.fromisoformat(environment["date"])
-    minutes = result.get("seconds_of_work", result["seconds_in_all"]) / 60
+    seconds = result.get("seconds_of_work", result.get("setting", {}).get("seconds_of_networks"))
+    minutes = (result["seconds_in_all"] if seconds is None else seconds) / 60
+    commits = sorted({commit[:7] for commit in _commits(result)} or {environment["git_commit"][:7]})
     return (
-        f"`{' '.join(environment['command'])}`, {minutes:.0f} minutes on {date.day} {date:%B %Y}, "
-        f"{environment['cpu']}, {environment['threads']} of {environment['cores']} cores, "
-        f"commit `{environment['git_commit'][:7]}`.\n"
+        f"`{command(environment['command'])}`, {minutes:.0f} minutes of work, the last on {date.day} {date:%B %Y}; "
+        f"{environment['cpu']}, {environment['threads']} of {environment['cores']} cores; "
+        f"{'commit' if len(commits) == 1 else 'commits'} {', '.join(f'`{commit}`' for commit in commits)}.\n"
     )
+
+
+def command(words: list[str]) -> str:
+    """Of the whole experiment: without the rows that were measured last."""
+    kept = list(words)
+    if "--rows" in kept:
+        place = kept.index("--rows")
+        del kept[place : place + 2]
+    return " ".join(kept)
+
+
+def _commits(found: Any) -> Iterator[str]:
+    """Of the outcomes that name their own."""
+    if isinstance(found, dict):
+        if isinstance(found.get("commit"), str):
+            yield found["commit"]
+        for value in found.values():
+            yield from _commits(value)
+    elif isinstance(found, list):
+        for value in found:
+            yield from _commits(value)
 
 
 def picture(result: dict[str, Any], title: str) -> str:

@@ -8,6 +8,7 @@ from benchmarks.experiments.paper.images.quality import METRICS
 from benchmarks.experiments.paper.images.summary import summarise
 from docs.paper import images, questions
 from docs.paper.markdown import listed, number, signed, size, table
+from docs.paper.results import source
 
 ENVIRONMENT = {
     "command": ["python", "-m", "benchmarks", "x"],
@@ -17,6 +18,9 @@ ENVIRONMENT = {
     "cores": 2,
     "git_commit": "0123456789",
 }
+
+
+AMOUNTS = {"held_out": 1000, "test": 480, "curvature": 2000}
 
 
 def outcome(log_likelihood: float) -> dict[str, Any]:
@@ -54,7 +58,8 @@ def result(*seeds: dict[str, float]) -> dict[str, Any]:
 def test_one_seed_has_no_spread_and_a_verdict_for_each_method() -> None:
     text = images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0, "ours, random": -0.5}))
     assert "±" not in text
-    assert "* MAP: above at every shift (+2.00 to +2.00 nats; 10 of 10 pairs)." in text
+    assert "* MAP: above at every shift (+2.00 to +2.00 nats; 10 of 10 pairs of a shift and a seed); " in text
+    assert "without a shift +2.00." in text
     assert "* ours, random: not above at 45°, 60°" in text
     assert "| MAP | 1 | 2.5 MB | 12 | -3.00 |" in text
 
@@ -66,7 +71,8 @@ def test_several_seeds_have_a_spread_and_a_row_of_one_seed_says_so() -> None:
     text = images.section(found)
     assert "-2.50 ± 0.71" in text
     assert "| last layer (1 seed) |" in text
-    assert "* MAP: above at every shift (+0.75 to +0.75 nats; 10 of 20 pairs)." in text
+    assert "* MAP: above at every shift (+0.75 to +0.75 nats; 10 of 20 pairs of a shift and a seed); " in text
+    assert "without a shift +0.75." in text
 
 
 def test_the_papers_cells_stand_beside_ours() -> None:
@@ -82,12 +88,33 @@ def test_every_network_of_the_questions_has_its_own_number_of_seeds() -> None:
         | dict.fromkeys(questions.MEASURES, measured)
         for network, seeds in (("mnist", 6), ("cifar", 3))
     ]
-    found = {"environment": ENVIRONMENT, "seconds_in_all": 1.0, "product": "p", "verdicts": rows}
+    found = {"environment": ENVIRONMENT, "seconds_in_all": 1.0, "product": "p", "verdicts": rows, "amounts": AMOUNTS}
     text = questions.questions(found)
     assert "### MNIST, 6 seeds" in text
     assert "### CIFAR-10, 3 seeds" in text
     assert "Of 6 comparisons" in text
     assert "**+0.250 ± 0.125**" in text
+    assert "* **v**: ordinary better on MNIST with w and CIFAR-10 with w; shifted better on MNIST with w and" in text
+
+
+def test_settings_at_an_edge_and_the_second_mean_are_named() -> None:
+    found = result({"MAP": -3.0, "ours, Wasserstein": -1.0, images.LINEARISED: -3.0, images.BLOCKS: -2.0, "IVON": -3.0})
+    found["runs"][0]["methods"][images.LINEARISED]["prior_precision"] = 1e6
+    assert "in 1 of 1 runs the best lambda is the largest one tried" in images.section(found)
+    found["summary"]["rows"]["IVON"]["shifts"]["0"]["error"]["mean"] = 0.6
+    assert "* IVON learnt less than MAP in as many epochs: 10 % more errors" in images.section(found)
+    both = images.section(result({"ours, Wasserstein": -1.0, images.BLOCKS: -2.0, images.ENSEMBLE: -3.0}))
+    assert "above the ensemble at 10 of 10 strong shifts, +1.00 nats without a shift, at 1 passes" in both
+    assert "it is so here" in both
+
+
+def test_the_source_names_the_whole_command_and_every_commit() -> None:
+    runs = [{"a": {"commit": "aaaaaaaaa"}}, [{"commit": "bbbbbbbbb"}]]
+    environment = ENVIRONMENT | {"command": ["python", "-m", "benchmarks", "x", "--rows", "MAP", "--fast"]}
+    text = source({"environment": environment, "seconds_in_all": 1.0, "seconds_of_work": 120.0, "runs": runs})
+    assert text.startswith("`python -m benchmarks x --fast`, 2 minutes of work")
+    assert "commits `aaaaaaa`, `bbbbbbb`" in text
+    assert "commit `0123456`" in source({"environment": ENVIRONMENT, "seconds_in_all": 1.0})
 
 
 @pytest.mark.parametrize(
