@@ -12,6 +12,7 @@ from benchmarks.experiments.paper.images import plot as paper_images_plot
 from benchmarks.experiments.paper.images import run as paper_images
 from benchmarks.experiments.paper.images import sizes as paper_sizes
 from benchmarks.experiments.paper.images import sizes_plot as paper_sizes_plot
+from benchmarks.experiments.paper.questions import plot as paper_questions_plot
 from benchmarks.experiments.paper.questions import run as paper_questions
 from benchmarks.experiments.paper.tables import plot as paper_uci_plot
 from benchmarks.experiments.paper.tables import run as paper_uci
@@ -155,6 +156,7 @@ BENCHMARKS = (
         "paper_questions",
         "what the paper leaves open: link, temperature, which variances, how much uncertainty",
         paper_questions.run,
+        paper_questions_plot.draw,
         needs=HOURS,
         fast=True,
     ),

@@ -44,6 +44,8 @@ SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
     ("uci", regression.uci),
     ("mnist", images.section),
     ("cifar", images.section),
+    ("mnist_resnet50", images.section),
+    ("cifar_resnet50", images.section),
     ("sizes", questions.sizes),
     ("questions", questions.questions),
 )

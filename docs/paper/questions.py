@@ -54,6 +54,7 @@ def questions(result: dict[str, Any]) -> str:
         "outputs less the leading one is the product's `variance_of='differences'`.\n",
         f"S = {SIZE}; {_amounts(result['amounts'])}.\n",
         source(result),
+        picture(result, "Gain of every open choice over the product"),
         "\n".join(filter(None, (_verdict(result["verdicts"], variant) for variant in variants))) + "\n",
     ]
     for network in dict.fromkeys(row["network"] for row in result["verdicts"]):

@@ -88,7 +88,16 @@ def test_every_network_of_the_questions_has_its_own_number_of_seeds() -> None:
         | dict.fromkeys(questions.MEASURES, measured)
         for network, seeds in (("mnist", 6), ("cifar", 3))
     ]
-    found = {"environment": ENVIRONMENT, "seconds_in_all": 1.0, "product": "p", "verdicts": rows, "amounts": AMOUNTS}
+    found = {
+        "environment": ENVIRONMENT,
+        "seconds_in_all": 1.0,
+        "product": "p",
+        "verdicts": rows,
+        "amounts": AMOUNTS,
+    } | {
+        "benchmark": "paper_questions",
+        "fast": True,
+    }
     text = questions.questions(found)
     assert "### MNIST, 6 seeds" in text
     assert "### CIFAR-10, 3 seeds" in text
