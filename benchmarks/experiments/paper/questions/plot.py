@@ -5,12 +5,13 @@ from typing import Any
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from benchmarks.core.plots import Values, save_with_vectors
 from benchmarks.experiments.paper.questions.verdicts import MEASURES
 
 NETWORKS = {"mnist": "Rotated MNIST", "cifar": "Corrupted CIFAR-10"}
-TITLES = {"usual": "without a shift (nats)", "shifted": "under shift (nats)", "auroc": "AUROC, foreign images"}
+TITLES = {"usual": "in nats, without a shift", "shifted": "in nats, under shift", "auroc": "in AUROC, foreign images"}
 APART = 0.35
 
 
@@ -30,7 +31,8 @@ def draw(record: Values, path: Path) -> None:
         own = [row for row in rows if row["network"] == network]
         for axes, measure in zip(line, MEASURES, strict=True):
             _gains(axes, own, measure)
-            axes.set_title(f"{NETWORKS[network]}: gain {TITLES[measure]}", fontsize=10)
+            axes.set_title(f"{NETWORKS[network]}\ngain {TITLES[measure]}", fontsize=10)
+    places[0, 0].invert_yaxis()  # of all: they share it
     places[0, 0].legend(title="weights of", fontsize=8)
     save_with_vectors(figure, path, record, dpi=90)
 
@@ -46,5 +48,5 @@ def _gains(axes: Axes, rows: list[dict[str, Any]], measure: str) -> None:
         axes.errorbar(gains, heights, xerr=widths, fmt="o", ms=4, capsize=2, color=f"C{number}", label=weights)
     axes.axvline(0, color="black", lw=0.8)
     axes.set_yticks(range(len(variants)), variants, fontsize=8)
-    axes.invert_yaxis()
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.grid(axis="x", alpha=0.3)
