@@ -13,8 +13,9 @@ from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Settings
 from benchmarks.experiments import kept
 from benchmarks.experiments.paper.images import run
+from benchmarks.experiments.paper.images.plot import STYLES
 from benchmarks.experiments.paper.images.problems import Problem
-from benchmarks.experiments.paper.images.rows import OURS, last_linear, rows, weights
+from benchmarks.experiments.paper.images.rows import EVERYTHING, OURS, last_linear, rows, weights
 from benchmarks.experiments.paper.images.run import FAST, FULL, QUICK
 from benchmarks.experiments.paper.images.summary import CONTROLS, LOOKED_AT, PAPERS_RULE, PUBLISHED_ROWS, ROTATION
 from benchmarks.experiments.paper.images.trained import NETWORKS, Networks, Scale
@@ -40,6 +41,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_every_row_of_the_tables_is_made() -> None:
     made = rows(networks(), Path("unused"))
     assert {*PUBLISHED_ROWS.values(), *CONTROLS, PAPERS_RULE, *OURS} <= set(made)
+    assert set(STYLES) == {*made, EVERYTHING}
     assert {scale.network for scales in (FULL, FAST, QUICK) for scale in scales.values()} <= set(NETWORKS)
 
 
