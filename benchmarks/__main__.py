@@ -28,7 +28,9 @@ def main(
     fast: Annotated[bool, typer.Option("--fast", help="the paper's experiments: the size for two cores")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="threads of each process; by default, all cores")] = None,
     out: Annotated[Path | None, typer.Option(help="where results go; by default benchmarks/results")] = None,
-    rows: Annotated[str, typer.Option(help="bundles, layers: measure these again, as in --rows SiLU,GELU")] = "",
+    rows: Annotated[
+        str, typer.Option(help="measure these bundles, layers, data sets or methods (without commas) only")
+    ] = "",
     seeds: Annotated[int | None, typer.Option(min=1, help="experiments: networks of each kind")] = None,
 ) -> None:
     """Run benchmarks, each measurement in a process of its own; write results/NAME.json and, for some, NAME.png."""

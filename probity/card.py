@@ -116,10 +116,11 @@ def computed_variances(computed: ComputedVariances) -> str:
         "margin": "of the difference of the two largest logits, for all",
         "differences": "of the differences of all other logits from the largest one, divided in place of the logits",
     }
+    if computed.kind == "differences":  # another link by choice: with the usual one, the prior would be another too
+        return which[computed.kind]
     effect = computed.effect
-    others = "the usual link and those of all classes" if computed.kind == "differences" else "those of all classes"
     return (
-        f"{which[computed.kind]}. Against {others}, on {effect.examples} held-out examples: probabilities "
+        f"{which[computed.kind]}. Against those of all classes, on {effect.examples} held-out examples: probabilities "
         f"differ by {effect.probability_difference:.2g}, the log-likelihood by {effect.log_likelihood_difference:.2g} "
         f"nats, and {100 * effect.decisions_changed:.1f} % of the decisions"
     )

@@ -46,6 +46,7 @@ def run_once(name: str, scale: dict[str, Any], run: Callable[[], dict[str, Any]]
     if file.exists():
         kept: dict[str, Any] = json.loads(file.read_text())
         if kept["scale"] == scale:
+            print(f"{name}: kept from commit {kept.get('commit', 'unknown'):.7}; delete {file} to measure it again")
             return kept
     start = perf_counter()
     outcome = run() | {"scale": scale, "seconds": perf_counter() - start, "commit": git_commit()}

@@ -38,6 +38,7 @@ LINEARISED, BLOCKS, ENSEMBLE = (
 MAIN = ("MAP", ENSEMBLE, *CONTROLS, OURS_BY_PAPER, "ours, random", "ours, novelty-sampling", BLOCKS)
 UNDERTRAINED = 0.02  # of the error
 MOST_PASSES = 2
+LEAST_GAIN = 0.005  # nats: less is shown as none
 
 
 def section(result: dict[str, Any]) -> str:
@@ -78,7 +79,7 @@ def ordering(result: dict[str, Any], key: str, ours: str) -> str:
         own = [one for one in rows if one["against"] == label]
         gains = [one["gain"]["mean"] for one in own]
         won, of = sum(one["won"] for one in own), sum(one["seeds"] for one in own)
-        behind = [f"{one['shift']}{unit}" for one in own if one["gain"]["mean"] <= 0]
+        behind = [f"{one['shift']}{unit}" for one in own if one["gain"]["mean"] < LEAST_GAIN]
         verdict = f"not above at {listed(behind)}" if behind else "above at every shift"
         lines.append(
             f"* {label}: {verdict} ({signed(min(gains))} to {signed(max(gains))} nats; {won} of {of} pairs of a shift "

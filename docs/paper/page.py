@@ -15,8 +15,10 @@ engine. This page is generated from [benchmarks/results](../benchmarks/results) 
 number in it is typed.
 
 `python -m benchmarks paper_...` repeats an experiment, and `make bench-paper` all of them, with `--fast` at a size for
-two cores: small networks, thousands of examples. An interrupted run goes on where it stopped, and `--rows` measures
-some rows again. Data come from the folder that `PROBITY_DATA_DIR` names, or are downloaded from their publishers.
+two cores: small networks, thousands of examples. An interrupted run goes on where it stopped: outcomes are kept in
+`benchmarks/cache`, and a run says which it took from there. `--rows` measures some methods (`paper_mnist`,
+`paper_cifar`), tables or data sets only. Data come from the folder that `PROBITY_DATA_DIR` names; what is not there is
+downloaded from its publisher.
 Without `--fast` the size is the paper's: ResNet-18, or ResNet-50 with `paper_mnist_resnet50` and
 `paper_cifar_resnet50`, S = 42,438 and the paper's recipes of training. That takes a GPU, some 180 GB of memory and
 days; it has not been run, so nothing here says whether the paper's own numbers are reached.
@@ -30,6 +32,9 @@ prior precision lambda says how far weights may be from zero: a smaller one leav
   `gradient` takes those whose gradients are largest, `leverage` those that most change the fit, `novelty` and
   `novelty-sampling` those that tell ordinary from shifted inputs, `greedy` adds them one by one, and `auto` compares
   several. `live` leaves out weights that no training input moves.
+* "Last layer" has the posterior of the last layer's weights; in the toy it is a part of the full one, as in the paper,
+  and "last layer, alone" the posterior with all other weights fixed. "Five last blocks" are four more last blocks,
+  trained on the first network's trunk.
 * "ours" spends a budget: lambda is the smallest one that costs at most 0.05 nats of held-out log-likelihood, as
   `FitConfig` does. "Best held-out lambda" follows the paper's grid search. "MAP" is the plain network.
 * "Tempered within the budget" divides all logits by one temperature that costs the same 0.05 nats, and knows nothing of

@@ -119,7 +119,10 @@ def one_seed(networks: Networks, only: tuple[str, ...]) -> dict[str, Any]:
         every = rows(networks, Path(scratch))
         named = {without_commas(label) for label in (*every, EVERYTHING)}
         if unknown := [label for label in only if without_commas(label) not in named]:
-            raise MeasurementError(f"--rows: found {', '.join(unknown)}, expected some of {', '.join(sorted(named))}")
+            raise MeasurementError(
+                f"--rows: found {', '.join(unknown)}, expected some of {', '.join(sorted(named))} "
+                "(names without their commas)"
+            )
         wanted = {without_commas(label) for label in only or named}
         made = {label: row for label, row in every.items() if without_commas(label) in wanted}
         for label, row in networks.track(list(made.items()), f"seed {networks.seed}: methods", len(made)):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Settings, Values
 from benchmarks.datasets import toy as toy_data
 from benchmarks.experiments.kept import run_once, trained_once
@@ -165,7 +166,9 @@ def _remembered(name: str, seed: int, epochs: int, greedy_shares: tuple[float, .
 
 
 def run(settings: Settings) -> Values:
-    """Train and compare what is not in the cache, on one thread."""
+    """Train and compare what is not in the cache, on one thread; `MeasurementError` for a part of it."""
+    if settings.rows:
+        raise MeasurementError(f"--rows: found {', '.join(settings.rows)}, expected none: the toys are measured whole")
     torch.set_num_threads(1)
     names = settings.scale(TOYS, TOYS, TOYS[:1])
     seeds = settings.scale(settings.seeds or 10, settings.seeds or 3, 1)
