@@ -15,8 +15,8 @@ engine. This page is generated from [benchmarks/results](../benchmarks/results) 
 number in it is typed.
 
 `python -m benchmarks paper_...` repeats an experiment, and `make bench-paper` all of them, with `--fast` at a size for
-two cores: small networks, thousands of examples. An interrupted run goes on where it stopped: outcomes are kept in
-`benchmarks/cache`, and a run says which it took from there. `--rows` measures some methods (`paper_mnist`,
+two cores: small networks, thousands of examples. An interrupted run goes on where it stopped: outcomes are kept in a
+cache, and a run says which it took from there. `--rows` measures some methods (`paper_mnist`,
 `paper_cifar`), tables or data sets only. Data come from the folder that `PROBITY_DATA_DIR` names; what is not there is
 downloaded from its publisher.
 Without `--fast` the size is the paper's: ResNet-18, or ResNet-50 with `paper_mnist_resnet50` and
