@@ -1,5 +1,6 @@
 """Figure 5 and appendix A.1, and the questions that the paper leaves open."""
 
+from collections import defaultdict
 from typing import Any
 
 from benchmarks.experiments.paper.images.plot import TITLES
@@ -43,15 +44,18 @@ def sizes(result: dict[str, Any]) -> str:
 def questions(result: dict[str, Any]) -> str:
     """Every variant's gain over the product, with the interval of the paired differences."""
     variants = dict.fromkeys(row["variant"] for row in result["verdicts"])
-    head = ["weights of", "variant", "ordinary", "gain", "shifted", "gain", "AUROC", "gain"]
+    spent = _spent(result["runs"])
+    head = ["weights of", "variant", "spent", "ordinary", "gain", "shifted", "gain", "AUROC", "gain"]
     text = [
         "## What the paper leaves open\n",
         f"Every variant against the first row ({result['product']}) with the same weights; the smallest prior "
         "precision within the budget. Gain: mean of the paired differences over seeds, ± half its 95 % interval "
         "(Student's t); bold where it is beyond the noise; every seed has a network and test images of its own. Of "
         f"{sum(bool(row[m]['gain']) for row in result['verdicts'] for m in MEASURES)} comparisons, one in twenty would "
-        "be bold by chance. Shifted: log-likelihood under kinds of shift that no strategy saw. The link of "
-        "outputs less the leading one is the product's `variance_of='differences'`.\n",
+        "be bold by chance. Spent: nats of held-out log-likelihood, mean over seeds; less than the budget where a "
+        "smaller prior precision, down to next to none, leaves no more uncertainty. Shifted: log-likelihood under "
+        "kinds of shift that no strategy saw. The link of outputs less the leading one is the "
+        "product's `variance_of='differences'`.\n",
         f"S = {SIZE}; {_amounts(result['amounts'])}.\n",
         source(result),
         picture(result, "Gain of every open choice over the product"),
@@ -61,12 +65,22 @@ def questions(result: dict[str, Any]) -> str:
         rows = []
         for row in (one for one in result["verdicts"] if one["network"] == network):
             cells = [row["weights"], row["variant"]]
+            cells.append(number(spent[row["network"], row["weights"], row["variant"]], 3))
             for measure in MEASURES:
                 cells += [number(row[measure]["mean"], 3), _gain(row[measure])]
             rows.append(cells)
         seeds = next(row["seeds"] for row in result["verdicts"] if row["network"] == network)
         text.append(f"### {NETWORKS[network]}, {seeds} seeds\n\n" + table(head, rows))
     return "\n".join(text)
+
+
+def _spent(runs: list[dict[str, Any]]) -> dict[tuple[str, str, str], float]:
+    """(network, weights, variant) -> mean over the seeds."""
+    found = defaultdict[tuple[str, str, str], list[float]](list)
+    for run in runs:
+        for variant, outcome in run["variants"].items():
+            found[run["network"], run["weights"], variant].append(outcome["spent"])
+    return {key: sum(values) / len(values) for key, values in found.items()}
 
 
 def _amounts(amounts: dict[str, Any]) -> str:

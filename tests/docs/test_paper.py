@@ -94,7 +94,9 @@ def test_every_network_of_the_questions_has_its_own_number_of_seeds() -> None:
         "product": "p",
         "verdicts": rows,
         "amounts": AMOUNTS,
-    } | {
+        "runs": [
+            {"network": network, "weights": "w", "variants": {"v": {"spent": 0.04}}} for network in ("mnist", "cifar")
+        ],
         "benchmark": "paper_questions",
         "fast": True,
     }
@@ -103,6 +105,7 @@ def test_every_network_of_the_questions_has_its_own_number_of_seeds() -> None:
     assert "### CIFAR-10, 3 seeds" in text
     assert "Of 6 comparisons" in text
     assert "**+0.250 ± 0.125**" in text
+    assert "| w | v | 0.040 | 1.000 |" in text
     assert "* **v**: ordinary better on MNIST with w and CIFAR-10 with w; shifted better on MNIST with w and" in text
 
 
