@@ -116,9 +116,9 @@ def computed_variances(computed: ComputedVariances) -> str:
         "margin": "of the difference of the two largest logits, for all",
         "differences": "of the differences of all other logits from the largest one, divided in place of the logits",
     }
-    if computed.kind == "differences":  # another link by choice: with the usual one, the prior would be another too
-        return which[computed.kind]
     effect = computed.effect
+    if effect is None:
+        return which[computed.kind]
     return (
         f"{which[computed.kind]}. Against those of all classes, on {effect.examples} held-out examples: probabilities "
         f"differ by {effect.probability_difference:.2g}, the log-likelihood by {effect.log_likelihood_difference:.2g} "

@@ -12,7 +12,7 @@ from offline.export.price import Price, Timing, published, time_both
 from offline.export.verify import Truth, verify
 from offline.features.scores import FeatureScores
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import AllOutputs
+from offline.jacobian.output_rule import ALL_OUTPUTS, AllOutputs
 from offline.job import Job
 from offline.laplace.calibration import Calibrated, Predicted, held_out_metrics, reference_quantiles
 from offline.laplace.ggn import Curvature
@@ -140,14 +140,14 @@ def _graph(job: Job, fitted: Fitted, factor: StructuredFactor | WholeFactor) -> 
     kind = jacobian.rule.kind
     if kind == "all":
         return graph
-    effect = fill_effect(jacobian, fitted.inference.factor, fitted.calibrated)
+    another_link = jacobian.rule.link != ALL_OUTPUTS.link  # by choice: not an approximation of all variances
+    effect = None if another_link else fill_effect(jacobian, fitted.inference.factor, fitted.calibrated)
     return replace(graph, computed=ComputedVariances(kind, count, effect))
 
 
 def _filled_in(graph: Graph) -> list[str]:
-    """Differences are another link by choice, not an approximation of all variances."""
-    computed = graph.computed
-    return [] if computed is None or computed.kind == "differences" else fill_warnings(computed.effect)
+    effect = None if graph.computed is None else graph.computed.effect
+    return [] if effect is None else fill_warnings(effect)
 
 
 def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:

@@ -12,41 +12,30 @@ from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import silent
 from service.bundle import FillEffect
 from service.maths.posterior_factor import PosteriorFactor
-from service.maths.rejection import RejectionRule
 
 MOST_EXAMPLES, MOST_SECONDS = 256, 20.0  # each output may take a backward pass
 HARM = 0.05  # of a probability or of the decisions
 
 
 def fill_effect(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, calibrated: Calibrated) -> FillEffect:
-    """Against the variances of all outputs with their own link, on examples that set the threshold."""
+    """Against the variances of all outputs, with the same threshold, on examples that set the threshold."""
     served, likelihood = calibrated.prediction, calibrated.likelihood
     mean, variance = _of_all_outputs(jacobian.with_rule(ALL_OUTPUTS), posterior, calibrated.data)
     count = len(mean)
     features = {name: scores[:count] for name, scores in calibrated.features.items()}
-    every = likelihood.with_link(ALL_OUTPUTS.link)
-    exact = every.predict(mean, variance, features)
+    exact = likelihood.predict(mean, variance, features)
     targets = to_numpy(calibrated.data.targets)[:count]
     assert served.probabilities is not None
     assert exact.probabilities is not None
     differences = np.abs(served.probabilities[:count] - exact.probabilities).max(axis=1)
     filled = likelihood.log_likelihood(calibrated.mean[:count], calibrated.variance[:count], targets)
-    changed = calibrated.rule.rejected(served.score[:count]) != _exact_rule(calibrated, exact.score).rejected(
-        exact.score
-    )
+    changed = calibrated.rule.rejected(served.score[:count]) != calibrated.rule.rejected(exact.score)
     return FillEffect(
         examples=count,
         probability_difference=float(differences.mean()),
-        log_likelihood_difference=float((filled - every.log_likelihood(mean, variance, targets)).mean()),
+        log_likelihood_difference=float((filled - likelihood.log_likelihood(mean, variance, targets)).mean()),
         decisions_changed=float(changed.mean()),
     )
-
-
-def _exact_rule(calibrated: Calibrated, scores: Array) -> RejectionRule:
-    """The same threshold; with another link, whose scores are no approximation of these, their own at the same rate."""
-    if calibrated.likelihood.link == ALL_OUTPUTS.link:
-        return calibrated.rule
-    return RejectionRule(np.sort(scores), calibrated.rule.false_reject_rate)
 
 
 def _of_all_outputs(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, data: HeldOut) -> tuple[Array, Array]:

@@ -178,12 +178,17 @@ class ComputedVariances(Part):
 
     "top": those of the most probable classes, and the others take the mean of these; "top-mean": all take this mean;
     "margin": that of the difference of the two largest logits, which all take; (1.8) "differences": those of the
-    difference of each other logit from the largest one, which takes their mean.
+    difference of each other logit from the largest one, which takes their mean; these go with another link, and no
+    effect is stated: it would be that of another prior precision too.
     """
 
     kind: Literal["top", "top-mean", "margin", "differences"]
     count: AtLeastOne
-    effect: FillEffect
+    effect: FillEffect | None
+
+    def __post_init__(self) -> None:
+        stated = (self.effect is None) == (self.kind == "differences")
+        check_fields("graph.computed", self, ("effect", stated, "null for 'differences', and for no other kind"))
 
 
 @dataclass(frozen=True)

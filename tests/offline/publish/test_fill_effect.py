@@ -28,6 +28,7 @@ def test_the_manifest_says_what_is_computed_and_what_that_changes(tmp_path: Path
     assert graph.computed is not None
     assert (graph.computed.kind, graph.computed.count) == (kind, count)
     effect = graph.computed.effect
+    assert effect is not None
     assert effect.examples == 40
     assert 0 < effect.probability_difference < 0.5
     prediction = predictor.predict(batches(8, seed=2)[0][0].numpy())
@@ -124,7 +125,7 @@ def test_differences_from_the_leading_output(tmp_path: Path) -> None:
     assert manifest.graph is not None
     assert manifest.graph.computed is not None
     assert (manifest.graph.computed.kind, manifest.graph.computed.count) == ("differences", manifest.outputs - 1)
-    assert manifest.graph.computed.effect.probability_difference > 0
+    assert manifest.graph.computed.effect is None
     found = predictor.predict(batches(8, seed=2)[0][0].numpy())
     assert found.probabilities is not None
     t = manifest.temperature

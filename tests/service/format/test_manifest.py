@@ -298,10 +298,12 @@ def test_the_link_of_differences_and_their_variances_come_together() -> None:
     manifest = read_bundle(GOLDEN / "v1_8_differences" / "bundle").manifest
     assert manifest.graph is not None
     data = document(manifest)
-    for place, value in ((("link",), "probit"), (("graph", "computed"), None), (("graph", "computed", "kind"), "top")):
+    for place, value in ((("link",), "probit"), (("graph", "computed"), None)):
         with pytest.raises(ManifestError, match=r"link: found .*, expected 'probit-differences' where graph\.computed"):
             manifest_from_json(replaced(data, place, value))
     with pytest.raises(ManifestError, match=r"graph\.computed: .*one less for their differences"):
         manifest_from_json(replaced(data, ("graph", "computed", "count"), manifest.outputs))
+    with pytest.raises(ManifestError, match=r"graph\.computed\.effect: .*null for 'differences'"):
+        manifest_from_json(replaced(data, ("graph", "computed", "kind"), "top"))
     with pytest.raises(ManifestError, match=r"link: found 'probit-differences', expected .*format 1\.8"):
         manifest_from_json(data | {"format_version": "1.7"})
