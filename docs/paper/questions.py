@@ -5,7 +5,8 @@ from typing import Any
 
 from benchmarks.experiments.paper.images.plot import TITLES
 from benchmarks.experiments.paper.questions.run import SIZE
-from docs.paper.images import SHOWN, UNITS
+from docs.paper.findings import UNITS
+from docs.paper.images import SHOWN
 from docs.paper.markdown import listed, number, signed, size, table
 from docs.paper.results import picture, source
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.experiments.paper.images.quality import METRICS
 from benchmarks.experiments.paper.images.summary import summarise
-from docs.paper import images, questions
+from docs.paper import findings, images, questions
 from docs.paper.markdown import listed, number, signed, size, table
 from docs.paper.results import source
 
@@ -110,12 +110,14 @@ def test_every_network_of_the_questions_has_its_own_number_of_seeds() -> None:
 
 
 def test_settings_at_an_edge_and_the_second_mean_are_named() -> None:
-    found = result({"MAP": -3.0, "ours, Wasserstein": -1.0, images.LINEARISED: -3.0, images.BLOCKS: -2.0, "IVON": -3.0})
-    found["runs"][0]["methods"][images.LINEARISED]["prior_precision"] = 1e6
+    found = result(
+        {"MAP": -3.0, "ours, Wasserstein": -1.0, findings.LINEARISED: -3.0, findings.BLOCKS: -2.0, "IVON": -3.0}
+    )
+    found["runs"][0]["methods"][findings.LINEARISED]["prior_precision"] = 1e6
     assert "in 1 of 1 runs the best lambda is the largest one tried" in images.section(found)
     found["summary"]["rows"]["IVON"]["shifts"]["0"]["error"]["mean"] = 0.6
     assert "* IVON learnt less than MAP in as many epochs: 10 % more errors" in images.section(found)
-    both = images.section(result({"ours, Wasserstein": -1.0, images.BLOCKS: -2.0, images.ENSEMBLE: -3.0}))
+    both = images.section(result({"ours, Wasserstein": -1.0, findings.BLOCKS: -2.0, findings.ENSEMBLE: -3.0}))
     assert "above the ensemble at 10 of 10 strong shifts, +1.00 nats without a shift, at 1 passes" in both
     assert "it is so here" in both
 
