@@ -114,7 +114,9 @@ class Networks:
         def run() -> None:
             network.keep_spread(train(network, self.problem.train, recipe, draw, self.device, self.track))
 
-        seconds = seconds_of_training(self._file(f"variational-{start.curvature}-{start.memory}"), network, run)
+        seconds = seconds_of_training(
+            self._file(f"variational-{start.rate}-{start.curvature}-{start.memory}"), network, run
+        )
         return network.to(self.device), seconds
 
     def _file(self, kind: str) -> str:
