@@ -16,6 +16,7 @@ from offline.runtime.progress import Track
 
 Optimise = Callable[[nn.Module, int, int], tuple[Optimizer, LRScheduler | None]]
 Vary = Callable[[Tensor, np.random.Generator], Tensor]
+Look = Callable[[nn.Module, int], None]
 BATCH, LEARNING_RATE, WEIGHT_DECAY = 128, 0.01, 5e-4
 PADDING = 4
 
@@ -38,11 +39,16 @@ def no_noise(_: Optimizer) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
+def no_look(_model: nn.Module, _step: int) -> None:
+    """Nothing is taken from the network on its way."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How to train: `optimise` gives the optimiser and its schedule for so many steps in all, and in an epoch.
 
-    vary: augmentation of a batch; around: the context of a forward and backward pass.
+    vary: augmentation of a batch; around: the context of a forward and backward pass; look: sees the network after each
+    step, with the step's number in its epoch.
     """
 
     epochs: int
@@ -50,6 +56,7 @@ class Recipe:
     batch: int = BATCH
     vary: Vary = same
     around: Callable[[Optimizer], AbstractContextManager[Any]] = no_noise
+    look: Look = no_look
 
 
 def one_cycle(model: nn.Module, steps: int, _: int) -> tuple[Optimizer, LRScheduler]:
@@ -83,7 +90,8 @@ def train(
     generator = np.random.default_rng(seed)
     for epoch in range(recipe.epochs):
         order = torch.as_tensor(generator.permutation(len(inputs)))
-        for start in track(starts, f"seed {seed}, epoch {epoch + 1} of {recipe.epochs}", len(starts)):
+        steps = track(starts, f"seed {seed}, epoch {epoch + 1} of {recipe.epochs}", len(starts))
+        for step, start in enumerate(steps):
             places = order[start : start + recipe.batch]
             x, y = recipe.vary(inputs[places].to(device), generator), targets[places].to(device)
             with recipe.around(optimiser):
@@ -92,5 +100,6 @@ def train(
             optimiser.step()
             if schedule is not None:
                 schedule.step()
+            recipe.look(model, step)
     model.to("cpu", memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload]
     return optimiser

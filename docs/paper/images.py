@@ -7,6 +7,7 @@ from benchmarks.experiments.paper.images.plot import TITLES
 from benchmarks.experiments.paper.images.summary import (
     OURS_BY_PAPER,
     PAPERS_RULE,
+    PRODUCTS_CHOICE,
     PUBLISHED_ROWS,
     SEEN_KINDS,
 )
@@ -44,6 +45,7 @@ def section(result: dict[str, Any]) -> str:
         what_it_comes_to(result),
         ordering(result, "ordering", OURS_BY_PAPER),
         ordering(result, "ordering_by_the_papers_rule", PAPERS_RULE),
+        ordering(result, "ordering_of_the_products_choice", PRODUCTS_CHOICE),
         "### Quality and price\n",
         _prices(result),
         "### The paper's tables\n",

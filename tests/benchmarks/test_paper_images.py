@@ -25,7 +25,7 @@ from benchmarks.experiments.paper.images.last_blocks import means_only, new_bloc
 from benchmarks.experiments.paper.images.networks import cheap_modules, resnet, split
 from benchmarks.experiments.paper.images.problems import Problem
 from benchmarks.experiments.paper.images.quality import by_kind, metrics, rejection, score
-from benchmarks.experiments.paper.images.summary import summarise
+from benchmarks.experiments.paper.images.summary import ordering, summarise
 from benchmarks.experiments.paper.published import image_tables, ood_auroc
 from benchmarks.experiments.training import Recipe, one_cycle, paper_schedule, train, varied
 from offline.data.likelihood import class_log_likelihood
@@ -249,10 +249,10 @@ def test_the_ordering_is_of_ours_against_each_published_method() -> None:
     def outcome(value: float) -> dict[str, Any]:
         method = Method(lambda x: np.full((len(x), 3), 1 / 3), 1.0)
         one = score(method, problem()) | {"price": 1.0, "bytes": 1.0, "fit_seconds": 1.0}
-        one["shifts"]["45"]["log_likelihood"] = value
+        one["kinds"] = {str(angle): {"rotation": value} for angle in range(45, 181, 15)}
         return one
 
-    rows = {"MAP": -3.0, "ours, Wasserstein": -1.0, "ours, random": -0.5}
+    rows = {"MAP": -3.0, "ours, Wasserstein": -1.0, "ours, random": -0.5, "auto, at most 3 passes": -0.4}
     runs: list[dict[str, Any]] = [{"seed": 0, "methods": {label: outcome(value) for label, value in rows.items()}}]
     for run in runs:
         for one in run["methods"].values():
@@ -264,7 +264,17 @@ def test_the_ordering_is_of_ours_against_each_published_method() -> None:
     assert len(gains) == 2 * 10
     assert {one["won"] for one in found["ordering"]} == {0, 1}
     assert found["ordering_by_the_papers_rule"] == []
+    assert {one["against"] for one in found["ordering_of_the_products_choice"]} == {*rows} - {"auto, at most 3 passes"}
     assert found["rows"]["MAP"]["shifts"]["0"]["error"]["std"] is None
+
+
+def test_the_ordering_leaves_out_kinds_of_shift_that_the_strategy_saw() -> None:
+    kinds = {"gaussian_noise": -9.0, "fog": -2.0, "contrast": -4.0}
+    rows = {"MAP": kinds, "auto, at most 3 passes": {"gaussian_noise": 0.0, "fog": -1.0, "contrast": -3.5}}
+    methods = {label: {"kinds": {str(level): values for level in (3, 4, 5)}} for label, values in rows.items()}
+    found = ordering([{"seed": 0, "methods": methods}], "corrupted_cifar10", "auto, at most 3 passes")
+    assert [(one["against"], one["shift"]) for one in found] == [("MAP", level) for level in (3, 4, 5)]
+    assert {one["gain"]["mean"] for one in found} == {0.75}
 
 
 def test_the_papers_tables_are_whole() -> None:

@@ -21,6 +21,7 @@ from benchmarks.experiments.paper.images.baselines.point import (
 )
 from benchmarks.experiments.paper.images.on_device import predictive
 from benchmarks.experiments.paper.images.problems import Examples, Problem
+from benchmarks.experiments.paper.images.summary import PRODUCTS_CHOICE, ROTATION, TOLD
 from benchmarks.experiments.paper.images.trained import Networks
 from service.bundle import read_bundle
 
@@ -37,13 +38,13 @@ OURS: dict[str, dict[str, Any]] = {
     "ours, gradient": {"selection": "gradient"},
     "ours, novelty-sampling": {"selection": "novelty-sampling", "selection_options": {"shifts": list(SYNTHETIC)}},
     "last layer": {"selection": "last-layer"},
-    "auto, at most 3 passes": {
+    PRODUCTS_CHOICE: {
         "selection": "auto",
         "max_cost": 3.0,
         "variance_of": "auto",
         "selection_options": {"shifts": list(SYNTHETIC)},
     },
-    "auto, told of rotation": {"selection": "auto", "max_cost": 3.0, "variance_of": "auto"},
+    TOLD: {"selection": "auto", "max_cost": 3.0, "variance_of": "auto"},
 }
 EVERYTHING = "all weights, full covariance"
 
@@ -81,7 +82,8 @@ def rows(networks: Networks, folder: Path) -> dict[str, Row]:
         ),
     }
     whole = scale.everything and networks.seed == 0  # the dearest row by far
-    chosen = OURS | ({EVERYTHING: {"subnetwork_size": 1.0, "selection": "random"}} if whole else {})
+    named = {label: options for label, options in OURS.items() if label != TOLD or ROTATION in problem.kind_names}
+    chosen = named | ({EVERYTHING: {"subnetwork_size": 1.0, "selection": "random"}} if whole else {})
     for number, (label, options) in enumerate(chosen.items()):
         kept = OURS.get(label, {})
         found[label] = Row(_fitted(networks, part, options, folder / f"bundle-{number}"), kept)

@@ -13,20 +13,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import vector_to_parameters
 from torch.optim.swa_utils import update_bn
 
 from benchmarks.experiments.frontier.methods import Method
 from benchmarks.experiments.paper.images.baselines.point import state_bytes
 from benchmarks.experiments.paper.images.baselines.weight_samples import SAMPLES, State, averaged
-from benchmarks.experiments.training import BATCH, Vary, same
+from benchmarks.experiments.training import BATCH, Optimise, Recipe, Vary, same
+from benchmarks.experiments.training import train as learn
 from offline.data.likelihood import class_log_likelihood
 from offline.runtime.progress import Track
 
 RANK, MOMENTUM, WEIGHT_DECAY = 20, 0.9, 1e-4
 RATES = (0.01, 0.05, 0.2)
-SETTINGS = {"rates": list(RATES), "augmented": True}
+JUDGED = 500  # held-out examples that choose the learning rate
+SETTINGS = {"rates": list(RATES), "augmented": True, "judged": JUDGED}
 STATISTICS = 2048  # training examples for batch statistics
 Examples = tuple[Tensor, Tensor]
 
@@ -75,7 +76,7 @@ class Data:
 def swag(model: nn.Module, data: Data, walk: Walk, seed: int, track: Track) -> Method:
     """The walk with the one of `RATES` under whose posterior held-out examples are most likely."""
     found = [sampled(model, data.train, replace(walk, rate=rate), seed, track) for rate in RATES]
-    x, y = data.held_out
+    x, y = (part[:JUDGED] for part in data.held_out)
     scores = [class_log_likelihood(one.probabilities(x), y.numpy()).mean() for one in found]
     return found[int(np.argmax(scores))]
 
@@ -98,24 +99,26 @@ def trajectory(model: nn.Module, train: Examples, walk: Walk, seed: int, track: 
     """Walk on from the trained weights, in place."""
     weights = weights_of(model)
     moments = Moments(torch.zeros_like(weights), torch.zeros_like(weights))
-    optimiser = torch.optim.SGD(model.parameters(), walk.rate, MOMENTUM, weight_decay=WEIGHT_DECAY)
-    generator = np.random.default_rng(seed)
-    starts = range(0, len(train[0]), BATCH)
-    every = max(1, len(starts) // walk.snapshots)
-    model.train()
-    for epoch in range(walk.epochs):
-        order = torch.as_tensor(generator.permutation(len(train[0])))
-        for step, start in enumerate(track(starts, f"SWAG, epoch {epoch + 1} of {walk.epochs}", len(starts))):
-            places = order[start : start + BATCH]
-            optimiser.zero_grad()
-            x, y = (part[places].to(weights.device) for part in train)
-            F.cross_entropy(model(walk.vary(x, generator)), y).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            if (step + 1) % every == 0:
-                moments.add(weights_of(model))
+    every = max(1, math.ceil(len(train[0]) / BATCH) // walk.snapshots)
+
+    def look(network: nn.Module, step: int) -> None:
+        if (step + 1) % every == 0:
+            moments.add(weights_of(network))
+
+    recipe = Recipe(walk.epochs, constant(walk.rate), BATCH, walk.vary, look=look)
+    learn(model, train, recipe, seed, weights.device, track)
+    model.to(weights.device)
     return moments
 
 
+def constant(rate: float) -> Optimise:
+    """Makes SGD with momentum at one learning rate."""
+    return lambda model, _steps, _epoch: (
+        torch.optim.SGD(model.parameters(), rate, MOMENTUM, weight_decay=WEIGHT_DECAY),
+        None,
+    )
+
+
 def weights_of(model: nn.Module) -> Tensor:
-    """A copy of all parameters as one vector."""
-    return parameters_to_vector(model.parameters()).detach().clone()
+    """A copy of all parameters as one vector, whichever way they lie in memory."""
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
