@@ -26,8 +26,7 @@ from offline.runtime.progress import Track
 
 RANK, MOMENTUM, WEIGHT_DECAY = 20, 0.9, 1e-4
 RATES = (0.01, 0.05, 0.2)
-JUDGED = 500  # held-out examples that choose the learning rate
-SETTINGS = {"rates": list(RATES), "augmented": True, "judged": JUDGED}
+SETTINGS = {"rates": list(RATES), "augmented": True}
 STATISTICS = 2048  # training examples for batch statistics
 Examples = tuple[Tensor, Tensor]
 
@@ -76,7 +75,7 @@ class Data:
 def swag(model: nn.Module, data: Data, walk: Walk, seed: int, track: Track) -> Method:
     """The walk with the one of `RATES` under whose posterior held-out examples are most likely."""
     found = [sampled(model, data.train, replace(walk, rate=rate), seed, track) for rate in RATES]
-    x, y = (part[:JUDGED] for part in data.held_out)
+    x, y = data.held_out
     scores = [class_log_likelihood(one.probabilities(x), y.numpy()).mean() for one in found]
     return found[int(np.argmax(scores))]
 
