@@ -29,7 +29,7 @@ STYLES: dict[str, tuple[str, str, float]] = {
     "ours, Wasserstein": ("#0072B2", "-", 2.6),
     "ours, Wasserstein, best held-out lambda": ("#0072B2", ":", 1.4),
     "ours, random": ("#0072B2", "--", 1.4),
-    "ours, gradient": ("#009E73", "--", 1.4),
+    "ours, random, best held-out lambda": ("#009E73", ":", 1.4),
     "ours, novelty-sampling": ("#009E73", "-", 1.8),
     "last layer": ("#E69F00", "-", 1.4),
     "auto, at most 3 passes": ("#D55E00", "-", 2.6),

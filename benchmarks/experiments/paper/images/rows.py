@@ -21,7 +21,7 @@ from benchmarks.experiments.paper.images.baselines.point import (
 )
 from benchmarks.experiments.paper.images.on_device import predictive
 from benchmarks.experiments.paper.images.problems import Examples, Problem
-from benchmarks.experiments.paper.images.summary import PRODUCTS_CHOICE, ROTATION, TOLD
+from benchmarks.experiments.paper.images.summary import PRODUCTS_CHOICE, RANDOM_BY_PAPERS_RULE, ROTATION, TOLD
 from benchmarks.experiments.paper.images.trained import Networks
 from service.bundle import read_bundle
 
@@ -35,7 +35,7 @@ OURS: dict[str, dict[str, Any]] = {
     "ours, Wasserstein": {"selection": "wasserstein-swag"},
     "ours, Wasserstein, best held-out lambda": {"selection": "wasserstein-swag", "prior_precision": "gridsearch"},
     "ours, random": {"selection": "random"},
-    "ours, gradient": {"selection": "gradient"},
+    RANDOM_BY_PAPERS_RULE: {"selection": "random", "prior_precision": "gridsearch"},
     "ours, novelty-sampling": {"selection": "novelty-sampling", "selection_options": {"shifts": list(SYNTHETIC)}},
     "last layer": {"selection": "last-layer"},
     PRODUCTS_CHOICE: {
