@@ -5,15 +5,13 @@ from typing import Any
 from benchmarks.experiments.paper.corruptions.registry import CORRUPTIONS, STAND_INS
 from benchmarks.experiments.paper.images.plot import TITLES
 from benchmarks.experiments.paper.images.summary import (
-    OURS_BY_PAPER,
-    PAPERS_RULE,
-    PRODUCTS_CHOICE,
     PUBLISHED_ROWS,
     SEEN_KINDS,
 )
 from benchmarks.experiments.paper.published import image_tables, ood_auroc
-from docs.paper.findings import MARK, UNITS, marked, ordering, what_it_comes_to
+from docs.paper.findings import MARK, marked, what_it_comes_to
 from docs.paper.markdown import folded, number, signed, size, table
+from docs.paper.ordering import UNITS, orderings
 from docs.paper.results import picture, source
 
 METRICS = {"log_likelihood": "Log-likelihood (nats)", "error": "Error", "ece": "ECE", "brier": "Brier score"}
@@ -43,9 +41,7 @@ def section(result: dict[str, Any]) -> str:
         source(result),
         picture(result, TITLES[published]),
         what_it_comes_to(result),
-        ordering(result, "ordering", OURS_BY_PAPER),
-        ordering(result, "ordering_by_the_papers_rule", PAPERS_RULE),
-        ordering(result, "ordering_of_the_products_choice", PRODUCTS_CHOICE),
+        *orderings(result),
         "### Quality and price\n",
         _prices(result),
         "### The paper's tables\n",

@@ -36,7 +36,8 @@ prior precision lambda says how far weights may be from zero: a smaller one leav
   and "last layer, alone" the posterior with all other weights fixed. "Five last blocks" are four more last blocks,
   trained on the first network's trunk.
 * "ours" spends a budget: lambda is the smallest one that costs at most 0.05 nats of held-out log-likelihood, as
-  `FitConfig` does. "Best held-out lambda" follows the paper's grid search. "MAP" is the plain network.
+  `FitConfig` does, below the best that any lambda or the plain network reaches there. On test images that may cost
+  more or less. "Best held-out lambda" follows the paper's grid search. "MAP" is the plain network.
 * "Tempered within the budget" divides all logits by one temperature that costs the same 0.05 nats, and knows nothing of
   the input; "diagonal Laplace, within the budget" spends them on a diagonal posterior over all weights. These are the
   controls: what a subnetwork is worth is what it gains over them, and not over methods that spend nothing.

@@ -5,12 +5,12 @@ from typing import Any
 
 from benchmarks.experiments.paper.images.plot import TITLES
 from benchmarks.experiments.paper.questions.run import SIZE
-from docs.paper.findings import UNITS
 from docs.paper.images import SHOWN
 from docs.paper.markdown import listed, number, signed, size, table
+from docs.paper.ordering import UNITS
 from docs.paper.results import picture, source
 
-KINDS = {"subnetworks": "S", "ensembles": "networks"}
+KINDS = {"subnetworks": "weights of a subnetwork", "ensembles": "networks of an ensemble"}
 MEASURES = ("usual", "shifted", "auroc")
 NAMES = ("ordinary", "shifted", "AUROC")
 NETWORKS = {"mnist": "MNIST", "cifar": "CIFAR-10"}
@@ -29,7 +29,11 @@ def sizes(result: dict[str, Any]) -> str:
     ]
     for found in result["problems"].values():
         published = found["published"]
-        shown = SHOWN[published]
+        shown, scale, seeds = SHOWN[published], found["scale"], len(found["runs"])
+        text.append(
+            f"### {TITLES[published]}: {scale['network']}\n\n{seeds} {'seed' if seeds == 1 else 'seeds'}, the first "
+            f"{scale['test']:,} test images.\n"
+        )
         for kind, unit in KINDS.items():
             rows = []
             for count, row in found["summary"][kind].items():
@@ -38,7 +42,7 @@ def sizes(result: dict[str, Any]) -> str:
                 rows.append([f"{int(count):,}", f"{row['price']['mean']:.3g}", *memory, *values])
             shifts = [f"{shift}{UNITS[published]}" for shift in shown]
             what = "covariance" if kind == "subnetworks" else "weights"
-            text.append(f"### {TITLES[published]}, {kind}\n\n" + table([unit, "passes", what, *shifts], rows))
+            text.append(table([unit, "passes", what, *shifts], rows))
     return "\n".join(text)
 
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from benchmarks.experiments.paper.images.quality import METRICS
-from benchmarks.experiments.paper.images.summary import summarise
+from benchmarks.experiments.paper.images.summary import BLOCKS, PRODUCTS_CHOICE, TEMPERED_ENSEMBLE, summarise
 from docs.paper import findings, images, questions
 from docs.paper.markdown import listed, number, signed, size, table
+from docs.paper.ordering import EXPLAINED
 from docs.paper.results import source
 
 ENVIRONMENT = {
@@ -110,16 +111,46 @@ def test_every_network_of_the_questions_has_its_own_number_of_seeds() -> None:
 
 
 def test_settings_at_an_edge_and_the_second_mean_are_named() -> None:
-    found = result(
-        {"MAP": -3.0, "ours, Wasserstein": -1.0, findings.LINEARISED: -3.0, findings.BLOCKS: -2.0, "IVON": -3.0}
-    )
-    found["runs"][0]["methods"][findings.LINEARISED]["prior_precision"] = 1e6
-    assert "in 1 of 1 runs the best lambda is the largest one tried" in images.section(found)
+    rows = {"MAP": -3.0, "ours, Wasserstein": -1.0, findings.LINEARISED: -3.0, findings.SAMPLED: -3.0, "IVON": -3.0}
+    found = result(rows | {BLOCKS: -2.0, PRODUCTS_CHOICE: -1.0})
+    methods = found["runs"][0]["methods"]
+    methods[findings.LINEARISED]["prior_precision"] = 1e6
+    methods[findings.SAMPLED]["prior_precision"] = 1234.0
+    methods[PRODUCTS_CHOICE]["explanation"] = "gradient in 'head': best of three"
+    assert "IVON learnt" not in images.section(found)
     found["summary"]["rows"]["IVON"]["shifts"]["0"]["error"]["mean"] = 0.6
-    assert "* IVON learnt less than MAP in as many epochs: 10 % more errors" in images.section(found)
-    both = images.section(result({"ours, Wasserstein": -1.0, findings.BLOCKS: -2.0, findings.ENSEMBLE: -3.0}))
-    assert "above the ensemble at 10 of 10 strong shifts, +1.00 nats without a shift, at 1 passes" in both
+    text = images.section(found)
+    assert "in 1 of 1 runs the best lambda is the largest one tried" in text
+    assert "the best lambda on held-out images is 1,234;" in text
+    assert "60.0 % errors without a shift, and MAP 50.0 %" in text
+    assert "* auto, at most 3 passes: chose gradient in 'head'." in text
+    both = images.section(
+        result({"ours, Wasserstein": -1.0, BLOCKS: -2.0, findings.ENSEMBLE: -3.0, TEMPERED_ENSEMBLE: -1.5})
+    )
+    assert "above the ensemble of 5 at 10 of 10 strong shifts, +1.00 nats without a shift; above the ensemble" in both
+    assert "within the budget at 0 of 10 strong shifts, -0.50 nats without a shift; 1 passes" in both
     assert "it is so here" in both
+
+
+def test_one_network_under_many_kinds_is_judged_over_these() -> None:
+    found = result({"MAP": -3.0, "ours, Wasserstein": -1.0, "dropout": -1.0})
+    kinds = {"fog": 0.0, "frost": 0.5, "gaussian_noise": -0.5}
+    shifted = {"MAP": -3.0, "ours, Wasserstein": -1.0, "dropout": -1.0}
+    for label, one in found["runs"][0]["methods"].items():
+        noise = {"fog": 0.1, "frost": -0.2, "gaussian_noise": 0.1} if label == "dropout" else dict.fromkeys(kinds, 0.0)
+        own = {kind: shifted[label] + value + noise[kind] for kind, value in kinds.items()}
+        one["kinds"] = dict.fromkeys(one["kinds"], own)
+    text = images.section(found)
+    assert "* MAP: above (+2.000 ± 0.000 nats); without a shift +2.00." in text
+    assert "* dropout: no different beyond the noise (0.000 ± 0.430 nats)" in text
+    assert "over 3 kinds of corruption)" in text
+
+
+def test_what_explains_the_order_is_said_where_its_rows_are_there() -> None:
+    rows = dict.fromkeys(EXPLAINED, -2.0) | {"ours, random": -1.5}
+    text = images.section(result(rows))
+    assert "random selection comes to -1.50 with the same budget, a difference of +0.50, and to -2.00" in text
+    assert "What explains it" not in images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0}))
 
 
 def test_the_source_names_the_whole_command_and_every_commit() -> None:

@@ -24,9 +24,10 @@ PUBLISHED_ROWS = {
     "Ours (Rand)": "ours, random",
 }
 # They spend the same budget without a subnetwork.
+TEMPERED_ENSEMBLE = "ensemble of 5, tempered within the budget"
 CONTROLS = (
     "MAP, tempered within the budget",
-    "ensemble of 5, tempered within the budget",
+    TEMPERED_ENSEMBLE,
     "diagonal Laplace, within the budget",
 )
 BLOCKS = "five last blocks, each with a posterior"

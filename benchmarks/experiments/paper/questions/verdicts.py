@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats  # type: ignore[import-untyped]
 
 MEASURES = ("usual", "shifted", "auroc")
@@ -39,9 +40,7 @@ def _measured(variant: dict[str, Any], measure: str) -> float:
 def _gain(values: list[float], product: list[float]) -> dict[str, Any]:
     """The value, its gain over the product, half the width of the interval (None for one seed), and the verdict."""
     gains = np.subtract(values, product)
-    half = None
-    if len(gains) > 1:
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains)))
+    half = half_width(gains) if len(gains) > 1 else None
     beyond = half is not None and abs(float(gains.mean())) > half and bool(gains.any())
     return {
         "mean": float(np.mean(values)),
@@ -49,3 +48,8 @@ def _gain(values: list[float], product: list[float]) -> dict[str, Any]:
         "half_width": half,
         "verdict": ("better" if gains.mean() > 0 else "worse") if beyond else "within the noise",
     }
+
+
+def half_width(gains: npt.NDArray[Any]) -> float:
+    """Half the 95 % interval of their mean (Student's t)."""
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains)))
