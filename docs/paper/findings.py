@@ -56,9 +56,9 @@ def what_it_comes_to(result: dict[str, Any]) -> str:
         cells += [number(under_shift(result, label), 3), *([number(_unseen(result, label), 3)] if seen else [])]
         found.append([marked(label, rows[label]), *cells, number(rows[label]["auroc"][foreign]["mean"], 3)])
     head = ["", "passes", "log-likelihood without a shift", "under strong shift", *(["unseen kinds"] if seen else [])]
-    note = f"{MARK} saw noise and blur while choosing: compare by the kinds that it had not seen.\n" if seen else ""
+    note = [f"{MARK} saw noise and blur while choosing: compare by the kinds that it had not seen.\n"] if seen else []
     title = "**What it comes to**: means over the strong shifts.\n"
-    return "\n".join([title, table([*head, f"AUROC {foreign}"], found), note, *_caveats(result)])
+    return "\n".join([title, table([*head, f"AUROC {foreign}"], found), *note, *_caveats(result)])
 
 
 def marked(label: str, row: dict[str, Any]) -> str:
