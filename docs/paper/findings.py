@@ -1,6 +1,6 @@
 """What an image experiment comes to: the main rows beside the controls, and caveats."""
 
-from collections.abc import Iterable
+from statistics import fmean
 from typing import Any
 
 from benchmarks.experiments.paper.images.baselines.diagonal_laplace import GRID
@@ -9,6 +9,7 @@ from benchmarks.experiments.paper.images.summary import (
     CONTROLS,
     OURS_BY_PAPER,
     PRODUCTS_CHOICE,
+    RANDOM,
     STRONG,
     TEMPERED_ENSEMBLE,
 )
@@ -16,7 +17,7 @@ from docs.paper.markdown import listed, number, signed, table
 
 MARK = "\\*"
 SAMPLED, LINEARISED, ENSEMBLE = "diagonal Laplace, sampled", "diagonal Laplace, linearised", "ensemble of 5"
-OURS = (OURS_BY_PAPER, "ours, random", "ours, novelty-sampling", "last layer", PRODUCTS_CHOICE, BLOCKS)
+OURS = (OURS_BY_PAPER, RANDOM, "ours, novelty-sampling", "last layer", PRODUCTS_CHOICE, BLOCKS)
 MAIN = ("MAP", ENSEMBLE, "IVON", *CONTROLS, *OURS)
 UNDERTRAINED = 1.15  # times the plain network's errors
 MOST_PASSES = 2
@@ -30,18 +31,13 @@ def usual(result: dict[str, Any], label: str) -> float:
 def under_shift(result: dict[str, Any], label: str) -> float:
     """Mean log-likelihood over the strong shifts."""
     shifts = result["summary"]["rows"][label]["shifts"]
-    return _mean(shifts[str(shift)]["log_likelihood"]["mean"] for shift in STRONG[result["published"]])
+    return fmean(shifts[str(shift)]["log_likelihood"]["mean"] for shift in STRONG[result["published"]])
 
 
 def _unseen(result: dict[str, Any], label: str) -> float:
     """The same over the kinds that no strategy saw."""
     unseen = result["summary"]["rows"][label]["unseen_log_likelihood"]
-    return _mean(unseen[str(shift)]["mean"] for shift in STRONG[result["published"]])
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found)
+    return fmean(unseen[str(shift)]["mean"] for shift in STRONG[result["published"]])
 
 
 def what_it_comes_to(result: dict[str, Any]) -> str:
@@ -78,7 +74,7 @@ def _caveats(result: dict[str, Any]) -> list[str]:
             "so that this row is next to MAP."
         )
     if SAMPLED in rows:
-        chosen = [f"{run[SAMPLED].get('prior_precision', 0):,.0f}" for run in runs if SAMPLED in run]
+        chosen = [f"{run[SAMPLED]['prior_precision']:,.0f}" for run in runs if SAMPLED in run]
         lines.append(
             f"* {SAMPLED}: the best lambda on held-out images is {listed(chosen)}; they hardly tell one from another, "
             "and with a large one the row is next to MAP."
@@ -88,11 +84,11 @@ def _caveats(result: dict[str, Any]) -> list[str]:
             f"* IVON learnt less than MAP in as many epochs: {100 * _error(rows, 'IVON'):.1f} % errors without a "
             f"shift, and MAP {100 * _error(rows, 'MAP'):.1f} %. A comparison with it says little here."
         )
-    chosen = [run[PRODUCTS_CHOICE].get("explanation", "").split(":")[0] for run in runs if PRODUCTS_CHOICE in run]
-    if any(chosen):
-        lines.append(f"* {PRODUCTS_CHOICE}: chose {'; '.join(dict.fromkeys(chosen))}.")
-    if BLOCKS in rows:
-        lines += [_second_mean(result)] if {ENSEMBLE, TEMPERED_ENSEMBLE} <= set(rows) else []
+    if PRODUCTS_CHOICE in rows:
+        weights = [run[PRODUCTS_CHOICE]["explanation"].split(":")[0] for run in runs if PRODUCTS_CHOICE in run]
+        lines.append(f"* {PRODUCTS_CHOICE}: chose {'; '.join(dict.fromkeys(weights))}.")
+    if set(rows) >= {BLOCKS, ENSEMBLE, TEMPERED_ENSEMBLE}:
+        lines.append(_second_mean(result))
     return [*lines, ""]
 
 

@@ -10,8 +10,10 @@ from benchmarks.experiments.paper.images.summary import (
     OURS_BY_PAPER,
     PAPERS_RULE,
     PRODUCTS_CHOICE,
+    RANDOM,
     RANDOM_BY_PAPERS_RULE,
     STRONG,
+    TEMPERED,
 )
 from benchmarks.experiments.paper.questions.verdicts import half_width
 from docs.paper.findings import under_shift, usual
@@ -24,7 +26,6 @@ KEYS = {
     PAPERS_RULE: "ordering_by_the_papers_rule",
     PRODUCTS_CHOICE: "ordering_of_the_products_choice",
 }
-TEMPERED, RANDOM = "MAP, tempered within the budget", "ours, random"
 EXPLAINED = {"MAP", TEMPERED, OURS_BY_PAPER, PAPERS_RULE, RANDOM, RANDOM_BY_PAPERS_RULE}
 
 
@@ -32,9 +33,10 @@ def orderings(result: dict[str, Any]) -> list[str]:
     """That of the paper's selection within the budget, of the paper's own rule, and of what the product chooses."""
     kinds = next(iter(result["runs"][0]["methods"].values()))["kinds"]
     over_kinds = len(result["runs"]) == 1 and len(next(iter(kinds.values()))) > 2
-    present = [ours for ours in KEYS if ours in result["summary"]["rows"]]
+    rows = set(result["summary"]["rows"])
+    present = [ours for ours in KEYS if ours in rows and rows.intersection(AGAINST[ours])]
     found = [_over_kinds(result, ours) if over_kinds else _over_seeds(result, ours) for ours in present]
-    return [*found, _explanation(result)] if set(result["summary"]["rows"]) >= EXPLAINED else found
+    return [*found, _explanation(result)] if rows >= EXPLAINED else found
 
 
 def _title(result: dict[str, Any], ours: str, how: str) -> str:

@@ -1,6 +1,7 @@
 """Figure 5 and appendix A.1, and the questions that the paper leaves open."""
 
 from collections import defaultdict
+from statistics import fmean
 from typing import Any
 
 from benchmarks.experiments.paper.images.plot import TITLES
@@ -85,7 +86,7 @@ def _spent(runs: list[dict[str, Any]]) -> dict[tuple[str, str, str], float]:
     for run in runs:
         for variant, outcome in run["variants"].items():
             found[run["network"], run["weights"], variant].append(outcome["spent"])
-    return {key: sum(values) / len(values) for key, values in found.items()}
+    return {key: fmean(values) for key, values in found.items()}
 
 
 def _amounts(amounts: dict[str, Any]) -> str:

@@ -21,7 +21,18 @@ from benchmarks.experiments.paper.images.baselines.point import (
 )
 from benchmarks.experiments.paper.images.on_device import predictive
 from benchmarks.experiments.paper.images.problems import Examples, Problem
-from benchmarks.experiments.paper.images.summary import PRODUCTS_CHOICE, RANDOM_BY_PAPERS_RULE, ROTATION, TOLD
+from benchmarks.experiments.paper.images.summary import (
+    BLOCKS,
+    OURS_BY_PAPER,
+    PAPERS_RULE,
+    PRODUCTS_CHOICE,
+    RANDOM,
+    RANDOM_BY_PAPERS_RULE,
+    ROTATION,
+    TEMPERED,
+    TEMPERED_ENSEMBLE,
+    TOLD,
+)
 from benchmarks.experiments.paper.images.trained import Networks
 from service.bundle import read_bundle
 
@@ -32,9 +43,9 @@ SWAG_SNAPSHOTS = 4  # of an epoch
 # What our strategies saw while choosing: no ranking may use it.
 SYNTHETIC = ("noise", "blur", "inversion", "erasing")
 OURS: dict[str, dict[str, Any]] = {
-    "ours, Wasserstein": {"selection": "wasserstein-swag"},
-    "ours, Wasserstein, best held-out lambda": {"selection": "wasserstein-swag", "prior_precision": "gridsearch"},
-    "ours, random": {"selection": "random"},
+    OURS_BY_PAPER: {"selection": "wasserstein-swag"},
+    PAPERS_RULE: {"selection": "wasserstein-swag", "prior_precision": "gridsearch"},
+    RANDOM: {"selection": "random"},
     RANDOM_BY_PAPERS_RULE: {"selection": "random", "prior_precision": "gridsearch"},
     "ours, novelty-sampling": {"selection": "novelty-sampling", "selection_options": {"shifts": list(SYNTHETIC)}},
     "last layer": {"selection": "last-layer"},
@@ -66,17 +77,17 @@ def rows(networks: Networks, folder: Path) -> dict[str, Row]:
     data = swag.Data(problem.train, problem.held_out)
     found = {
         "MAP": Row(lambda: plain(networks.model)),
-        "MAP, tempered within the budget": Row(lambda: tempered(networks.model, problem.held_out, BUDGET)),
+        TEMPERED: Row(lambda: tempered(networks.model, problem.held_out, BUDGET)),
         "diagonal Laplace, sampled": Row(laplace.sampled, diagonal_laplace.SETTINGS),
         "diagonal Laplace, linearised": Row(lambda: laplace.linearised(0.0), diagonal_laplace.SETTINGS),
         "diagonal Laplace, within the budget": Row(lambda: laplace.linearised(BUDGET), diagonal_laplace.SETTINGS),
         "dropout": Row(lambda: _dropout(networks)),
         "ensemble of 5": Row(lambda: ensemble(networks, MEMBERS)),
-        "ensemble of 5, tempered within the budget": Row(lambda: _tempered_ensemble(networks)),
+        TEMPERED_ENSEMBLE: Row(lambda: _tempered_ensemble(networks)),
         "SWAG": Row(lambda: swag.swag(networks.model, data, walk, networks.seed, networks.track), swag.SETTINGS),
         "IVON": Row(lambda: _variational(networks), variational.STARTS[problem.name].settings),
         "five last blocks": Row(lambda: _blocks(networks), {"initialisation": "of a new network"}),
-        "five last blocks, each with a posterior": Row(
+        BLOCKS: Row(
             lambda: _blocks_with_posteriors(networks, part, folder),
             {"initialisation": "of a new network", "size": scale.block, "seed": "of each block"},
         ),

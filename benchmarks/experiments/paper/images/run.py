@@ -17,7 +17,7 @@ from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.paper.images.problems import PROBLEMS
 from benchmarks.experiments.paper.images.quality import REJECTED, score
 from benchmarks.experiments.paper.images.rows import EVERYTHING, OURS, Row, one_batch, rows
-from benchmarks.experiments.paper.images.summary import summarise
+from benchmarks.experiments.paper.images.summary import BLOCKS, OURS_BY_PAPER, RANDOM, summarise
 from benchmarks.experiments.paper.images.trained import Networks, Scale
 
 FULL = {
@@ -32,8 +32,8 @@ QUICK = {
     "mnist": Scale("small CNN", 1_000, 48, 200, 100, 1, 1, 1),
     "cifar": Scale("narrow ResNet", 400, 48, 100, 100, 1, 1, 1),
 }
-QUICK_ROWS = ("MAP", "ensemble of 5", "SWAG", "ours, Wasserstein", "ours, random")
-IN_BUNDLES = frozenset({*OURS, EVERYTHING, "five last blocks, each with a posterior"})  # prices of onnxruntime
+QUICK_ROWS = ("MAP", "ensemble of 5", "SWAG", OURS_BY_PAPER, RANDOM)
+IN_BUNDLES = frozenset({*OURS, EVERYTHING, BLOCKS})  # prices of onnxruntime
 
 
 def rotated_mnist(settings: Settings) -> Values:
