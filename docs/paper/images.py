@@ -76,7 +76,7 @@ def _prices(result: dict[str, Any]) -> str:
             "Log-likelihood by shift, mean and standard deviation over seeds; AUROC of the predictive entropy; passes: "
             "processor time of a prediction of 16 images over the plain network's, in torch, for bundles in "
             "onnxruntime; on disk: weights, posterior and, of a bundle, its graph; fit: seconds beyond the training of "
-            "one network, on a machine that did other work too.\n",
+            "one network.\n",
             table([*head, f"AUROC {foreign}"], rows),
             _seen_note(published),
         ]
