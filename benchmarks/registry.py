@@ -20,7 +20,7 @@ from benchmarks.experiments.paper.toys import plot as paper_toy_plot
 from benchmarks.experiments.paper.toys import run as paper_toy
 from benchmarks.experiments.selection import plot as selection_plot
 from benchmarks.experiments.selection import uci as selection_uci
-from benchmarks.fit import against_laplace, bundles, cascade, cost, floor, gpu, growth, layers, price
+from benchmarks.fit import against_laplace, bundles, cost, floor, gpu, growth, layers, price
 from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, contract, early_rejection, fuzz, load, soak
 from benchmarks.serving import plots as serving_plots
@@ -36,12 +36,6 @@ BENCHMARKS = (
     ),
     Benchmark("floor", "Jacobian time over forward time, against 1 + 2 K", floor.run, fit_plots.floor),
     Benchmark("price", "time of a prediction over that of the plain network in onnxruntime", price.run),
-    Benchmark(
-        "cascade",
-        "weights anywhere in the network, served with a cascade and without: time and verdicts",
-        cascade.run,
-        needs="data, given or downloaded",
-    ),
     Benchmark("growth", "time and memory of the fit against S, N and D", growth.run, fit_plots.growth),
     Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
     Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),

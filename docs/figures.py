@@ -17,7 +17,6 @@ RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 MEASURED = (
     ("peer", "floor", "growth", "cost"),
     ("price",),
-    ("cascade",),
     ("frontier",),
     ("scores",),
     ("mnist_shift",),

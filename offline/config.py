@@ -138,24 +138,6 @@ class FitConfig(BaseModel):
             "score needs, from the same forward pass."
         ),
     ] = False
-    cascade: Annotated[
-        bool,
-        Field(
-            description="Whether to fit a second, cheap posterior over weights of the linear head. With "
-            "`PROBITY_CASCADE`, the service answers with it where its verdict is certain, and with the full posterior "
-            "for the rest."
-        ),
-    ] = False
-    cascade_agreement: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=1,
-            description="For `cascade`: the share of the verdicts of the cheap posterior, on held-out data and on "
-            "synthetic shifts of it, that must be those of the full posterior. A larger one leaves more examples to "
-            "the full posterior.",
-        ),
-    ] = 0.99
     sigma_noise: Annotated[
         Positive | Literal["mle"],
         Field(
@@ -235,11 +217,6 @@ class FitConfig(BaseModel):
                 f"variance_of: found 'auto' with selection={self.selection!r}, expected selection='auto', which "
                 "compares what can be computed; or name one: 'all', 'top', 'top-mean', 'margin' or 'differences'"
             )
-        if self.variance_of == "differences" and self.cascade:
-            raise ValueError(
-                "variance_of: found 'differences' with cascade=True, expected other variances: the first stage of a "
-                "cascade has those of all logits, and one link serves both; leave out one of them"
-            )
         return self
 
     @model_validator(mode="after")
@@ -260,11 +237,6 @@ class FitConfig(BaseModel):
                 f"feature_scores: found True with likelihood={self.likelihood!r} and score={self.score!r}, expected a "
                 f"classification with one of {', '.join(using)}, which use them; name one, or leave feature_scores out"
             )
-        if self.cascade and self.score not in (DEFAULT_SCORE, names[0]):
-            raise ValueError(
-                f"score: found {self.score!r} with cascade=True, expected {names[0]!r}: the cascade compares the "
-                "scores of its two stages, which it knows for this one; leave out score, or cascade"
-            )
         return self
 
     @model_validator(mode="after")
@@ -283,7 +255,7 @@ class FitConfig(BaseModel):
         searched = self.prior_precision in ("budget", "gridsearch")
         for_weights = self.selection == "auto" or self.posterior == "low-rank"
         for_score = self.score in COMPARED_SCORES
-        return searched or fits_temperature or for_weights or for_score or self.estimates_noise or self.cascade
+        return searched or fits_temperature or for_weights or for_score or self.estimates_noise
 
     def resolve_size(self, total: int) -> int:
         """S for a model with D = `total` trainable weights; `ValueError` when S > D."""

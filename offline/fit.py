@@ -9,8 +9,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from offline.cascade.first_stage import FirstStage, check_saves, fit_first_stage, head_of
-from offline.cascade.fit import Stage, check_tuning, fit_cascade
 from offline.config import FitConfig
 from offline.data.foreign import check_foreign, collect_foreign
 from offline.data.held_out import HeldOut, check_enough, collect_held_out
@@ -114,7 +112,6 @@ def fit_bundle(
         say(f"{len(subnetwork.indices):,} weights chosen{because}")
 
         # 5. accumulate
-        first_stage = _first_stage(job, jacobian, memory)
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint)
         feature_scores = _feature_scores(job, memory.rows("curvature"))
 
@@ -138,9 +135,6 @@ def fit_bundle(
                 feature_scores,
             )
 
-            full = Stage(job, jacobian, form.posterior, memory.rows("held-out"))
-            cascade = None if first_stage is None else fit_cascade(job, first_stage, full, calibrated, tuning)
-
             # 8. publish
             resources = tuple(memory.lines_without_budget())
             fitted = Fitted(
@@ -152,7 +146,6 @@ def fit_bundle(
                 calibrated,
                 resources,
                 len(tuning),
-                cascade,
                 _used(feature_scores, calibrated),
             )
             held_out = torch.cat([tuning.inputs, conformal.inputs])
@@ -190,8 +183,6 @@ def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as distributed:
         torch.manual_seed(config.seed)
         job = prepare(model, train_loader, config, device, distributed, track)
-        if config.cascade:
-            head_of(job)  # before hours of work
         if config.feature_scores:
             check_layers(job)
         yield job
@@ -223,8 +214,6 @@ def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
         )
     tuning, conformal = data.split(TUNING_SHARE if config.tunes else 0.0, config.seed)
     check_enough(len(tuning), len(conformal), config.false_reject_rate, config.tunes)
-    if config.cascade:
-        check_tuning(tuning, config.false_reject_rate)
     return tuning, conformal
 
 
@@ -261,14 +250,6 @@ def _used(feature_scores: FeatureScores | None, calibrated: Calibrated) -> Featu
     """The feature scores that the chosen score needs, if any: the graph computes no others."""
     names = feature_scores_of(calibrated.likelihood.scoring)
     return feature_scores.only(names) if feature_scores is not None and names else None
-
-
-def _first_stage(job: Job, chosen: SubnetworkJacobian, memory: MemoryPlan) -> FirstStage | None:
-    """The first stage of the cascade, if one is asked for."""
-    if not job.config.cascade:
-        return None
-    check_saves(job, chosen.indices)
-    return fit_first_stage(job, memory.rows("curvature"))
 
 
 def _accumulate(

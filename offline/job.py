@@ -73,8 +73,7 @@ class Job:
 def _rules(config: FitConfig, outputs: int) -> tuple[OutputRule, ...]:
     kind, most = config.variance_of, config.top_outputs
     if kind == "auto":
-        rules = rules_to_compare(most, outputs, config.curvature_outputs)
-        return tuple(rule for rule in rules if not config.cascade or rule.link == ALL_OUTPUTS.link)
+        return rules_to_compare(most, outputs, config.curvature_outputs)
     return (output_rule(kind, most, outputs),)
 
 

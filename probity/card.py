@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from service.bundle import Calibration, Cascade, ComputedVariances, Graph, read_manifest
+from service.bundle import Calibration, ComputedVariances, Graph, read_manifest
 
 if TYPE_CHECKING:
     from offline.export.standalone.file import StandaloneFile
@@ -50,8 +50,6 @@ def print_card(bundle: Path) -> None:
     rows |= _score_rows(calibration)
     if manifest.graph is not None:
         rows |= _graph_rows(manifest.graph)
-    if manifest.cascade is not None:
-        rows["cascade"] = cascade(manifest.cascade)
     if manifest.verification is not None:
         rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
     rows |= {name.replace("_", " "): f"{value:.4g}" for name, value in manifest.metrics.items()}
@@ -90,22 +88,6 @@ def _graph_rows(graph: Graph) -> dict[str, str]:
 def _short(price: float) -> str:
     """Two digits, without an exponent."""
     return f"{price:.0f}" if price >= 99.5 else f"{price:.2g}"
-
-
-def cascade(described: Cascade) -> str:
-    """What the first stage decides, how often it agrees with the full one, and what it costs."""
-    found = described.agreement
-    text = f"{described.size} weights of the head decide {100 * found.decided_share:.0f} % of the held-out examples"
-    if found.agreement is not None:
-        text += f", with the verdict of the full posterior on {100 * found.agreement:.1f} %"
-        text += f" of them (95 % confident: at least {100 * found.lower_bound:.1f} %)"
-    if found.shift_decided is not None:
-        shifted = "" if found.shift_agreement is None else f", {100 * found.shift_agreement:.1f} % alike"
-        text += f"; under synthetic shifts {100 * found.shift_decided:.0f} %{shifted}"
-    if described.price:
-        each = ", ".join(f"{_short(price.forward_passes)} in a batch of {price.batch}" for price in described.price)
-        text += f"; forward passes: {each}"
-    return f"{text}. PROBITY_CASCADE turns it on"
 
 
 def computed_variances(computed: ComputedVariances) -> str:

@@ -26,7 +26,6 @@ NAMES = {
     "rmse": "RMSE",
     "false_reject_rate": "false-reject rate",
     "accepted_accuracy": "accuracy of the accepted",
-    "first_stage_share": "decided by the first stage",
     "certified_accepted_share": "certified: share accepted",
     "certified_accepted_accuracy": "certified: accuracy of these",
     "ood_reject_rate": "OOD reject rate",

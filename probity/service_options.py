@@ -8,7 +8,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from service.bundle import BundleError, read_bundle
 from service.codec.answers import Coverage
 from service.inference.deciding import Policy
 from service.inference.predictor import Predictor
@@ -41,7 +40,6 @@ class ServiceOptions:
     accepted_confidence: Annotated[float, typer.Option(help="Confidence with which it is certified.")] = DEFAULTS[
         "accepted_confidence"
     ]
-    cascade: Annotated[bool, typer.Option("--cascade", help="Answer with the bundle's cascade.")] = DEFAULTS["cascade"]
     interval_level: Annotated[
         float,
         typer.Option(help="Probability that sets and intervals hold the truth with."),
@@ -57,11 +55,7 @@ class ServiceOptions:
 
     def open(self, path: Path, threads: int | None = None) -> Predictor:
         """The bundle's predictor; raises `BundleError` for what the bundle cannot give, and `ValueError`."""
-        policy, bundle = self.policy(), read_bundle(path)
-        if self.cascade and bundle.manifest.cascade is None:
-            remedy = "leave --cascade out, or fit it with cascade=True"
-            raise BundleError(path, "--cascade: found a bundle without a cascade", remedy)
-        return Predictor(bundle, threads=threads, cascade=self.cascade, policy=policy)
+        return Predictor.load(path, threads=threads, policy=self.policy())
 
 
 def with_service_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -23,17 +23,8 @@ from service.format.calibration_tensors import (
     check_outcomes,
     check_scoring,
 )
-from service.format.cascade_files import (
-    CascadeFiles,
-    cascade_from_bytes,
-    cascade_names,
-    cascade_to_bytes,
-    check_cascade,
-)
 from service.format.files import (
     CALIBRATION,
-    CASCADE_CALIBRATION,
-    CASCADE_MODEL,
     MANIFEST,
     MODEL,
     OPTIONAL_FILES,
@@ -51,7 +42,6 @@ from service.format.files import (
     write_file,
 )
 from service.format.manifest import FORMAT_VERSION, Manifest
-from service.format.manifest_cascade import Cascade, CascadeAgreement
 from service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
 from service.format.manifest_json import check_input
 from service.format.manifest_parts import (
@@ -89,8 +79,6 @@ from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, 
 
 __all__ = [
     "CALIBRATION",
-    "CASCADE_CALIBRATION",
-    "CASCADE_MODEL",
     "MANIFEST",
     "MAX_MANIFEST_BYTES",
     "MODEL",
@@ -106,9 +94,6 @@ __all__ = [
     "Calibration",
     "CalibrationTensors",
     "Candidate",
-    "Cascade",
-    "CascadeAgreement",
-    "CascadeFiles",
     "CholeskyPosterior",
     "ComparedScore",
     "ComputedVariances",
@@ -160,7 +145,7 @@ class Bundle:
     `posterior` gives the variance of the outputs; `subnetwork_indices` (S,) int64 ascending positions in the flattened
     trainable weights; `calibration` has the scores of the held-out examples; `digest` is the manifest's seal, and
     through the hashes in it the whole bundle's; `manifest_bytes` is manifest.json as it is on disk, which `signature`,
-    if there is one, covers; `cascade` has the files of a cascade, where the manifest describes one.
+    if there is one, covers.
     """
 
     path: Path
@@ -172,7 +157,6 @@ class Bundle:
     calibration: CalibrationTensors
     manifest_bytes: bytes
     signature: Signature | None
-    cascade: CascadeFiles | None = None
 
     @property
     def manifest_sha256(self) -> str:
@@ -191,23 +175,19 @@ def seal_bundle(
     subnetwork_indices: Array,
     calibration: CalibrationTensors,
     report: bytes | None = None,
-    cascade: CascadeFiles | None = None,
 ) -> Manifest:
     """Write every file of a bundle into an existing folder, the manifest last. Returns it with the files' hashes.
 
-    `ValueError` where the posterior, the outcomes, the score or the cascade are not those that the manifest describes.
+    `ValueError` where the posterior, the outcomes or the score are not those that the manifest describes.
     """
     check_posterior(posterior, manifest)
     check_outcomes(calibration.outcomes, manifest.calibration)
     check_scoring(calibration.scoring, manifest.calibration)
-    check_cascade(cascade, manifest)
     files = {
         MODEL: _write(folder, MODEL, model),
         POSTERIOR: _write(folder, POSTERIOR, posterior_to_bytes(posterior, subnetwork_indices)),
         CALIBRATION: _write(folder, CALIBRATION, calibration_to_bytes(calibration)),
     }
-    if cascade is not None:
-        files |= {name: _write(folder, name, data) for name, data in cascade_to_bytes(cascade).items()}
     return reseal_manifest(folder, dataclasses.replace(manifest, files=files), report)
 
 
@@ -238,11 +218,10 @@ def write_bundle(
     subnetwork_indices: Array,
     calibration: CalibrationTensors,
     report: bytes | None = None,
-    cascade: CascadeFiles | None = None,
 ) -> Path:
     """Write a whole bundle to `out`, atomically: `out` holds all of it or what it held before."""
     with staged_bundle(Path(out)) as folder:
-        seal_bundle(folder, manifest, model, posterior, subnetwork_indices, calibration, report, cascade)
+        seal_bundle(folder, manifest, model, posterior, subnetwork_indices, calibration, report)
     return Path(out)
 
 
@@ -288,7 +267,6 @@ def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
     contents = {name: _read_checked(folder, name, entry) for name, entry in manifest.files.items()}
     # `pop` frees the posterior's bytes before its matrix is made: both are large.
     posterior, indices = posterior_from_bytes(folder.path / POSTERIOR, contents.pop(POSTERIOR), manifest)
-    file, described = folder.path / CALIBRATION, manifest.calibration
     return Bundle(
         path=folder.path,
         digest=digest,
@@ -296,10 +274,9 @@ def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
         model=contents[MODEL],
         posterior=posterior,
         subnetwork_indices=indices,
-        calibration=calibration_from_bytes(file, contents.pop(CALIBRATION), manifest, described),
+        calibration=calibration_from_bytes(folder.path / CALIBRATION, contents.pop(CALIBRATION), manifest),
         manifest_bytes=manifest_bytes,
         signature=signature,
-        cascade=cascade_from_bytes(folder.path, contents, manifest),
     )
 
 
@@ -314,12 +291,11 @@ def _read_manifest(folder: Folder) -> tuple[Manifest, str]:
 
 
 def _check_file_names(folder: Folder, manifest: Manifest) -> None:
-    required = REQUIRED_FILES | cascade_names(manifest)
-    named, allowed = set(manifest.files), required | OPTIONAL_FILES
+    named, allowed = set(manifest.files), REQUIRED_FILES | OPTIONAL_FILES
     file = folder.path / MANIFEST
     for name in sorted(named - allowed):
         raise BundleError(file, f"files: found the name {name!r:.100}, expected only {sorted(allowed)}")
-    for name in sorted(required - named):
+    for name in sorted(REQUIRED_FILES - named):
         raise BundleError(file, f"files: {name!r} is not listed")
     for name in sorted(folder.names() - named - UNLISTED_FILES):
         remedy = "remove it, or copy the bundle again"

@@ -138,7 +138,7 @@ def _readers() -> dict[str, tuple[Reader, list[bytes]]]:
         "manifest": (lambda data: manifest_from_bytes(GOLDEN / MANIFEST, data), [files[MANIFEST]]),
         "posterior": (lambda data: posterior_from_bytes(GOLDEN / POSTERIOR, data, manifest), [files[POSTERIOR]]),
         "calibration": (
-            lambda data: calibration_from_bytes(GOLDEN / CALIBRATION, data, manifest, manifest.calibration),
+            lambda data: calibration_from_bytes(GOLDEN / CALIBRATION, data, manifest),
             [files[CALIBRATION]],
         ),
         "graph": (lambda data: extract_subgraph(data, ["mean"]), [files[MODEL]]),

@@ -54,11 +54,6 @@ def _share_per_class() -> str:
     return f"topk by (version) ({CLASSES_SHOWN}, {rejected} / clamp_min({judged}, {ZERO}))"
 
 
-def _stage(stage: str) -> str:
-    part = by_version("increase", "probity_cascade_examples_total", WINDOW, f'stage="{stage}"')
-    return or_zero_by_version(share_by_version(part, by_version("increase", "probity_cascade_examples_total")))
-
-
 REJECTION = Row(
     "What $model rejects",
     (
@@ -101,13 +96,6 @@ REJECTION = Row(
             "cps",
             (Query(or_zero_by_version(by_version("rate", "probity_predictions_total", RATE)), "v{{version}}"),),
             stacked=True,
-        ),
-        Panel(
-            "Answers by stage of the cascade",
-            "Share of examples that the cheap first stage decided, and that the full posterior did; 0 without one.",
-            "percentunit",
-            tuple(Query(_stage(stage), f"v{{{{version}}}} {stage}") for stage in ("first", "full")),
-            most=1.0,
         ),
         Panel(
             "Examples in each bin of the p-value",

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from offline.cascade import fit as cascade_fit
 from offline.config import COMPARED_SCORES
 from offline.data.shifts import MOST_SHIFTS, available_shifts
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.timing import derivation_seconds, seconds_per_example
 from offline.job import Job
-from offline.laplace import scoring
+from offline.laplace.scoring import SHIFTED_EXAMPLES
 from offline.runtime.progress import length_of, readable_seconds
 from offline.selection.auto.context import JUDGED_EXAMPLES, JUDGED_WEIGHTS, TRAINING_EXAMPLES
 from offline.selection.registry import ALL_EXAMPLES, STRATEGIES
@@ -38,13 +37,13 @@ def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds:
 
 
 def _shifted(job: Job, held_out: int) -> int:
-    """Foreign examples that are differentiated besides, and held-out ones under synthetic shifts: of both halves by the
-    full stage of a cascade, of the half that tunes by a comparison of scores without foreign data."""
-    cascade = min(held_out, 2 * cascade_fit.SHIFTED_EXAMPLES) if job.config.cascade else 0
-    scores = min(held_out // 2, scoring.SHIFTED_EXAMPLES) if job.config.score in COMPARED_SCORES else 0
+    """Foreign examples that are differentiated besides, or where a comparison of scores has none, examples of the half
+    that tunes under synthetic shifts."""
     if job.foreign is not None:
-        return len(available_shifts(job.example)) * cascade + len(job.foreign)
-    return len(available_shifts(job.example)) * (cascade + scores)
+        return len(job.foreign)
+    if job.config.score not in COMPARED_SCORES:
+        return 0
+    return len(available_shifts(job.example)) * min(held_out // 2, SHIFTED_EXAMPLES)
 
 
 def describe_duration(stages: Mapping[str, float | None]) -> str:

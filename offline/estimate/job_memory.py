@@ -9,7 +9,6 @@ from offline.features.scores import feature_bytes
 from offline.job import Job
 from offline.laplace.inference import needs_spectrum
 from offline.laplace.posterior import factor
-from offline.runtime.peak_memory import FLOAT64
 from offline.selection.auto.context import AutoOptions
 from offline.selection.registry import STRATEGIES
 from offline.selection.select import reachable_weights, spread
@@ -41,19 +40,10 @@ def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> Memor
         diagonal=None if reach is None else _differentiated(job, reach),
         selection_bytes=strategy.memory(config.selection_options, job.layout.total) if before else 0,
         matrix_steps=_matrix_steps(job, size),
-        held_bytes=held_bytes + _first_stage_bytes(job) + (feature_bytes(job) if config.feature_scores else 0),
+        held_bytes=held_bytes + (feature_bytes(job) if config.feature_scores else 0),
         head=job.head,
         rule=job.rule,
     )
-
-
-def _first_stage_bytes(job: Job) -> int:
-    """The matrices of a cascade's first stage, which stand beside those of the chosen weights: curvature and factor."""
-    if not job.config.cascade or job.head is None:
-        return 0
-    layer = job.head.layer(job.network)
-    size = min(job.size, (layer.in_features + 1) * layer.out_features)
-    return 2 * FLOAT64 * size**2
 
 
 def _differentiated(job: Job, reach: Tensor) -> Tensor | None:

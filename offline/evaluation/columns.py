@@ -29,11 +29,8 @@ def joined(batches: Iterable[Columns]) -> Columns:
 
 
 def decision_columns(prediction: Prediction) -> Columns:
-    """Score and verdict; with a cascade, whether its first stage decided; for a classification, the score of the plain
-    network: its entropy."""
+    """Score and verdict; for a classification, the score of the plain network too: its entropy."""
     columns, plain = {"score": prediction.score, "rejected": prediction.rejected}, prediction.map_probabilities
-    if prediction.by_first_stage is not None:
-        columns["by_first_stage"] = prediction.by_first_stage
     return columns if plain is None else columns | {"plain_score": entropy(plain)}
 
 

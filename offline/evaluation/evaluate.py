@@ -60,7 +60,7 @@ def evaluate(
 ) -> Evaluation:
     """Quality on test data and, given out-of-distribution data, how well the score tells them apart.
 
-    levels: of prediction sets and intervals. What the predictor was opened with holds here too: its rule, its cascade.
+    levels: of prediction sets and intervals. What the predictor was opened with holds here too: its rule.
 
     Keeps a few numbers for each example, not the inputs. Raises `ValueError` for data that do not suit the bundle, and
     `NonFinitePrediction`.
@@ -72,8 +72,6 @@ def evaluate(
     laplace["false_reject_rate"] = measured_share(found["rejected"].mean(), len(found["rejected"]))
     if classification:
         laplace |= _accepted(found) | certified_figures(predictor.outcomes, found["score"], found["correct"])
-    if "by_first_stage" in found:
-        laplace["first_stage_share"] = measured_share(found["by_first_stage"].mean(), len(found["by_first_stage"]))
     if others is not None:
         laplace["ood_reject_rate"] = measured_share(others["rejected"].mean(), len(others["rejected"]))
         laplace |= _against(found["score"], others["score"])

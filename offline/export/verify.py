@@ -66,27 +66,8 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
     network that mixes examples, shows here.
     """
     predictor = Predictor.load(folder)
-    return compare(lambda batch: _answers(predictor, batch), truth, rounding, tolerance)
-
-
-def verify_first_stage(folder: Path, truth: Truth, rounding: Rounding = lambda: {}) -> Verification:
-    """The same of the first stage of the bundle's cascade alone; truth: that of its posterior."""
-    stage = Predictor.load(folder, cascade=True).first_stage
-    assert stage is not None
-
-    def answers(batch: Array) -> dict[str, Array]:
-        mean, variance = stage.mean_and_variance(np.ascontiguousarray(batch))
-        return {"mean": mean, "variance": variance}
-
-    return compare(answers, truth, rounding, TOLERANCE)
-
-
-def compare(
-    served: Callable[[Array], dict[str, Array]], truth: Truth, rounding: Rounding, tolerance: float
-) -> Verification:
-    """The errors of what is served for a batch, by name, as `verify` says."""
     batches = [truth.inputs, *(truth.inputs[i : i + 1] for i in range(len(truth.inputs)))]
-    joint, *single = [served(batch) for batch in batches]
+    joint, *single = [_answers(predictor, batch) for batch in batches]
     alone = {name: np.concatenate([answers[name] for answers in single]) for name in joint}
     for answers in (joint, alone):
         _check_finite(answers, truth)

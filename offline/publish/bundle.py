@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from offline.cascade.fit import FittedCascade
 from offline.data.likelihood import Regression
 from offline.export.graph import export_jacobian, export_variance
 from offline.export.price import Price, Timing, published, time_both
@@ -19,7 +18,6 @@ from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
 from offline.laplace.served_factor import StructuredFactor
 from offline.laplace.whole_factor import WholeFactor
-from offline.publish.cascade import cascade_files, cascade_part, export_first_stage, measured_first_stage
 from offline.publish.fill_effect import fill_effect, fill_warnings
 from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
 from offline.publish.outcomes import outcomes_of
@@ -60,7 +58,6 @@ class Fitted:
     calibrated: Calibrated
     memory: tuple[str, ...]
     tuning_examples: int
-    cascade: FittedCascade | None = None
     feature_scores: FeatureScores | None = None
 
 
@@ -85,12 +82,6 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         metrics=metrics,
         warnings=[*_warnings(job, fitted, metrics), *fitted.inference.warnings, *_filled_in(graph)],
     )
-    cascade, files = fitted.cascade, None
-    if cascade is not None:
-        first, first_numbers = one_step(job.track, "First stage to ONNX", lambda: export_first_stage(job, cascade))
-        of_cascade, described = outcomes_of(Predicted(calibrated.data, cascade.prediction), cascade.tuning)
-        files = cascade_files(cascade, first, of_cascade)
-        manifest = cascade_part(job, manifest, cascade, first_numbers, described)
     indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
         calibration = CalibrationTensors(
@@ -99,7 +90,7 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
             outcomes,
             calibrated.likelihood.scoring,
         )
-        sealed = seal_bundle(folder, manifest, model, fitted.inference.factor, indices, calibration, cascade=files)
+        sealed = seal_bundle(folder, manifest, model, fitted.inference.factor, indices, calibration)
         full = _plain_answers(job, fitted)
         truth = full.truth()
         verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))
@@ -110,8 +101,6 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
             graph=replace(graph, price=published(timings) if timings else None),
             warnings=(*sealed.warnings, *_imprecise(truth), *_dearer(job, timings)),
         )
-        if cascade is not None:
-            verified = measured_first_stage(job, verified, cascade, folder, full.inputs)
         reseal_manifest(folder, verified, _report(verified, fitted, outcomes))
 
 

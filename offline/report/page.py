@@ -27,7 +27,6 @@ from offline.report.style import Picture
 from offline.report.summary import cards, checks
 from offline.report.text import (
     candidate_cells,
-    cascade_rows,
     number,
     parameter_rows,
     percent,
@@ -133,7 +132,6 @@ def report_html(data: ReportData) -> bytes:
         compared=score_rows(manifest),
         certified=certified_rows(data.outcomes),
         posterior=posterior_rows(manifest),
-        cascade=cascade_rows(manifest),
         spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),
         verification=verification_rows(manifest),
         metrics={name.replace("_", " "): number(value) for name, value in sorted(manifest.metrics.items())},

@@ -147,32 +147,6 @@ def posterior_rows(manifest: Manifest) -> dict[str, str]:
     return rows
 
 
-def cascade_rows(manifest: Manifest) -> dict[str, str]:
-    """The first stage of a cascade, and how often it agrees with the full posterior; empty without one."""
-    cascade = manifest.cascade
-    if cascade is None:
-        return {}
-    found = cascade.agreement
-    high = "never" if cascade.high is None else f"above {number(cascade.high)}"
-    rows = {
-        "First stage": f"{cascade.size:,} weights of the linear head, λ = {number(cascade.prior.precision)}",
-        "Accepts alone": f"below {number(cascade.low)}",
-        "Rejects alone": high,
-        "Decided by it": f"{percent(found.decided_share)} of {found.examples:,} held-out examples",
-    }
-    if found.agreement is not None:
-        bound = f"95 % confident: at least {percent(found.lower_bound)}"
-        rows["Same verdict, where it decides"] = f"{percent(found.agreement)} ({bound})"
-    if found.shift_decided is not None:
-        same = "" if found.shift_agreement is None else f", {percent(found.shift_agreement)} with the same verdict"
-        rows["Under synthetic shifts"] = f"decides {percent(found.shift_decided)}{same}"
-    rows["Verdicts changed in all"] = percent(found.verdicts_changed)
-    if cascade.price:
-        each = [f"{number(price.forward_passes)} in a batch of {price.batch}" for price in cascade.price]
-        rows["Price, in forward passes"] = ", ".join(each)
-    return rows
-
-
 def verification_rows(manifest: Manifest) -> dict[str, str]:
     """Relative errors of the serving code, empty where nothing was verified."""
     verification = manifest.verification

@@ -87,7 +87,6 @@ def _job(predictor: Predictor, path: Path, source: Source, coverage: Coverage) -
         by_class=policy.by_class,
         accepted_accuracy=policy.accepted_accuracy,
         accepted_confidence=policy.confidence,
-        cascade=predictor.first_stage is not None,
         interval_level=coverage.level,
         conformal=coverage.conformal,
     )

@@ -29,7 +29,6 @@ class Job:
     by_class: bool = False
     accepted_accuracy: float | None = None
     accepted_confidence: float = 0.95
-    cascade: bool = False
     interval_level: float = 0.95
     conformal: bool = True
 

@@ -17,7 +17,7 @@ from service.maths.scores import SCORES
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
-CASCADE_SCORE, FUSED_SCORE = "score of the cascade", "fused score"
+FUSED_SCORE = "fused score"
 ADVICE = "the input is unusual for this model, or ambiguous, so check it before you rely on this answer"
 
 
@@ -69,8 +69,6 @@ def predictions_json(
 
 def score_names(prediction: Prediction, predictor: Predictor) -> list[str]:
     """What a sentence calls the score of each example; a fused one with its largest part."""
-    if predictor.first_stage is not None:
-        return [CASCADE_SCORE] * len(prediction)
     scoring = predictor.scoring
     if not isinstance(scoring, FusedScore) or prediction.leading is None:
         return [SCORES[scoring.name].title] * len(prediction)

@@ -93,18 +93,18 @@ def _outcome_tensors(outcomes: Outcomes) -> Tensors:
     return found
 
 
-def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest, calibration: Calibration) -> CalibrationTensors:
-    """What is in `data`, checked; `BundleError`. calibration: that part of the manifest, or of its cascade."""
-    tensors, examples = read_tensors(file, data), calibration.examples
-    scores = _ascending(file, tensors, "scores", examples)
-    outcomes = _outcomes(file, tensors, scores, manifest, calibration)
+def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest) -> CalibrationTensors:
+    """What is in `data`, checked; `BundleError`."""
+    tensors = read_tensors(file, data)
+    scores = _ascending(file, tensors, "scores", manifest.calibration.examples)
+    outcomes = _outcomes(file, tensors, scores, manifest)
     names = [name for name in tensors if name.startswith("reference.")]
     if len(names) > MAX_REFERENCES or max(map(len, names), default=0) > MAX_REFERENCE_NAME:
         expected = f"at most {MAX_REFERENCES}, with names of at most {MAX_REFERENCE_NAME} characters"
         raise BundleError(file, f"found {len(names)} tensors with reference quantiles, expected {expected}")
     levels = (len(REFERENCE_LEVELS),)
     reference = {name.removeprefix("reference."): take(file, tensors, name, "float64", levels) for name in names}
-    scoring = _scoring(file, tensors, calibration)
+    scoring = _scoring(file, tensors, manifest.calibration)
     refuse_rest(file, tensors)
     return CalibrationTensors(scores, reference, outcomes, scoring)
 
@@ -133,10 +133,8 @@ def _ascending(file: Path, tensors: Tensors, name: str, examples: int) -> Array:
     return scores
 
 
-def _outcomes(
-    file: Path, tensors: Tensors, scores: Array, manifest: Manifest, calibration: Calibration
-) -> Outcomes | None:
-    described = calibration.outcomes
+def _outcomes(file: Path, tensors: Tensors, scores: Array, manifest: Manifest) -> Outcomes | None:
+    described = manifest.calibration.outcomes
     if described is None:
         return None
     if manifest.task == "regression":

@@ -18,10 +18,8 @@ from service.format.text import printable
 
 MANIFEST, MODEL = "manifest.json", "model.onnx"
 POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
-CASCADE_MODEL, CASCADE_CALIBRATION = "cascade.onnx", "cascade.safetensors"
 REPORT, SIGNATURE = "report.html", "signature.json"
 REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
-CASCADE_FILES = frozenset({CASCADE_MODEL, CASCADE_CALIBRATION})  # all or none, as the manifest says
 OPTIONAL_FILES = frozenset({REPORT})
 UNLISTED_FILES = frozenset({MANIFEST, SIGNATURE})  # a manifest can name neither itself nor what is made from it
 REPLACED_TRIES = 10
@@ -121,7 +119,7 @@ def check_destination(out: Path) -> None:
     if out.is_symlink() or not out.is_dir():
         raise BundleError(out, "exists and is not a folder", "choose another destination")
     names = {entry.name for entry in out.iterdir()}
-    known = REQUIRED_FILES | CASCADE_FILES | OPTIONAL_FILES | UNLISTED_FILES
+    known = REQUIRED_FILES | OPTIONAL_FILES | UNLISTED_FILES
     if names and (MANIFEST not in names or names - known):
         raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
 

@@ -5,15 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.format.manifest_cascade import Cascade
 from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
 from service.format.manifest_parts import Calibration, FileEntry, Graph, Posterior, Prior, Selection, Verification
 from service.format.rules import Part, added_in, check_fields
 from service.maths.predictive import Link
 from service.maths.scores import (
     CLASSIFICATION_SCORES,
-    EPISTEMIC_STD,
-    PREDICTIVE_ENTROPY,
     REGRESSION_SCORES,
     FeatureScoreName,
 )
@@ -55,7 +52,6 @@ class Manifest(Part):
     warnings: tuple[str, ...] = ()
     files: dict[str, FileEntry] = field(default_factory=dict)
     graph: Graph | None = field(default=None, metadata=added_in(3))
-    cascade: Cascade | None = field(default=None, metadata=added_in(5))
     format: Literal["probity-bundle"] = "probity-bundle"
     format_version: str = FORMAT_VERSION
 
@@ -77,7 +73,7 @@ class Manifest(Part):
             ("sigma_noise", (noise is None) == classification, "a number for regression, else null"),
             ("sigma_noise", noise is None or 0 < noise <= LARGEST, f"a positive number up to {LARGEST:g}"),
         )
-        check_calibration("calibration", self.calibration, self._score_names, classification)
+        self._check_calibration()
         computed = None if self.graph is None else self.graph.computed
         of_differences = computed is not None and computed.kind == "differences"
         fills = computed is None or (classification and computed.count <= self.outputs)
@@ -91,7 +87,6 @@ class Manifest(Part):
         reduced = None if self.graph is None else self.graph.reduced
         fits = reduced is None or (self.posterior.kind == "cholesky" and reduced.rank <= self.subnetwork_size)
         check_fields("graph", self.graph, ("reduced", fits, "null, or a rank of at most S for a 'cholesky' posterior"))
-        self._check_cascade()
         self._check_feature_scores()
         posterior, used = self.posterior, self.prior.used
         size = posterior.size == self.subnetwork_size
@@ -108,18 +103,19 @@ class Manifest(Part):
         names = classification if self.task == "classification" else (*REGRESSION_SCORES,)
         return names if minor_of(self.format_version) >= SCORES_SINCE else names[:1]
 
-    def _check_cascade(self) -> None:
-        if self.cascade is None:
-            return
-        score = (PREDICTIVE_ENTROPY if self.task == "classification" else EPISTEMIC_STD).name
-        check_fields("calibration", self.calibration, ("score", self.calibration.score == score, f"{score!r}"))
-        check_fields("", self, ("link", self.link != "probit-differences", "that of its first stage, with a cascade"))
-        rule, rate = self.cascade.calibration, self.calibration.false_reject_rate
-        fits = self.cascade.size <= self.parameter_count
-        check_fields("cascade", self.cascade, ("size", fits, f"at most {self.parameter_count}"))
-        same = rule.false_reject_rate == rate
-        check_fields("cascade.calibration", rule, ("false_reject_rate", same, f"that of the bundle, {rate}"))
-        check_calibration("cascade.calibration", rule, (score,), self.task == "classification")
+    def _check_calibration(self) -> None:
+        classification, names, calibration = self.task == "classification", self._score_names, self.calibration
+        expected = repr(names[0]) if len(names) == 1 else f"one of {', '.join(names)}"
+        parts = all(part.name in names and part.name != "fused" for part in calibration.fused or ())
+        outcomes = calibration.outcomes
+        sets = outcomes is None or (outcomes.set_score is not None) == classification
+        check_fields(
+            "calibration",
+            calibration,
+            ("score", calibration.score in names, expected),
+            ("fused", parts, "single scores of a classification"),
+            ("outcomes", sets, "a set_score for a classification, null for a regression"),
+        )
 
     @property
     def feature_scores(self) -> tuple[FeatureScoreName, ...]:
@@ -129,8 +125,8 @@ class Manifest(Part):
     def _check_feature_scores(self) -> None:
         if self.graph is None or not self.feature_scores:
             return
-        suits = self.task == "classification" and self.cascade is None
-        check_fields("graph", self.graph, ("feature_scores", suits, "null for a regression and with a cascade"))
+        suits = self.task == "classification"
+        check_fields("graph", self.graph, ("feature_scores", suits, "null for a regression"))
 
     @property
     def gives_variance(self) -> bool:
@@ -147,18 +143,3 @@ def minor_of(format_version: str) -> int:
     """The minor version; that of this reader for what is no version, which is refused elsewhere."""
     minor = format_version.rpartition(".")[2]
     return int(minor) if minor.isascii() and minor.isdigit() else FORMAT_MINOR
-
-
-def check_calibration(where: str, calibration: Calibration, scores: tuple[str, ...], classification: bool) -> None:
-    """`ManifestError` for a rejection rule that does not suit the task; scores: the names that do."""
-    expected = repr(scores[0]) if len(scores) == 1 else f"one of {', '.join(scores)}"
-    parts = all(part.name in scores and part.name != "fused" for part in calibration.fused or ())
-    outcomes = calibration.outcomes
-    sets = outcomes is None or (outcomes.set_score is not None) == classification
-    check_fields(
-        where,
-        calibration,
-        ("score", calibration.score in scores, expected),
-        ("fused", parts, "single scores of a classification"),
-        ("outcomes", sets, "a set_score for a classification, null for a regression"),
-    )

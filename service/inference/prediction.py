@@ -37,8 +37,7 @@ class Prediction:
     float32: diagonal of J Sigma J^T; score, p_value (B,) and rejected (B,) bool: the out-of-distribution
     decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
     epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2). out_of_range (B,) bool, where
-    the bundle says what inputs to expect: whether the example holds values far outside. by_first_stage (B,) bool, with
-    a cascade: whether its first stage answered alone; the score is then the cascade's (`service.maths.cascade`).
+    the bundle says what inputs to expect: whether the example holds values far outside.
     leading (B,) int, with a fused score: the place of the component that it is mainly made of.
     """
 
@@ -54,7 +53,6 @@ class Prediction:
     epistemic: Array | None = None
     std: Array | None = None
     out_of_range: Array | None = None
-    by_first_stage: Array | None = None
     leading: Array | None = None
 
     def __len__(self) -> int:
@@ -133,21 +131,9 @@ def decide(
 ) -> Prediction:
     """From outputs and their variances to probabilities, score and decision; mean, variance (B, K).
 
-    scoring, features: as for `uncertainties`.
+    What is not finite is rejected. scoring, features: as for `uncertainties`.
     """
     found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature, scoring, features, manifest.link)
-    return decided_prediction(mean, variance, found, rule, out_of_range)
-
-
-def decided_prediction(
-    mean: Array,
-    variance: Array,
-    found: dict[str, Array],
-    rule: Rule,
-    out_of_range: Array | None,
-    by_first_stage: Array | None = None,
-) -> Prediction:
-    """The score in `found` and the rule -> the decision; what is not finite is rejected."""
     score = found.pop("score")
     finite = finite_rows(mean, variance) & np.isfinite(score)
     if not finite.all():
@@ -160,7 +146,6 @@ def decided_prediction(
         p_value=p_value,
         rejected=rejected | ~finite,  # even where the threshold is infinite
         out_of_range=out_of_range,
-        by_first_stage=by_first_stage,
         **found,
     )
 

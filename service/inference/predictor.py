@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest, read_bundle
 from service.inference.deciding import Policy, Rule, deciding_rule
 from service.inference.expected_accuracy import expected_accuracy
-from service.inference.first_stage import FirstStage
 from service.inference.input_range import RangeCheck
 from service.inference.matrix_threads import matrix_threads
 from service.inference.prediction import NonFinitePrediction as NonFinitePrediction
@@ -22,7 +21,6 @@ from service.inference.prediction import Prediction as Prediction
 from service.inference.prediction import check_finite as check_finite
 from service.inference.prediction import decide as decide
 from service.inference.prediction import decided_by as decided_by
-from service.inference.prediction import decided_prediction, finite_rows, uncertainties
 from service.inference.prediction import undecided_prediction as undecided_prediction
 from service.inference.session import open_plain, open_session, run
 from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes
@@ -68,7 +66,6 @@ class Predictor:
         jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
         false_reject_rate: float | None = None,
-        cascade: bool = False,
         policy: Policy | None = None,
     ) -> None:
         """`threads`: those of onnxruntime, and the most that NumPy's matrix products use meanwhile (None: their own
@@ -77,8 +74,7 @@ class Predictor:
         `plain_too` opens the network a second time without its Jacobian, which `predict_plain` needs.
 
         `false_reject_rate`, in (0, 1): in place of the bundle's own; `BundleError` where the bundle has too few
-        calibration scores to reject anything at that rate. `policy`: the same and more, in its place. `cascade` answers
-        with the bundle's cascade, where it has one: everything about the calibration is then the cascade's.
+        calibration scores to reject anything at that rate. `policy`: the same and more, in its place.
 
         `rule` compares a score with all calibration scores, and `decides` rejects; they differ where each class has a
         rule of its own. `outcomes`, and what follows from them, `sets`, `intervals`, `class_shares` (K,), the share of
@@ -91,17 +87,9 @@ class Predictor:
         self.reference = dict(bundle.calibration.reference)
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
         own = RejectionRule(bundle.calibration.scores, self.manifest.calibration.false_reject_rate)
-        _check_threshold(own, self.manifest.calibration.threshold, "calibration.threshold", bundle)
+        _check_threshold(own, self.manifest.calibration.threshold, bundle)
         outcomes, described = bundle.calibration.outcomes, self.manifest.calibration
         row_bytes = 4 * self.manifest.row_numbers(bundle.posterior.working_size)
-        self.first_stage = FirstStage.of(bundle, threads) if cascade else None
-        if self.first_stage is not None:
-            assert self.manifest.cascade is not None
-            described = self.manifest.cascade.calibration
-            own, self.reference = self.first_stage.rule, dict(self.first_stage.calibration.reference)
-            outcomes = self.first_stage.calibration.outcomes
-            _check_threshold(own, described.threshold, "cascade.calibration.threshold", bundle)
-            row_bytes = max(row_bytes, 4 * self.first_stage.row_numbers)
         self.policy = policy or Policy(false_reject_rate)
         self.decides: Rule = deciding_rule(own, outcomes, self.policy, bundle)
         self.rule = self.decides if isinstance(self.decides, RejectionRule) else own.at(self.decides.false_reject_rate)
@@ -125,7 +113,6 @@ class Predictor:
         jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
         false_reject_rate: float | None = None,
-        cascade: bool = False,
         policy: Policy | None = None,
     ) -> "Predictor":
         """Read, check and open the bundle at `path`; raises `BundleError`."""
@@ -135,7 +122,6 @@ class Predictor:
             jacobian_bytes=jacobian_bytes,
             plain_too=plain_too,
             false_reject_rate=false_reject_rate,
-            cascade=cascade,
             policy=policy,
         )
 
@@ -145,7 +131,6 @@ class Predictor:
             "jacobian_bytes": self._jacobian_bytes,
             "plain_too": self.has_plain,
             "policy": self.policy,
-            "cascade": self.first_stage is not None,
         }
         return _reopen, (str(self.path.resolve()), self.digest, options)
 
@@ -157,32 +142,12 @@ class Predictor:
         them.
         """
         inputs = self._check_inputs(inputs)
-        if self.first_stage is not None:
-            return self._predict_in_stages(inputs, self.first_stage)
-        found = self._in_chunks(inputs, self.outputs)
+        found = self._in_chunks(inputs)
         with np.errstate(invalid="ignore", over="ignore"):
             outside = self._outside(inputs)
             return decide(
                 found.mean, found.variance, self.manifest, self.decides, outside, self.scoring, found.features
             )
-
-    def _predict_in_stages(self, inputs: Array, stage: FirstStage) -> Prediction:
-        """The first stage for every example, and the full one for those that it does not decide."""
-        first = self._in_chunks(inputs, lambda rows: GraphOutputs(*stage.mean_and_variance(rows)))
-        mean, variance = first.mean, first.variance
-        with np.errstate(invalid="ignore", over="ignore"):
-            found = uncertainties(mean, variance, self.manifest.sigma_noise, self.manifest.temperature)
-            decided = stage.band.decided(found["score"]) & finite_rows(mean, variance)
-            found["score"] = np.where(decided, stage.band.placed(found["score"]), found["score"])
-        rest = np.flatnonzero(~decided)
-        if len(rest):
-            second = self._in_chunks(inputs[rest], self.outputs)
-            mean[rest], variance[rest] = second.mean, second.variance
-            with np.errstate(invalid="ignore", over="ignore"):
-                full = uncertainties(mean[rest], variance[rest], self.manifest.sigma_noise, self.manifest.temperature)
-            for name, values in full.items():
-                found[name][rest] = values
-        return decided_prediction(mean, variance, found, self.decides, self._outside(inputs), decided)
 
     def predict_plain(self, inputs: Array) -> PlainPrediction:
         """Run the network alone: one forward pass an example, no Jacobian. As with `predict`, rows may be infinite.
@@ -253,12 +218,12 @@ class Predictor:
         with np.errstate(over="ignore", invalid="ignore"), matrix_threads().at_most(self.threads):
             return GraphOutputs(mean, self._posterior.variance(found), scores)
 
-    def _in_chunks(self, inputs: Array, outputs: Callable[[Array], GraphOutputs]) -> GraphOutputs:
+    def _in_chunks(self, inputs: Array) -> GraphOutputs:
         """`outputs`, at most `chunk_rows` examples at a time."""
         if len(inputs) <= self.chunk_rows:
-            return outputs(inputs)
+            return self.outputs(inputs)
         starts = range(0, len(inputs), self.chunk_rows)
-        return GraphOutputs.concatenate([outputs(inputs[start : start + self.chunk_rows]) for start in starts])
+        return GraphOutputs.concatenate([self.outputs(inputs[start : start + self.chunk_rows]) for start in starts])
 
     def _check_inputs(self, inputs: Array) -> Array:
         spec = self.manifest.input
@@ -292,8 +257,8 @@ def _class_shares(outcomes: Outcomes | None, classes: int) -> Array | None:
     return shares
 
 
-def _check_threshold(rule: RejectionRule, stated: float, name: str, bundle: Bundle) -> None:
+def _check_threshold(rule: RejectionRule, stated: float, bundle: Bundle) -> None:
     found = rule.threshold
     if not math.isclose(stated, found, rel_tol=1e-9, abs_tol=1e-12):
-        problem = f"{name}: found {stated}, the calibration scores give {found}"
+        problem = f"calibration.threshold: found {stated}, the calibration scores give {found}"
         raise BundleError(bundle.path / MANIFEST, problem)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.bundle import CASCADE_MODEL, MODEL, Bundle, BundleError, InputSpec, Manifest
+from service.bundle import MODEL, Bundle, BundleError, InputSpec, Manifest
 from service.inference.onnx_external import ExternalDataError, refuse_external_data
 from service.inference.onnx_runtime import InvalidArgument, onnxruntime
 from service.inference.onnx_subgraph import extract_subgraph
@@ -71,22 +71,9 @@ def open_session(bundle: Bundle, threads: int | None) -> Network:
 
     Raises `BundleError` where the graph is not what the manifest says.
     """
-    return _open_checked(bundle.path / MODEL, bundle.model, bundle.manifest.input, _shapes(bundle.manifest), threads)
-
-
-def open_first_stage(bundle: Bundle, threads: int | None) -> Network:
-    """inputs -> mean and variance of the first stage of a cascade; as `open_session`."""
-    assert bundle.cascade is not None
-    shape = (bundle.manifest.outputs,)
-    shapes = {"mean": shape, "variance": shape}
-    return _open_checked(bundle.path / CASCADE_MODEL, bundle.cascade.model, bundle.manifest.input, shapes, threads)
-
-
-def _open_checked(
-    file: Path, model: bytes, spec: InputSpec, shapes: Mapping[str, tuple[int, ...]], threads: int | None
-) -> Network:
-    _check_self_contained(model, file)
-    session = _session(model, threads, file)
+    file, spec, shapes = bundle.path / MODEL, bundle.manifest.input, _shapes(bundle.manifest)
+    _check_self_contained(bundle.model, file)
+    session = _session(bundle.model, threads, file)
     _check_signature(session, spec, shapes, file)
     network = Network(file, session, shapes)
     _check_run(network, spec, file)

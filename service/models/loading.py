@@ -42,16 +42,9 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
             threads=threads,
             jacobian_bytes=settings.jacobian_bytes // batches_at_once(settings, threads),
             plain_too=settings.degrade_after_seconds is not None,
-            cascade=settings.cascade,
             policy=_policy(settings),
         )
 
-    if settings.cascade and bundle.manifest.cascade is None:
-        log.warning(
-            "%s: PROBITY_CASCADE is set and this bundle has no cascade: every example takes the full computation; fit "
-            "it with cascade=True",
-            printable(str(bundle.path)),
-        )
     predictor = opened(settings.threads or 1)
     _warn_of_shared_thresholds(predictor)
     several = settings.threads is None and all_threads(settings) > 1

@@ -24,7 +24,6 @@ SOON_SECONDS = 0.05
 # Examples in `SOON_SECONDS` that are tested for drift: under load a part, taken whatever their scores, tells as much.
 TESTED = 100
 DRIFT_LEVEL = 100.0  # an alarm without drift has a probability of 1 %
-STAGES = ("full", "first")
 FEW = 8  # up to here, observing values one by one is as fast as all at once
 
 
@@ -50,9 +49,6 @@ class ModelMetrics:
         self._out_of_range = metrics.out_of_range.labels(*model)
         self._drift_evidence = metrics.drift_evidence.labels(*model)
         self._drift_alarms = metrics.drift_alarms.labels(*model)
-        self._stages = (
-            [metrics.stages.labels(*model, stage) for stage in STAGES] if predictor.first_stage is not None else []
-        )
         self.feedback = FeedbackSeries(metrics.feedback, model, expected_accuracy)
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
@@ -139,8 +135,6 @@ class ModelMetrics:
         self.feedback.remove()
         for one in metrics.measurements:
             one.remove(*model)
-        for stage in STAGES:
-            metrics.stages.remove(*model, stage)
         for label in self._labels:
             metrics.rejections.remove(*model, "score", label)
             for degraded in ("false", "true"):
@@ -187,10 +181,6 @@ class ModelMetrics:
         if alarms := self.drift.observe(prediction.score[:TESTED]):
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)
-        if self._stages and prediction.by_first_stage is not None:
-            first = int(np.count_nonzero(prediction.by_first_stage))
-            self._stages[0].inc(len(prediction) - first)
-            self._stages[1].inc(first)
         observe_all(self._variance, prediction.variance.max(axis=1))
         observe_all(self._score, prediction.score)
         observe_all(self._p_value, prediction.p_value)

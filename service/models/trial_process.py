@@ -41,16 +41,13 @@ class Task:
     memory_bytes: int | None
     jacobian_bytes: int
     plain_too: bool
-    cascade: bool
     trusted_keys: str | None
 
 
 def attempt(task: Task) -> str:
     """Read and open the bundle, predict a few examples, and return its digest. Raises `BundleError`."""
     bundle = read_bundle(task.folder, _verify(task.trusted_keys))
-    predictor = Predictor(
-        bundle, threads=1, jacobian_bytes=task.jacobian_bytes, plain_too=task.plain_too, cascade=task.cascade
-    )
+    predictor = Predictor(bundle, threads=1, jacobian_bytes=task.jacobian_bytes, plain_too=task.plain_too)
     try:
         for inputs in _inputs(bundle.manifest.input):
             _predict(predictor, inputs)
@@ -71,8 +68,6 @@ def _predict(predictor: Predictor, inputs: npt.NDArray[Any]) -> None:
     """Predict. The network may refuse made-up values, such as an unknown category: that is not the bundle's fault."""
     with contextlib.suppress(NetworkError):
         predictor.predict(inputs)
-        if predictor.first_stage is not None:
-            predictor.mean_and_variance(inputs[:1])  # the full stage too, whatever the first one decides
         if predictor.has_plain:
             predictor.predict_plain(inputs)
 

@@ -89,7 +89,6 @@ class Trials:
             memory_bytes=settings.trial_bytes or available_bytes(),
             jacobian_bytes=settings.jacobian_bytes // batches_at_once(settings, settings.threads or 1),
             plain_too=settings.degrade_after_seconds is not None,
-            cascade=settings.cascade,
             trusted_keys=None if settings.trusted_keys is None else str(settings.trusted_keys),
         )
         return json.dumps(asdict(task)).encode()

@@ -197,12 +197,6 @@ class Metrics:
         self.drift_alarms = self._counter(
             "drift_alarms", "Times that the capital reached 100; the test begins again then.", *MODEL
         )
-        self.stages = self._counter(
-            "cascade_examples",
-            "Examples answered with a cascade, by the stage that answered: first, the cheaper one, or full.",
-            *MODEL,
-            "stage",
-        )
         self.queue_rows = self._sum_over_workers("queue_rows", "Examples that wait now.", *MODEL)
         self.oldest_batch = self._gauge(
             "oldest_batch_seconds", "For how long the oldest running batch has been computed; 0 without one."

@@ -46,10 +46,3 @@ class ComputationSettings(BaseModel):
             "examples per batch."
         ),
     ] = 256 * 2**20
-    cascade: Annotated[
-        bool,
-        Field(
-            description="Whether bundles with a cascade answer with it: the cheaper first stage where its verdict is "
-            "certain, the full one for the rest. Bundles without one serve as before."
-        ),
-    ] = False

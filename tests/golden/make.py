@@ -3,7 +3,7 @@
     python tests/golden/make.py tests/golden/v1_8
 
 makes `v1_8`, a fit with a Cholesky factor, a reduced head and a fused score with feature scores; `v1_8_low_rank`,
-weights anywhere to low rank with the variances of the most probable classes, a cascade, every optional field of the
+weights anywhere to low rank with the variances of the most probable classes, every optional field of the
 manifest and a report; and `v1_8_differences`, with the link for differences of logits. Refuses to overwrite. Readers of
 every later release must serve the bundles and give the answers kept beside them.
 """
@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
     class_gaussian.MOST_DIRECTIONS = DIRECTIONS
     options = {"subnetwork_size": 100, "name": "golden-digits"}
     few = {"posterior": "low-rank", "posterior_tolerance": TOLERANCE, "variance_of": "top", "top_outputs": 3}
-    few |= {"selection": "random", "cascade": True}
+    few |= {"selection": "random"}
     linked = {"selection": "random", "variance_of": "differences"}
     for made, own in ((folder, {"score": "fused", "feature_scores": True}), (reduced, few), (differences, linked)):
         made.mkdir()
@@ -92,7 +92,6 @@ def rewrite(path: Path, bundle: Bundle, manifest: Manifest, report: bytes | None
         posterior=bundle.posterior,
         subnetwork_indices=bundle.subnetwork_indices,
         calibration=bundle.calibration,
-        cascade=bundle.cascade,
         report=report,
     )
 
@@ -103,9 +102,6 @@ def write_answers(folder: Path, inputs: np.ndarray) -> None:
     answers |= answers_of(predictor.predict(inputs))
     if (sets := predictor.sets) is not None:
         answers["sets"] = sets.members(np.asarray(answers["probabilities"]), SET_LEVEL).tolist()
-    if predictor.manifest.cascade is not None:
-        cascade = Predictor.load(folder / "bundle", cascade=True)
-        answers["cascade"] = answers_of(cascade.predict(inputs))
     (folder / "answers.json").write_text(json.dumps(answers) + "\n")
 
 

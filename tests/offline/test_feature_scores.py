@@ -150,6 +150,4 @@ def test_what_a_config_refuses() -> None:
         FitConfig(likelihood="regression", feature_scores=True)
     with pytest.raises(ValidationError, match="found 'mahalanobis' for a regression"):
         FitConfig(likelihood="regression", score="mahalanobis")
-    with pytest.raises(ValidationError, match="found 'fused' with cascade=True"):
-        FitConfig(score="fused", feature_scores=True, cascade=True)
     assert FitConfig(score="auto", feature_scores=True).tunes

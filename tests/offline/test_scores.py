@@ -187,7 +187,4 @@ def test_scores_that_a_config_refuses() -> None:
         FitConfig(likelihood="regression", score="energy")
     with pytest.raises(ValidationError, match="found 'epistemic_std' for a classification"):
         FitConfig(score="epistemic_std")
-    with pytest.raises(ValidationError, match="found 'fused' with cascade=True, expected 'predictive_entropy'"):
-        FitConfig(score="fused", cascade=True)
-    assert FitConfig(score="predictive_entropy", cascade=True, prior_precision=1.0, selection="random").tunes
     assert FitConfig(score="auto", prior_precision=1.0, selection="random").tunes

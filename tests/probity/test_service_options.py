@@ -16,7 +16,6 @@ from service.inference.predictor import Predictor
 from service.models.loading import load_named
 from service.settings import Settings
 from tests.support.bundles import write_linear
-from tests.support.cascades import write_cascade
 from tests.support.client import serving
 from tests.support.outcomes import draw_inputs, keeping_outcomes
 
@@ -39,7 +38,6 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "sets": ("labelled", ("--interval-level", "0.6"), {"interval_level": 0.6}),
     "intervals": ("measured", ("--interval-level", "0.8"), {"interval_level": 0.8}),
     "gaussian": ("measured", ("--intervals", "gaussian"), {"intervals": "gaussian"}),
-    "cascade": ("staged", ("--cascade", "--false-reject-rate", "0.2"), {"cascade": True, "false_reject_rate": 0.2}),
 }
 
 
@@ -51,7 +49,6 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "labelled": keeping_outcomes(classes, folder / "labelled", 900, 900),
         "measured": keeping_outcomes(values, folder / "measured", 200),
-        "staged": write_cascade(folder / "staged", spec=SPEC).path,
     }
 
 
@@ -109,11 +106,6 @@ def test_rows_are_what_a_service_with_these_settings_answers(
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (
-            "labelled",
-            ("--cascade",),
-            "--cascade: found a bundle without a cascade (remedy: leave --cascade out, or fit",
-        ),
         ("labelled", ("--accepted-accuracy", "0.9", "--by-class"), "accepted_accuracy: found a false-reject rate"),
         ("labelled", ("--accepted-accuracy", "1"), "accepted_accuracy: found 1, expected a number between 0 and 1"),
         ("labelled", ("--accepted-accuracy", "0.9999"), "accepted_accuracy: found"),
@@ -165,7 +157,7 @@ def test_data():
 """
 
 
-@pytest.mark.parametrize("case", ["rate by class", "accuracy", "cascade", "sets", "intervals"])
+@pytest.mark.parametrize("case", ["rate by class", "accuracy", "sets", "intervals"])
 def test_evaluate_measures_what_a_service_with_these_settings_answers(
     case: str, bundles: dict[str, Path], served: Served, tmp_path: Path
 ) -> None:
@@ -200,6 +192,4 @@ def test_evaluate_measures_what_a_service_with_these_settings_answers(
         held = np.mean([f"class {y}" in labels for y, labels in zip(targets, sets, strict=True)])
         assert figures[f"set_coverage_{percent}"] == pytest.approx(held)
         assert figures[f"set_size_{percent}"] == pytest.approx(np.mean([len(labels) for labels in sets]))
-    assert ("first_stage_share" in figures) is settings.cascade
-    expected = {"cascade": settings.cascade, "by_class": settings.reject_by_class}
-    assert {name: found["options"][name] for name in expected} == expected
+    assert found["options"]["by_class"] is settings.reject_by_class

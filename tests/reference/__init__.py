@@ -23,7 +23,6 @@ from tests.reference.posterior import (
     variance,
 )
 from tests.reference.scores import (
-    cascade_score,
     class_distance,
     class_scores,
     entropy,
@@ -55,7 +54,6 @@ __all__ = [
     "betting_capital",
     "binomial_below",
     "calibration_error",
-    "cascade_score",
     "class_distance",
     "class_scores",
     "curvature_left_out",

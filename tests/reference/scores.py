@@ -16,15 +16,6 @@ def entropy(p: Any) -> float:
     return -sum(float(value) * math.log(value) for value in p if value > 0)
 
 
-def cascade_score(first: float, full: float, low: float, high: float, threshold: float) -> float:
-    """The first stage's score outside the band, on the scale of the full one's threshold; the full one's inside."""
-    if math.isfinite(first) and first < low:
-        return threshold * (first / low)
-    if math.isfinite(first) and first > high:
-        return threshold * (first / high)
-    return full
-
-
 def class_scores(mean: Array, var: Array, temperature: float) -> dict[str, float]:
     """Every score of a classification; mean, var (K,)."""
     p = softmax(np.array([f / math.sqrt(temperature**2 + math.pi / 8 * v) for f, v in zip(mean, var, strict=True)]))

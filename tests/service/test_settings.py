@@ -63,7 +63,6 @@ VALUES: dict[str, tuple[str, Any]] = {
     "max_pixels": ("12345", 12345),
     "jacobian_bytes": ("65536", 65536),
     "interval_level": ("0.5", 0.5),
-    "cascade": ("true", True),
     "shutdown_seconds": ("5", 5),
     "log_level": ("warning", "warning"),
 }

@@ -202,7 +202,6 @@ def rewrite(source: Path, out: Path, **changes: Any) -> Path:
         "posterior": bundle.posterior,
         "subnetwork_indices": bundle.subnetwork_indices,
         "calibration": bundle.calibration,
-        "cascade": bundle.cascade,
     }
     return write_bundle(out, **(parts | changes))
 

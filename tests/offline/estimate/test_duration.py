@@ -62,7 +62,3 @@ def test_a_comparison_of_scores_is_counted(job: Job, score: str) -> None:
 
 def test_a_score_that_is_named_takes_nothing_more(job: Job) -> None:
     assert on_held_out_data(with_config(job, score="energy"), 100) == on_held_out_data(job, 100) == 150
-
-
-def test_a_cascade_takes_the_shifts_of_both_halves(job: Job) -> None:
-    assert on_held_out_data(with_config(job, cascade=True), 100) == 150 + 100 * IMAGE_SHIFTS

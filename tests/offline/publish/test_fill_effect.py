@@ -135,13 +135,6 @@ def test_differences_from_the_leading_output(tmp_path: Path) -> None:
     assert (found.variance > 0).all()
 
 
-def test_a_cascade_has_the_variances_of_all_outputs() -> None:
-    with pytest.raises(
-        ValueError, match="variance_of: found 'differences' with cascade=True, expected other variances"
-    ):
-        FitConfig(subnetwork_size=3, variance_of="differences", cascade=True)
-
-
 def test_a_regression_has_no_leading_output() -> None:
     with pytest.raises(ValueError, match="variance_of: found 'margin' for a regression, expected 'all'"):
         FitConfig(likelihood="regression", variance_of="margin")

@@ -10,7 +10,6 @@ from service.format.manifest_json import manifest_from_json
 from service.format.rules import ManifestError
 from service.maths.scores import ScoreName
 from tests.support.bundles import FEATURE_SPEC, write_linear
-from tests.support.cascades import write_cascade
 from tests.support.manifests import document
 
 GRAPH = Graph("variance", 10, feature_scores=("mahalanobis", "middle_mahalanobis"))
@@ -63,10 +62,8 @@ def test_a_score_is_one_that_the_graph_gives(manifest: Manifest) -> None:
         dataclasses.replace(used, graph=only)
 
 
-def test_neither_with_a_regression_nor_with_a_cascade(manifest: Manifest, tmp_path: Path) -> None:
+def test_none_with_a_regression(tmp_path: Path) -> None:
     regression = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC, regression=True).manifest
-    expected = r"graph\.feature_scores: found .*, expected null for a regression and with a cascade"
+    expected = r"graph\.feature_scores: found .*, expected null for a regression"
     with pytest.raises(ManifestError, match=expected):
         dataclasses.replace(regression, graph=GRAPH)
-    with pytest.raises(ManifestError, match=expected):
-        dataclasses.replace(manifest, cascade=write_cascade(tmp_path / "cascade").cascade)

@@ -170,7 +170,6 @@ ADDED: list[tuple[Place, int, Any]] = [
     (("posterior", "error"), 1, None),
     (("input", "range"), 2, None),
     (("graph",), 3, None),
-    (("cascade",), 5, None),
     (("calibration", "outcomes"), 6, None),
     (("calibration", "fused"), 6, None),
     (("calibration", "compared"), 6, None),

@@ -72,14 +72,14 @@ def test_wrong_tensors_are_refused(
     tensors = safetensors.numpy.load(calibration_to_bytes(bundle.calibration))
     data = safetensors.numpy.save(tensors | {name: value})
     with pytest.raises(BundleError, match=expected):
-        calibration_from_bytes(FILE, data, bundle.manifest, bundle.manifest.calibration)
+        calibration_from_bytes(FILE, data, bundle.manifest)
 
 
 def test_a_negative_residual_is_refused(regression: Synthetic, tmp_path: Path) -> None:
     bundle = read_bundle(keeping_outcomes(regression.path, tmp_path / "bundle", 50))
     wrong = CalibrationTensors(bundle.calibration.scores, {}, RegressionOutcomes(np.full((50, 2), -1.0)))
     with pytest.raises(BundleError, match="residuals: found a negative one"):
-        calibration_from_bytes(FILE, calibration_to_bytes(wrong), bundle.manifest, bundle.manifest.calibration)
+        calibration_from_bytes(FILE, calibration_to_bytes(wrong), bundle.manifest)
 
 
 @pytest.mark.parametrize("score", [{"penalty": -0.1, "unpenalised": 1}, {"penalty": 0.0, "unpenalised": 0}])
