@@ -48,8 +48,7 @@ def print_card(bundle: Path) -> None:
         f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
     )
     rows |= _score_rows(calibration)
-    if manifest.graph is not None:
-        rows |= _graph_rows(manifest.graph)
+    rows |= _graph_rows(manifest.graph)
     if manifest.verification is not None:
         rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
     rows |= {name.replace("_", " "): f"{value:.4g}" for name, value in manifest.metrics.items()}

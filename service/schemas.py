@@ -84,7 +84,7 @@ class ClassificationPrediction(BaseModel):
     logit_variance: list[float] | None
     uncertainty: Uncertainty | None
     prediction_set: Annotated[
-        PredictionSet | None, Field(description="Null also for a bundle older than format 1.6.")
+        PredictionSet | None, Field(description="Null also for a bundle that does not keep its outcomes.")
     ] = None
     ood: OutOfDistribution | None
 

@@ -139,7 +139,6 @@ def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings:
         own = config.model_copy(update=changes)
         fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=own)
         predictor = Predictor.load(folder, threads=1)
-        assert predictor.manifest.graph is not None
         measured = predictor.manifest.graph.price or ()
         prices[f"prices{label}"] = {price.batch: price.forward_passes for price in measured}
     others = []

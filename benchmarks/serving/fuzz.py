@@ -27,7 +27,7 @@ from service.inference.onnx_subgraph import extract_subgraph
 from service.inference.onnx_wire import WireError
 from service.oip import array_of, parse_request
 
-GOLDEN = Path("tests/golden/v1_1/bundle")
+GOLDEN = Path("tests/golden/v1/bundle")
 REFUSALS = (BundleError, InputError, NotJson, FieldError, WireError)
 CASES, QUICK_CASES = 1_000_000, 7_000
 SHARES = {"v2 JSON": 0.2, "v2 binary": 0.35, "JSON": 0.1, "npy": 0.1, "manifest": 0.1, "posterior": 0.05}

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
 from service.format.manifest_parts import Calibration, FileEntry, Graph, Posterior, Prior, Selection, Verification
-from service.format.rules import Part, added_in, check_fields
+from service.format.rules import Part, check_fields
 from service.maths.predictive import Link
 from service.maths.scores import (
     CLASSIFICATION_SCORES,
@@ -15,12 +15,9 @@ from service.maths.scores import (
     FeatureScoreName,
 )
 
-FORMAT_MAJOR = 1
-FORMAT_MINOR = 8
+FORMAT_MAJOR, FORMAT_MINOR = 1, 0
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
-DIFFERENCES_SINCE = 8  # the minor version that has a link for differences of logits
-SCORES_SINCE = 6  # the minor version that has more than one score for each task
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
 
 Task = Literal["classification", "regression"]
@@ -45,13 +42,13 @@ class Manifest(Part):
     temperature: Annotated[float, Field(ge=1e-6, le=1e6)]
     link: Link
     opset: int
+    graph: Graph
     calibration: Calibration
     verification: Verification | None
     metrics: dict[str, float] = field(default_factory=dict)
     libraries: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     files: dict[str, FileEntry] = field(default_factory=dict)
-    graph: Graph | None = field(default=None, metadata=added_in(3))
     format: Literal["probity-bundle"] = "probity-bundle"
     format_version: str = FORMAT_VERSION
 
@@ -74,20 +71,7 @@ class Manifest(Part):
             ("sigma_noise", noise is None or 0 < noise <= LARGEST, f"a positive number up to {LARGEST:g}"),
         )
         self._check_calibration()
-        computed = None if self.graph is None else self.graph.computed
-        of_differences = computed is not None and computed.kind == "differences"
-        fills = computed is None or (classification and computed.count <= self.outputs)
-        counted = computed is None or not of_differences or computed.count == self.outputs - 1
-        expected = "null, or at most as many as a classification has classes, one less for their differences"
-        check_fields("graph", self.graph, ("computed", fills and counted, expected))
-        links = of_differences == (self.link == "probit-differences")
-        known = not of_differences or minor_of(self.format_version) >= DIFFERENCES_SINCE
-        expected = "'probit-differences' where graph.computed has the kind 'differences' (format 1.8), and nowhere else"
-        check_fields("", self, ("link", links and known, expected))
-        reduced = None if self.graph is None else self.graph.reduced
-        fits = reduced is None or (self.posterior.kind == "cholesky" and reduced.rank <= self.subnetwork_size)
-        check_fields("graph", self.graph, ("reduced", fits, "null, or a rank of at most S for a 'cholesky' posterior"))
-        self._check_feature_scores()
+        self._check_graph()
         posterior, used = self.posterior, self.prior.used
         size = posterior.size == self.subnetwork_size
         check_fields("posterior", posterior, ("size", size, f"subnetwork_size, {self.subnetwork_size}"))
@@ -97,49 +81,48 @@ class Manifest(Part):
 
     @property
     def _score_names(self) -> tuple[str, ...]:
-        """Those that this version of the format has, and the feature scores that the graph gives; versions before 1.6
-        have the first one."""
+        """Those of the task, and the feature scores that the graph gives."""
         classification = (*CLASSIFICATION_SCORES, *self.feature_scores, "fused")
-        names = classification if self.task == "classification" else (*REGRESSION_SCORES,)
-        return names if minor_of(self.format_version) >= SCORES_SINCE else names[:1]
+        return classification if self.task == "classification" else (*REGRESSION_SCORES,)
 
     def _check_calibration(self) -> None:
         classification, names, calibration = self.task == "classification", self._score_names, self.calibration
-        expected = repr(names[0]) if len(names) == 1 else f"one of {', '.join(names)}"
         parts = all(part.name in names and part.name != "fused" for part in calibration.fused or ())
         outcomes = calibration.outcomes
         sets = outcomes is None or (outcomes.set_score is not None) == classification
         check_fields(
             "calibration",
             calibration,
-            ("score", calibration.score in names, expected),
+            ("score", calibration.score in names, f"one of {', '.join(names)}"),
             ("fused", parts, "single scores of a classification"),
             ("outcomes", sets, "a set_score for a classification, null for a regression"),
         )
 
+    def _check_graph(self) -> None:
+        classification, graph = self.task == "classification", self.graph
+        computed, reduced = graph.computed, graph.reduced
+        of_differences = computed is not None and computed.kind == "differences"
+        fills = computed is None or (classification and computed.count <= self.outputs)
+        counted = computed is None or not of_differences or computed.count == self.outputs - 1
+        counts = "null, or at most as many as a classification has classes, one less for their differences"
+        fits = reduced is None or (self.posterior.kind == "cholesky" and reduced.rank <= self.subnetwork_size)
+        check_fields(
+            "graph",
+            graph,
+            ("computed", fills and counted, counts),
+            ("reduced", fits, "null, or a rank of at most S for a 'cholesky' posterior"),
+            ("feature_scores", classification or not graph.feature_scores, "null for a regression"),
+        )
+        links = of_differences == (self.link == "probit-differences")
+        expected = "'probit-differences' where graph.computed has the kind 'differences', and nowhere else"
+        check_fields("", self, ("link", links, expected))
+
     @property
     def feature_scores(self) -> tuple[FeatureScoreName, ...]:
         """Names of the feature scores that the graph gives, in the order of the columns."""
-        return () if self.graph is None else self.graph.feature_scores or ()
-
-    def _check_feature_scores(self) -> None:
-        if self.graph is None or not self.feature_scores:
-            return
-        suits = self.task == "classification"
-        check_fields("graph", self.graph, ("feature_scores", suits, "null for a regression"))
+        return self.graph.feature_scores or ()
 
     @property
     def gives_variance(self) -> bool:
         """Whether the graph gives the variances itself."""
-        return self.graph is not None and self.graph.result == "variance"
-
-    def row_numbers(self, working_size: int) -> int:
-        """How many numbers a prediction takes in memory at most for one example, `working_size` of them for the product
-        of one row of the Jacobian with the posterior."""
-        return self.outputs * (self.subnetwork_size + working_size) if self.graph is None else self.graph.row_numbers
-
-
-def minor_of(format_version: str) -> int:
-    """The minor version; that of this reader for what is no version, which is refused elsewhere."""
-    minor = format_version.rpartition(".")[2]
-    return int(minor) if minor.isascii() and minor.isdigit() else FORMAT_MINOR
+        return self.graph.result == "variance"

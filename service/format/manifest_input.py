@@ -1,10 +1,10 @@
 """What a network takes: the part of a manifest that describes its inputs. Pure standard library."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from service.format.rules import ManifestError, Part, added_in, check_fields
+from service.format.rules import ManifestError, Part, check_fields
 
 # Numbers of preprocessing stay far from where float32 overflows.
 LARGEST, SMALLEST = 1e30, 1e-30
@@ -58,7 +58,7 @@ class InputSpec(Part):
     dtype: Literal["float32", "int64"] = "float32"
     feature_names: tuple[str, ...] | None = None
     image: ImagePreprocessing | None = None
-    range: InputRange | None = field(default=None, metadata=added_in(2))
+    range: InputRange | None = None
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.shape):

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from service.format.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION, Manifest
 from service.format.manifest_input import InputSpec
-from service.format.rules import FieldNameError, ManifestError, Versions
+from service.format.rules import FieldNameError, ManifestError
 
 MAX_DEPTH = 34  # the options of a strategy stand at level 2, and may be as deep as 32
 LARGEST_FLOAT, LARGEST_INT = 1e300, 2**63
@@ -31,16 +31,15 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
 def manifest_from_json(data: Any) -> Manifest:
     """Fill a `Manifest` from parsed JSON.
 
-    A field of the wrong type, a missing field, and (up to this reader's minor version) an unknown field raise
-    `ManifestError`; fields added by a later minor version are ignored, and fields added since an earlier one take
-    their defaults.
+    A field of the wrong type, a missing field, and an unknown field raise `ManifestError`; unknown fields of a later
+    minor version are ignored.
     """
     if not isinstance(data, dict) or data.get("format") != "probity-bundle":
         raise ManifestError("format: expected 'probity-bundle' at the top of the manifest; is this a bundle?")
-    versions = Versions(written=_minor_version(data.get("format_version")), known=FORMAT_MINOR)
+    later = _is_later(data.get("format_version"))
     _check_plain(data, "", MAX_DEPTH)
     try:
-        return manifest_adapter().validate_json(json.dumps(data), context=versions)
+        return manifest_adapter().validate_json(json.dumps(data), context=later)
     except ValidationError as error:
         raise _explained(error) from None
 
@@ -49,8 +48,7 @@ def check_input(spec: InputSpec) -> InputSpec:
     """The spec as a reader of the bundle will see it; `ManifestError` where the reader would refuse it."""
     data = dataclasses.asdict(spec)
     try:
-        adapter = TypeAdapter(InputSpec)
-        return adapter.validate_json(json.dumps(data, default=repr), context=Versions(FORMAT_MINOR, FORMAT_MINOR))
+        return TypeAdapter(InputSpec).validate_json(json.dumps(data, default=repr), context=False)
     except ValidationError as error:
         raise _explained(error) from None
 
@@ -108,7 +106,8 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _minor_version(version: Any) -> int:
+def _is_later(version: Any) -> bool:
+    """Whether the minor version is later than this reader's; `ManifestError` for another major version."""
     parts = version.split(".") if isinstance(version, str) else []
     if len(parts) != 2 or not all(part.isdecimal() and part.isascii() and len(part) < 6 for part in parts):
         raise ManifestError(f"format_version: found {version!r:.100}, expected '{FORMAT_VERSION}'")
@@ -118,4 +117,4 @@ def _minor_version(version: Any) -> int:
             f"format_version: found {version!r:.100}, this release reads major version {FORMAT_MAJOR}; "
             "install a release that reads it, or fit the bundle again with this one"
         )
-    return minor
+    return minor > FORMAT_MINOR

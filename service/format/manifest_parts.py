@@ -4,12 +4,12 @@ A bound in a field's annotation is checked when a manifest is read or written, o
 `service/BUNDLE.md` is the normative text.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from service.format.rules import ManifestError, Part, added_in, check_fields
+from service.format.rules import ManifestError, Part, check_fields
 from service.maths.scores import FeatureScoreName, ScoreName
 
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -45,7 +45,7 @@ class Candidate(Part):
     shift_log_likelihood: float
     shift_auroc: Share
     chosen: bool
-    measured: Positive | None = field(default=None, metadata=added_in(3))
+    measured: Positive | None = None
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Selection(Part):
     seed: int
     dead_weights: int | None
     parameters: tuple[ParameterSlice, ...]
-    explanation: str | None = field(default=None, metadata=added_in(1))
-    candidates: tuple[Candidate, ...] | None = field(default=None, metadata=added_in(1))
-    kinds: Literal["all", "weights"] = field(default="all", metadata=added_in(1))
-    within: tuple[str, ...] | None = field(default=None, metadata=added_in(1))
+    explanation: str | None = None
+    candidates: tuple[Candidate, ...] | None = None
+    kinds: Literal["all", "weights"] = "all"
+    within: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.candidates is not None and (chosen := sum(c.chosen for c in self.candidates)) != 1:
@@ -107,8 +107,8 @@ class Prior(Part):
     precision: Positive
     scaling: Literal["subnetwork", "none"]
     used: Positive
-    budget: float | None = field(default=None, metadata=added_in(1))
-    tried: Tried | None = field(default=None, metadata=added_in(1))
+    budget: float | None = None
+    tried: Tried | None = None
 
     def __post_init__(self) -> None:
         budget, decides = self.budget, self.method == "budget"
@@ -130,9 +130,9 @@ class Posterior(Part):
     kind: Literal["cholesky", "low-rank"]
     size: int
     jitter: float
-    rank: int | None = field(default=None, metadata=added_in(1))
-    tolerance: float | None = field(default=None, metadata=added_in(1))
-    error: float | None = field(default=None, metadata=added_in(1))
+    rank: int | None = None
+    tolerance: float | None = None
+    error: float | None = None
 
     def __post_init__(self) -> None:
         rank, tolerance, error = self.rank, self.tolerance, self.error
@@ -177,7 +177,7 @@ class ComputedVariances(Part):
     """The graph computes `count` variances of an example and fills in the others.
 
     "top": those of the most probable classes, and the others take the mean of these; "top-mean": all take this mean;
-    "margin": that of the difference of the two largest logits, which all take; (1.8) "differences": those of the
+    "margin": that of the difference of the two largest logits, which all take; "differences": those of the
     difference of each other logit from the largest one, which takes their mean; these go with another link, and no
     effect is stated: it would be that of another prior precision too.
     """
@@ -224,9 +224,9 @@ class Graph(Part):
     result: Literal["jacobian", "variance"]
     row_numbers: AtLeastOne
     price: tuple[MeasuredPrice, ...] | None = None
-    computed: ComputedVariances | None = field(default=None, metadata=added_in(4))
-    reduced: ReducedHead | None = field(default=None, metadata=added_in(5))
-    feature_scores: tuple[FeatureScoreName, ...] | None = field(default=None, metadata=added_in(7))
+    computed: ComputedVariances | None = None
+    reduced: ReducedHead | None = None
+    feature_scores: tuple[FeatureScoreName, ...] | None = None
 
     def __post_init__(self) -> None:
         whole = self.reduced is None or (self.result == "variance" and self.computed is None)
@@ -285,9 +285,9 @@ class Calibration(Part):
     examples: AtLeastOne
     false_reject_rate: Annotated[float, Field(gt=0, lt=1)]
     threshold: float
-    outcomes: Outcomes | None = field(default=None, metadata=added_in(6))
-    fused: tuple[FusedPart, ...] | None = field(default=None, metadata=added_in(6))
-    compared: tuple[ComparedScore, ...] | None = field(default=None, metadata=added_in(6))
+    outcomes: Outcomes | None = None
+    fused: tuple[FusedPart, ...] | None = None
+    compared: tuple[ComparedScore, ...] | None = None
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.fused or ()]
@@ -316,7 +316,7 @@ class Verification(Part):
     mean_error: float
     jacobian_error: float | None
     variance_error: float
-    feature_scores_error: float | None = field(default=None, metadata=added_in(7))
+    feature_scores_error: float | None = None
 
     @property
     def errors(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What every part of a manifest shares: its errors, its fields by version, its rules. Pure standard library.
+"""What every part of a manifest shares: its errors, its fields, its rules. Pure standard library.
 
 A part is a frozen dataclass. Its constructor checks what its fields must be beside each other; pydantic, which reads
 parts from JSON, checks the type and the range of each. Nothing here imports pydantic, so that decoder processes, which
@@ -8,35 +8,17 @@ receive an `InputSpec`, do without.
 import dataclasses
 from typing import Any, ClassVar
 
-ADDED_IN = "added_in"
-
 
 class ManifestError(ValueError):
     """A manifest field is missing, unknown, or holds a wrong value."""
 
 
 class FieldNameError(ManifestError):
-    """A part has a field that its version does not know, or lacks one that it demands."""
+    """A part has an unknown field, or lacks one."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name, self.problem = name, problem
         super().__init__(f"{name}: {problem}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Versions:
-    """The minor version that a document was written in, and the one that this reader knows."""
-
-    written: int
-    known: int
-
-
-def added_in(minor: int) -> dict[str, int]:
-    """Metadata of a dataclass field that came with minor version `minor` of the format.
-
-    The field needs a default: what a manifest of an earlier version means.
-    """
-    return {ADDED_IN: minor}
 
 
 def check_fields(where: str, part: object, *rules: tuple[str, bool, str]) -> None:
@@ -65,17 +47,17 @@ class Part:
 
     @classmethod
     def _check_names(cls, data: Any, info: Any) -> Any:
-        """Demand every field of the version written, also those with a default, and refuse those that came later.
+        """Demand every field, also those with a default, and refuse any other.
 
-        Unknown fields are ignored in documents later than this reader only. Lists become tuples, as the fields are.
+        The context is whether the document is of a later minor version than this reader: its unknown fields are
+        ignored. Lists become tuples, as the fields are.
         """
         if not isinstance(data, dict):
             return data
-        versions: Versions = info.context
-        fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
-        names = [field.name for field in fields if field.metadata.get(ADDED_IN, 0) <= versions.written]
+        later: bool = info.context
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for name in data:
-            if name not in names and versions.written <= versions.known:
+            if name not in names and not later:
                 raise FieldNameError(f"{name:.100}", "unknown field")
         for name in names:
             if name not in data:

@@ -70,7 +70,7 @@ def _needed(outcomes: Outcomes | None, name: str, bundle: Bundle) -> ClassOutcom
     regression = bundle.manifest.task == "regression"
     found = "a regression" if regression else "a bundle that does not keep its outcomes"
     remedy = f"serve it without {name}" if regression else "fit it again"
-    raise BundleError(bundle.path, f"{name}: found {found}, expected a classification of format 1.6 or later", remedy)
+    raise BundleError(bundle.path, f"{name}: found {found}, expected a classification", remedy)
 
 
 def _at_rate(rule: RejectionRule, rate: float, bundle: Bundle) -> RejectionRule:

@@ -89,7 +89,6 @@ class Predictor:
         own = RejectionRule(bundle.calibration.scores, self.manifest.calibration.false_reject_rate)
         _check_threshold(own, self.manifest.calibration.threshold, bundle)
         outcomes, described = bundle.calibration.outcomes, self.manifest.calibration
-        row_bytes = 4 * self.manifest.row_numbers(bundle.posterior.working_size)
         self.policy = policy or Policy(false_reject_rate)
         self.decides: Rule = deciding_rule(own, outcomes, self.policy, bundle)
         self.rule = self.decides if isinstance(self.decides, RejectionRule) else own.at(self.decides.false_reject_rate)
@@ -97,7 +96,7 @@ class Predictor:
         self.outcomes, self.sets = outcomes, _sets(outcomes, described)
         self.class_shares = _class_shares(outcomes, self.manifest.outputs)
         self.intervals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None
-        self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // row_bytes))
+        self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // (4 * self.manifest.graph.row_numbers)))
         self.threads, self._jacobian_bytes = threads, jacobian_bytes
         self.scoring: Scoring = bundle.calibration.scoring or SCORES[self.manifest.calibration.score]
         self._posterior = None if self.manifest.gives_variance else bundle.posterior

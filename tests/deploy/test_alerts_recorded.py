@@ -27,7 +27,7 @@ from tests.support.slow import Slow
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not on PATH (Debian package: prometheus)"
 )
-BUNDLE = GOLDEN / "v1_1" / "bundle"
+BUNDLE = GOLDEN / "v1_fixed" / "bundle"
 NPY = {"Content-Type": "application/x-npy"}
 QUIET: dict[int, tuple[str, ...]] = dict.fromkeys(range(5, 61, 5), ())
 ROWS = 20
@@ -154,7 +154,7 @@ def test_scores_that_shift_while_few_are_rejected(tmp_path: Path) -> None:
         images = service.draw(ROWS)
         service.ask(images if number < 30 else turned(images))
 
-    with served(GOLDEN / "v1_5" / "bundle") as service:
+    with served(GOLDEN / "v1" / "bundle") as service:
         recording = service.record(70, minute)
     shifts = ("ProbityScoreShift", "ProbityVarianceShift", "ProbityEntropyShift", "ProbityDrift")
     check_firing(tmp_path, recording, {30: (), 70: shifts})
@@ -167,7 +167,7 @@ def test_labels_that_show_less_accuracy_than_expected(tmp_path: Path) -> None:
         wrong = number % 5 == 0 if number < 30 else 3
         service.label(service.ask(service.draw(10)), int(wrong))
 
-    with served(GOLDEN / "v1_6" / "bundle", feedback_file=str(tmp_path / "feedback.db")) as service:
+    with served(GOLDEN / "v1_fused" / "bundle", feedback_file=str(tmp_path / "feedback.db")) as service:
         recording = service.record(60, minute)
     check_firing(tmp_path, recording, {30: (), 60: ("ProbityAccuracy",)})
 

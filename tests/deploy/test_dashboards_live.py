@@ -22,7 +22,7 @@ from tests.support.server import Server, running
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"
 )
-BUNDLE = GOLDEN / "v1_6" / "bundle"
+BUNDLE = GOLDEN / "v1_fused" / "bundle"
 MODEL = Predictor.load(BUNDLE).manifest.name
 QUERIES = {f"{panel['title']} {t['refId']}": filled(t["expr"], MODEL) for panel in PANELS for t in panel["targets"]}
 # Quantiles of answers have no value where nothing was answered.

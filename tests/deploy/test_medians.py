@@ -16,7 +16,7 @@ from tests.support.server import Server, running
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"
 )
-BUNDLE = GOLDEN / "v1_1" / "bundle"
+BUNDLE = GOLDEN / "v1_fixed" / "bundle"
 KINDS: dict[str, Callable[[Array], Array]] = {
     "upright": lambda images: images,
     "turned": turned,

@@ -1,17 +1,18 @@
-"""Make the golden bundles of a format version: once, and then kept for ever.
+"""Make the golden bundles, and the answers beside them.
 
-    python tests/golden/make.py tests/golden/v1_8
+    python tests/golden/make.py [--again]
 
-makes `v1_8`, a fit with a Cholesky factor, a reduced head and a fused score with feature scores; `v1_8_low_rank`,
-weights anywhere to low rank with the variances of the most probable classes, every optional field of the
-manifest and a report; and `v1_8_differences`, with the link for differences of logits. Refuses to overwrite. Readers of
-every later release must serve the bundles and give the answers kept beside them.
+makes `v1`, the ordinary fit; `v1_fixed`, with a prior precision that is given, so that nothing is tuned; `v1_fused`,
+with a fused score, feature scores and a reduced head; `v1_low_rank`, weights anywhere to low rank with the variances of
+the most probable classes, every optional field of the manifest and a report; and `v1_differences`, with the link for
+differences of logits. It refuses to overwrite, but with `--again`: after a change to the format or to the graphs.
 """
 
+import argparse
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,39 +23,51 @@ from service import Predictor, read_bundle, write_bundle
 from service.bundle import Bundle, Candidate, Manifest, ReducedHead, Tried
 from service.inference.predictor import Prediction
 
-RECIPE = Path(__file__).parents[2] / "examples" / "digits.py"
+GOLDEN = Path(__file__).parent
+RECIPE = GOLDEN.parents[1] / "examples" / "digits.py"
 TOLERANCE = 0.05
 SET_LEVEL = 0.9
 DIRECTIONS = 4  # of the feature scores: a smaller graph
+COMMON = {"subnetwork_size": 100, "name": "golden-digits"}
+BUNDLES: dict[str, dict[str, Any]] = {
+    "v1": {},
+    "v1_fixed": {"selection": "random", "prior_precision": 100.0},
+    "v1_fused": {"score": "fused", "feature_scores": True},
+    "v1_low_rank": {
+        "selection": "random",
+        "posterior": "low-rank",
+        "posterior_tolerance": TOLERANCE,
+        "variance_of": "top",
+        "top_outputs": 3,
+    },
+    "v1_differences": {"selection": "random", "variance_of": "differences"},
+}
 
 
-def main(folder: Path) -> None:
-    reduced, differences = (folder.with_name(f"{folder.name}_{name}") for name in ("low_rank", "differences"))
-    for made in (folder, reduced, differences):
-        if made.exists():
-            raise SystemExit(f"{made}: exists; golden bundles are never made twice")
+def main(again: bool) -> None:
+    folders = {name: GOLDEN / name for name in BUNDLES}
+    for folder in folders.values():
+        if folder.exists() and not again:
+            raise SystemExit(f"{folder}: exists; give --again to make the golden bundles anew")
     class_gaussian.MOST_DIRECTIONS = DIRECTIONS
-    options = {"subnetwork_size": 100, "name": "golden-digits"}
-    few = {"posterior": "low-rank", "posterior_tolerance": TOLERANCE, "variance_of": "top", "top_outputs": 3}
-    few |= {"selection": "random"}
-    linked = {"selection": "random", "variance_of": "differences"}
-    for made, own in ((folder, {"score": "fused", "feature_scores": True}), (reduced, few), (differences, linked)):
-        made.mkdir()
-        fit_recipe(RECIPE, made / "bundle", {**options, **own})
-    add_reduced_head(folder / "bundle")
-    fill_in(reduced / "bundle")
-    plain = read_bundle(differences / "bundle")
-    rewrite(plain.path, plain, plain.manifest)  # without its report
     asked = load_recipe(RECIPE).module.test_data()[0].numpy()[:4].copy()
     asked[3] = 1 - asked[3]
-    for made in (folder, reduced, differences):
-        write_answers(made, asked)
+    for name, folder in folders.items():
+        folder.mkdir(exist_ok=True)
+        fit_recipe(RECIPE, folder / "bundle", {**COMMON, **BUNDLES[name]})
+        edit = {"v1_fused": add_reduced_head, "v1_low_rank": fill_in}.get(name, without_report)
+        edit(folder / "bundle")
+        write_answers(folder, asked)
+
+
+def without_report(path: Path) -> None:
+    bundle = read_bundle(path)
+    rewrite(path, bundle, bundle.manifest)
 
 
 def add_reduced_head(path: Path) -> None:
     """By hand, since a head that is worth it is large; the graph computes the exact variances, within the bound."""
     bundle = read_bundle(path)
-    assert bundle.manifest.graph is not None
     graph = replace(
         bundle.manifest.graph, reduced=ReducedHead(10, error_bound=0.0078125, error=0.0009765625, examples=90)
     )
@@ -118,4 +131,6 @@ def answers_of(prediction: Prediction) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Make the golden bundles.")
+    parser.add_argument("--again", action="store_true", help="overwrite those that are there")
+    main(parser.parse_args().again)

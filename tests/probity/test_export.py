@@ -13,7 +13,7 @@ from probity.cli import app
 from service import Predictor
 from tests.support.server import ROOT
 
-BUNDLE = ROOT / "tests" / "golden" / "v1_4" / "bundle"
+BUNDLE = ROOT / "tests" / "golden" / "v1" / "bundle"
 # Pretends that the packages named by the first argument are not installed.
 WITHOUT = """
 import sys

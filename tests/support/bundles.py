@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from service.bundle import (
     CalibrationTensors,
     CholeskyPosterior,
+    Graph,
     ImagePreprocessing,
     InputSpec,
     LowRankPosterior,
@@ -169,7 +170,8 @@ def write_linear(
     else:
         posterior = draw_low_rank(rng, size, rank, LOW_RANK_PRIOR.used)
         described = Posterior("low-rank", size, 0.0, rank=rank, tolerance=0.05, error=0.0125)
-        changes = {"prior": LOW_RANK_PRIOR, "posterior": described, **changes}
+        graph = Graph("jacobian", outputs * (size + posterior.working_size))
+        changes = {"prior": LOW_RANK_PRIOR, "posterior": described, "graph": graph, **changes}
     high = 1.0 if regression else math.log(outputs)
     scores = np.sort(rng.uniform(0.05, 0.8 * high, examples))
     manifest = make_manifest(

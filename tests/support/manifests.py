@@ -10,6 +10,7 @@ import numpy.typing as npt
 from service.bundle import (
     Calibration,
     Candidate,
+    Graph,
     InputSpec,
     Manifest,
     ParameterSlice,
@@ -75,6 +76,7 @@ def make_manifest(
         temperature=1.0,
         link="gaussian" if regression else "probit",
         opset=OPSET,
+        graph=Graph("jacobian", outputs * 2 * size),
         calibration=Calibration(
             score="epistemic_std" if regression else "predictive_entropy",
             examples=len(scores),

@@ -65,7 +65,6 @@ def ours(
     seconds = time.perf_counter() - start
     predictor = Predictor.load(folder, threads=torch.get_num_threads())
     graph = predictor.manifest.graph
-    assert graph is not None
     assert graph.price is not None
 
     def probabilities(x: Tensor) -> Array:

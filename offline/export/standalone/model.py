@@ -113,7 +113,7 @@ def _describe(model: ir.Model, bundle: Bundle) -> None:
 def metadata(bundle: Bundle) -> dict[str, Any]:
     """What the model says about itself; values that are not texts are written as JSON."""
     manifest, document = bundle.manifest, to_json(bundle.manifest)
-    computed = None if manifest.graph is None else manifest.graph.computed
+    computed = manifest.graph.computed
     rule = RejectionRule(bundle.calibration.scores, manifest.calibration.false_reject_rate)
     return {
         "format": FORMAT,

@@ -18,6 +18,7 @@ from offline.evaluation.measured import Measured, clopper_pearson
 from service.bundle import (
     Calibration,
     CalibrationTensors,
+    Graph,
     InputSpec,
     Manifest,
     ParameterSlice,
@@ -77,6 +78,7 @@ def make(folder: Path, task: Any, outputs: int, features: int, scores: np.ndarra
         temperature=TEMPERATURE if task == "classification" else 1.0,
         link="gaussian" if task == "regression" else "probit",
         opset=17,
+        graph=Graph("jacobian", outputs * 2 * SIZE),
         calibration=Calibration(
             "epistemic_std" if task == "regression" else "predictive_entropy", len(scores), 0.25, rule.threshold
         ),

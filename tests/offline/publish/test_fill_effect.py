@@ -24,7 +24,6 @@ def test_the_manifest_says_what_is_computed_and_what_that_changes(tmp_path: Path
     fit_bundle(network(), batches(80), tmp_path / "bundle", calibration_loader=batches(40, seed=1), config=config)
     predictor = Predictor.load(tmp_path / "bundle")
     graph = predictor.manifest.graph
-    assert graph is not None
     assert graph.computed is not None
     assert (graph.computed.kind, graph.computed.count) == (kind, count)
     effect = graph.computed.effect
@@ -111,7 +110,6 @@ def test_all_outputs_need_no_rule(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"variance_of": "top", "top_outputs": 2})
     fit_bundle(network(), batches(20), tmp_path / "bundle", calibration_loader=batches(20, seed=1), config=config)
     graph = Predictor.load(tmp_path / "bundle").manifest.graph
-    assert graph is not None
     assert graph.computed is None
 
 
@@ -122,7 +120,6 @@ def test_differences_from_the_leading_output(tmp_path: Path) -> None:
     predictor = Predictor.load(tmp_path / "bundle")
     manifest = predictor.manifest
     assert manifest.link == "probit-differences"
-    assert manifest.graph is not None
     assert manifest.graph.computed is not None
     assert (manifest.graph.computed.kind, manifest.graph.computed.count) == ("differences", manifest.outputs - 1)
     assert manifest.graph.computed.effect is None
@@ -152,6 +149,5 @@ def test_auto_serves_the_variances_that_it_chose(tmp_path: Path) -> None:
     manifest = Predictor.load(tmp_path / "bundle").manifest
     assert manifest.selection.candidates is not None
     (chosen,) = [candidate for candidate in manifest.selection.candidates if candidate.chosen]
-    assert manifest.graph is not None
     assert manifest.graph.computed is not None
     assert chosen.name.endswith(f", {manifest.graph.computed.kind}")

@@ -13,6 +13,7 @@ from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.manifests import document
 
 GRAPH = Graph("variance", 10, feature_scores=("mahalanobis", "middle_mahalanobis"))
+OTHER = Graph("variance", 10)
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +30,7 @@ def test_they_are_read_back(manifest: Manifest) -> None:
     found = manifest_from_json(document(manifest))
     assert found.graph == GRAPH
     assert found.feature_scores == GRAPH.feature_scores
-    assert dataclasses.replace(manifest, graph=None).feature_scores == ()
-
-
-def test_they_came_with_1_7(manifest: Manifest) -> None:
-    data = document(dataclasses.replace(manifest, verification=None))
-    with pytest.raises(ManifestError, match=r"graph\.feature_scores: unknown field"):
-        manifest_from_json(data | {"format_version": "1.6"})
-    del data["graph"]["feature_scores"]
-    with pytest.raises(ManifestError, match=r"graph\.feature_scores: missing field"):
-        manifest_from_json(data)
-    assert manifest_from_json(data | {"format_version": "1.6"}).feature_scores == ()
+    assert dataclasses.replace(manifest, graph=OTHER).feature_scores == ()
 
 
 def test_names_are_known_and_differ(manifest: Manifest) -> None:
@@ -56,7 +47,7 @@ def test_a_score_is_one_that_the_graph_gives(manifest: Manifest) -> None:
     used = dataclasses.replace(manifest, calibration=scored_by(manifest, "mahalanobis"))
     assert used.calibration.score == "mahalanobis"
     with pytest.raises(ManifestError, match=r"calibration\.score: found 'mahalanobis', expected one of predictive_ent"):
-        dataclasses.replace(used, graph=None)
+        dataclasses.replace(used, graph=OTHER)
     only = dataclasses.replace(GRAPH, feature_scores=("middle_mahalanobis",))
     with pytest.raises(ManifestError, match=r"calibration\.score: found 'mahalanobis'"):
         dataclasses.replace(used, graph=only)

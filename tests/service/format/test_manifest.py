@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -151,91 +150,15 @@ def test_an_unknown_field_is_for_later_minor_versions_only(classification: Synth
     data = replaced(document(classification.manifest), place, {"any": "thing"})
     with pytest.raises(ManifestError, match="added: unknown field"):
         manifest_from_json(data)
-    with pytest.raises(ManifestError, match="unknown field"):
-        manifest_from_json(as_written_in(0, data))
     later = manifest_from_json(data | {"format_version": "1.9"})
     assert dataclasses.replace(later, format_version=FORMAT_VERSION) == classification.manifest
 
 
-# Where, the minor version that added it, and what earlier manifests mean.
-ADDED: list[tuple[Place, int, Any]] = [
-    (("prior", "budget"), 1, None),
-    (("prior", "tried"), 1, None),
-    (("selection", "explanation"), 1, None),
-    (("selection", "candidates"), 1, None),
-    (("selection", "kinds"), 1, "all"),
-    (("selection", "within"), 1, None),
-    (("posterior", "rank"), 1, None),
-    (("posterior", "tolerance"), 1, None),
-    (("posterior", "error"), 1, None),
-    (("input", "range"), 2, None),
-    (("graph",), 3, None),
-    (("calibration", "outcomes"), 6, None),
-    (("calibration", "fused"), 6, None),
-    (("calibration", "compared"), 6, None),
-    (("verification", "feature_scores_error"), 7, None),
-]
-
-
-def as_written_in(minor: int, data: Any) -> Any:
-    """The document without the fields that came later."""
-    data = {**data, "format_version": f"1.{minor}"}
-    for place, since, _ in ADDED:
-        if since > minor:
-            data = without(data, place)
-    return data
-
-
-def without(data: Any, place: Place) -> Any:
-    """The document without the field at `place`."""
-    name, *rest = place
-    if not rest:
-        return {key: value for key, value in data.items() if key != name}
-    return {**data, name: without(data[name], tuple(rest))}
-
-
-@pytest.mark.parametrize("minor", [0, 1, 2])
-def test_an_earlier_manifest_means_the_defaults_of_what_came_later(regression: Synthetic, minor: int) -> None:
-    """This regression uses none of the new fields, so that both manifests say the same."""
-    data = as_written_in(minor, document(regression.manifest))
-    missing = set(places(document(regression.manifest))) - set(places(data))
-    assert missing == {place for place, since, _ in ADDED if since > minor}
-    manifest = manifest_from_json(data)
-    assert manifest == dataclasses.replace(regression.manifest, format_version=f"1.{minor}")
-    for place, since, default in ADDED:
-        found: Any = manifest
-        for name in place:
-            found = getattr(found, str(name))
-        assert since <= minor or found == default
-
-
-@pytest.mark.parametrize(("place", "since", "value"), ADDED, ids=str)
-def test_a_field_is_unknown_before_it_came_and_then_required(
-    regression: Synthetic, place: Place, since: int, value: Any
-) -> None:
-    data = document(regression.manifest)
-    name = re.escape(".".join(map(str, place)))
-    with pytest.raises(ManifestError, match=f"{name}: unknown field"):
-        manifest_from_json(replaced(as_written_in(since - 1, data), place, value))
-    with pytest.raises(ManifestError, match=f"{name}: missing field"):
-        manifest_from_json(without(data, place))
-
-
-def test_versions_before_1_6_have_one_score(classification: Synthetic) -> None:
+def test_scores_are_those_of_the_task(classification: Synthetic) -> None:
     data = document(classification.manifest)
-    energy = replaced(data, ("calibration", "score"), "energy")
-    assert manifest_from_json(energy).calibration.score == "energy"
-    with pytest.raises(ManifestError, match=r"calibration\.score: found 'energy', expected 'predictive_entropy'"):
-        manifest_from_json(as_written_in(5, energy))
+    assert manifest_from_json(replaced(data, ("calibration", "score"), "energy")).calibration.score == "energy"
     with pytest.raises(ManifestError, match=r"found 'epistemic_std', expected one of predictive_entropy, "):
         manifest_from_json(replaced(data, ("calibration", "score"), "epistemic_std"))
-
-
-def test_what_is_new_in_1_1_cannot_be_said_in_1_0(classification: Synthetic, low_rank: Synthetic) -> None:
-    with pytest.raises(ManifestError, match=r"prior\.budget: found None.*'budget'"):
-        manifest_from_json(as_written_in(0, document(classification.manifest)))
-    with pytest.raises(ManifestError, match=r"posterior\.rank: found None.*'low-rank'"):
-        manifest_from_json(as_written_in(0, document(low_rank.manifest)))
 
 
 @pytest.mark.parametrize(
@@ -294,8 +217,7 @@ def test_images_are_float32_with_three_dimensions() -> None:
 
 
 def test_the_link_of_differences_and_their_variances_come_together() -> None:
-    manifest = read_bundle(GOLDEN / "v1_8_differences" / "bundle").manifest
-    assert manifest.graph is not None
+    manifest = read_bundle(GOLDEN / "v1_differences" / "bundle").manifest
     data = document(manifest)
     for place, value in ((("link",), "probit"), (("graph", "computed"), None)):
         with pytest.raises(ManifestError, match=r"link: found .*, expected 'probit-differences' where graph\.computed"):
@@ -304,5 +226,3 @@ def test_the_link_of_differences_and_their_variances_come_together() -> None:
         manifest_from_json(replaced(data, ("graph", "computed", "count"), manifest.outputs))
     with pytest.raises(ManifestError, match=r"graph\.computed\.effect: .*null for 'differences'"):
         manifest_from_json(replaced(data, ("graph", "computed", "kind"), "top"))
-    with pytest.raises(ManifestError, match=r"link: found 'probit-differences', expected .*format 1\.8"):
-        manifest_from_json(data | {"format_version": "1.7"})

@@ -18,11 +18,6 @@ def test_a_reduced_head_stands_where_the_graph_gives_all_variances(tmp_path: Pat
     graph = Graph("variance", 10, reduced=reduced)
     data = document(dataclasses.replace(manifest, graph=graph))
     assert manifest_from_json(data).graph == graph
-    later = ("outcomes", "fused", "compared")
-    earlier = {**data, "calibration": {k: v for k, v in data["calibration"].items() if k not in later}}
-    earlier["verification"] = None
-    with pytest.raises(ManifestError, match=r"reduced: unknown field"):
-        manifest_from_json(earlier | {"format_version": "1.4"})
     with pytest.raises(ManifestError, match=r"graph\.reduced: missing field"):
         manifest_from_json(data | {"graph": {k: v for k, v in data["graph"].items() if k != "reduced"}})
     with pytest.raises(ManifestError, match=r"graph\.reduced.*expected null, where the graph gives the Jacobian"):

@@ -3,8 +3,6 @@
 import dataclasses
 from pathlib import Path
 
-import pytest
-
 from service.bundle import CALIBRATION, MODEL, POSTERIOR, REPORT, read_bundle, reseal_manifest
 from service.format.manifest import FORMAT_VERSION
 from tests.support.bundles import Synthetic, rewrite
@@ -24,11 +22,10 @@ def test_a_report_is_written_with_the_bundle_or_after_it(classification: Synthet
     assert REPORT not in contents(rewrite(at_once, tmp_path / "without"))
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.7"])
-def test_this_format_is_written_whatever_the_manifest_was_read_from(folder: Path, version: str) -> None:
+def test_this_format_is_written_whatever_the_manifest_was_read_from(folder: Path) -> None:
     bundle = read_bundle(folder)
     assert bundle.manifest.format_version == FORMAT_VERSION
     before = contents(folder)
-    other = dataclasses.replace(bundle.manifest, format_version=version)
+    other = dataclasses.replace(bundle.manifest, format_version="1.9")
     assert reseal_manifest(folder, other) == bundle.manifest
     assert contents(folder) == before

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from service.format.manifest import FORMAT_VERSION
 from service.format.schema import SCHEMA_FILE, schema_text
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.tamper import load_json, replaced, save_json
@@ -24,8 +23,8 @@ def test_it_is_up_to_date() -> None:
     assert SCHEMA_FILE.read_text() == schema_text(), remedy
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob(f"v{FORMAT_VERSION.replace('.', '_')}*")))
-def test_it_takes_the_golden_bundles_of_this_version(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("v*")))
+def test_it_takes_the_golden_bundles(name: str) -> None:
     done = check(GOLDEN / name / "bundle" / "manifest.json")
     assert done.returncode == 0, done.stdout
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from service.bundle import BundleError, CalibrationTensors, FusedPart, Graph, read_bundle
+from service.bundle import BundleError, CalibrationTensors, FusedPart, read_bundle
 from service.inference.predictor import NonFinitePrediction, Predictor, check_finite
 from service.maths.fused_score import Component, FusedScore, ScoreDistribution
 from service.maths.rejection import RejectionRule
@@ -41,8 +41,7 @@ def feature_graph(synthetic: Synthetic) -> onnx.GraphProto:
 
 def write_scored(folder: Path, fused: bool) -> tuple[Path, Synthetic]:
     synthetic = write_linear(folder / "linear", outputs=3, spec=FEATURE_SPEC)
-    rule, row_numbers = synthetic.manifest.calibration, 3 * (2 * synthetic.manifest.subnetwork_size)
-    graph = Graph("jacobian", row_numbers, feature_scores=NAMES)
+    rule, graph = synthetic.manifest.calibration, dataclasses.replace(synthetic.manifest.graph, feature_scores=NAMES)
     scores = np.linspace(0.1, 20.0, rule.examples)
     threshold = RejectionRule(scores, rule.false_reject_rate).threshold
     described = dataclasses.replace(rule, score="mahalanobis", threshold=threshold)
@@ -120,7 +119,6 @@ def test_the_plain_network_does_without(single: Path) -> None:
 def test_a_graph_that_gives_others_than_declared(single: Path, tmp_path: Path) -> None:
     bundle = read_bundle(single)
     manifest, tensors = bundle.manifest, dataclasses.replace(bundle.calibration, scoring=None)
-    assert manifest.graph is not None
     fewer: tuple[FeatureScoreName, ...] = ("mahalanobis",)
     for names in (fewer, None):
         graph = dataclasses.replace(manifest.graph, feature_scores=names)

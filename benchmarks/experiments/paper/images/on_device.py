@@ -52,7 +52,7 @@ def predictive(model: nn.Module, bundle: Bundle, examples: Examples) -> Callable
 
 
 def _rule(bundle: Bundle) -> OutputRule:
-    graph = bundle.manifest.graph
-    if graph is None or graph.computed is None:
+    computed = bundle.manifest.graph.computed
+    if computed is None:
         return ALL_OUTPUTS
-    return output_rule(graph.computed.kind, graph.computed.count, bundle.manifest.outputs)
+    return output_rule(computed.kind, computed.count, bundle.manifest.outputs)

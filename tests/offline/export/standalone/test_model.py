@@ -50,14 +50,14 @@ def test_it_is_a_plain_model(exported: Exported) -> None:
         assert value.doc_string == MEANINGS[value.name]
 
 
-@pytest.mark.parametrize("exported", ["golden-v1_3", "features", "regression"], indirect=True)
+@pytest.mark.parametrize("exported", ["golden-v1", "features", "regression"], indirect=True)
 def test_the_same_bundle_gives_the_same_bytes(exported: Exported) -> None:
     again = standalone_model(read_bundle(exported.bundle)).SerializeToString(deterministic=True)
     assert again == exported.model.read_bytes()
 
 
 def test_its_metadata_say_what_it_is() -> None:
-    bundle = read_bundle(GOLDEN["golden-v1_3"])
+    bundle = read_bundle(GOLDEN["golden-v1"])
     session = open_model(standalone_model(bundle).SerializeToString())
     found = session.get_modelmeta().custom_metadata_map
     texts = {
@@ -87,7 +87,7 @@ def test_its_metadata_say_what_it_is() -> None:
 
 
 def test_its_metadata_say_which_variances_are_computed() -> None:
-    bundle = read_bundle(GOLDEN["golden-v1_4_low_rank"])
+    bundle = read_bundle(GOLDEN["golden-v1_low_rank"])
     assert metadata(bundle)["computed_variances"] == {"kind": "top", "count": 3}
 
 
