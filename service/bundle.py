@@ -20,7 +20,6 @@ from service.format.calibration_tensors import (
     CalibrationTensors,
     calibration_from_bytes,
     calibration_to_bytes,
-    check_outcomes,
     check_scoring,
 )
 from service.format.files import (
@@ -178,10 +177,9 @@ def seal_bundle(
 ) -> Manifest:
     """Write every file of a bundle into an existing folder, the manifest last. Returns it with the files' hashes.
 
-    `ValueError` where the posterior, the outcomes or the score are not those that the manifest describes.
+    `ValueError` where the posterior or the score is not that that the manifest describes.
     """
     check_posterior(posterior, manifest)
-    check_outcomes(calibration.outcomes, manifest.calibration)
     check_scoring(calibration.scoring, manifest.calibration)
     files = {
         MODEL: _write(folder, MODEL, model),

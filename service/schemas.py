@@ -83,9 +83,7 @@ class ClassificationPrediction(BaseModel):
     logit_mean: list[float]
     logit_variance: list[float] | None
     uncertainty: Uncertainty | None
-    prediction_set: Annotated[
-        PredictionSet | None, Field(description="Null also for a bundle that does not keep its outcomes.")
-    ] = None
+    prediction_set: PredictionSet | None
     ood: OutOfDistribution | None
 
 

@@ -12,10 +12,10 @@ from service.maths.outcomes import ClassOutcomes, Outcomes, Verdicts
 ACCURACIES = (0.999, 0.995, 0.99, 0.98, 0.95, 0.9)
 
 
-def certificates(outcomes: Outcomes | None, accuracies: Sequence[float]) -> list[Certificate | NotCertified]:
+def certificates(outcomes: Outcomes, accuracies: Sequence[float]) -> list[Certificate | NotCertified]:
     """For each accuracy, tested by itself, the certificate or why there is none.
 
-    Empty where there are no outcomes, or none that choose the order of the tests.
+    Empty for a regression, and without examples that choose the order of the tests.
     """
     if not isinstance(outcomes, ClassOutcomes) or outcomes.tuning is None:
         return []
@@ -29,13 +29,13 @@ def _attempt(calibration: Verdicts, tuning: Verdicts, accuracy: float) -> Certif
         return error
 
 
-def largest_certificate(outcomes: Outcomes | None) -> Certificate | None:
+def largest_certificate(outcomes: Outcomes) -> Certificate | None:
     """Of the largest of `ACCURACIES` that the held-out examples certify; None for none."""
     given = (one for one in certificates(outcomes, ACCURACIES) if isinstance(one, Certificate))
     return next(given, None)
 
 
-def certified_figures(outcomes: Outcomes | None, score: Array, correct: Array) -> dict[str, Measured]:
+def certified_figures(outcomes: Outcomes, score: Array, correct: Array) -> dict[str, Measured]:
     """The certified accuracy, and of the test data the share that it accepts and their accuracy; score, correct (n,).
 
     Empty where nothing is certified.

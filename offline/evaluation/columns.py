@@ -48,9 +48,8 @@ def class_columns(probabilities: Array, y: Array) -> Columns:
 
 
 def set_columns(predictor: Predictor, probabilities: Array, y: Array, levels: Levels) -> Columns:
-    """Whether the prediction set of each level holds the truth, and its size; empty where the bundle has no sets."""
-    if predictor.sets is None:
-        return {}
+    """Whether the prediction set of each level holds the truth, and its size."""
+    assert predictor.sets is not None  # of a classification
     members = [predictor.sets.members(probabilities, level) for level in levels]
     return {
         "set_holds": np.stack([member[np.arange(len(y)), y] for member in members], axis=1),
@@ -69,9 +68,8 @@ def value_columns(mean: Array, std: Array, y: Array, levels: Levels) -> Columns:
 
 def interval_columns(predictor: Predictor, prediction: Prediction, y: Array, levels: Levels) -> Columns:
     """The share of an example's outputs within the conformal interval of each level, NaN for too few residuals."""
-    if predictor.intervals is None:
-        return {}
-    assert prediction.std is not None  # of a regression
+    assert predictor.intervals is not None  # of a regression
+    assert prediction.std is not None
     found = [predictor.intervals.around(prediction.mean, prediction.std, level) for level in levels]
     columns = [np.full(len(y), np.nan) if interval is None else _inside(*interval, y) for interval in found]
     return {"conformal_coverage": np.stack(columns, axis=1)}

@@ -123,7 +123,7 @@ def _as_plain(columns: Columns) -> Columns:
 def _classification(found: Columns, levels: Levels) -> tuple[Figures, Figures]:
     """Laplace and plain; mistakes are ranked by the bundle's score, and by the plain network's entropy."""
     laplace, plain = (_class_figures(found, prefix) for prefix in ("", "plain_"))
-    for i, level in enumerate(levels if "set_holds" in found else ()):
+    for i, level in enumerate(levels):
         holds = found["set_holds"][:, i]
         laplace[f"set_coverage_{_percent(level)}"] = measured_share(holds.mean(), len(holds))
         laplace[f"set_size_{_percent(level)}"] = Measured(float(found["set_size"][:, i].mean()))

@@ -86,8 +86,8 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
     with staged_bundle(destination) as folder:
         calibration = CalibrationTensors(
             calibrated.rule.scores,
-            reference_quantiles(calibrated.prediction),
             outcomes,
+            reference_quantiles(calibrated.prediction),
             calibrated.likelihood.scoring,
         )
         sealed = seal_bundle(folder, manifest, model, fitted.inference.factor, indices, calibration)

@@ -20,7 +20,7 @@ class CertifiedRow:
 
 
 def certified_rows(outcomes: Outcomes | None) -> list[CertifiedRow]:
-    """A row for each of `ACCURACIES`; none where the outcomes are not kept or nothing tunes."""
+    """A row for each of `ACCURACIES`; none for a regression, without outcomes, or where nothing tunes."""
     if not isinstance(outcomes, ClassOutcomes):
         return []
     examples, found = len(outcomes.calibration), certificates(outcomes, ACCURACIES)

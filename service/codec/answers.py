@@ -192,13 +192,13 @@ def _classification(prediction: Prediction, predictor: Predictor, level: float) 
     ]
 
 
-def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Json | None]:
-    """The prediction set of each example, its labels in descending order of probability; None without outcomes."""
+def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
+    """The prediction set of each example, its labels in descending order of probability."""
     p = prediction.probabilities
-    if predictor.sets is None or p is None:
-        return [None] * len(prediction)
+    assert p is not None  # of a classification
+    assert predictor.sets is not None
     names, members = class_names(predictor.manifest), predictor.sets.members(p, level)
-    found: list[Json | None] = []
+    found: list[Json] = []
     for row, member in zip(p, members, strict=True):
         inside = np.flatnonzero(member)
         ordered = inside[np.argsort(-row[inside], kind="stable")].tolist()

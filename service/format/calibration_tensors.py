@@ -30,13 +30,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class CalibrationTensors:
-    """scores (n,) ascending; reference: quantity -> its values at `REFERENCE_LEVELS`; outcomes: those of the examples,
-    where the manifest says that the bundle keeps them; scoring: what makes the scores, None: the single score that the
-    manifest names."""
+    """scores (n,) ascending; reference: quantity -> its values at `REFERENCE_LEVELS`; outcomes: those of the examples;
+    scoring: what makes the scores, None: the single score that the manifest names."""
 
     scores: Array
+    outcomes: Outcomes
     reference: Mapping[str, Array] = field(default_factory=dict)
-    outcomes: Outcomes | None = None
     scoring: Scoring | None = None
 
 
@@ -50,20 +49,9 @@ def check_scoring(scoring: Scoring | None, calibration: Calibration) -> None:
         raise ValueError(f"scoring: found {name!r}, expected {calibration.score!r} with its parts as in the manifest")
 
 
-def check_outcomes(outcomes: Outcomes | None, calibration: Calibration) -> None:
-    """`ValueError` where there are outcomes and the manifest says nothing of them, or the other way round."""
-    if (outcomes is None) != (calibration.outcomes is None):
-        found, stated = ("no" if part is None else "some" for part in (outcomes, calibration.outcomes))
-        raise ValueError(f"outcomes: found {found} outcomes, expected {stated} as in the manifest; give both")
-
-
 def calibration_to_bytes(tensors: CalibrationTensors) -> bytes:
-    """The content of the file; the scores are sorted where nothing is aligned with them."""
-    found = {"scores": np.asarray(tensors.scores, np.float64)}
-    if tensors.outcomes is None:
-        found["scores"] = np.sort(found["scores"])
-    else:
-        found |= _outcome_tensors(tensors.outcomes)
+    """The content of the file."""
+    found = {"scores": np.asarray(tensors.scores, np.float64), **_outcome_tensors(tensors.outcomes)}
     found |= _fused_tensors(tensors.scoring)
     found |= {f"reference.{name}": np.asarray(values, np.float64) for name, values in tensors.reference.items()}
     return safetensors.numpy.save(found)
@@ -106,7 +94,7 @@ def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest) -> Calib
     reference = {name.removeprefix("reference."): take(file, tensors, name, "float64", levels) for name in names}
     scoring = _scoring(file, tensors, manifest.calibration)
     refuse_rest(file, tensors)
-    return CalibrationTensors(scores, reference, outcomes, scoring)
+    return CalibrationTensors(scores, outcomes, reference, scoring)
 
 
 def _scoring(file: Path, tensors: Tensors, calibration: Calibration) -> Scoring:
@@ -133,10 +121,7 @@ def _ascending(file: Path, tensors: Tensors, name: str, examples: int) -> Array:
     return scores
 
 
-def _outcomes(file: Path, tensors: Tensors, scores: Array, manifest: Manifest) -> Outcomes | None:
-    described = manifest.calibration.outcomes
-    if described is None:
-        return None
+def _outcomes(file: Path, tensors: Tensors, scores: Array, manifest: Manifest) -> Outcomes:
     if manifest.task == "regression":
         residuals = take(file, tensors, "residuals", "float64", (len(scores), manifest.outputs))
         if (residuals < 0).any():
@@ -144,9 +129,10 @@ def _outcomes(file: Path, tensors: Tensors, scores: Array, manifest: Manifest) -
         return RegressionOutcomes(residuals)
     known = _verdicts(file, tensors, "", scores, manifest.outputs)
     set_scores = take(file, tensors, "set_scores", "float64", (len(scores),))
-    if not described.tuning_examples:
+    tuning_examples = manifest.calibration.outcomes.tuning_examples
+    if not tuning_examples:
         return ClassOutcomes(known, set_scores, None)
-    tuning = _ascending(file, tensors, TUNING + "scores", described.tuning_examples)
+    tuning = _ascending(file, tensors, TUNING + "scores", tuning_examples)
     return ClassOutcomes(known, set_scores, _verdicts(file, tensors, TUNING, tuning, manifest.outputs))
 
 

@@ -88,8 +88,7 @@ class Manifest(Part):
     def _check_calibration(self) -> None:
         classification, names, calibration = self.task == "classification", self._score_names, self.calibration
         parts = all(part.name in names and part.name != "fused" for part in calibration.fused or ())
-        outcomes = calibration.outcomes
-        sets = outcomes is None or (outcomes.set_score is not None) == classification
+        sets = (calibration.outcomes.set_score is not None) == classification
         check_fields(
             "calibration",
             calibration,

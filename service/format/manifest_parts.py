@@ -247,7 +247,7 @@ class SetScore(Part):
 
 @dataclass(frozen=True)
 class Outcomes(Part):
-    """That the bundle keeps how its held-out examples turned out, so that a service can state guarantees.
+    """How the held-out examples turned out, by which a service states guarantees; `calibration.safetensors` has them.
 
     `tuning_examples`: how many are kept that did not set the threshold; `set_score`: for a classification, else null.
     """
@@ -276,7 +276,7 @@ class ComparedScore(Part):
 
 @dataclass(frozen=True)
 class Calibration(Part):
-    """The rejection rule. `threshold` is the largest score still accepted; `outcomes`: null where they are not kept.
+    """The rejection rule. `threshold` is the largest score still accepted.
 
     `fused`: what the score is made of, null for a single one; `compared`: null where no scores were compared.
     """
@@ -285,7 +285,7 @@ class Calibration(Part):
     examples: AtLeastOne
     false_reject_rate: Annotated[float, Field(gt=0, lt=1)]
     threshold: float
-    outcomes: Outcomes | None = None
+    outcomes: Outcomes
     fused: tuple[FusedPart, ...] | None = None
     compared: tuple[ComparedScore, ...] | None = None
 

@@ -35,7 +35,7 @@ class Policy:
                 raise ValueError(f"{name}: found {share:g}, expected a number between 0 and 1")
 
 
-def deciding_rule(own: RejectionRule, outcomes: Outcomes | None, policy: Policy, bundle: Bundle) -> Rule:
+def deciding_rule(own: RejectionRule, outcomes: Outcomes, policy: Policy, bundle: Bundle) -> Rule:
     """`own`: the bundle's rule, over all its scores. Raises `BundleError` for what the bundle cannot give."""
     if policy.accepted_accuracy is not None:
         return _certified(own, _needed(outcomes, "accepted_accuracy", bundle), policy.accepted_accuracy, policy, bundle)
@@ -64,13 +64,11 @@ def _certified(
         raise BundleError(bundle.path, f"accepted_accuracy: {error}", remedy) from None
 
 
-def _needed(outcomes: Outcomes | None, name: str, bundle: Bundle) -> ClassOutcomes:
+def _needed(outcomes: Outcomes, name: str, bundle: Bundle) -> ClassOutcomes:
     if isinstance(outcomes, ClassOutcomes):
         return outcomes
-    regression = bundle.manifest.task == "regression"
-    found = "a regression" if regression else "a bundle that does not keep its outcomes"
-    remedy = f"serve it without {name}" if regression else "fit it again"
-    raise BundleError(bundle.path, f"{name}: found {found}, expected a classification", remedy)
+    problem = f"{name}: found a regression, expected a classification"
+    raise BundleError(bundle.path, problem, f"serve it without {name}")
 
 
 def _at_rate(rule: RejectionRule, rate: float, bundle: Bundle) -> RejectionRule:

@@ -12,11 +12,11 @@ from service.maths.rejection import share_bound
 CONFIDENCE = 0.95
 
 
-def expected_accuracy(rule: Rule, outcomes: Outcomes | None) -> float | None:
+def expected_accuracy(rule: Rule, outcomes: Outcomes) -> float | None:
     """The accuracy that the rule certifies, or else the lower bound of Clopper and Pearson (1934), at a confidence of
     95 %, on that of the held-out examples which the rule accepts.
 
-    None where it is not known: for a regression, for bundles that keep no outcomes, and where nothing is accepted.
+    None where it is not known: for a regression, and where nothing is accepted.
     """
     if isinstance(rule, CertifiedRule):
         return rule.certificate.accuracy

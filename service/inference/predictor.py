@@ -78,8 +78,8 @@ class Predictor:
 
         `rule` compares a score with all calibration scores, and `decides` rejects; they differ where each class has a
         rule of its own. `outcomes`, and what follows from them, `sets`, `intervals`, `class_shares` (K,), the share of
-        each predicted class on the calibration data, and `expected_accuracy`, that of accepted predictions: of bundles
-        that keep their outcomes.
+        each predicted class on the calibration data, and `expected_accuracy`, that of accepted predictions: None
+        where the task has none.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
@@ -241,14 +241,14 @@ def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:
     return Predictor(bundle, **options)
 
 
-def _sets(outcomes: Outcomes | None, described: Calibration) -> PredictionSets | None:
-    if not isinstance(outcomes, ClassOutcomes) or described.outcomes is None or described.outcomes.set_score is None:
-        return None
+def _sets(outcomes: Outcomes, described: Calibration) -> PredictionSets | None:
     score = described.outcomes.set_score
+    if not isinstance(outcomes, ClassOutcomes) or score is None:
+        return None
     return PredictionSets(outcomes.set_scores, score.penalty, score.unpenalised)
 
 
-def _class_shares(outcomes: Outcomes | None, classes: int) -> Array | None:
+def _class_shares(outcomes: Outcomes, classes: int) -> Array | None:
     if not isinstance(outcomes, ClassOutcomes):
         return None
     predicted = outcomes.calibration.predicted

@@ -36,7 +36,7 @@ def metadata(predictor: Predictor, versions: list[str], coverage: Coverage) -> J
 def _levels(predictor: Predictor, coverage: Coverage) -> Json:
     if predictor.manifest.task == "regression":
         return {"interval_level": coverage.level, "intervals": coverage.kind(predictor)}
-    return {} if predictor.sets is None else {"interval_level": coverage.level}
+    return {"interval_level": coverage.level}
 
 
 def configuration(predictor: Predictor, max_rows: int, max_queue_delay_seconds: float) -> Json:

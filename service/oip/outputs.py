@@ -64,22 +64,22 @@ class Answer:
 
 
 def outputs_of(predictor: Predictor) -> Mapping[str, Output]:
-    """The outputs of a model, in the order in which they are sent. Bundles without outcomes have no prediction sets."""
+    """The outputs of a model, in the order in which they are sent."""
     manifest = predictor.manifest
-    return _outputs(manifest.task, manifest.outputs, predictor.sets is not None)
+    return _outputs(manifest.task, manifest.outputs)
 
 
 @functools.lru_cache(maxsize=64)
-def _outputs(task: str, count: int, has_sets: bool) -> Mapping[str, Output]:
+def _outputs(task: str, count: int) -> Mapping[str, Output]:
     wide = (count,)
     per_output = ["mean", "variance"]
     if task == "classification":
         per_output = ["probabilities", "map_probabilities", *per_output]
     found = [Output(name, FP32, wide) for name in per_output]
     found += [Output("score", FP32, ()), Output("p_value", FP32, ()), Output("rejected", BOOL, ())]
-    if has_sets:
+    if task == "classification":
         found.append(Output(SET, BOOL, wide, by_default=False))
-    if task == "regression":
+    else:
         found += [Output(name, FP64, wide, by_default=False) for name in (LOW, HIGH)]
     return MappingProxyType({output.name: output for output in found})
 

@@ -43,7 +43,7 @@ CLOSE: dict[str, Any] = {"rel": 1e-3, "abs": 1e-5}
 @pytest.fixture(scope="module", params=["regression", "single_regression"])
 def regressor(request: pytest.FixtureRequest) -> Iterator[tuple[Synthetic, Client]]:
     synthetic: Synthetic = request.getfixturevalue(request.param)
-    with serving(Predictor.load(synthetic.path), Settings(interval_level=LEVEL)) as started:
+    with serving(Predictor.load(synthetic.path), Settings(interval_level=LEVEL, intervals="gaussian")) as started:
         yield synthetic, started
 
 

@@ -1,4 +1,4 @@
-"""What an operator may demand of a bundle that keeps its outcomes: sets, intervals, rates by class, accuracy."""
+"""What an operator may demand of a bundle: sets, intervals, rates by class, accuracy."""
 
 import json
 import logging
@@ -56,16 +56,6 @@ def test_an_answer_has_a_prediction_set(labelled: Path, level: float) -> None:
             scores = set_scores(row[np.newaxis], SET_SCORE.penalty, SET_SCORE.unpenalised)[0]
             expected = [f"class {k}" for k in np.argsort(-row) if scores[k] <= q or k == row.argmax()]
             assert one["prediction_set"] == {"level": level, "labels": expected}
-
-
-def test_an_earlier_bundle_gives_no_set_and_a_gaussian_interval(
-    classification: Synthetic, regression: Synthetic
-) -> None:
-    for bundle, field, expected in ((classification, "prediction_set", None), (regression, "interval", "gaussian")):
-        predictor = Predictor.load(bundle.path)
-        with serving(predictor) as client:
-            (one,) = predictions(client, rows(predictor, 1).tolist())
-            assert (one[field] and one[field]["kind"]) == expected
 
 
 def test_intervals_are_as_wide_as_held_out_residuals_demand(measured: Path) -> None:
@@ -151,12 +141,10 @@ def test_the_accepted_are_as_accurate_as_certified(labelled: Path) -> None:
         assert certified["errors"] < certified["accepted"] * (1 - accuracy)
 
 
-def test_what_cannot_be_certified_is_refused(labelled: Path, classification: Synthetic, measured: Path) -> None:
+def test_what_cannot_be_certified_is_refused(labelled: Path, measured: Path) -> None:
     asked = Policy(accepted_accuracy=0.9999)
     with pytest.raises(BundleError, match=r"accepted_accuracy: found \d+ errors among .* ask for less"):
         Predictor.load(labelled, policy=asked)
-    with pytest.raises(BundleError, match="accepted_accuracy: found a bundle that does not keep its outcomes"):
-        Predictor.load(classification.path, policy=asked)
     with pytest.raises(BundleError, match="by_class: found a regression, expected a classification"):
         Predictor.load(measured, policy=Policy(by_class=True))
 

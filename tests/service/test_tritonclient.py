@@ -64,7 +64,7 @@ def image_server(images: Synthetic) -> Iterator[Server]:
 
 @dataclass(frozen=True)
 class Kept:
-    """Services of bundles that keep their outcomes, a classification's and a regression's."""
+    """Services of bundles with outcomes, a classification's and a regression's."""
 
     classes: Server
     values: Server
@@ -148,7 +148,7 @@ def test_health_and_metadata(server: Server, asking: Ask) -> None:
     assert asking(server, "get_server_metadata")["extensions"] == ["binary_tensor_data", "model_repository"]
     metadata = asking(server, "get_model_metadata", MODEL, "1")
     assert metadata["inputs"] == [{"name": "inputs", "datatype": "FP32", "shape": [-1, 4]}]
-    assert [output["name"] for output in metadata["outputs"]] == NAMES
+    assert [output["name"] for output in metadata["outputs"]] == [*NAMES, "prediction_set"]
     assert asking(server, "get_model_config", MODEL)["max_batch_size"] == 1024
     assert asking(server, "get_model_repository_index")[0]["state"] == "READY"
 

@@ -64,8 +64,8 @@ def test_metadata_and_configuration(client: Client, base: str) -> None:
     assert found["max_batch_size"] == 1024
     assert found["input"] == [{"name": "inputs", "data_type": "TYPE_FP32", "dims": [4]}]
     assert [output["name"] for output in found["output"]] == list(shapes)
-    assert "prediction_set" not in shapes  # the bundle keeps no outcomes
-    assert data["parameters"].keys() == {"digest", "task"}
+    assert shapes["prediction_set"] == ("BOOL", [-1, 3])
+    assert data["parameters"].keys() == {"digest", "task", "interval_level"}
 
 
 def test_tokens_are_int64(token_client: Client) -> None:

@@ -28,6 +28,7 @@ from service.bundle import (
     read_bundle,
     write_bundle,
 )
+from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from tests.support.manifests import OPSET, make_manifest
 from tests.support.manifests import slow_threshold as slow_threshold
 
@@ -190,9 +191,20 @@ def write_linear(
         model=model_bytes(linear_graph(weight, bias, indices, spec.shape)),
         posterior=posterior,
         subnetwork_indices=indices,
-        calibration=CalibrationTensors(scores, {"score": levels * high, "variance": levels}),
+        calibration=CalibrationTensors(
+            scores, even_outcomes(scores, outputs, regression), {"score": levels * high, "variance": levels}
+        ),
     )
     return Synthetic(out, manifest, weight, bias, posterior, indices, scores)
+
+
+def even_outcomes(scores: Array, outputs: int, regression: bool = False) -> Outcomes:
+    """Outcomes without chance: the classes take turns, and every prediction is right; residuals from 0 to 2."""
+    n = len(scores)
+    if regression:
+        return RegressionOutcomes(np.tile(np.linspace(0, 2, n)[:, np.newaxis], (1, outputs)))
+    verdicts = Verdicts(np.sort(scores), np.arange(n, dtype=np.int32) % outputs, np.ones(n, bool))
+    return ClassOutcomes(verdicts, np.linspace(0.1, 1, n), None)
 
 
 def rewrite(source: Path, out: Path, **changes: Any) -> Path:
@@ -242,7 +254,7 @@ def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
         model=model_bytes(graph),
         posterior=posterior,
         subnetwork_indices=indices,
-        calibration=CalibrationTensors(scores),
+        calibration=CalibrationTensors(scores, even_outcomes(scores, 2)),
     )
     return Synthetic(out, manifest, table, np.zeros(2, np.float32), posterior, indices, scores)
 

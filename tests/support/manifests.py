@@ -13,10 +13,12 @@ from service.bundle import (
     Graph,
     InputSpec,
     Manifest,
+    Outcomes,
     ParameterSlice,
     Posterior,
     Prior,
     Selection,
+    SetScore,
     Tried,
     Verification,
 )
@@ -82,6 +84,7 @@ def make_manifest(
             examples=len(scores),
             false_reject_rate=alpha,
             threshold=slow_threshold(scores, alpha),
+            outcomes=described_outcomes(regression),
         ),
         verification=Verification(
             examples=4, tolerance=1e-4, mean_error=1e-7, jacobian_error=1e-7, variance_error=1e-7
@@ -91,6 +94,11 @@ def make_manifest(
         warnings=("made by hand",),
     )
     return dataclasses.replace(manifest, **changes)
+
+
+def described_outcomes(regression: bool) -> Outcomes:
+    """What a manifest says of outcomes without examples that tune."""
+    return Outcomes(0, None if regression else SetScore(penalty=0.0, unpenalised=1))
 
 
 def document(manifest: Manifest) -> dict[str, Any]:

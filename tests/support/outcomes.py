@@ -49,7 +49,7 @@ def keeping_outcomes(source: Path, out: Path, examples: int = 400, tuning: int =
     rule = RejectionRule(scores, bundle.manifest.calibration.false_reject_rate)
     calibration = replace(bundle.manifest.calibration, examples=examples, threshold=rule.threshold, outcomes=kept)
     manifest = replace(bundle.manifest, calibration=calibration)
-    return rewrite(source, out, manifest=manifest, calibration=CalibrationTensors(scores, {}, outcomes))
+    return rewrite(source, out, manifest=manifest, calibration=CalibrationTensors(scores, outcomes))
 
 
 def _tuning(predictor: Predictor, rng: np.random.Generator, count: int) -> Verdicts | None:

@@ -18,7 +18,7 @@ from service.bundle import (
     Tried,
     Verification,
 )
-from tests.support.manifests import make_manifest
+from tests.support.manifests import described_outcomes, make_manifest
 
 S, SIGMA, THRESHOLD = 6, 0.5, 0.9
 VOID = {"meta", "img", "br", "link", "input", "hr", "base"}
@@ -77,7 +77,13 @@ def report_manifest(task: Any = "classification", **changes: Any) -> Manifest:
             within=("body", "head"),
         ),
         "prior": Prior("budget", 10.0, "subnetwork", 1.5, 0.05, Tried(grid, fits, fits, -0.09)),
-        "calibration": Calibration("predictive_entropy" if classification else "epistemic_std", 120, 0.05, THRESHOLD),
+        "calibration": Calibration(
+            "predictive_entropy" if classification else "epistemic_std",
+            120,
+            0.05,
+            THRESHOLD,
+            described_outcomes(not classification),
+        ),
         "verification": Verification(16, 1e-4, 1e-7, 2e-7, 3e-7),
         "metrics": {"calibration_log_likelihood": -0.25, "calibration_log_likelihood_map": -0.2},
         "libraries": {"numpy": "2.4.6"},

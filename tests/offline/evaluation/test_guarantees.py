@@ -91,6 +91,5 @@ def test_nothing_is_certified_without_tuning_examples(tmp_path: Path) -> None:
     predictor = kept(tmp_path, "classification", tuning=0)
     outcomes = read_bundle(predictor.path).calibration.outcomes
     assert largest_certificate(outcomes) is None
-    assert largest_certificate(None) is None
     found = evaluate(predictor, drawn(predictor, 60)).laplace
     assert not [name for name in found if name.startswith("certified")]

@@ -23,7 +23,7 @@ from service.bundle import (
     unpack_lower_triangle,
     write_bundle,
 )
-from tests.support.bundles import LOW_RANK_PRIOR
+from tests.support.bundles import LOW_RANK_PRIOR, even_outcomes
 from tests.support.manifests import make_manifest
 
 SIZE = 1200
@@ -92,7 +92,7 @@ def test_writing_and_reading_take_less_than_two_matrices(
             model=b"never opened here",
             posterior=posterior,
             subnetwork_indices=np.arange(SIZE),
-            calibration=CalibrationTensors(scores),
+            calibration=CalibrationTensors(scores, even_outcomes(scores, manifest.outputs)),
         )
     with measured() as reading:
         read_bundle(tmp_path / "bundle")

@@ -37,20 +37,10 @@ def test_those_of_a_regression_come_back(regression: Synthetic, tmp_path: Path) 
     assert bundle.manifest.calibration.outcomes == Outcomes(0, None)
 
 
-def test_an_earlier_bundle_has_none(classification: Synthetic) -> None:
-    assert read_bundle(classification.path).calibration.outcomes is None
-
-
-def test_outcomes_and_manifest_must_agree(classification: Synthetic, tmp_path: Path) -> None:
-    path = keeping_outcomes(classification.path, tmp_path / "bundle", 50, 30)
-    bundle = read_bundle(path)
-    with pytest.raises(ValueError, match="outcomes: found no outcomes, expected some as in the manifest"):
-        rewrite(path, tmp_path / "without", calibration=replace(bundle.calibration, outcomes=None))
-    with pytest.raises(ValueError, match="outcomes: found some outcomes, expected no as in the manifest"):
-        rewrite(classification.path, tmp_path / "with", calibration=bundle.calibration)
-    calibration = replace(bundle.manifest.calibration, outcomes=Outcomes(30, None))
+def test_a_classification_has_a_set_score(classification: Synthetic) -> None:
+    calibration = replace(classification.manifest.calibration, outcomes=Outcomes(30, None))
     with pytest.raises(ManifestError, match=r"calibration\.outcomes: found .* expected a set_score"):
-        replace(bundle.manifest, calibration=calibration)
+        replace(classification.manifest, calibration=calibration)
 
 
 WRONG: list[tuple[str, Any, str]] = [
@@ -77,7 +67,7 @@ def test_wrong_tensors_are_refused(
 
 def test_a_negative_residual_is_refused(regression: Synthetic, tmp_path: Path) -> None:
     bundle = read_bundle(keeping_outcomes(regression.path, tmp_path / "bundle", 50))
-    wrong = CalibrationTensors(bundle.calibration.scores, {}, RegressionOutcomes(np.full((50, 2), -1.0)))
+    wrong = CalibrationTensors(bundle.calibration.scores, RegressionOutcomes(np.full((50, 2), -1.0)))
     with pytest.raises(BundleError, match="residuals: found a negative one"):
         calibration_from_bytes(FILE, calibration_to_bytes(wrong), bundle.manifest)
 

@@ -16,7 +16,16 @@ from service.maths.fused_score import Component, FusedScore, ScoreDistribution
 from service.maths.rejection import RejectionRule
 from service.maths.scores import SCORES, FeatureScoreName
 from tests import reference
-from tests.support.bundles import FEATURE_SPEC, Synthetic, linear_graph, model_bytes, rewrite, value_info, write_linear
+from tests.support.bundles import (
+    FEATURE_SPEC,
+    Synthetic,
+    even_outcomes,
+    linear_graph,
+    model_bytes,
+    rewrite,
+    value_info,
+    write_linear,
+)
 
 Array = npt.NDArray[Any]
 NAMES: tuple[FeatureScoreName, ...] = ("mahalanobis", "middle_mahalanobis")
@@ -57,7 +66,7 @@ def write_scored(folder: Path, fused: bool) -> tuple[Path, Synthetic]:
         folder / "bundle",
         manifest=dataclasses.replace(synthetic.manifest, graph=graph, calibration=described),
         model=model_bytes(feature_graph(synthetic)),
-        calibration=CalibrationTensors(scores, {}, None, scoring),
+        calibration=CalibrationTensors(scores, even_outcomes(scores, 3), {}, scoring),
     )
     return folder / "bundle", synthetic
 

@@ -77,7 +77,6 @@ def test_classes_have_the_shares_of_the_calibration_data(classification: Synthet
     assert classes(registry) == {(f"class {k}",): predicted.count(k) / 80 for k in range(3)}
     model.withdraw()
     assert classes(registry) == {}
-    assert classes(announced(classification.path)[0]) == {}
 
 
 def test_shares_have_the_buckets_of_the_served_histograms(classification: Synthetic) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from service.codec.answers import Coverage
 from service.inference.predictor import PlainPrediction, Prediction, Predictor
-from service.maths.predictive import gaussian_interval
 from service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
 from service.oip.compression import coding
 from service.oip.datatypes import NUMPY
@@ -95,16 +94,18 @@ def test_only_what_was_asked_for_in_that_order(classification: Synthetic) -> Non
     assert document["id"] == 'an "id" \u00e9'
 
 
-def test_bundles_without_outcomes_have_no_sets_and_gaussian_intervals(
+def test_sets_are_of_a_classification_and_intervals_of_a_regression(
     classification: Synthetic, regression: Synthetic
 ) -> None:
     with pytest.raises(RequestError, match="'prediction_set'"):
-        answer(classification, asking("prediction_set"), predict(classification))
+        answer(regression, asking("prediction_set"), predict(regression))
+    with pytest.raises(RequestError, match="'interval_low'"):
+        answer(classification, asking("interval_low"), predict(classification))
     prediction = predict(regression)
     _, arrays = read(answer(regression, asking("interval_high", "interval_low", binary=True), prediction))
     assert list(arrays) == ["interval_high", "interval_low"]
-    assert prediction.std is not None
-    low, high = gaussian_interval(prediction.mean, prediction.std, COVERAGE.level)
+    kind, low, high = COVERAGE.intervals(prediction, Predictor.load(regression.path))
+    assert kind == "conformal"
     np.testing.assert_array_equal(arrays["interval_low"], low)
     np.testing.assert_array_equal(arrays["interval_high"], high)
 
