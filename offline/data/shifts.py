@@ -81,7 +81,7 @@ def synthetic_shifts(inputs: Tensor, seed: int, names: Collection[str] | None = 
             f"shape (B, {', '.join(map(str, inputs.shape[1:]))})"
         )
     return {
-        name: _restored(shift(_wide(inputs), _stream(seed, number)), inputs)
+        name: restored(shift(wide(inputs), stream(seed, number)), inputs)
         for number, (name, shift) in enumerate(SHIFTS[kind_of(inputs)].items())
         if name in wanted
     }
@@ -130,18 +130,19 @@ def has_finite_outputs(network: nn.Module, inputs: Tensor) -> bool:
         return False
 
 
-def _stream(seed: int, number: int) -> torch.Generator:
+def stream(seed: int, number: int) -> torch.Generator:
     """A stream for each shift, unlike that of torch for the same seed: data made with it would be drawn once more."""
     (state,) = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
-def _wide(inputs: Tensor) -> Tensor:
+def wide(inputs: Tensor) -> Tensor:
     """float64: no shift of float32 inputs overflows before it is clamped."""
     return inputs.detach().double() if inputs.is_floating_point() else inputs.detach()
 
 
-def _restored(shifted: Tensor, inputs: Tensor) -> Tensor:
+def restored(shifted: Tensor, inputs: Tensor) -> Tensor:
+    """In the dtype of `inputs`, and finite."""
     if not inputs.is_floating_point():
         return shifted.to(inputs.dtype)
     limits = torch.finfo(inputs.dtype)
@@ -157,7 +158,8 @@ def _std(x: Tensor) -> Tensor:
     return x.std(_over(x), correction=0, keepdim=True)
 
 
-def _range(x: Tensor) -> tuple[Tensor, Tensor]:
+def value_range(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Smallest and largest value of each channel of images or column of a table, of everything else in all."""
     return x.amin(_over(x), keepdim=True), x.amax(_over(x), keepdim=True)
 
 
@@ -165,7 +167,8 @@ def _normal(x: Tensor, generator: torch.Generator) -> Tensor:
     return torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
 
 
-def _uniform(x: Tensor, generator: torch.Generator) -> Tensor:
+def uniform(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Uniform in [0, 1), float64, of the shape of x."""
     return torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x.device)
 
 
@@ -176,7 +179,7 @@ def noise(x: Tensor, generator: torch.Generator) -> Tensor:
 
 def image_noise(x: Tensor, generator: torch.Generator) -> Tensor:
     """Noise, kept within the values that pixels take."""
-    low, high = _range(x)
+    low, high = value_range(x)
     return noise(x, generator).clamp(low, high)
 
 
@@ -198,7 +201,7 @@ def rotate(x: Tensor, degrees: float) -> Tensor:
 
 def inversion(x: Tensor, _: torch.Generator) -> Tensor:
     """smallest + largest - x."""
-    low, high = _range(x)
+    low, high = value_range(x)
     return low + high - x
 
 
@@ -233,9 +236,9 @@ def permuted_columns(x: Tensor, generator: torch.Generator) -> Tensor:
 
 def widened_range(x: Tensor, generator: torch.Generator) -> Tensor:
     """Uniform in each column from half a range below the smallest value to half a range above the largest."""
-    low, high = _range(x)
+    low, high = value_range(x)
     margin = WIDENING * (high - low)
-    return low - margin + (high - low + 2 * margin) * _uniform(x, generator)
+    return low - margin + (high - low + 2 * margin) * uniform(x, generator)
 
 
 def shuffled_order(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -245,7 +248,7 @@ def shuffled_order(x: Tensor, generator: torch.Generator) -> Tensor:
     stays away from it, and the token that was there remains.
     """
     flat = x.reshape(len(x), -1)
-    moved = flat.gather(1, _uniform(flat, generator).argsort(dim=1))
+    moved = flat.gather(1, uniform(flat, generator).argsort(dim=1))
     held = (moved >= flat.amin(0)) & (moved <= flat.amax(0))
     return torch.where(held, moved, flat).reshape(x.shape)
 
