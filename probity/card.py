@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from service.bundle import Calibration, ComputedVariances, Graph, read_manifest
+from service.bundle import Calibration, ComputedVariances, Graph, RejectedShare, read_manifest
 
 if TYPE_CHECKING:
     from offline.export.standalone.file import StandaloneFile
+
+WARNING_COLOUR = "red"
 
 
 def console() -> Console:
@@ -48,6 +50,7 @@ def print_card(bundle: Path) -> None:
         f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
     )
     rows |= _score_rows(calibration)
+    rows |= _rejection_rows(manifest.rejection)
     rows |= _graph_rows(manifest.graph)
     if manifest.verification is not None:
         rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
@@ -66,6 +69,14 @@ def _score_rows(calibration: Calibration) -> dict[str, str]:
         each = ", ".join(f"{score.name} {score.shift_auroc:.3f}" for score in ordered)
         rows["scores compared"] = f"AUROC against the inputs that chose it: {each}"
     return rows
+
+
+def _rejection_rows(rejection: tuple[RejectedShare, ...] | None) -> dict[str, str]:
+    """What share of each kind of obviously foreign inputs is rejected."""
+    if rejection is None:
+        return {}
+    each = ", ".join(f"{found.name.replace('-', ' ')} {100 * found.share:.0f} %" for found in rejection)
+    return {"foreign": f"rejected of obviously foreign inputs: {each}"}
 
 
 def _graph_rows(graph: Graph) -> dict[str, str]:
@@ -138,4 +149,5 @@ def _print_rows(rows: dict[str, str]) -> None:
     width = max(len(name) for name in rows)
     screen = console()
     for name, value in rows.items():
-        screen.print(Text.assemble((f"{name:<{width}}", "bold"), "  ", value))
+        colour = WARNING_COLOUR if name.startswith("warning ") else ""
+        screen.print(Text.assemble((f"{name:<{width}}", f"bold {colour}".strip()), "  ", (value, colour)))

@@ -19,6 +19,7 @@ from offline.laplace.inference import Inference
 from offline.laplace.served_factor import StructuredFactor
 from offline.laplace.whole_factor import WholeFactor
 from offline.publish.fill_effect import fill_effect, fill_warnings
+from offline.publish.foreign_rejection import foreign_rejection, rejection_warnings
 from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
 from offline.publish.outcomes import outcomes_of
 from offline.publish.plain_answers import PlainAnswers, WholePosterior
@@ -34,6 +35,7 @@ from service.bundle import (
     Graph,
     InputSpec,
     Manifest,
+    RejectedShare,
     reseal_manifest,
     seal_bundle,
     staged_bundle,
@@ -94,12 +96,19 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         full = _plain_answers(job, fitted)
         truth = full.truth()
         verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))
+        rejection = _rejection(job, fitted, folder)
         timings = _timings(job, folder, truth)
         verified = replace(
             sealed,
             verification=verification,
+            rejection=rejection,
             graph=replace(graph, price=published(timings) if timings else None),
-            warnings=(*sealed.warnings, *_imprecise(truth), *_dearer(job, timings)),
+            warnings=(
+                *sealed.warnings,
+                *_imprecise(truth),
+                *rejection_warnings(rejection or (), job.config),
+                *_dearer(job, timings),
+            ),
         )
         reseal_manifest(folder, verified, _report(verified, fitted, outcomes))
 
@@ -137,6 +146,12 @@ def _graph(job: Job, fitted: Fitted, factor: StructuredFactor | WholeFactor) -> 
 def _filled_in(graph: Graph) -> list[str]:
     effect = None if graph.computed is None else graph.computed.effect
     return [] if effect is None else fill_warnings(effect)
+
+
+def _rejection(job: Job, fitted: Fitted, folder: Path) -> tuple[RejectedShare, ...] | None:
+    """What the bundle rejects of foreigners made of the examples that set its threshold."""
+    inputs, seed = fitted.calibrated.data.inputs, job.config.seed
+    return one_step(job.track, "Foreign inputs", lambda: foreign_rejection(folder, inputs, seed))
 
 
 def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:

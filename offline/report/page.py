@@ -23,6 +23,7 @@ from offline.report.figures import (
     score_picture,
 )
 from offline.report.fit_figures import candidates_picture, prior_picture, spectrum_picture
+from offline.report.foreign import foreign_rows
 from offline.report.style import Picture
 from offline.report.summary import cards, checks
 from offline.report.text import (
@@ -130,6 +131,7 @@ def report_html(data: ReportData) -> bytes:
         prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
         calibration=calibration,
         compared=score_rows(manifest),
+        foreign=foreign_rows(manifest),
         certified=certified_rows(data.outcomes),
         posterior=posterior_rows(manifest),
         spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offline.evaluation.diagnostics import coverage_band
+from offline.report.foreign import passing
 from offline.report.text import number, percent
 from service.bundle import Calibration, Manifest
 from service.maths.scores import SCORES
@@ -64,7 +65,8 @@ def score_note(calibration: Calibration) -> str:
 
 def checks(manifest: Manifest) -> list[Check]:
     """Facts that speak for or against the bundle."""
-    return [*_verified(manifest), *_cost(manifest), *_covered(manifest), *_factored(manifest), _warned(manifest)]
+    found = [_verified, _cost, _covered, _factored, _rejected]
+    return [*(check for facts in found for check in facts(manifest)), _warned(manifest)]
 
 
 def _verified(manifest: Manifest) -> Iterator[Check]:
@@ -115,6 +117,16 @@ def _factored(manifest: Manifest) -> Iterator[Check]:
         error, tolerance = percent(posterior.error), percent(posterior.tolerance)
         text = f"The low-rank posterior is off by at most {error}, tolerance {tolerance}."
         yield Check(posterior.error <= posterior.tolerance, text)
+
+
+def _rejected(manifest: Manifest) -> Iterator[Check]:
+    if manifest.rejection is None:
+        return
+    names = ", ".join(found.name.replace("-", " ") for found in passing(manifest.rejection))
+    if names:
+        yield Check(False, f"Less than half is rejected of these obviously foreign inputs: {names}.")
+    else:
+        yield Check(True, "At least half is rejected of every kind of obviously foreign inputs that is judged.")
 
 
 def _warned(manifest: Manifest) -> Check:

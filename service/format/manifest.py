@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
-from service.format.manifest_parts import Calibration, FileEntry, Graph, Posterior, Prior, Selection, Verification
+from service.format.manifest_parts import (
+    Calibration,
+    FileEntry,
+    Graph,
+    Posterior,
+    Prior,
+    RejectedShare,
+    Selection,
+    Verification,
+)
 from service.format.rules import Part, check_fields
 from service.maths.predictive import Link
 from service.maths.scores import (
@@ -45,6 +54,7 @@ class Manifest(Part):
     graph: Graph
     calibration: Calibration
     verification: Verification | None
+    rejection: tuple[RejectedShare, ...] | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     libraries: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -71,6 +81,7 @@ class Manifest(Part):
             ("sigma_noise", noise is None or 0 < noise <= LARGEST, f"a positive number up to {LARGEST:g}"),
         )
         self._check_calibration()
+        self._check_rejection()
         self._check_graph()
         posterior, used = self.posterior, self.prior.used
         size = posterior.size == self.subnetwork_size
@@ -96,6 +107,11 @@ class Manifest(Part):
             ("fused", parts, "single scores of a classification"),
             ("outcomes", sets, "a set_score for a classification, null for a regression"),
         )
+
+    def _check_rejection(self) -> None:
+        names = None if self.rejection is None else [found.name for found in self.rejection]
+        sound = names is None or (bool(names) and len(set(names)) == len(names))
+        check_fields("", self, ("rejection", sound, "null, or shares under names that differ"))
 
     def _check_graph(self) -> None:
         classification, graph = self.task == "classification", self.graph

@@ -305,6 +305,15 @@ class Calibration(Part):
 
 
 @dataclass(frozen=True)
+class RejectedShare(Part):
+    """Which share the bundle rejects of `examples` inputs of a kind that is obviously foreign."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    share: Share
+    examples: AtLeastOne
+
+
+@dataclass(frozen=True)
 class Verification(Part):
     """Largest relative errors of the serving code against torch in float64, on `examples` inputs.
 

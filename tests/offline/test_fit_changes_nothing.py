@@ -49,6 +49,7 @@ STAGES = {
     "seal_bundle": offline.publish.bundle,
     "plain_jacobian": offline.publish.plain_answers,
     "verify": offline.publish.bundle,
+    "foreign_rejection": offline.publish.bundle,
     "report_html": offline.publish.bundle,
     "reseal_manifest": offline.publish.bundle,
 }
@@ -62,8 +63,9 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
         raise Stop
 
     skip_export(monkeypatch)
-    if stage in ("reseal_manifest", "report_html"):
+    if stage in ("foreign_rejection", "reseal_manifest", "report_html"):
         monkeypatch.setattr(offline.publish.bundle, "verify", lambda *_: None)
+        monkeypatch.setattr(offline.publish.bundle, "foreign_rejection", lambda *_: None)
     monkeypatch.setattr(STAGES[stage], stage, fails)
     config = CONFIG.model_copy(update={"prior_precision": "gridsearch", "temperature": "fit"})
     model = network()

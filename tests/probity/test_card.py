@@ -1,11 +1,13 @@
-"""What a model card says of the variances that a bundle computes."""
+"""What a model card says of computed variances, foreign inputs and warnings."""
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from probity.card import computed_variances
+from probity.card import computed_variances, print_card
 from service.bundle import ComputedVariances, FillEffect
+from tests.support.bundles import FEATURE_SPEC, write_linear
 
 KINDS = get_args(ComputedVariances.__annotations__["kind"])
 
@@ -19,3 +21,21 @@ def test_every_kind_is_described(kind: str) -> None:
         return
     assert "Against those of all classes, on 50 held-out examples: probabilities differ by 0.013" in text
     assert text.endswith("2.0 % of the decisions")
+
+
+def test_foreign_inputs_and_warnings_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_card(write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC).path)
+    card = capsys.readouterr().out
+    assert "rejected of obviously foreign inputs: noise 75 %, constant 100 %\n" in card
+    assert "made by hand\n" in card
+    assert "\x1b" not in card, "no colours but on a terminal"
+
+
+def test_a_terminal_shows_warnings_in_red(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    print_card(write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC).path)
+    assert "\x1b[31mmade by hand\x1b[0m" in capsys.readouterr().out

@@ -17,6 +17,7 @@ from service.bundle import (
     ParameterSlice,
     Posterior,
     Prior,
+    RejectedShare,
     Selection,
     SetScore,
     Tried,
@@ -38,6 +39,7 @@ CANDIDATES = (
     Candidate("random", 6, 7.0, 1.0, -0.25, -1.5, 0.75, chosen=True),
     Candidate("last-layer", 5, 1.0, 2.0, -0.24, -1.75, 0.5, chosen=False),
 )
+REJECTION = (RejectedShare("noise", 0.75, 40), RejectedShare("constant", 1.0, 40))
 
 
 def make_manifest(
@@ -89,6 +91,7 @@ def make_manifest(
         verification=Verification(
             examples=4, tolerance=1e-4, mean_error=1e-7, jacobian_error=1e-7, variance_error=1e-7
         ),
+        rejection=None if regression else REJECTION,
         metrics={"calibration_log_likelihood": -0.25},
         libraries={"python": "3.11"},
         warnings=("made by hand",),

@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 from offline.report.page import ReportData, report_html
 from offline.report.style import MAX_POINTS, thinned
 from offline.report.text import number, parameter_rows
-from service.bundle import Candidate, Manifest, ParameterSlice, Posterior, Prior, Selection, Tried, Verification
+from service.bundle import (
+    Candidate,
+    Manifest,
+    ParameterSlice,
+    Posterior,
+    Prior,
+    RejectedShare,
+    Selection,
+    Tried,
+    Verification,
+)
 from tests.support.report_pages import SIGMA, Page, S, bare, make_data, report_manifest, titles
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;{{ 7 * 7 }}$x_"
@@ -40,6 +50,7 @@ def test_a_sound_bundle_is_fine() -> None:
         {"verification": Verification(16, 1e-4, 1e-7, 2e-3, 3e-7)},
         {"posterior": Posterior("cholesky", S, 1e-6)},
         {"warnings": ("odd",)},
+        {"rejection": (RejectedShare("noise", 0.49, 100),)},
         {"metrics": {"calibration_coverage_95": 0.85}},
         {"metrics": {"calibration_coverage_95": 1.0}},
         {"prior": Prior("budget", 1.0, "none", 1.0, 0.01), "metrics": dict(report_manifest().metrics)},

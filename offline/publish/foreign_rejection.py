@@ -1,0 +1,77 @@
+"""What share of obvious foreigners a finished bundle rejects: measured with the serving code, and published."""
+
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from offline.config import COMPARED_SCORES, FitConfig
+from offline.data.foreigners import obvious_foreigners
+from offline.report.foreign import passing
+from offline.runtime.arrays import Array, to_numpy
+from service.bundle import RejectedShare
+from service.inference.predictor import Predictor
+from service.inference.session import NetworkError, NetworkFailed
+
+MOST_EXAMPLES = 100  # of each kind: shares to within 10 %, in the time of a few hundred predictions
+WORDS = {
+    "noise": "that are uniform noise",
+    "constant": "that are constant",
+    "inverted": "that are inverted",
+    "scaled-by-10": "scaled by 10",
+    "scaled-by-100": "scaled by 100",
+    "scaled-by-255": "scaled by 255",
+    "shuffled-pixels": "with shuffled pixels",
+    "reversed-columns": "with reversed columns",
+    "random-tokens": "of random tokens",
+    "constant-token": "of one token repeated",
+}
+
+
+def foreign_rejection(folder: Path, inputs: Tensor, seed: int) -> tuple[RejectedShare, ...] | None:
+    """The share of each kind of obvious foreigners that the bundle in `folder` rejects, by its own rule.
+
+    inputs (n, *shape): ordinary ones, the first of which foreigners are made of. None where their shape allows no
+    foreigners.
+    """
+    predictor = Predictor.load(folder)
+    kinds = obvious_foreigners(inputs[:MOST_EXAMPLES], seed).items()
+    shares = tuple(_share(name, _rejected(predictor, to_numpy(foreign))) for name, foreign in kinds)
+    return shares or None
+
+
+def _share(name: str, rejected: Array) -> RejectedShare:
+    return RejectedShare(name, float(rejected.mean()), len(rejected))
+
+
+def _rejected(predictor: Predictor, inputs: Array) -> Array:
+    """(n,) bool: not answered; what the network cannot process gets no answer either."""
+    try:
+        return predictor.predict(inputs).rejected
+    except (NetworkError, NetworkFailed):
+        if len(inputs) == 1:
+            return np.array([True])
+        return np.concatenate([_rejected(predictor, inputs[i : i + 1]) for i in range(len(inputs))])
+
+
+def rejection_warnings(rejection: tuple[RejectedShare, ...], config: FitConfig) -> list[str]:
+    """A warning for each kind that should be rejected, and is in less than half of the cases."""
+    return [
+        f"of inputs {WORDS.get(found.name, found.name)}, only {100 * found.share:.0f} % are rejected: the score sees "
+        f"little of them; {_remedy(found.name, config)}"
+        for found in passing(rejection)
+    ]
+
+
+def _remedy(name: str, config: FitConfig) -> str:
+    """What a user can do, of what is not asked for yet."""
+    scaled = name.startswith("scaled")
+    check_range = "check the range of inputs before the model, or " if scaled else ""
+    if config.likelihood == "regression":
+        searched = config.prior_precision == "budget"
+        uncertainty = "a larger uncertainty_budget" if searched else "a smaller prior_precision"
+        return f"{check_range}give {uncertainty} or more weights (subnetwork_size)"
+    fused = "" if config.score in COMPARED_SCORES else " with score='fused'"
+    # These scores divide features by their length, and so see little of a scale.
+    features = "" if config.feature_scores or scaled else ", or feature_scores=True for the network's activations"
+    return f"{check_range}give examples of what you fear as score_data() (foreign_loader in Python){fused}{features}"

@@ -1,0 +1,137 @@
+"""What a finished bundle rejects of obvious foreigners: measured by every fit, and a warning where it is little."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+from offline import FitConfig, fit_bundle
+from offline.data.foreigners import obvious_foreigners
+from offline.publish.foreign_rejection import MOST_EXAMPLES, foreign_rejection, rejection_warnings
+from probity.cli import app
+from service import Predictor
+from service.bundle import RejectedShare
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear, write_tokens
+from tests.support.small_fit import CONFIG, batches, network
+
+# the exporter's own deprecations are not ours to mend
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
+KINDS = ["column-noise", "scaled-by-10", "scaled-by-100", "zeros", "reversed-columns"]
+
+
+@pytest.fixture(scope="module")
+def regression(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Whose score grows with the size of its inputs."""
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(1)
+    data = [(x, x[:, :1] + 0.1 * torch.randn(len(x), 1, generator=generator)) for x, _ in batches(200)]
+    config = FitConfig(
+        likelihood="regression", selection="random", subnetwork_size=1.0, prior_precision=1.0, device="cpu"
+    )
+    out = tmp_path_factory.mktemp("foreign") / "bundle"
+    return fit_bundle(nn.Linear(4, 1), data, out, calibration_loader=data, config=config)
+
+
+def test_the_manifest_has_the_share_of_each_kind(regression: Path) -> None:
+    manifest = Predictor.load(regression).manifest
+    assert manifest.rejection is not None
+    assert [found.name for found in manifest.rejection] == KINDS
+    assert {found.examples for found in manifest.rejection} == {min(MOST_EXAMPLES, manifest.calibration.examples)}
+    shares = {found.name: found.share for found in manifest.rejection}
+    assert shares["scaled-by-10"] > 0.9
+    assert shares["scaled-by-100"] == 1
+    assert shares["zeros"] == 0
+    assert not [text for text in manifest.warnings if "scaled by" in text or "zeros" in text]
+    assert [text for text in manifest.warnings if text.startswith("of inputs with reversed columns, only ")]
+
+
+def test_card_and_report_show_them(regression: Path) -> None:
+    card = CliRunner().invoke(app, ["inspect", str(regression)]).stdout
+    assert "rejected of obviously foreign inputs: column noise" in card
+    assert "scaled by 100 100 %" in card
+    assert "Rejected of obviously foreign inputs" in (regression / "report.html").read_text()
+
+
+def test_a_bundle_that_rejects_nothing_warns_of_every_kind_that_is_judged(tmp_path: Path) -> None:
+    """The score of a network without slope is the same for every input."""
+    model = network()
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    fit_bundle(model, batches(60), tmp_path / "bundle", calibration_loader=batches(120, seed=1), config=CONFIG)
+    manifest = Predictor.load(tmp_path / "bundle").manifest
+    assert manifest.rejection is not None
+    assert {found.share for found in manifest.rejection} == {0.0}
+    found = [text for text in manifest.warnings if text.startswith("of inputs")]
+    assert [text.partition(",")[0] for text in found] == [
+        "of inputs scaled by 10",
+        "of inputs scaled by 100",
+        "of inputs with reversed columns",
+    ]
+    report = (tmp_path / "bundle" / "report.html").read_text()
+    assert "Less than half is rejected of these obviously foreign inputs: scaled by 10, scaled by 100," in report
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "remedy"),
+    [
+        (
+            "noise",
+            {},
+            "of inputs that are uniform noise, only 12 % are rejected: the score sees little of them; give examples of "
+            "what you fear as score_data() (foreign_loader in Python) with score='fused', or feature_scores=True for "
+            "the network's activations",
+        ),
+        ("noise", {"score": "fused", "feature_scores": True}, "score_data() (foreign_loader in Python)"),
+        (
+            "scaled-by-10",
+            {},
+            "; check the range of inputs before the model, or give examples of what you fear as score_data() "
+            "(foreign_loader in Python) with score='fused'",
+        ),
+        (
+            "constant",
+            {"likelihood": "regression"},
+            "; give a larger uncertainty_budget or more weights (subnetwork_size)",
+        ),
+        (
+            "constant",
+            {"likelihood": "regression", "prior_precision": 1.0},
+            "; give a smaller prior_precision or more weights (subnetwork_size)",
+        ),
+    ],
+)
+def test_the_remedy_is_what_was_not_asked_for(name: str, config: dict[str, Any], remedy: str) -> None:
+    (text,) = rejection_warnings((RejectedShare(name, 0.12, 100),), FitConfig(**config))
+    assert text.endswith(remedy)
+
+
+def test_half_is_enough_and_some_kinds_are_not_judged() -> None:
+    rejection = RejectedShare("noise", 0.5, 100), RejectedShare("zeros", 0.0, 100), RejectedShare("column-noise", 0, 9)
+    assert rejection_warnings(rejection, FitConfig()) == []
+
+
+def test_what_the_network_refuses_counts_as_rejected(tmp_path: Path) -> None:
+    """The vocabulary ends below what a hand-written batch asks for."""
+    bundle = write_tokens(tmp_path / "tokens")
+    found = foreign_rejection(bundle.path, torch.tensor([[7, 9], [8, 7]]), 0)
+    assert found is not None
+    assert {one.share for one in found} == {1.0}
+
+
+def test_shares_are_those_of_the_predictor_on_at_most_100_examples(tmp_path: Path) -> None:
+    bundle, inputs = write_linear(tmp_path / "images", outputs=3, spec=IMAGE_SPEC), torch.rand(130, 1, 4, 5)
+    found = foreign_rejection(bundle.path, inputs, 7)
+    assert found is not None
+    predictor, foreigners = Predictor.load(bundle.path), obvious_foreigners(inputs[:100], 7)
+    assert [one.name for one in found] == [*foreigners]
+    for one in found:
+        assert one.examples == 100
+        assert one.share == predictor.predict(foreigners[one.name].numpy()).rejected.mean()
+
+
+def test_an_input_without_foreigners_has_no_shares(tmp_path: Path) -> None:
+    bundle = write_linear(tmp_path / "one", outputs=3, spec=FEATURE_SPEC)
+    assert foreign_rejection(bundle.path, torch.rand(5, 1).long(), 0) is None
