@@ -101,7 +101,7 @@ bench-selection: .venv/dev.stamp
 	$(BIN)/python -m benchmarks mnist_shift
 
 # Each goes on where it was interrupted; a full run without --fast needs a GPU.
-PAPER := toy uci mnist cifar sizes questions
+PAPER := toy uci gaps mnist cifar sizes questions
 bench-paper: .venv/dev.stamp
 	set -e; for name in $(PAPER); do $(BIN)/python -m benchmarks paper_$$name --fast; done
 	$(BIN)/python -m docs.paper

@@ -1,13 +1,15 @@
 """Every benchmark by name."""
 
 from benchmarks.core.settings import Benchmark
-from benchmarks.experiments import drift, evaluate, scores
+from benchmarks.experiments import drift, evaluate, robustness, scores, table_rejection
 from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import plot as guarantees_plot
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.mnist import plot as mnist_plot
 from benchmarks.experiments.mnist import shift as mnist_shift
+from benchmarks.experiments.paper.gaps import plot as paper_gaps_plot
+from benchmarks.experiments.paper.gaps import run as paper_gaps
 from benchmarks.experiments.paper.images import plot as paper_images_plot
 from benchmarks.experiments.paper.images import run as paper_images
 from benchmarks.experiments.paper.images import sizes as paper_sizes
@@ -20,6 +22,7 @@ from benchmarks.experiments.paper.toys import plot as paper_toy_plot
 from benchmarks.experiments.paper.toys import run as paper_toy
 from benchmarks.experiments.selection import plot as selection_plot
 from benchmarks.experiments.selection import uci as selection_uci
+from benchmarks.experiments.trials import run as trials
 from benchmarks.fit import against_laplace, bundles, cost, floor, gpu, growth, layers, price
 from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, contract, early_rejection, fuzz, load, soak
@@ -96,15 +99,36 @@ BENCHMARKS = (
     ),
     Benchmark(
         "frontier",
-        "quality under shift against the price of a prediction, on MNIST and CIFAR-10",
+        "quality under shift against the price of a prediction, on MNIST, Fashion-MNIST and CIFAR-10",
         frontier.run,
         frontier_plot.draw,
         needs=HOURS,
     ),
     Benchmark(
+        "table_rejection",
+        "what default bundles of two tables reject: rows scaled, of zeros, with reversed columns",
+        table_rejection.run,
+        threads=1,
+        needs="a minute or two",
+    ),
+    Benchmark(
+        "robustness",
+        "added weights with each of their settings varied by a factor of four",
+        robustness.run,
+        threads=1,
+        needs="minutes, and data, given or downloaded",
+    ),
+    Benchmark(
         "scores",
-        "out-of-distribution scores, alone and fused, on MNIST and CIFAR-10",
+        "out-of-distribution scores, alone and several as one, on MNIST, Fashion-MNIST and CIFAR-10",
         scores.run,
+        threads=1,
+        needs="minutes, and data, given or downloaded",
+    ),
+    Benchmark(
+        "trials",
+        "ideas that Probity might take up: two prior precisions, and a second mean",
+        trials.run,
         threads=1,
         needs="minutes, and data, given or downloaded",
     ),
@@ -178,6 +202,15 @@ BENCHMARKS = (
         paper_uci_plot.draw,
         threads=1,
         needs=HOURS,
+        fast=True,
+    ),
+    Benchmark(
+        "paper_gaps",
+        "regressions with a gap: 95 % intervals and rejection inside it, of posteriors, an ensemble and bundles",
+        paper_gaps.run,
+        paper_gaps_plot.draw,
+        threads=1,
+        needs="minutes, and data, given or downloaded",
         fast=True,
     ),
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from docs.guarantee_tables import guarantees
 from docs.marked import update_parts
+from docs.trial_tables import NETWORKS, score_candidates, scores, title, trials
 
 PAGE = Path(__file__).with_name("benchmarks.md")
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
@@ -18,7 +19,10 @@ MEASURED = (
     ("peer", "floor", "growth", "cost"),
     ("price",),
     ("frontier",),
+    ("table_rejection",),
+    ("robustness",),
     ("scores",),
+    ("trials",),
     ("mnist_shift",),
     ("drift",),
     ("guarantees",),
@@ -28,14 +32,51 @@ MEASURED = (
     ("soak",),
     ("fuzz", "contract"),
 )
-NETWORKS = {"mnist": "MNIST", "cifar": "CIFAR-10"}
-FRONTIER = {"usual": "ordinary", "rotation": "turned", "unseen": "other shifts", "auroc": "AUROC"}
+# Quantity -> head of the column, and how a value is written.
+FRONTIER = {
+    "price": ("passes", ".2g"),
+    "usual": ("ordinary", ".3f"),
+    "ece": ("ECE", ".3f"),
+    "rotation": ("turned", ".2f"),
+    "unseen": ("other shifts", ".3f"),
+    "ece_unseen": ("ECE", ".3f"),
+    "auroc": ("AUROC, entropy", ".3f"),
+    "score_auroc": ("AUROC, score", ".4f"),
+    "labels_differ": ("labels that differ", ".1%"),
+}
+REJECTED = {
+    "rejected_usual": "ordinary",
+    "rejected_foreign": "foreign",
+    "rejected_noise": "noise",
+    "rejected_constant": "constant",
+    "rejected_inverted": "inverted",
+    "rejected_scaled-by-10": "times 10",
+    "rejected_scaled-by-255": "times 255",
+    "rejected_shuffled-pixels": "shuffled pixels",
+}
+ROBUSTNESS = {
+    "usual": ("ordinary", ".3f"),
+    "ece": ("ECE", ".3f"),
+    "rotation": ("turned", ".2f"),
+    "unseen": ("other shifts", ".3f"),
+    "auroc_distance": ("AUROC, distance", ".4f"),
+    "auroc": ("AUROC, score", ".4f"),
+    "least_rejected": ("least rejected", ".0%"),
+}
+SETTINGS = {
+    "default": "default",
+    "length_scale": "length scale s",
+    "precision": "precision rho",
+    "features": "features R",
+    "kept": "eigenpairs m",
+    "layers": "layers:",
+}
 
 
 def parts() -> dict[str, str]:
     """The generated parts of the page by their names."""
     dates = {f"measured: {', '.join(names)}": measured(names) for names in MEASURED}
-    return {name: make(read(name)) for name, make in MADE.items()} | dates
+    return {name: make(read(SOURCES.get(name, name))) for name, make in MADE.items()} | dates
 
 
 def read(name: str) -> dict[str, Any]:
@@ -70,33 +111,63 @@ def price(result: dict[str, Any]) -> str:
 
 
 def frontier(result: dict[str, Any]) -> str:
-    """For each network a table of its methods: means over the seeds."""
+    """For each network a table of its methods: means over the seeds, in brackets how many where they are fewer; and one
+    of what bundles reject."""
     tables = []
     for network, methods in result["summary"].items():
-        seeds = sum(run["network"] == network for run in result["runs"])
-        quantities = [name for name in FRONTIER if all(name in found for found in methods.values())]
-        head = f"| {NETWORKS[network]}, {seeds} {'seed' if seeds == 1 else 'seeds'} | passes |"
-        lines = [head + "".join(f" {FRONTIER[name]} |" for name in quantities), "| --- " * (2 + len(quantities)) + "|"]
+        quantities = {name: how for name, how in FRONTIER.items() if any(name in found for found in methods.values())}
+        heads = [head for head, _ in quantities.values()]
+        lines = [f"| {title(result, network)} | {' | '.join(heads)} |", "| --- " * (1 + len(heads)) + "|"]
         for method, found in methods.items():
-            cells = [f"{found['price']['mean']:.2g}", *(f"{found[name]['mean']:.3f}" for name in quantities)]
-            lines.append(f"| {method} | {' | '.join(cells)} |")
+            cells = [_cell(found.get(name), how) for name, (_, how) in quantities.items()]
+            fewer = found["seeds"] < max(other["seeds"] for other in methods.values())
+            label = f"{method} ({found['seeds']})" if fewer else method
+            lines.append(f"| {label} | {' | '.join(cells)} |")
         tables.append("\n".join(lines) + "\n")
-    return "\n".join(tables)
+    lines = ["| rejected at 5 % | " + " | ".join(REJECTED.values()) + " |", "| --- " * (1 + len(REJECTED)) + "|"]
+    for network, methods in result["summary"].items():
+        for method, found in methods.items():
+            if all(name in found for name in REJECTED):
+                cells = [_cell(found[name], ".1%") for name in REJECTED]
+                lines.append(f"| {NETWORKS[network]}, {method} | {' | '.join(cells)} |")
+    return "\n".join([*tables, "\n".join(lines) + "\n"])
 
 
-def scores(result: dict[str, Any]) -> str:
-    """For each network a table of its scores: AUROC and the share of foreign examples accepted, means."""
+def _cell(value: dict[str, float] | float | None, how: str) -> str:
+    """A mean, or a value; percent with a space."""
+    mean = value["mean"] if isinstance(value, dict) else value
+    return "" if mean is None else f"{mean:{how}}".replace("%", " %")
+
+
+def robustness(result: dict[str, Any]) -> str:
+    """For each network a table of its variants."""
     tables = []
-    for network, found in result["summary"].items():
-        seeds = sum(run["network"] == network for run in result["runs"])
-        sets = list(next(iter(found.values())))
-        head = f"| {NETWORKS[network]}, {seeds} {'seed' if seeds == 1 else 'seeds'} |"
-        lines = [head + "".join(f" {name} |" for name in sets), "| --- " * (1 + len(sets)) + "|"]
-        for name, rates in found.items():
-            cells = [f"{rates[one]['auroc']:.4f}, {100 * rates[one]['fpr']:.1f} %" for one in sets]
-            lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} |")
+    for row in result["rows"]:
+        known = {name: how for name, how in ROBUSTNESS.items() if row["variants"][0][name] is not None}
+        heads = [head for head, _ in known.values()]
+        lines = [f"| {NETWORKS[row['network']]} | {' | '.join(heads)} |", "| --- " * (1 + len(heads)) + "|"]
+        for one in row["variants"]:
+            cells = [_cell(one[name], how) for name, (_, how) in known.items()]
+            lines.append(f"| {SETTINGS[one['setting']]} {one['value']}".rstrip() + f" | {' | '.join(cells)} |")
         tables.append("\n".join(lines) + "\n")
     return "\n".join(tables)
+
+
+def table_rejection(result: dict[str, Any]) -> str:
+    """Quality beside the plain network's, and what is rejected: a row for each data set and kind of columns."""
+    rows = result["rows"]
+    heads = ("log-likelihood, plain", "default bundle", "ECE, plain", "default bundle", "labels that differ")
+    quality = [f"| columns | held out | {' | '.join(heads)} |", "| --- " * (2 + len(heads)) + "|"]
+    kinds = list(rows[0]["rejected"])
+    rejected = [f"| rejected at 5 % | {' | '.join(kinds)} |", "| --- " * (1 + len(kinds)) + "|"]
+    for row in rows:
+        name = f"{row['data']}, {row['columns']}"
+        pairs = [row[part][key] for key in ("log_likelihood", "ece") for part in ("plain", "bundle")]
+        cells = [*(f"{value:.3f}" for value in pairs), f"{row['labels_differ']:.1%}"]
+        quality.append(f"| {name} | {row['held_out']} | {' | '.join(cells)} |")
+        shares = [f"{row['rejected'][kind]:.0%}" for kind in kinds]
+        rejected.append(f"| {name} | {' | '.join(shares)} |")
+    return "\n".join([*quality, "", *rejected]) + "\n"
 
 
 def evaluate(result: dict[str, Any]) -> str:
@@ -133,10 +204,15 @@ MADE = {
     "layers": layers,
     "price": price,
     "frontier": frontier,
+    "table_rejection": table_rejection,
+    "robustness": robustness,
     "scores": scores,
+    "score candidates": score_candidates,
+    "trials": trials,
     "guarantees": guarantees,
     "evaluate": evaluate,
 }
+SOURCES = {"score candidates": "scores"}  # where a part and its file have different names
 
 if __name__ == "__main__":
     update_parts(PAGE, parts())

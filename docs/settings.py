@@ -45,7 +45,6 @@ WHEN = {
         "concurrency": "Together with `PROBITY_THREADS`, or to leave processors to other programs.",
         "max_batch_size": "Lower it for shorter batches, and so a lower latency for small requests.",
         "max_queue_delay_seconds": "A few milliseconds, when batches are small and throughput matters most.",
-        "jacobian_bytes": "Raise it for larger batches with many outputs or weights; lower it to save memory.",
         "false_reject_rate": "When the rate of the bundles rejects too much or too little for your use.",
         "requested_rates": "When clients need rates of their own, such as a higher one before a costly decision.",
         "reject_by_class": "When each predicted class must be rejected as seldom as the others.",

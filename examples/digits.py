@@ -20,7 +20,8 @@ from probity import FitConfig, ImagePreprocessing, InputSpec
 
 SIZE = 8
 # Which weights, and how much uncertainty, is decided on held-out digits and synthetic shifts of them: `selection` is
-# "auto" by default, and `prior_precision` the smallest that costs at most 0.05 nats (`uncertainty_budget`).
+# "auto" by default, weights are added to the network (`added_weights`), and both together cost at most 0.005 nats
+# (`uncertainty_budget`).
 config = FitConfig(name="digits", subnetwork_size=500, seed=0)
 class_names = [str(digit) for digit in range(10)]
 input_spec = InputSpec(shape=(1, SIZE, SIZE), image=ImagePreprocessing(mode="L", scale=1 / 255, resize=True))

@@ -24,6 +24,7 @@ StrategyName = Literal[
 ]
 
 DEFAULT_SCORE: Literal["default"] = "default"
+SURPRISE: Literal["surprise"] = "surprise"  # needs the distance that added weights give
 COMPARED_SCORES = ("auto", "fused")  # these are chosen or fitted on held-out data and on synthetic shifts of it
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -46,6 +47,15 @@ class FitConfig(BaseModel):
         ),
     ] = 1000
     selection: Annotated[StrategyName, Field(description="Strategy that chooses the weights.")] = "auto"
+    effort: Annotated[
+        Literal["quick", "thorough"],
+        Field(
+            description="How much of the network `auto` compares. `quick`: only where the derivatives of all outputs "
+            "take one backward pass or none, which is a linear head and the layers whose features reach it "
+            "separately, or else the last two modules. `thorough`: every place that `max_cost` allows. A strategy that "
+            "is named looks everywhere."
+        ),
+    ] = "quick"
     selection_options: dict[str, Any] = Field(default_factory=dict, description="Options of the strategy.")
     within: Annotated[
         tuple[str, ...] | None,
@@ -65,8 +75,19 @@ class FitConfig(BaseModel):
     ] = "budget"
     uncertainty_budget: Annotated[
         Positive,
-        Field(description="For `budget`: how many nats of mean held-out log-likelihood the uncertainty may cost."),
-    ] = 0.05
+        Field(
+            description="How many nats of mean held-out log-likelihood the uncertainty may cost, below the best "
+            "temperature without any: of the added weights, and with prior precision `budget` of the subnetwork too."
+        ),
+    ] = 0.005
+    added_weights: Annotated[
+        bool | tuple[str, ...],
+        Field(
+            description="Whether the posterior is also over weights that are added to the network, on random features "
+            "of its activations: their variance grows with the distance from the training data. A list of paths: "
+            "those of the layers whose inputs they read."
+        ),
+    ] = True
     prior_scaling: Annotated[
         Literal["subnetwork", "none"],
         Field(
@@ -78,22 +99,19 @@ class FitConfig(BaseModel):
         Positive | None,
         Field(
             description="For `auto`: most that a prediction may cost, in forward passes of the plain network (one that "
-            "takes less than 50 microseconds counts as taking so long); None: 3, or the least there is."
+            "takes less than 50 microseconds counts as taking so long); None: 3, or 1.5 times the least there is."
         ),
     ] = None
     variance_of: Annotated[
-        Literal["all", "top", "top-mean", "margin", "differences", "auto"],
+        Literal["all", "top", "margin", "auto"],
         Field(
             description="Which variances of a classification a prediction computes: of `all` classes; of the "
-            "`top_outputs` most probable ones (`top`: the others take their mean; `top-mean`: all take it); or of the "
-            "`margin` between the two most probable ones, which all take; or of the `differences` of all other logits "
-            "from the largest one, which are then divided in place of the logits. Weights anywhere in the network cost "
-            "one backward pass for each. `auto`: what is cheapest and nearly as good, compared by `selection='auto'`."
+            "`top_outputs` most probable ones (`top`: the others take their mean); or of the "
+            "`margin` between the two most probable ones, which all take. Weights anywhere in the network cost one "
+            "backward pass for each. `auto`: what is cheapest and nearly as good, compared by `selection='auto'`."
         ),
     ] = "all"
-    top_outputs: Annotated[
-        int, Field(ge=1, description="How many classes, for `variance_of` `top` and `top-mean`.")
-    ] = 5
+    top_outputs: Annotated[int, Field(ge=1, description="How many classes, for `variance_of` `top`.")] = 5
     curvature_outputs: Annotated[
         int,
         Field(
@@ -116,28 +134,19 @@ class FitConfig(BaseModel):
             gt=0,
             lt=1,
             description="Maximum relative error of the variances for `low-rank`, and for a whole last layer that is "
-            "served in fewer directions to save time.",
+            "served in fewer directions to save work.",
         ),
     ] = 0.01
     score: Annotated[
         Literal["default", "auto", ScoreName],
         Field(
-            description="Out-of-distribution score by which inputs are rejected. `default`: `predictive_entropy`, of a "
-            "regression `epistemic_std`. For a classification also `fused`, a weighted sum of several scores, whose "
+            description="Out-of-distribution score by which inputs are rejected. `default`: with added weights "
+            "`surprise`, of a regression `distance`; without, `predictive_entropy` and `epistemic_std`. For a "
+            "classification also `fused`, a weighted sum of several scores, whose "
             "weights are fitted to synthetic shifts of held-out data; and `auto`, the fused one, or a single one that "
-            "tells such shifts clearly better; with `feature_scores`, also scores of the network's activations. "
-            "docs/choosing.md lists all scores."
+            "tells such shifts clearly better. docs/choosing.md lists all scores."
         ),
     ] = DEFAULT_SCORE
-    feature_scores: Annotated[
-        bool,
-        Field(
-            description="Whether `score` may use the network's own activations too: how far they lie from those of the "
-            "training data, as the scores `mahalanobis`, `nearest_neighbours` and `residual` (of the input of the "
-            "linear head) and `middle_mahalanobis` (pooled layers in the middle). The graph computes those that the "
-            "score needs, from the same forward pass."
-        ),
-    ] = False
     sigma_noise: Annotated[
         Positive | Literal["mle"],
         Field(
@@ -148,9 +157,10 @@ class FitConfig(BaseModel):
     temperature: Annotated[
         Positive | Literal["fit"],
         Field(
-            description="Divisor of a classifier's logits; `fit` takes the value with the best held-out log-likelihood."
+            description="Divisor of a classifier's logits; `fit` takes the value with the best held-out "
+            "log-likelihood, and without the posterior the one next to 1 that is no worse within the error of the data."
         ),
-    ] = 1.0
+    ] = "fit"
     false_reject_rate: Annotated[
         float,
         Field(
@@ -215,7 +225,7 @@ class FitConfig(BaseModel):
         if self.variance_of == "auto" and self.selection != "auto":
             raise ValueError(
                 f"variance_of: found 'auto' with selection={self.selection!r}, expected selection='auto', which "
-                "compares what can be computed; or name one: 'all', 'top', 'top-mean', 'margin' or 'differences'"
+                "compares what can be computed; or name one: 'all', 'top' or 'margin'"
             )
         return self
 
@@ -223,21 +233,19 @@ class FitConfig(BaseModel):
     def _check_score(self) -> "FitConfig":
         classification = self.likelihood == "classification"
         names = [*(CLASSIFICATION_SCORES if classification else REGRESSION_SCORES)]
-        features = [*FEATURE_SCORES] if self.feature_scores and classification else []
-        known = [DEFAULT_SCORE, *names, *features, *(COMPARED_SCORES if classification else ())]
-        if self.score in FEATURE_SCORES and not features and classification:
-            raise ValueError(
-                f"score: found {self.score!r} without feature_scores, expected feature_scores=True with it"
-            )
+        known = [DEFAULT_SCORE, *names, *FEATURE_SCORES, *((SURPRISE, *COMPARED_SCORES) if classification else ())]
         if self.score not in known:
             raise ValueError(f"score: found {self.score!r} for a {self.likelihood}, expected one of {', '.join(known)}")
-        using = (*features, *COMPARED_SCORES)
-        if self.feature_scores and self.score not in using:
-            raise ValueError(
-                f"feature_scores: found True with likelihood={self.likelihood!r} and score={self.score!r}, expected a "
-                f"classification with one of {', '.join(using)}, which use them; name one, or leave feature_scores out"
-            )
+        if self.score in (*FEATURE_SCORES, SURPRISE) and not self.added_weights:
+            raise ValueError(f"score: found {self.score!r} without added_weights, expected added_weights=True with it")
         return self
+
+    @field_validator("added_weights")
+    @classmethod
+    def _check_layers(cls, value: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
+        if value == ():
+            raise ValueError("found an empty list, expected paths of layers; True chooses them, False leaves them out")
+        return value
 
     @model_validator(mode="after")
     def _check_max_cost(self) -> "FitConfig":
@@ -255,13 +263,14 @@ class FitConfig(BaseModel):
         searched = self.prior_precision in ("budget", "gridsearch")
         for_weights = self.selection == "auto" or self.posterior == "low-rank"
         for_score = self.score in COMPARED_SCORES
-        return searched or fits_temperature or for_weights or for_score or self.estimates_noise
+        added = bool(self.added_weights)
+        return added or searched or fits_temperature or for_weights or for_score or self.estimates_noise
 
     def resolve_size(self, total: int) -> int:
-        """S for a model with D = `total` trainable weights; `ValueError` when S > D."""
+        """S for a model with D = `total` trainable weights; `ValueError` when S > D and S is no upper limit."""
         if isinstance(self.subnetwork_size, float):
             return max(1, round(self.subnetwork_size * total))
-        if self.subnetwork_size > total and self.selection not in get_args(WholeStrategyName):
+        if self.subnetwork_size > total and self.selection not in ("auto", *get_args(WholeStrategyName)):
             raise ValueError(
                 f"subnetwork_size: found {self.subnetwork_size}, expected at most the model's {total} trainable "
                 "weights; give a share such as 1.0 for all of them"

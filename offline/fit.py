@@ -19,14 +19,15 @@ from offline.estimate.duration import describe_duration, predict_duration
 from offline.estimate.job_memory import plan_job, plan_stand_in
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.trial import check_whole_way
-from offline.features.scores import FeatureScores, candidates, check_layers, fit_feature_scores
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import output_rule
 from offline.job import Job, prepare, resolve_device
-from offline.laplace.calibration import Calibrated, calibrate
+from offline.laplace.added_fit import fit_added_weights
+from offline.laplace.calibration import calibrate
 from offline.laplace.ggn import Curvature, accumulate_ggn
 from offline.laplace.inference import infer
 from offline.laplace.noise import residual_noise
+from offline.laplace.temperature import plain_temperature
 from offline.publish.bundle import Fitted, publish
 from offline.publish.manifest import check_class_names, check_input_spec
 from offline.publish.served_form import check_size, choose_form
@@ -34,10 +35,9 @@ from offline.runtime.checkpoint import Checkpoint
 from offline.runtime.distributed import local_device, process_group
 from offline.runtime.progress import Track, length_of, silent
 from offline.runtime.resume import job_fingerprint, tensors_digest
-from offline.selection.select import select_subnetwork
+from offline.selection.select import reachable_weights, select_subnetwork
 from offline.selection.subnetwork import Subnetwork
 from service.bundle import InputSpec, check_destination, check_writable
-from service.maths.fused_score import feature_scores_of
 
 TUNING_SHARE = 0.5
 Say = Callable[[str], None]
@@ -92,9 +92,9 @@ def fit_bundle(
         names = check_class_names(class_names, job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination)
 
-        # 2. split held-out data; a first estimate of the noise
+        # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
         tuning, conformal = _split_held_out(job, calibration_loader)
-        job = _with_noise(job, tuning)
+        job = _with_scale(job, tuning)
 
         job = _with_foreign(job, foreign_loader)
 
@@ -106,20 +106,22 @@ def fit_bundle(
         subnetwork = select_subnetwork(job, tuning, checkpoint)
         job = _with_rule(job, subnetwork)
         jacobian = job.jacobian(subnetwork.indices)
-        check_size(jacobian, config.posterior)
+        check_size(jacobian, job.likelihood.outputs, config.posterior)
         memory = plan_job(job, subnetwork.indices, tuning.bytes + conformal.bytes)
         because = f": {subnetwork.explanation}" if subnetwork.explanation else ""
         say(f"{len(subnetwork.indices):,} weights chosen{because}")
 
         # 5. accumulate
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint)
-        feature_scores = _feature_scores(job, memory.rows("curvature"))
+        added = fit_added_weights(job, memory.rows("curvature"))
 
         if job.distributed.is_main:
             # 6. infer
-            inference = infer(job, jacobian, curvature, tuning)
+            inference = infer(job, jacobian, curvature, tuning, added)
             for note in inference.notes:
                 say(note)
+            if inference.added is not None:
+                say(inference.added.explanation)
 
             form = choose_form(job, jacobian, inference, conformal.inputs)
 
@@ -132,7 +134,7 @@ def fit_bundle(
                 tuning,
                 conformal,
                 memory.rows("held-out"),
-                feature_scores,
+                None if inference.added is None else inference.added.weights,
             )
 
             # 8. publish
@@ -146,7 +148,6 @@ def fit_bundle(
                 calibrated,
                 resources,
                 len(tuning),
-                _used(feature_scores, calibrated),
             )
             held_out = torch.cat([tuning.inputs, conformal.inputs])
             publish(job, fitted, destination, names, ranges.with_range(spec, held_out))
@@ -172,8 +173,9 @@ def dry_run(
     check_loader(train_loader, "train_loader")
     with _prepared(model, train_loader, config, silent) as job:
         halves = () if calibration_loader is None else _split_held_out(job, calibration_loader)
-        expected = plan_stand_in(job, sum(half.bytes for half in halves))
-        return [*expected.lines(), _trial(job, job.example, expected, sum(map(len, halves)))]
+        reach = reachable_weights(job)
+        expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
+        return [*expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]
 
 
 @contextmanager
@@ -183,8 +185,6 @@ def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as distributed:
         torch.manual_seed(config.seed)
         job = prepare(model, train_loader, config, device, distributed, track)
-        if config.feature_scores:
-            check_layers(job)
         yield job
 
 
@@ -217,10 +217,14 @@ def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     return tuning, conformal
 
 
-def _with_noise(job: Job, tuning: HeldOut) -> Job:
-    """The job with the first estimate of a regression's observation noise."""
+def _with_scale(job: Job, tuning: HeldOut) -> Job:
+    """The job with the first estimate of a regression's observation noise, or of a classification the temperature of
+    the plain network."""
     if not isinstance(job.likelihood, Regression):
-        return job
+        if job.config.temperature != "fit":
+            return job
+        fitted = plain_temperature(job.network, tuning)
+        return replace(job, likelihood=replace(job.likelihood, temperature=fitted, map_temperature=fitted))
     given = job.config.sigma_noise
     noise = given if isinstance(given, float) else residual_noise(job.network, tuning)
     return replace(job, likelihood=replace(job.likelihood, sigma_noise=noise))
@@ -236,20 +240,7 @@ def _with_rule(job: Job, subnetwork: Subnetwork) -> Job:
     if subnetwork.variance_of is None or subnetwork.computed is None:
         return job
     rule = output_rule(subnetwork.variance_of, subnetwork.computed, job.likelihood.outputs)
-    return replace(job, rule=rule, likelihood=job.likelihood.with_link(rule.link))
-
-
-def _feature_scores(job: Job, rows: int) -> FeatureScores | None:
-    """The feature scores that the score may be, or be made of, if the configuration asks for any."""
-    if not job.config.feature_scores:
-        return None
-    return fit_feature_scores(job, rows).only(candidates(job.config))
-
-
-def _used(feature_scores: FeatureScores | None, calibrated: Calibrated) -> FeatureScores | None:
-    """The feature scores that the chosen score needs, if any: the graph computes no others."""
-    names = feature_scores_of(calibrated.likelihood.scoring)
-    return feature_scores.only(names) if feature_scores is not None and names else None
+    return replace(job, rule=rule)
 
 
 def _accumulate(
@@ -267,15 +258,16 @@ def _accumulate(
 
 def _estimate(job: Job, tuning: HeldOut, conformal: HeldOut) -> Iterator[str]:
     """What the job will take, in readable lines; fails early where it does not fit or cannot be exported."""
-    expected = plan_stand_in(job, tuning.bytes + conformal.bytes)
+    reach = reachable_weights(job)
+    expected = plan_stand_in(job, reach, tuning.bytes + conformal.bytes)
     if job.distributed.is_main:
         yield from expected.lines()[:2]
-        yield _trial(job, conformal.inputs, expected, len(tuning) + len(conformal))
+        yield _trial(job, reach, conformal.inputs, expected, len(tuning) + len(conformal))
 
 
-def _trial(job: Job, inputs: Tensor, expected: MemoryPlan, held_out: int) -> str:
+def _trial(job: Job, reach: Tensor, inputs: Tensor, expected: MemoryPlan, held_out: int) -> str:
     """Run a few inputs through the whole job; a readable line with the time that it will take."""
     start = time.perf_counter()
-    check_whole_way(job, inputs)
+    check_whole_way(job, reach, inputs)
     seconds = time.perf_counter() - start
-    return describe_duration(predict_duration(job, expected, held_out, seconds))
+    return describe_duration(predict_duration(job, reach, expected, held_out, seconds))

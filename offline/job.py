@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from offline.config import FitConfig
 from offline.data.likelihood import Likelihood, likelihood_of
 from offline.data.loaders import Batches, Passes, checked_batches
+from offline.features.layers import FeatureLayers, choose_layers, named_layers
 from offline.jacobian.find_head import find_head
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.linear_head import LinearHead
@@ -29,7 +30,8 @@ class Job:
 
     likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
     head: the network's linear head, if it has one. rule: which variances a prediction computes; where `auto` is to
-    choose that too, the dearest of `rules` until it has. foreign (n, *input_shape): inputs unlike the training data
+    choose that too, the dearest of `rules` until it has. layers: what the added weights read; None: there are none.
+    foreign (n, *input_shape): inputs unlike the training data
     that choose the score; None: synthetic shifts do.
     """
 
@@ -47,6 +49,7 @@ class Job:
     track: Track
     head: LinearHead | None = None
     rule: OutputRule = ALL_OUTPUTS
+    layers: FeatureLayers | None = None
     foreign: Tensor | None = None
 
     @property
@@ -68,6 +71,12 @@ class Job:
         """One pass, with progress where it has a description; the same number of examples each time."""
         batches = self.train if description is None else self.track(self.train, description, length_of(self.train))
         return self.passes.count(checked_batches(batches, "train_loader", self.device))
+
+
+def _layers(config: FitConfig, network: nn.Module, example: Tensor, head: LinearHead | None) -> FeatureLayers | None:
+    if isinstance(config.added_weights, tuple):
+        return named_layers(network, example, config.added_weights)
+    return choose_layers(network, example, None if head is None else head.path) if config.added_weights else None
 
 
 def _rules(config: FitConfig, outputs: int) -> tuple[OutputRule, ...]:
@@ -126,7 +135,8 @@ def prepare(
     likelihood.check_targets(targets, len(inputs))
     if config.likelihood == "classification":
         _refuse_probabilities(network, inputs[:FEW])
-    rule = _rules(config, outputs)[0]
+    rule, head = _rules(config, outputs)[0], find_head(network, inputs[:2])
+    layers = _layers(config, network, inputs[:2], head)
     return Job(
         config=config,
         network=network,
@@ -136,10 +146,11 @@ def prepare(
         train=train,
         passes=Passes("train_loader"),
         example=inputs[:2].clone(),
-        likelihood=likelihood.with_link(rule.link),
+        likelihood=likelihood if layers is None else likelihood.with_shared_divisor(),
         size=config.resolve_size(layout.total),
         memory_bytes=config.memory_budget or default_budget(device),
         track=track,
-        head=find_head(network, inputs[:2]),
+        head=head,
         rule=rule,
+        layers=layers,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from service.bundle import Calibration, ComputedVariances, Graph, RejectedShare, read_manifest
+from service.bundle import AddedWeights, Calibration, ComputedVariances, Graph, RejectedShare, ScorePart, read_manifest
 
 if TYPE_CHECKING:
     from offline.export.standalone.file import StandaloneFile
@@ -43,7 +43,10 @@ def print_card(bundle: Path) -> None:
             f"rank {manifest.posterior.rank} of {manifest.posterior.size}, variances off by at most "
             f"{manifest.posterior.error:.2g} (relative)"
         )
-    if manifest.sigma_noise is not None:
+    rows |= _added_rows(manifest.added_weights)
+    if manifest.sigma_noise is None:
+        rows["temperature"] = f"{manifest.temperature:.4g}, of the plain network {manifest.map_temperature:.4g}"
+    else:
         rows["noise"] = f"standard deviation {manifest.sigma_noise:.4g}"
     rows["threshold"] = (
         f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
@@ -59,16 +62,33 @@ def print_card(bundle: Path) -> None:
     _print_rows(rows)
 
 
+def _added_rows(added: AddedWeights | None) -> dict[str, str]:
+    """The second posterior, and why it has this share of the uncertainty."""
+    if added is None:
+        return {}
+    layers = ", ".join(layer or "the inputs" for layer in added.layers)
+    found = f"{added.features} features of {layers}, prior variance {added.prior_variance:.4g}"
+    return {"added weights": found, "budget": added.explanation}
+
+
 def _score_rows(calibration: Calibration) -> dict[str, str]:
-    """What a fused score is made of, and how the scores compared."""
+    """What a score is made of, and how the scores compared."""
     rows = {}
-    if calibration.fused is not None:
-        rows["fused score"] = ", ".join(f"{part.weight:.2g} {part.name}" for part in calibration.fused)
+    if calibration.parts is not None:
+        if calibration.score == "fused":
+            rows["fused score"] = ", ".join(f"{part.weight:.2g} {part.name}" for part in calibration.parts)
+        else:
+            rows["surprise"] = f"the largest of {', '.join(map(_beyond, calibration.parts))}"
     if calibration.compared is not None:
         ordered = sorted(calibration.compared, key=lambda score: -score.shift_auroc)
         each = ", ".join(f"{score.name} {score.shift_auroc:.3f}" for score in ordered)
         rows["scores compared"] = f"AUROC against the inputs that chose it: {each}"
     return rows
+
+
+def _beyond(part: ScorePart) -> str:
+    """A part of a largest surprise, and from where on it counts."""
+    return f"{part.name} beyond its {100 * part.least_level:.4g} % quantile" if part.least else part.name
 
 
 def _rejection_rows(rejection: tuple[RejectedShare, ...] | None) -> dict[str, str]:
@@ -104,13 +124,9 @@ def computed_variances(computed: ComputedVariances) -> str:
     """Which variances are computed, and what that changes."""
     which = {
         "top": f"of the {computed.count} most probable classes; the others take the mean of these",
-        "top-mean": f"the mean of those of the {computed.count} most probable classes, for all",
         "margin": "of the difference of the two largest logits, for all",
-        "differences": "of the differences of all other logits from the largest one, divided in place of the logits",
     }
     effect = computed.effect
-    if effect is None:
-        return which[computed.kind]
     return (
         f"{which[computed.kind]}. Against those of all classes, on {effect.examples} held-out examples: probabilities "
         f"differ by {effect.probability_difference:.2g}, the log-likelihood by {effect.log_likelihood_difference:.2g} "

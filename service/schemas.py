@@ -62,6 +62,19 @@ class Uncertainty(BaseModel):
     epistemic: float
 
 
+class VarianceParts(BaseModel):
+    """The two parts of an example's variances, from posteriors that are independent."""
+
+    subnetwork: Annotated[list[float], Field(description="Of the network's chosen weights, one entry for each output.")]
+    added: Annotated[
+        float,
+        Field(
+            description="Of weights that were added to the network, the same for every output: it grows with the "
+            "distance from the training data."
+        ),
+    ]
+
+
 class PredictionSet(BaseModel):
     """Classes that together hold the true one with a probability of at least `level`, over inputs like the held-out
     ones."""
@@ -70,10 +83,14 @@ class PredictionSet(BaseModel):
     labels: Annotated[list[str], Field(description="In descending order of probability.")]
 
 
+VARIANCE_PARTS = Annotated[
+    VarianceParts | None,
+    Field(description="What the variances are the sum of; null for a bundle without added weights."),
+]
+
+
 class ClassificationPrediction(BaseModel):
-    """One example; logits in nats, variances of the logits, or of their differences from the largest one (which has
-    the mean of these) where the bundle's link is that of differences. What needs the posterior is null in a degraded
-    answer."""
+    """One example; logits in nats, variances of the logits. What needs the posterior is null in a degraded answer."""
 
     label: str
     probability: Annotated[float, Field(description="Probability of the label.")]
@@ -82,6 +99,7 @@ class ClassificationPrediction(BaseModel):
     map_label: Annotated[str, Field(description="The plain network's choice; may differ from the label.")]
     logit_mean: list[float]
     logit_variance: list[float] | None
+    variance_parts: VARIANCE_PARTS = None
     uncertainty: Uncertainty | None
     prediction_set: PredictionSet | None
     ood: OutOfDistribution | None
@@ -105,6 +123,7 @@ class RegressionPrediction(BaseModel):
 
     mean: list[float]
     epistemic_std: list[float] | None
+    variance_parts: VARIANCE_PARTS = None
     noise_std: float
     std: Annotated[list[float] | None, Field(description="sqrt(epistemic_std^2 + noise_std^2)")]
     interval: Interval | None

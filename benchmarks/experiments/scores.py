@@ -1,14 +1,16 @@
-"""Out-of-distribution scores: each alone, the fused one, and those of the plain network, on the same trained networks.
+"""Out-of-distribution scores: each alone, several as one, and those of the plain network, on the same trained networks.
 
 Weights of a fused score are fitted as a fit does, to synthetic shifts of held-out data, and never to a kind of data
 that it is judged on: for rotated digits without rotations, for noise without noise. The posterior is over weights of
-the head, the cheapest there is. A second bundle has feature scores in its graph too.
+the head, the cheapest there is, and over added weights, whose distance is a score too. Scores that Probity does not
+have are measured beside (`benchmarks.experiments.score_candidates`).
 """
 
+import functools
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -21,33 +23,36 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.corruptions import ROTATIONS
 from benchmarks.experiments.frontier import run as frontier
-from benchmarks.experiments.frontier.data import Problem, load, normalise
+from benchmarks.experiments.frontier.data import NAMES, Problem, load, normalise
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
+from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.mnist import data as mnist_data
+from benchmarks.experiments.score_candidates import Head, alone_of, candidates, joined, with_candidates
 from offline.config import FitConfig
 from offline.data.held_out import HeldOut
 from offline.data.shifts import finite_shifts, kind_of_shift
 from offline.evaluation.auroc import auroc
-from offline.features.scores import candidates
+from offline.features.activations import read_activations
 from offline.fit import TUNING_SHARE, fit_bundle
-from offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, scores_of
+from offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
 from offline.runtime.progress import Track
 from service.inference.prediction import uncertainties
 from service.inference.predictor import GraphOutputs, Predictor
-from service.maths.fused_score import FusedScore
+from service.maths.fused_score import JoinedScore, LargestSurprise
 from service.maths.predictive import class_probabilities
 from service.maths.score_outputs import ClassOutputs
-from service.maths.scores import CLASSIFICATION_SCORES, Scoring, SingleScoreName
+from service.maths.scores import CLASSIFICATION_SCORES, Scoring
 
 Array = npt.NDArray[Any]
 CHOICES: tuple[Literal["fused", "auto"], ...] = ("fused", "auto")
-NAMED: tuple[SingleScoreName, ...] = ("nearest_neighbours", "residual")  # no part of a fused score
-WITH_FEATURES = " with feature scores"
 PLAIN = ("predictive_entropy", "energy", "max_logit")
 ACCEPTED = 0.95
-SEEDS, BATCH, ROUNDS = 1, 50, 300
+SEEDS, BATCH, ROUNDS = 3, 50, 300
+READ = 2  # times as many training images as the bundle, to fit the candidates to
 SIZE = 750
 CONFIG = FitConfig(selection="novelty-sampling", within=("head",))
+FULL = dict.fromkeys(NAMES, frontier.Scale()) | {"cifar": frontier.Scale(curvature=4000)}
+QUICK = dict.fromkeys(NAMES, frontier.Scale(curvature=400, test=60, train=1500, epochs=1))
 
 
 @dataclass(frozen=True)
@@ -59,13 +64,15 @@ class Foreign:
 
 
 def foreign_data(problem: Problem) -> dict[str, Foreign]:
-    """By name: other things, and for digits rotations, for photos noise and things in grey."""
+    """By name: other things, noise, for digits also rotations, for photos things in grey."""
     found = {name: Foreign(x) for name, x in problem.foreign.items()}
-    if problem.name == "mnist":
-        return found | {name: Foreign(problem.tests[name], "rotation") for name in ROTATIONS}
-    count = len(problem.classes)
-    clothes = F.pad(mnist_data.images("fashion-mnist", "t10k")[:count], (2, 2, 2, 2)).expand(-1, 3, -1, -1)
     pixels = torch.rand(problem.tests["usual"].shape, generator=torch.Generator().manual_seed(0))
+    if problem.name == "mnist":
+        found |= {name: Foreign(problem.tests[name], "rotation") for name in ROTATIONS}
+    if problem.name != "cifar":
+        return found | {"noise": Foreign(mnist_data.normalise(pixels), "noise")}
+    clothes = mnist_data.images("fashion-mnist", "t10k")[: len(problem.classes)]
+    clothes = F.pad(clothes, (2, 2, 2, 2)).expand(-1, 3, -1, -1)
     return found | {"Fashion-MNIST": Foreign(normalise(clothes)), "noise": Foreign(normalise(pixels), "noise")}
 
 
@@ -76,93 +83,105 @@ def rates(usual: Array, foreign: Array) -> dict[str, float]:
 
 
 class Scored:
-    """One bundle, and what the scores are made of for any inputs."""
+    """One bundle, and what the scores are made of for any inputs; each set of images is read once."""
 
-    def __init__(self, predictor: Predictor, others: list[Predictor], model: nn.Module, held_out: HeldOut) -> None:
-        """others: of the same network, with other feature scores."""
-        self._predictor, self._others = predictor, others
+    def __init__(self, predictor: Predictor, model: nn.Module, train: tuple[Tensor, Tensor], held_out: HeldOut) -> None:
+        self._predictor, self._model = predictor, model
         tuning, _ = held_out.split(TUNING_SHARE, CONFIG.seed)
+        head = model.get_submodule("head")
+        assert isinstance(head, nn.Linear)
+        self._candidates = candidates(Head.of(head, self._activations(train[0]), train[1].numpy()))
         self.ordinary = self.outputs(tuning.inputs)
+        self.extended = self.with_candidates(self.ordinary, tuning.inputs)
         shifts = finite_shifts(model, tuning.inputs[:SHIFTED_EXAMPLES], CONFIG.seed)
         self.shifted = {name: self.outputs(x) for name, x in shifts.items()}
 
     def outputs(self, inputs: Tensor) -> ClassOutputs:
-        """Mean, variance and probabilities."""
-        found, *others = (_run(predictor, inputs) for predictor in (self._predictor, *self._others))
-        features = {name: scores for one in (found, *others) for name, scores in one.features.items()}
-        return _outputs(found.mean, found.variance, features)
+        """Mean, variance, probabilities and distance."""
+        found = GraphOutputs.concatenate([self._predictor.outputs(x.numpy()) for x in torch.split(inputs, BATCH)])
+        manifest = self._predictor.manifest
+        plain = manifest.map_temperature
+        probabilities = class_probabilities(found.mean, found.variance, manifest.temperature, manifest.link, plain)
+        return ClassOutputs(found.mean, found.variance, probabilities, plain, found.features)
+
+    def with_candidates(self, outputs: ClassOutputs, inputs: Tensor) -> ClassOutputs:
+        """The outputs of the inputs, with the scores that Probity does not have."""
+        return with_candidates(outputs, self._candidates, self._activations(inputs))
 
     def choices(self, kind: str | None) -> dict[str, Scoring]:
-        """What a fit would choose with score="fused" and score="auto" from the shifts of other kinds, without and with
-        feature scores."""
+        """What a fit would choose by default, and with score="fused" and score="auto" from the shifts of other
+        kinds."""
         shifted = {name: found for name, found in self.shifted.items() if kind_of_shift(name) != kind}
-        without = {name: _without(found) for name, found in shifted.items()}
-        found: dict[str, Scoring] = {}
+        found: dict[str, Scoring] = {"surprise": self.default()}
         for score in CHOICES:
-            found[score] = compare(FitConfig(score=score), _without(self.ordinary), without).scoring
-            with_them = {name: compared(outputs) for name, outputs in shifted.items()}
-            found[score + WITH_FEATURES] = compare(FitConfig(score=score), compared(self.ordinary), with_them).scoring
+            found[score] = compare(FitConfig(score=score), self.ordinary, shifted).scoring
         return found
 
+    def default(self) -> LargestSurprise:
+        """The default score."""
+        default = largest_surprise(self.ordinary)
+        assert default is not None
+        return default
 
-def _run(predictor: Predictor, inputs: Tensor) -> GraphOutputs:
-    return GraphOutputs.concatenate([predictor.outputs(x.numpy()) for x in torch.split(inputs, BATCH)])
+    def tried(self) -> dict[str, Scoring]:
+        """The default score, each candidate alone, and the default with it."""
+        alone: dict[str, Scoring] = {name: alone_of(name) for name in self._candidates}
+        return {"surprise": self.default(), **alone, **joined(self.default(), self.extended, self._candidates)}
 
-
-def compared(outputs: ClassOutputs) -> ClassOutputs:
-    """With those feature scores of which a fit makes a fused score."""
-    kept = candidates(FitConfig(score="fused", feature_scores=True))
-    return replace(outputs, features={name: scores for name, scores in outputs.features.items() if name in kept})
-
-
-def _outputs(mean: Array, variance: Array, features: Mapping[str, Array]) -> ClassOutputs:
-    return ClassOutputs(mean, variance, class_probabilities(mean, variance, 1.0), 1.0, features)
-
-
-def _without(outputs: ClassOutputs) -> ClassOutputs:
-    return replace(outputs, features={})
+    def _activations(self, inputs: Tensor) -> Array:
+        """Those that the head reads, (n, F)."""
+        with torch.no_grad():
+            read = [read_activations(self._model, ("head",), x)[0] for x in torch.split(inputs, BATCH)]
+        return np.asarray(torch.cat(read).numpy())
 
 
 def _plain(outputs: ClassOutputs) -> ClassOutputs:
-    return _outputs(outputs.mean, np.zeros_like(outputs.variance), {})
+    variance = np.zeros_like(outputs.variance)
+    return ClassOutputs(outputs.mean, variance, class_probabilities(outputs.mean, variance, 1.0), 1.0)
 
 
 def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Settings) -> dict[str, Any]:
-    """Every score on every foreign set; prices of a bundle without feature scores and of one with those it needs."""
+    """Every score on every foreign set, and the price of the bundle."""
     problem, track = load(name, scale.test), settings.track
     model = _network(problem, seed, scale, tag, track)
     loader = DataLoader(TensorDataset(*(part[: scale.curvature] for part in problem.train)), batch_size=256)
     folder = settings.scratch / f"{name}-{seed}"
     size = min(SIZE, sum(p.numel() for p in model.get_submodule("head").parameters()))
-    config, prices = CONFIG.model_copy(update={"subnetwork_size": size}), {}
-    for label, changes in {"": {}, WITH_FEATURES: {"score": "fused", "feature_scores": True}}.items():
-        own = config.model_copy(update=changes)
-        fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=own)
-        predictor = Predictor.load(folder, threads=1)
-        measured = predictor.manifest.graph.price or ()
-        prices[f"prices{label}"] = {price.batch: price.forward_passes for price in measured}
-    others = []
-    for score in NAMED:
-        own = config.model_copy(update={"score": score, "feature_scores": True, "measure_price": False})
-        fit_bundle(model, loader, folder.with_name(score), calibration_loader=[problem.held_out], config=own)
-        others.append(Predictor.load(folder.with_name(score), threads=1))
-    scored = Scored(predictor, others, model, HeldOut(*problem.held_out))
+    own = CONFIG.model_copy(update={"subnetwork_size": size})
+    fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=own)
+    predictor = Predictor.load(folder, threads=1)
+    prices = {price.batch: price.forward_passes for price in predictor.manifest.graph.price or ()}
+    (inputs, classes), read = problem.train, READ * scale.curvature
+    scored = Scored(predictor, model, (inputs[:read], classes[:read]), HeldOut(*problem.held_out))
     usual = scored.outputs(problem.tests["usual"])
+    extended = scored.with_candidates(usual, problem.tests["usual"])
     foreign = foreign_data(problem)
     choices = {kind: scored.choices(kind) for kind in {data.kind for data in foreign.values()}}
-    sets = {label: _rates(choices[data.kind], usual, scored.outputs(data.inputs)) for label, data in foreign.items()}
-    ordinary, shifted = compared(scored.ordinary), {name: compared(found) for name, found in scored.shifted.items()}
+    tried, sets, beside = scored.tried(), {}, {}
+    for label, data in foreign.items():
+        outputs = scored.outputs(data.inputs)
+        sets[label] = _rates(choices[data.kind], usual, outputs)
+        both = extended, scored.with_candidates(outputs, data.inputs)
+        beside[label] = {score: _told(scoring, *both) for score, scoring in tried.items()}
+    ordinary, shifted = scored.ordinary, scored.shifted
     fused = fit_fused(ordinary, list(shifted.values()))
     assert fused is not None
     return {
         "network": name,
         "seed": seed,
-        **prices,
+        "prices": prices,
         "weights": {part.score.name: part.weight for part in fused.components},
         "compared": {one.name: one.shift_auroc for one in compare(FitConfig(score="auto"), ordinary, shifted).compared},
-        "microseconds": _microseconds(usual, fused),
+        "microseconds": _microseconds(usual, scored.default(), fused),
         "sets": sets,
+        "candidates": beside,
     }
+
+
+def _kept(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Settings) -> dict[str, Any]:
+    """The same from the cache, where an interrupted run of the same scale left it."""
+    made = functools.partial(one_network, name, seed, scale, tag, settings)
+    return run_once(f"scores-{name}-{seed}-{tag}", asdict(scale), made)
 
 
 def _network(problem: Problem, seed: int, scale: frontier.Scale, tag: str, track: Track) -> nn.Module:
@@ -173,8 +192,7 @@ def _network(problem: Problem, seed: int, scale: frontier.Scale, tag: str, track
 
 
 def _rates(choices: dict[str, Scoring], usual: ClassOutputs, foreign: ClassOutputs) -> dict[str, dict[str, float]]:
-    candidates = {**scores_of(usual), **choices}
-    found = {name: _told(scoring, usual, foreign) for name, scoring in candidates.items()}
+    found = {name: _told(scoring, usual, foreign) for name, scoring in {**scores_of(usual), **choices}.items()}
     plain = {name: _told(CLASSIFICATION_SCORES[name], _plain(usual), _plain(foreign)) for name in PLAIN}
     return found | {f"plain {name}": rate for name, rate in plain.items()}
 
@@ -183,12 +201,13 @@ def _told(scoring: Scoring, usual: ClassOutputs, foreign: ClassOutputs) -> dict[
     return rates(scoring.scored(usual)[0], scoring.scored(foreign)[0])
 
 
-def _microseconds(usual: ClassOutputs, fused: FusedScore) -> dict[str, float]:
-    """What everything after the graph takes for a batch of 1, with the default score and with the fused one."""
+def _microseconds(usual: ClassOutputs, default: JoinedScore, fused: JoinedScore) -> dict[str, float]:
+    """What everything after the graph takes for a batch of 1: with one score, the default and the fused one."""
     mean, variance = usual.mean[:1], usual.variance[:1]
     features = {name: scores[:1] for name, scores in usual.features.items()}
     works: Mapping[str, Callable[[], object]] = {
-        "default": lambda: uncertainties(mean, variance, None, 1.0),
+        "predictive_entropy": lambda: uncertainties(mean, variance, None, 1.0),
+        "surprise": lambda: uncertainties(mean, variance, None, 1.0, default, features),
         "fused": lambda: uncertainties(mean, variance, None, 1.0, fused, features),
     }
     return {name: 1e6 * statistics.median(_seconds(work) for _ in range(ROUNDS)) for name, work in works.items()}
@@ -200,32 +219,43 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """For each network, score and foreign set the means over the seeds; all rotations are one set."""
+def summarise(runs: list[dict[str, Any]], part: str = "sets") -> dict[str, Any]:
+    """For each network, score and foreign set the means over the seeds; all rotations are one set.
+
+    gain: AUROC less that of the default score, its mean and standard deviation over the seeds.
+    """
     summary: dict[str, Any] = {}
     for name in dict.fromkeys(run["network"] for run in runs):
-        own = [run["sets"] for run in runs if run["network"] == name]
+        own = [run[part] for run in runs if run["network"] == name]
         groups: dict[str, list[str]] = {}
         for label in own[0]:
             groups.setdefault("rotations" if label in ROTATIONS else label, []).append(label)
         summary[name] = {
-            score: {
-                group: _mean([sets[label][score] for sets in own for label in labels])
-                for group, labels in groups.items()
-            }
+            score: {group: _over_seeds(own, labels, score) for group, labels in groups.items()}
             for score in next(iter(own[0].values()))
         }
     return summary
 
 
-def _mean(found: list[dict[str, float]]) -> dict[str, float]:
-    return {quantity: float(np.mean([one[quantity] for one in found])) for quantity in found[0]}
+def _over_seeds(seeds: list[dict[str, Any]], labels: list[str], score: str) -> dict[str, float]:
+    def of_each(wanted: str, quantity: str) -> Array:
+        return np.array([np.mean([sets[label][wanted][quantity] for label in labels]) for sets in seeds])
+
+    found, gain = of_each(score, "auroc"), of_each(score, "auroc") - of_each("surprise", "auroc")
+    return {
+        "auroc": float(found.mean()),
+        "auroc_std": float(found.std()),
+        "fpr": float(of_each(score, "fpr").mean()),
+        "gain": float(gain.mean()),
+        "gain_std": float(gain.std()),
+    }
 
 
 def run(settings: Settings) -> Values:
-    """`--rows mnist` runs one of the networks. Networks are trained where they are not in the cache."""
-    names = settings.names(frontier.NETWORKS, frontier.NETWORKS)
-    scales, tag = settings.choose((frontier.FULL, "full"), (frontier.QUICK, "quick"))
+    """Train and score what is not in the cache; `--rows mnist` runs one of the networks and keeps the others."""
+    names, (scales, tag) = settings.names(NAMES, NAMES), settings.choose((FULL, "full"), (QUICK, "quick"))
     seeds = settings.choose(settings.seeds or SEEDS, 1)
-    runs = [one_network(name, seed, scales[name], tag, settings) for name in names for seed in range(seeds)]
-    return {"summary": summarise(runs), "runs": runs}
+    runs = [_kept(name, seed, scales[name], tag, settings) for name in names for seed in range(seeds)]
+    runs = [*(run for run in settings.earlier("scores", "runs") or [] if run["network"] not in names), *runs]
+    runs.sort(key=lambda run: (NAMES.index(run["network"]), run["seed"]))
+    return {"summary": summarise(runs), "candidates": summarise(runs, "candidates"), "runs": runs}

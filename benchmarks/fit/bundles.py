@@ -62,6 +62,5 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
         "peak_resident_bytes": peak_bytes(),
         "bundle_bytes": size,
         "mean_error": verification.mean_error,
-        "jacobian_error": verification.jacobian_error,
         "variance_error": verification.variance_error,
     }

@@ -13,6 +13,7 @@ from docs.paper.findings import MARK, marked, what_it_comes_to
 from docs.paper.markdown import folded, number, signed, size, table
 from docs.paper.ordering import UNITS, orderings
 from docs.paper.results import picture, source
+from docs.paper.steps import steps
 
 METRICS = {"log_likelihood": "Log-likelihood (nats)", "error": "Error", "ece": "ECE", "brier": "Brier score"}
 SHOWN = {"rotated_mnist": (0, 45, 60, 90, 180), "corrupted_cifar10": (0, 1, 3, 5)}
@@ -41,6 +42,7 @@ def section(result: dict[str, Any]) -> str:
         source(result),
         picture(result, TITLES[published]),
         what_it_comes_to(result),
+        *steps(result),
         *orderings(result),
         "### Quality and price\n",
         _prices(result),
@@ -85,7 +87,7 @@ def _prices(result: dict[str, Any]) -> str:
 
 def _seen_note(published: str) -> str:
     if published == "rotated_mnist":
-        return f"{MARK} `auto` judged its candidates by rotation too: leave this row out of rankings.\n"
+        return f"{MARK} judged candidates, or the shares of the budget, by rotation too: leave it out of rankings.\n"
     return (
         f"{MARK} chosen by or judged on synthetic noise and blur, which resemble some of the corruptions; the last "
         f"log-likelihood leaves all of these out, for every row: {', '.join(SEEN_KINDS)}.\n"

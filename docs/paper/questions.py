@@ -60,8 +60,7 @@ def questions(result: dict[str, Any]) -> str:
         f"{sum(bool(row[m]['gain']) for row in result['verdicts'] for m in MEASURES)} comparisons, one in twenty would "
         "be bold by chance. Spent: nats of held-out log-likelihood, mean over seeds; less than the budget where a "
         "smaller prior precision, down to next to none, leaves no more uncertainty. Shifted: log-likelihood under "
-        "kinds of shift that no strategy saw. The link of outputs less the leading one is the "
-        "product's `variance_of='differences'`.\n",
+        "kinds of shift that no strategy saw.\n",
         f"S = {SIZE}; {_amounts(result['amounts'])}.\n",
         source(result),
         picture(result, "Gain of every open choice over the product"),

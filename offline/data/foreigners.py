@@ -13,6 +13,7 @@ from torch import Tensor
 from offline.data.shifts import Kind, inversion, kind_of, random_tokens, restored, stream, uniform, value_range, wide
 
 Change = Callable[[Tensor, torch.Generator], Tensor]
+FOREIGN_EXAMPLES = 100  # of each kind: shares to within 10 %, in the time of a few hundred predictions
 FIRST_STREAM = 1000  # other draws than those of the shifts
 LEVELS = 3  # of constant inputs: smallest value, middle, largest
 # Noise in each column's own range is an ordinary row where columns are independent, and a row of zeros is the mean of

@@ -25,6 +25,7 @@ class Classification:
 
     most_rows: for more classes, the curvature of an example has so many rows (`leading_root`). scoring: what makes the
     out-of-distribution score. link: what the variances are of (`service.maths.predictive.link_approx`).
+    map_temperature: of the network without the posterior; None: `temperature`.
     """
 
     outputs: int
@@ -32,6 +33,7 @@ class Classification:
     most_rows: int = 64
     scoring: Scoring = PREDICTIVE_ENTROPY
     link: Link = "probit"
+    map_temperature: float | None = None
     task: ClassVar[Literal["classification"]] = "classification"
     sigma_noise: ClassVar[None] = None
     noise_variance: ClassVar[float] = 1.0
@@ -104,15 +106,22 @@ class Classification:
         """Predictive log-likelihood of each example (n,); mean, variance (n, K)."""
         return class_log_likelihood(self.probabilities(mean, variance), targets)
 
-    def with_link(self, link: Link) -> "Classification":
-        """For other variances."""
-        return replace(self, link=link)
+    def with_shared_divisor(self) -> "Classification":
+        """For variances with a part that all outputs share, as added weights give: one divisor for all logits."""
+        return replace(self, link="probit-shared")
+
+    @property
+    def plain_temperature(self) -> float:
+        """T_0, of the network without the posterior."""
+        return self.temperature if self.map_temperature is None else self.map_temperature
 
     def predict(self, mean: Array, variance: Array, features: Mapping[str, Array] = NO_FEATURES) -> Prediction:
         """Probabilities and scores by the serving code, in its precision; features: the feature scores (n,), by
         name."""
         outputs = mean.astype(np.float32), variance.astype(np.float32)
-        return undecided_prediction(*outputs, None, self.temperature, self.scoring, features, self.link)
+        return undecided_prediction(
+            *outputs, None, self.temperature, self.scoring, features, self.link, self.map_temperature
+        )
 
 
 @dataclass(frozen=True)
@@ -128,6 +137,7 @@ class Regression:
     task: ClassVar[Literal["regression"]] = "regression"
     link: ClassVar[Literal["gaussian"]] = "gaussian"
     temperature: ClassVar[float] = 1.0
+    plain_temperature: ClassVar[float] = 1.0
 
     @property
     def rows(self) -> int:
@@ -145,8 +155,8 @@ class Regression:
         """sigma^2."""
         return self.noise**2
 
-    def with_link(self, _: Link) -> "Regression":
-        """A regression has one link."""
+    def with_shared_divisor(self) -> "Regression":
+        """A regression divides nothing."""
         return self
 
     def std(self, variance: Array) -> Array:
@@ -182,10 +192,11 @@ class Regression:
         """Predictive log-likelihood of each example (n,), summed over outputs; mean, variance (n, K)."""
         return gaussian_log_likelihood(mean, self.std(variance), targets)
 
-    def predict(self, mean: Array, variance: Array, features: Mapping[str, Array] = NO_FEATURES) -> Prediction:  # noqa: ARG002
-        """Standard deviations and scores by the serving code, in its precision; a regression has no feature scores."""
+    def predict(self, mean: Array, variance: Array, features: Mapping[str, Array] = NO_FEATURES) -> Prediction:
+        """Standard deviations and scores by the serving code, in its precision; features: the feature scores (n,), by
+        name."""
         outputs = mean.astype(np.float32), variance.astype(np.float32)
-        return undecided_prediction(*outputs, self.noise, 1.0, self.scoring)
+        return undecided_prediction(*outputs, self.noise, 1.0, self.scoring, features)
 
 
 Likelihood = Classification | Regression

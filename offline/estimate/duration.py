@@ -1,39 +1,118 @@
 """The time that a fit will take, stage by stage, from rates measured on a few examples."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from offline.config import COMPARED_SCORES
-from offline.data.shifts import MOST_SHIFTS, available_shifts
+from offline.data.foreigners import FOREIGN_EXAMPLES
+from offline.data.shifts import MOST_SHIFTS, available_shifts, split_shifts
 from offline.estimate.memory import MemoryPlan
-from offline.estimate.timing import derivation_seconds, seconds_per_example
+from offline.estimate.timing import (
+    TIMED_ROWS,
+    MatrixSeconds,
+    derivation_seconds,
+    forward_seconds,
+    seconds_per_example,
+    squares_seconds,
+)
+from offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
 from offline.job import Job
+from offline.laplace.added_fit import MOST_EXAMPLES
+from offline.laplace.budget import SHIFTED_EXAMPLES as SHARED_EXAMPLES
+from offline.laplace.inference import needs_spectrum
 from offline.laplace.scoring import SHIFTED_EXAMPLES
 from offline.runtime.progress import length_of, readable_seconds
-from offline.selection.auto.context import JUDGED_EXAMPLES, JUDGED_WEIGHTS, TRAINING_EXAMPLES
+from offline.selection.auto.context import AutoOptions
+from offline.selection.live_weights import LIVE_EXAMPLES
 from offline.selection.registry import ALL_EXAMPLES, STRATEGIES
-from offline.selection.select import reachable_weights, spread
+from offline.selection.sample import SCORE_EXAMPLES
+from offline.selection.select import spread
 from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
 
-CANDIDATES = 8  # that `auto` compares, about
+CANDIDATES = {"quick": 6, "thorough": 8}  # that `auto` compares, about
+LIVE_PASSES = 3  # forward passes that telling which weights live takes, at most
 ALL_WEIGHTS = 20_000  # of a large network, so many stand for all: their share of the time is known from the layers
+KINDS_OF_FOREIGNERS = 6
+REPORT_SECONDS = 2.0  # its pictures
+EXPORTS = 1.5  # trial exports that the export takes, the added weights among them
 
 
-def predict_duration(job: Job, memory: MemoryPlan, held_out: int, trial_seconds: float) -> dict[str, float | None]:
+@dataclass(frozen=True)
+class Rates:
+    """Seconds: of an example's forward pass, its derivatives in the S weights, and these with the update of H_S; and of
+    work on matrices."""
+
+    forward: float
+    derivatives: float
+    curvature: float
+    matrices: MatrixSeconds
+
+    @classmethod
+    def measured(cls, job: Job, reach: Tensor, rows: int) -> "Rates":
+        """With weights spread over those that may be chosen."""
+        chosen, given = job.jacobian(spread(reach, job.size)), (job.example, job.likelihood, rows)
+        return cls(
+            forward_seconds(job.network, job.example),
+            derivation_seconds(chosen, *given),
+            seconds_per_example(chosen, *given),
+            MatrixSeconds.measured(job.device),
+        )
+
+    def variances(self, job: Job, size: int) -> float:
+        """The variances of an example with weights that are decomposed, without its derivatives."""
+        return job.rule.count(job.likelihood.outputs) * size**2 * self.matrices.multiply_add
+
+
+def predict_duration(
+    job: Job, reach: Tensor, memory: MemoryPlan, held_out: int, trial_seconds: float
+) -> dict[str, float | None]:
     """Seconds of each stage; None where they are not known beforehand.
 
-    held_out: calibration examples; trial_seconds: what the trial export has taken.
+    reach (C,): the weights that may be chosen; held_out: calibration examples; trial_seconds: what the trial export has
+    taken.
     """
-    rows, total, reach = memory.rows("curvature"), examples_of(job), reachable_weights(job)
-    chosen = job.jacobian(spread(reach, job.size))
-    each = seconds_per_example(chosen, job.example, job.likelihood, rows)
+    rows, total = memory.rows("curvature"), examples_of(job)
+    rates = Rates.measured(job, reach, rows)
+    decomposed = needs_spectrum(job.config, job.size)
+    matrices = rates.matrices.decomposition * job.size**3 if decomposed else 0.0
     return {
-        "selection": _selection(job, reach, rows, total, held_out // 2),
-        "curvature": None if total is None else each * total / job.distributed.world_size,
-        "held-out data": (1.5 * held_out + _shifted(job, held_out)) * each,  # the half that tunes twice
-        "export and verification": 1.5 * trial_seconds,
+        "selection": _selection(job, reach, rates, rows, total, held_out // 2),
+        "curvature": None if total is None else rates.curvature * total / job.distributed.world_size + matrices,
+        "added weights": None if total is None else _added(job, rates, min(total, MOST_EXAMPLES)),
+        "held-out data": _held_out(job, rates, held_out),
+        "export and verification": EXPORTS * trial_seconds + REPORT_SECONDS + _foreign(rates, held_out),
     }
+
+
+def _added(job: Job, rates: Rates, examples: int) -> float:
+    """A forward pass for each example, and the features' curvatures."""
+    if job.layers is None:
+        return 0.0
+    work = examples * (LINK_FEATURES.features**2 + SCORE_FEATURES.features**2) * rates.matrices.multiply_add
+    return examples * rates.forward + 2 * work  # the coordinates, too
+
+
+def _held_out(job: Job, rates: Rates, held_out: int) -> float:
+    """The prior precision and the shares of the budget are tuned on half of the examples, and then all are scored; with
+    added weights, each time another forward pass reads the activations."""
+    tuning, scored = held_out // 2, held_out + _shifted(job, held_out)
+    derived, plain = tuning + scored, float(tuning)
+    if job.layers is not None:
+        shifted = len(_judging(job)) * min(tuning, SHARED_EXAMPLES) if job.config.prior_precision == "budget" else 0
+        derived += tuning + shifted
+        plain += tuning + 2 * shifted + scored
+    return derived * (rates.derivatives + rates.variances(job, job.size)) + plain * rates.forward
+
+
+def _foreign(rates: Rates, held_out: int) -> float:
+    """Of each kind, some are predicted by the finished bundle."""
+    return KINDS_OF_FOREIGNERS * min(held_out // 2, FOREIGN_EXAMPLES) * (rates.forward + rates.derivatives)
+
+
+def _judging(job: Job) -> tuple[str, ...]:
+    return split_shifts(available_shifts(job.example))[1]
 
 
 def _shifted(job: Job, held_out: int) -> int:
@@ -61,23 +140,36 @@ def examples_of(job: Job) -> int | None:
     return job.passes.examples or (length_of(dataset) if dataset is not None else None)
 
 
-def _selection(job: Job, reach: Tensor, rows: int, total: int | None, tuning: int) -> float | None:
+def _selection(job: Job, reach: Tensor, rates: Rates, rows: int, total: int | None, tuning: int) -> float | None:
     """By the strategy's passes with its default options, over the weights that it may choose (C,)."""
     strategy = job.config.selection
+    if strategy == "auto":
+        return _comparison(job, reach, rates, NOVELTY_EXAMPLES if total is None else total, tuning)
     examples = STRATEGIES[strategy].examples
     examples = total if examples == ALL_EXAMPLES else examples
     if not examples:
         return examples
     limit = NOVELTY_EXAMPLES if total is None else total
-    seconds = min(examples, limit * (2 + MOST_SHIFTS)) * _derivation(job, reach, ALL_WEIGHTS, rows)
-    if strategy == "auto":
-        judged = min(limit, TRAINING_EXAMPLES) + min(tuning, JUDGED_EXAMPLES) * (2 + MOST_SHIFTS)
-        seconds += judged * _derivation(job, reach, CANDIDATES * min(job.size, JUDGED_WEIGHTS), rows)
-    return seconds
+    every = job.jacobian(spread(reach, ALL_WEIGHTS))
+    rows = max(1, rows * job.size // every.size)
+    return min(examples, limit * (2 + MOST_SHIFTS)) * derivation_seconds(every, job.example, job.likelihood, rows)
 
 
-def _derivation(job: Job, reach: Tensor, weights: int, rows: int) -> float:
-    """Seconds that the derivatives of an example in so many weights take, in as much memory as the curvature's."""
-    jacobian = job.jacobian(spread(reach, weights))
-    rows = max(1, rows * job.size // jacobian.size)
-    return derivation_seconds(jacobian, job.example, job.likelihood, rows)
+def _comparison(job: Job, reach: Tensor, rates: Rates, total: int, tuning: int) -> float:
+    """Of `auto`: which weights live; the squared derivatives of the strategies; and the candidates, which share their
+    derivatives, each with a small posterior of its own."""
+    given = {name: value for name, value in job.config.selection_options.items() if name.endswith("examples")}
+    options, quick = AutoOptions.of(job.config.effort, given), job.config.effort == "quick"
+    choosing, judging = (len(names) for names in split_shifts(available_shifts(job.example)))
+    novel, judged = min(total, NOVELTY_EXAMPLES), min(tuning, options.judged_examples)
+    live = min(total, options.training_examples if quick else LIVE_EXAMPLES)
+    plain = LIVE_PASSES * live + novel * choosing + judged * (choosing + judging)
+    pool = job.jacobian(spread(reach, options.pool_for(job.size)))
+    squares = (min(total, SCORE_EXAMPLES) + novel * (1 + choosing)) * squares_seconds(pool, job.example)
+    candidates, size = CANDIDATES[job.config.effort], min(job.size, options.judged_weights)
+    union = job.jacobian(spread(reach, candidates * size))
+    derived = min(total, options.training_examples) + judged * (2 + judging)
+    each = derivation_seconds(union, job.example, job.likelihood, TIMED_ROWS)
+    each += candidates * rates.variances(job, size)
+    spectra = candidates * rates.matrices.decomposition * size**3
+    return plain * rates.forward + squares + derived * each + spectra

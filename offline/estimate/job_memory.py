@@ -5,29 +5,30 @@ from torch import Tensor
 
 from offline.estimate.memory import MemoryPlan, plan_memory
 from offline.estimate.stage_memory import MatrixStep
-from offline.features.scores import feature_bytes
 from offline.job import Job
+from offline.laplace.added_fit import added_bytes
 from offline.laplace.inference import needs_spectrum
 from offline.laplace.posterior import factor
 from offline.selection.auto.context import AutoOptions
 from offline.selection.registry import STRATEGIES
-from offline.selection.select import reachable_weights, spread
+from offline.selection.select import spread
 
 
-def plan_stand_in(job: Job, held_bytes: int) -> MemoryPlan:
-    """Before the selection, with S weights spread over all layers in place of the chosen ones."""
-    return _plan(job, job.size, None, held_bytes)
+def plan_stand_in(job: Job, reach: Tensor, held_bytes: int) -> MemoryPlan:
+    """Before the selection, with S weights spread over those that may be chosen, `reach` (C,), in place of the chosen
+    ones."""
+    return _plan(job, job.size, spread(reach, job.size), held_bytes, reach)
 
 
 def plan_job(job: Job, indices: Tensor, held_bytes: int) -> MemoryPlan:
     """For the chosen weights."""
-    return _plan(job, len(indices), indices.to(job.device), held_bytes)
+    return _plan(job, len(indices), indices, held_bytes)
 
 
-def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> MemoryPlan:
-    config, before = job.config, indices is None
+def _plan(job: Job, size: int, indices: Tensor, held_bytes: int, reach: Tensor | None = None) -> MemoryPlan:
+    """reach: where the selection is yet to come."""
+    config = job.config
     strategy = STRATEGIES[config.selection]
-    reach = reachable_weights(job) if before else None
     return plan_memory(
         job.network,
         job.layout,
@@ -36,11 +37,11 @@ def _plan(job: Job, size: int, indices: Tensor | None, held_bytes: int) -> Memor
         job.example,
         job.memory_bytes,
         job.device,
-        indices=indices if reach is None else spread(reach, size).to(job.device),
+        indices=indices.to(job.device),
         diagonal=None if reach is None else _differentiated(job, reach),
-        selection_bytes=strategy.memory(config.selection_options, job.layout.total) if before else 0,
+        selection_bytes=0 if reach is None else strategy.memory(config.selection_options, job.layout.total),
         matrix_steps=_matrix_steps(job, size),
-        held_bytes=held_bytes + (feature_bytes(job) if config.feature_scores else 0),
+        held_bytes=held_bytes + added_bytes(job),
         head=job.head,
         rule=job.rule,
     )

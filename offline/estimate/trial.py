@@ -12,7 +12,7 @@ from offline.export.errors import ExportError
 from offline.export.graph import export_jacobian
 from offline.export.verify import LOOSEST, VerificationError, relative_error
 from offline.jacobian.mixtures import Mixing
-from offline.jacobian.output_rule import AllOutputs, Differences, OutputRule, TopMean
+from offline.jacobian.output_rule import AllOutputs, OutputRule, TopOutputs
 from offline.jacobian.plain import plain_jacobian
 from offline.jacobian.plan import few_mixtures
 from offline.jacobian.routes import Chosen
@@ -21,7 +21,7 @@ from offline.network.model_copy import highest_precision
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import one_step
 from offline.selection.registry import STRATEGIES, select
-from offline.selection.select import reachable_weights, selection_context
+from offline.selection.select import selection_context
 from service.inference.onnx_runtime import onnxruntime
 
 EXAMPLES = 2
@@ -31,25 +31,27 @@ Answers = tuple[Array, Array]
 """Mean (B, K), and the derivatives of a few mixtures of the outputs (B, M, S)."""
 
 
-def check_whole_way(job: Job, inputs: Tensor) -> None:
+def check_whole_way(job: Job, reach: Tensor, inputs: Tensor) -> None:
     """Run the first of `inputs` (n, *input_shape) through Jacobian, export, onnxruntime and verification.
+
+    reach (C,) ascending: the weights that may be chosen.
 
     Raises `ValueError` for names in the configuration that the network does not have, `ExportError` with the remedy for
     a model that cannot be exported, `VerificationError` where onnxruntime's answers differ from torch's.
     """
     with torch.random.fork_rng(devices=[job.device] if job.device.type == "cuda" else []):
-        indices = weights_to_try(job)
+        indices = weights_to_try(job, reach)
         one_step(job.track, "Trial export", lambda: _try_weights(job, indices, inputs[:EXAMPLES]))
 
 
-def weights_to_try(job: Job) -> Tensor:
+def weights_to_try(job: Job, reach: Tensor) -> Tensor:
     """The first and the last weight that may be chosen of every parameter, (n,) ascending."""
     config = job.config
     if STRATEGIES[config.selection].whole:
         options = {name: value for name, value in config.selection_options.items() if name != "live_only"}
         positions = select(config.selection, selection_context(job, job.size, config.within), options).indices
     else:
-        positions = reachable_weights(job)
+        positions = reach
     ends = [
         parameter.offset + inside[torch.linspace(0, len(inside) - 1, min(OF_EACH_PARAMETER, len(inside))).long()]
         for parameter, inside in job.layout.locate(positions.cpu())
@@ -77,9 +79,9 @@ def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
 
 
 def _rule(job: Job) -> OutputRule:
-    """The job's own; where that takes all of many outputs, or nearly, two stand for them."""
-    every = isinstance(job.rule, AllOutputs | Differences) and job.likelihood.outputs > MOST_OUTPUTS
-    return TopMean(2) if every else job.rule
+    """The job's own; where that takes all of many outputs, two stand for them."""
+    every = isinstance(job.rule, AllOutputs) and job.likelihood.outputs > MOST_OUTPUTS
+    return TopOutputs(2) if every else job.rule
 
 
 def _few(job: Job) -> Mixing:

@@ -1,6 +1,6 @@
-"""One ONNX graph: inputs -> "mean" (B, K) and either "variance" (B, K) or "jacobian" (B, K, S); any batch size.
+"""One ONNX graph: inputs -> "mean" (B, K) and "variance" (B, K); any batch size.
 
-Where they are asked for also "feature_scores" (B, M).
+With added weights also their part of each variance, "added_variance" (B,), and "feature_scores" (B, 1), the distance.
 """
 
 import logging
@@ -14,12 +14,12 @@ from onnxscript import ir, optimizer
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from offline.export.added_graph import AddedWeightsGraph
 from offline.export.errors import ExportError, export_error, first_cause, operator_of
 from offline.export.failing_layer import failing_layer
-from offline.export.feature_graph import FeatureScoresGraph
 from offline.export.jacobian_graph import FilledVarianceGraph, JacobianGraph, StructuredVarianceGraph
 from offline.export.split_graph import traced
-from offline.features.scores import FeatureScores
+from offline.features.added_weights import AddedWeights
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.routes import JacobianPlan
 from offline.laplace.served_factor import StructuredFactor
@@ -30,6 +30,7 @@ NAMES = {"probity_inputs": "inputs", "probity_mean": "mean"}
 RESULTS = {
     "probity_jacobian": "jacobian",
     "probity_variance": "variance",
+    "probity_added_variance": "added_variance",
     "probity_feature_scores": "feature_scores",
 }
 # How many examples to trace with: sizes that are equal while tracing are taken for the same symbol, so it must be none
@@ -38,18 +39,13 @@ TRACE_ROWS = (11, 13, 17, 19, 23, 29, 31, 37)
 PROTOBUF_LIMIT = 2**31
 
 
-def export_jacobian(
-    jacobian: SubnetworkJacobian, example: Tensor, outputs: int, feature_scores: FeatureScores | None = None
-) -> tuple[bytes, int]:
-    """The ONNX model with mean, Jacobian and, where they are asked for, feature scores, serialised, and its opset.
+def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> tuple[bytes, int]:
+    """The ONNX model with mean and Jacobian, serialised, and its opset: it is not served, but shows whether a network
+    can be exported, and whether its derivatives are right.
 
     `example` (1, *input_shape); raises `ExportError`.
     """
-
-    def graph(rows: Tensor) -> nn.Module:
-        return JacobianGraph(jacobian, rows, outputs)
-
-    return _export(jacobian, example, graph, "probity_jacobian", feature_scores)
+    return _export(jacobian, example, lambda rows: JacobianGraph(jacobian, rows, outputs), ["probity_jacobian"])
 
 
 def export_variance(
@@ -57,41 +53,35 @@ def export_variance(
     example: Tensor,
     outputs: int,
     factor: StructuredFactor | WholeFactor,
-    feature_scores: FeatureScores | None = None,
+    added: AddedWeights | None = None,
 ) -> tuple[bytes, int]:
-    """The ONNX model with mean, variance and, where they are asked for, feature scores, serialised, and its opset;
-    `factor` as `served_factor` gives it.
+    """The ONNX model with mean, variance and, if there are any, added weights, serialised, and its opset; `factor` as
+    `served_factor` gives it.
 
     `example` (1, *input_shape); raises `ExportError`.
     """
 
     def graph(rows: Tensor) -> nn.Module:
+        parts: nn.Module
         if isinstance(factor, StructuredFactor):
-            return StructuredVarianceGraph(jacobian, rows, outputs, factor)
-        return FilledVarianceGraph(jacobian, rows, outputs, factor)
+            parts = StructuredVarianceGraph(jacobian, rows, outputs, factor)
+        else:
+            parts = FilledVarianceGraph(jacobian, rows, outputs, factor)
+        return parts if added is None else AddedWeightsGraph(parts, jacobian.model, added, rows)
 
-    return _export(jacobian, example, graph, "probity_variance", feature_scores)
+    extra = [] if added is None else ["probity_added_variance", "probity_feature_scores"]
+    return _export(jacobian, example, graph, ["probity_variance", *extra])
 
 
 def _export(
-    jacobian: SubnetworkJacobian,
-    example: Tensor,
-    graph: Callable[[Tensor], nn.Module],
-    result: str,
-    feature_scores: FeatureScores | None,
+    jacobian: SubnetworkJacobian, example: Tensor, graph: Callable[[Tensor], nn.Module], results: list[str]
 ) -> tuple[bytes, int]:
-    results = [result] if feature_scores is None else [result, "probity_feature_scores"]
-
-    def whole(rows: Tensor) -> nn.Module:
-        parts = graph(rows)
-        return parts if feature_scores is None else FeatureScoresGraph(parts, jacobian.model, feature_scores, rows)
-
     count = next(number for number in TRACE_ROWS if number not in example.shape[1:])
     rows = example[:1].expand(count, *example.shape[1:]).contiguous()
     try:
         with _quiet(), _plain_kernels():
             dynamic = ({0: torch.export.Dim.DYNAMIC},)
-            model = _convert(torch.export.export(whole(rows), (rows,), dynamic_shapes=dynamic), results)
+            model = _convert(torch.export.export(graph(rows), (rows,), dynamic_shapes=dynamic), results)
     except Exception as error:  # tracing and conversion raise a wide family of errors
         raise _explained(error, jacobian, rows) from error
     _strip(model)

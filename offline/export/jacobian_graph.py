@@ -1,4 +1,4 @@
-"""The modules that become the graph: inputs (B, *input_shape) -> the mean and the Jacobian, or the variance.
+"""The modules that become the graph: inputs (B, *input_shape) -> the mean and the variance.
 
 The structured part runs a forward pass on B rows and a backward pass on B * K rows, one output each, so that its size
 does not grow with K (`offline.export.split_graph`); layers whose features reach the head separately need a backward

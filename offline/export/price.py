@@ -9,16 +9,12 @@ import numpy as np
 
 from offline.runtime.arrays import Array
 from service.bundle import MeasuredPrice
-from service.inference.onnx_runtime import onnxruntime
-from service.inference.onnx_subgraph import extract_subgraph
 
 BATCHES = (1, 16)
 Work = Callable[[Array], object]
 ROUNDS, ROUND_SECONDS = 7, 0.01
-MEAN, VARIANCE = "mean", "variance"
 LEAST_SECONDS = 5e-5  # a request takes several times as long around its graph
 LEAST_TICK = 1e-9
-CALL_WORK = 2**18  # multiply-adds in the time that a call of the smallest graph takes
 
 
 @dataclass(frozen=True)
@@ -81,18 +77,3 @@ def seconds_of(work: Callable[[], object], count: int) -> float:
     for _ in range(count):
         work()
     return max((time.thread_time() - start) / count, LEAST_TICK)
-
-
-def graph_price(model: bytes, example: Array) -> Price:
-    """Of a serialised graph with mean and variance; example (1, *input_shape)."""
-    full, plain = _runner(model, [MEAN, VARIANCE]), _runner(extract_subgraph(model, [MEAN]), [MEAN])
-    return Price.of(time_both(full, plain, example))
-
-
-def _runner(model: bytes, results: list[str]) -> Work:
-    """The graph in onnxruntime, with one thread."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return lambda inputs: session.run(results, {"inputs": inputs})

@@ -14,6 +14,9 @@ TOLERANCE = 1e-4
 # Relative to the largest entry of the batch: below this share a variance is compared absolutely, since an output
 # that a batch hardly moves has no digits left in float32.
 SMALL_SHARE = 1e-6
+# Near the training data the variance of added weights is a difference of two numbers near the prior's, so below this
+# share of the prior's its error is measured against that share.
+ADDED_SHARE = 1e-2
 # In a network of millions of ReLUs some inputs lie so near to zero that float32 puts them on the other side, and a
 # derivative jumps. Torch's own derivatives jump then too, so no more than a few times their distance is asked for.
 ROUNDING_FACTOR, LOOSEST = 5.0, 1e-2
@@ -33,22 +36,27 @@ class Unreduced:
 
 @dataclass(frozen=True)
 class Truth:
-    """Plain torch in this precision: inputs as the service takes them, mean (n, K), jacobian (n, K, S), variance
-    (n, K), by the covariance that is served; a graph that gives no Jacobian is compared without it. unreduced: where
-    that covariance is not the whole posterior's. feature_scores (n, M): where the graph gives any."""
+    """Plain torch in this precision: inputs as the service takes them, mean (n, K), and variance (n, K) by the
+    covariance that is served. unreduced: where that covariance is not the whole posterior's. added_variance (n,),
+    feature_scores (n, M): where the graph gives any; the former is part of the variance, and added_prior is the
+    prior's."""
 
     inputs: Array
     mean: Array
-    jacobian: Array
     variance: Array
     precision: str = "float64"
     unreduced: Unreduced | None = None
+    added_variance: Array | None = None
     feature_scores: Array | None = None
+    added_prior: float = 0.0
 
     def errors(self, found: Mapping[str, Array]) -> dict[str, float]:
         """Relative errors of other values for the same inputs, by name."""
+        least = ADDED_SHARE * self.added_prior
         return {
-            name: relative_error(values, getattr(self, name), absolute=name != "variance")
+            name: relative_error(values, getattr(self, name), absolute=False, least=least)
+            if name.endswith("variance")
+            else relative_error(values, getattr(self, name), absolute=True)
             for name, values in found.items()
         }
 
@@ -89,8 +97,8 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
         examples=len(truth.inputs),
         tolerance=max(allowed.values()),
         mean_error=errors["mean"],
-        jacobian_error=errors.get("jacobian"),
         variance_error=errors["variance"],
+        added_variance_error=errors.get("added_variance"),
         feature_scores_error=errors.get("feature_scores"),
     )
 
@@ -98,11 +106,12 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
 def _answers(predictor: Predictor, batch: Array) -> dict[str, Array]:
     prediction = predictor.predict(batch)
     answers = {"mean": prediction.mean, "variance": prediction.variance}
-    if features := predictor.outputs(np.ascontiguousarray(batch)).features:
-        answers["feature_scores"] = np.stack(list(features.values()), axis=1)
-    if predictor.manifest.gives_variance:
-        return answers
-    return answers | {"jacobian": predictor.mean_and_jacobian(np.ascontiguousarray(batch))[1]}
+    found = predictor.outputs(np.ascontiguousarray(batch))
+    if found.features:
+        answers["feature_scores"] = np.stack(list(found.features.values()), axis=1)
+    if found.added is not None:
+        answers["added_variance"] = found.added
+    return answers
 
 
 def _check_finite(answers: Mapping[str, Array], truth: Truth) -> None:
@@ -136,10 +145,11 @@ def _allowed(tolerance: float, rounding: float) -> float:
     return max(tolerance, min(LOOSEST, ROUNDING_FACTOR * rounding))
 
 
-def relative_error(found: Array, expected: Array, *, absolute: bool) -> float:
-    """Largest |found - expected|, over the batch's largest |expected| (`absolute`) or entry by entry."""
+def relative_error(found: Array, expected: Array, *, absolute: bool, least: float = 0.0) -> float:
+    """Largest |found - expected|, over the batch's largest |expected| (`absolute`) or entry by entry, where smaller
+    ones than `least` count as that."""
     largest = float(np.abs(expected).max())
     if largest == 0:
         return float(np.abs(found).max())
-    scale = largest if absolute else np.maximum(np.abs(expected), SMALL_SHARE * largest)
+    scale = largest if absolute else np.maximum(np.abs(expected), max(SMALL_SHARE * largest, least))
     return float((np.abs(found.astype(np.float64) - expected) / scale).max())

@@ -1,107 +1,78 @@
-"""Where the features of a network are read: the input of its linear head, and those of layers in the middle."""
+"""Which layers the added weights read: their inputs, by the order in which they are called."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from offline.jacobian.linear_head import LinearHead
+from offline.data.shifts import kind_of
+from offline.features.activations import INPUTS, pooled
 from offline.jacobian.unfold import CONVOLUTIONS
-from service.maths.scores import FeatureScoreName
 
-PLACES = (0.25, 0.5, 0.75)  # of the layers in the order of their calls
-MOST_FEATURES = 4096  # whose products fit in memory, and whose eigenvectors take a minute
+MOST_FEATURES = 4096  # of a layer in the middle
 LAYERS = (*CONVOLUTIONS, nn.Linear)
+THIRDS = 3
 
 
 @dataclass(frozen=True)
 class FeatureLayers:
-    """Paths of the layers whose inputs give the features of each score, by its name."""
+    """Paths of the layers whose inputs are read; `INPUTS`, an empty path: the network's inputs themselves.
 
-    paths: Mapping[FeatureScoreName, tuple[str, ...]]
-
-    def read(self, model: nn.Module, x: Tensor) -> dict[FeatureScoreName, list[Tensor]]:
-        """The features (B, F_j) of each of the layers, pooled, by the name of the score; x (B, *input_shape)."""
-        wanted = {path for paths in self.paths.values() for path in paths}
-        with LayerInputs(model, sorted(wanted)) as found:
-            model(x)
-        return {name: [found[path] for path in paths] for name, paths in self.paths.items()}
-
-
-class LayerInputs:
-    """Context manager: the pooled inputs (B, F) of layers during a forward pass, by path."""
-
-    def __init__(self, model: nn.Module, paths: Sequence[str]) -> None:
-        self._layers = {path: model.get_submodule(path) for path in paths}
-        self._found: dict[str, Tensor] = {}
-
-    def __enter__(self) -> dict[str, Tensor]:
-        self._hooks = [
-            layer.register_forward_pre_hook(self._recorder(path), with_kwargs=True)
-            for path, layer in self._layers.items()
-        ]
-        return self._found
-
-    def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def _recorder(self, path: str) -> Any:
-        def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
-            # Pooled at once: what comes later may write to the tensor.
-            self._found[path] = pooled(layer, args[0] if args else kwargs["input"])
-
-        return record
-
-
-def pooled(layer: nn.Module, x: Tensor) -> Tensor:
-    """The mean over all axes but the batch's and that of the layer's input features, (B, F)."""
-    axis = 1 if isinstance(layer, CONVOLUTIONS) else x.dim() - 1
-    others = [d for d in range(1, x.dim()) if d != axis]
-    return x.mean(others) if others else x
-
-
-def feature_layers(model: nn.Module, head: LinearHead | None, x: Tensor) -> FeatureLayers:
-    """Of a network in eval mode; x (B, *input_shape).
-
-    Raises `ValueError` for a network without a linear head, and for a head with too many features.
+    link: for the variance of the outputs; late layers only, since in early ones a change of light or contrast, under
+    which the network stays right, is as far away as a foreign image. score: for the distance, which sees those too.
     """
-    if head is None:
-        raise ValueError(
-            "feature_scores: found a network that does not end in a Linear layer, expected one whose output is that of "
-            "its last Linear: the scores read its input; leave feature_scores out"
-        )
-    width = head.layer(model).in_features
-    if width > MOST_FEATURES:
-        raise ValueError(
-            f"feature_scores: found a linear head with {width} input features, expected at most {MOST_FEATURES}; leave "
-            "feature_scores out"
-        )
-    of_head: tuple[FeatureScoreName, ...] = ("mahalanobis", "nearest_neighbours", "residual")
-    paths: dict[FeatureScoreName, tuple[str, ...]] = dict.fromkeys(of_head, (head.path,))
-    if middle := middle_layers(model, head, x):
-        paths["middle_mahalanobis"] = middle
-    return FeatureLayers(paths)
+
+    link: tuple[str, ...]
+    score: tuple[str, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All of them, once each."""
+        return tuple(dict.fromkeys((*self.score, *self.link)))
 
 
-def middle_layers(model: nn.Module, head: LinearHead, x: Tensor) -> tuple[str, ...]:
-    """Up to three layers before the head, evenly spaced in the order of their calls; none where nothing is between.
+def choose_layers(model: nn.Module, x: Tensor, last: str | None = None) -> FeatureLayers | None:
+    """Of a network in eval mode, from one forward pass of x (B, *input_shape); None where no layer can be read.
 
-    Layers that are called once on the activations of earlier layers, one for each tensor. Those that take too many
-    features are left out.
+    The last layer's input and that at two thirds of the depth; for the distance also that at one third. Of a table the
+    columns themselves count for the distance too, and so do the inputs where only one layer can be read: a recurrent
+    network maps noise and shuffled rows to states like those of training data. last: the path of the last layer where
+    it is known; by default, the layer called last.
     """
-    inputs = _layer_inputs(model, x)
-    paths, seen = [path for path, _ in inputs], {_storage(x), *(_storage(value) for _, value in inputs[:1])}
-    candidates = []
-    for path, value in inputs:
+    calls = _calls(model, x)
+    seen, usable = {_storage(x)}, list[str]()
+    for path, value in calls:
         new = _storage(value) not in seen
         seen.add(_storage(value))
-        if new and paths.count(path) == 1 and path != head.path and _usable(model.get_submodule(path), value, len(x)):
-            candidates.append(path)
-    places = {int(len(candidates) * place) for place in PLACES} if candidates else set()
-    return tuple(candidates[place] for place in sorted(places))
+        once = [other for other, _ in calls].count(path) == 1
+        if new and once and path != last and _readable(model.get_submodule(path), value, len(x)):
+            usable.append(path)
+    ends = [path for path, value in calls if path == last or (last is None and _is_batch(value, len(x)))]
+    if ends and (final := ends[-1]) not in usable and len([path for path, _ in calls if path == final]) == 1:
+        usable.append(final)
+    if not usable:
+        return None
+    first, second = (usable[len(usable) * third // THIRDS] for third in (1, 2))
+    alone = len(usable) == 1 and x.is_floating_point() and x[0].numel() <= MOST_FEATURES
+    inputs = (INPUTS,) if alone or kind_of(x) == "table" else ()
+    link = tuple(dict.fromkeys((second, usable[-1])))
+    return FeatureLayers(link, (*inputs, *dict.fromkeys((first, *link))))
+
+
+def named_layers(model: nn.Module, x: Tensor, paths: Sequence[str]) -> FeatureLayers:
+    """The layers that the user names, for both; `ValueError` for one whose input cannot be read."""
+    calls = _calls(model, x)
+    known = {path: value for path, value in calls if _is_batch(value, len(x))}
+    for path in paths:
+        count = [other for other, _ in calls].count(path)
+        if path not in known or count != 1:
+            found = "which is called several times" if count > 1 else "which is no such layer"
+            raise ValueError(
+                f"added_weights: found {path!r}, {found}, expected linear layers or convolutions that are called once "
+                f"with the examples along the first axis: {', '.join(map(repr, known)) or 'none here'}"
+            )
+    return FeatureLayers(tuple(dict.fromkeys(paths)), tuple(dict.fromkeys(paths)))
 
 
 def _storage(x: Tensor) -> int:
@@ -109,15 +80,15 @@ def _storage(x: Tensor) -> int:
     return x.untyped_storage().data_ptr()
 
 
-def _usable(layer: nn.Module, value: Tensor, batch: int) -> bool:
-    each = MOST_FEATURES // len(PLACES)
-    if not value.is_floating_point() or value.dim() < 2 or len(value) != batch:
-        return False
-    axis = 1 if isinstance(layer, CONVOLUTIONS) else value.dim() - 1
-    return 1 < value.shape[axis] <= each
+def _is_batch(value: Tensor, batch: int) -> bool:
+    return value.is_floating_point() and value.dim() >= 2 and len(value) == batch
 
 
-def _layer_inputs(model: nn.Module, x: Tensor) -> list[tuple[str, Tensor]]:
+def _readable(layer: nn.Module, value: Tensor, batch: int) -> bool:
+    return _is_batch(value, batch) and 1 < pooled(layer, value).shape[1] <= MOST_FEATURES
+
+
+def _calls(model: nn.Module, x: Tensor) -> list[tuple[str, Tensor]]:
     """The path and the input of each call of a layer, in order."""
     paths: dict[nn.Module, str] = {module: path for path, module in model.named_modules() if isinstance(module, LAYERS)}
     inputs: list[tuple[str, Tensor]] = []

@@ -58,61 +58,17 @@ class Mixtures:
         return self.coefficients
 
 
-@dataclass(frozen=True)
-class LessLeading:
-    """The differences f_k - f_l of the other outputs, in order, from the leading one l; `first` (B, 1), `outputs` K.
-
-    Without coefficients (B, K - 1, K), but for backward passes, which need as many for every output.
-    """
-
-    first: Tensor
-    outputs: int
-
-    @property
-    def others(self) -> Tensor:
-        """(B, K - 1): the other outputs, in order."""
-        rest = torch.arange(self.outputs - 1, device=self.first.device)
-        return rest + (rest >= self.first)
-
-    def of(self, mean: Tensor) -> Tensor:
-        """The differences (B, K - 1) of the outputs (B, K)."""
-        return mean.gather(1, self.others) - mean.gather(1, self.first)
-
-    def of_rows(self, rows: Tensor) -> Tensor:
-        """The same (B, K - 1, n) of rows (B, K, n) of every output."""
-        everywhere = (-1, -1, rows.shape[2])
-        others, first = (places.unsqueeze(2).expand(everywhere) for places in (self.others, self.first))
-        return rows.gather(1, others) - rows.gather(1, first)
-
-    def shares(self, belongs: Tensor) -> Tensor:
-        """(B, K - 1, n): 1, -1 or 0 for weights that move one output alone, `belongs` (n,)."""
-        own, leading = (places.unsqueeze(2) == belongs for places in (self.others, self.first))
-        return own.int() - leading.int()
-
-    def rows(self, weight: Tensor) -> Tensor:
-        """(B, K - 1, F): the differences of rows of the weight W (K, F) of a linear head."""
-        return weight[self.others] - weight[self.first]
-
-    def cotangents(self, mean: Tensor) -> Tensor:
-        """(B, K - 1, K): the coefficients."""
-        every = torch.arange(self.outputs, device=mean.device)
-        return self.shares(every).to(mean.dtype)
-
-
-Mixed = EveryOutput | Mixtures | LessLeading
+Mixed = EveryOutput | Mixtures
 Mixing = Callable[[Tensor], Mixed]
 
 
 def rows_of(wanted: Mixed, held: Mixed, rows: Tensor) -> Tensor:
     """The derivatives (B, M, S) of `wanted` from `rows` (B, N, S), those of `held`.
 
-    The coefficients of `held` are orthonormal, and span the wanted ones: those of every output, for differences.
+    The coefficients of `held` are orthonormal, and span the wanted ones.
     """
     if isinstance(wanted, EveryOutput):
         return rows
-    if isinstance(wanted, LessLeading):
-        assert isinstance(held, EveryOutput)
-        return wanted.of_rows(rows)
     shares = wanted.coefficients
     if isinstance(held, Mixtures):
         shares = shares @ held.coefficients.transpose(1, 2)

@@ -11,24 +11,24 @@ from typing import Protocol
 import numpy as np
 
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification, Likelihood, Regression, class_log_likelihood
+from offline.data.likelihood import Classification, Likelihood, Regression
 from offline.data.loaders import rows_within
 from offline.evaluation.diagnostics import coverage_curve
-from offline.features.scores import FeatureScores
+from offline.features.added_weights import AddedWeights
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import filled
 from offline.job import Job
 from offline.laplace.scoring import Compared, HeldOutOutputs, choose_score
+from offline.laplace.temperature import fit_temperature
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
 from service.bundle import REFERENCE_LEVELS
 from service.inference.predictor import Prediction
-from service.maths.predictive import Link, link_approx, softmax
+from service.maths.predictive import softmax
 from service.maths.rejection import RejectionRule
 
 MEMORY_BYTES = 256 * 2**20
 MAX_ROWS = 32  # activations and gradients of a batch take memory too, and more rows at once gain no speed
-TEMPERATURE_GRID: Array = np.logspace(-1, 1, 201)
 
 
 def held_out_rows(jacobian: SubnetworkJacobian, outputs: int) -> int:
@@ -79,20 +79,21 @@ def calibrate(
     tuning: HeldOut,
     conformal: HeldOut,
     rows: int,
-    feature_scores: FeatureScores | None = None,
+    added: AddedWeights | None = None,
 ) -> Calibrated:
-    """Fit the temperature and choose the score if configured, then set the reject threshold; at most `rows` examples at
-    once. feature_scores: those that the score may be, or be made of."""
+    """Fit the temperature if that is left to do and choose the score, then set the reject threshold; at most `rows`
+    examples at once. added: with the prior variance that was chosen, and the temperature with it."""
     rows = min(rows, held_out_rows(jacobian, likelihood.outputs))
 
     def outputs(data: HeldOut) -> HeldOutOutputs:
         mean, variance = predict_held_out(jacobian, posterior, data, rows, job.track)
-        if feature_scores is None:
+        if added is None:
             return HeldOutOutputs(mean, variance)
-        return HeldOutOutputs(mean, variance, feature_scores.of_all(job.network, data.inputs, rows))
+        extra, distance = added.of_all(job.network, data.inputs, rows)
+        return HeldOutOutputs(mean, variance + extra[:, np.newaxis], {"distance": distance})
 
     tuned = outputs(tuning) if len(tuning) else None
-    if isinstance(likelihood, Classification) and job.config.temperature == "fit":
+    if isinstance(likelihood, Classification) and job.config.temperature == "fit" and added is None:
         assert tuned is not None  # what is tuned has examples
         temperature = fit_temperature(tuned.mean, tuned.variance, to_numpy(tuning.targets), likelihood.link)
         likelihood = replace(likelihood, temperature=temperature)
@@ -130,12 +131,6 @@ def predict_held_out(
         means.append(to_numpy(mean.double()))
         variances.append(filled(jacobian.rule, posterior.variance(to_numpy(derivatives.double())), mean))
     return np.concatenate(means), np.concatenate(variances)
-
-
-def fit_temperature(mean: Array, variance: Array, targets: Array, link: Link = "probit") -> float:
-    """The temperature on a grid from 0.1 to 10 with the best mean log-likelihood."""
-    scores = [class_log_likelihood(link_approx(mean, variance, t, link), targets).mean() for t in TEMPERATURE_GRID]
-    return float(TEMPERATURE_GRID[int(np.argmax(scores))])
 
 
 def reference_quantiles(prediction: Prediction) -> dict[str, Array]:

@@ -2,22 +2,44 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from offline.config import FitConfig
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import Likelihood, Regression
+from offline.data.likelihood import Classification, Likelihood, Regression
 from offline.data.loaders import rows_within
+from offline.features.added_weights import AddedWeights
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job
+from offline.laplace.budget import (
+    SHARES,
+    Shared,
+    Variances,
+    Way,
+    share_budget,
+    shared_variances,
+    suited_log_likelihood,
+)
+from offline.laplace.calibration import held_out_rows
 from offline.laplace.ggn import Curvature
 from offline.laplace.low_rank import low_rank
 from offline.laplace.noise import likeliest_noise
 from offline.laplace.posterior import Spectrum, factor, posterior_precision
-from offline.laplace.prior import choose_prior, fixed_prior, prior_share, searched_prior, sweep_prior
+from offline.laplace.prior import (
+    PLAIN,
+    PriorSweep,
+    choose_prior,
+    fixed_prior,
+    no_wider_than_targets,
+    prior_share,
+    searched_prior,
+    sweep_prior,
+)
+from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import one_step
-from service.bundle import Posterior, Prior
+from service.bundle import BudgetShare, Posterior, Prior
 from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 LOW_RANK_EXAMPLES, LOW_RANK_BYTES = 256, 256 * 2**20
@@ -26,11 +48,22 @@ PICTURED_SIZE = 4096
 
 
 @dataclass(frozen=True)
+class Added:
+    """The added weights with the prior variance that was chosen, the ways to share the budget that were compared, and
+    the choice in one sentence."""
+
+    weights: AddedWeights
+    shares: tuple[BudgetShare, ...]
+    explanation: str
+
+
+@dataclass(frozen=True)
 class Inference:
     """The posterior in float64 (`factor`), its entries in the manifest, and warnings for the user.
 
-    likelihood: with the observation noise that suits the posterior. eigenvalues (S,): of the curvature, None where no
-    decomposition was made. notes: remarks on the search that need no action.
+    likelihood: with the observation noise, or the temperature, that suits the posterior. eigenvalues (S,): of the
+    curvature, None where no decomposition was made. added: the posterior over added weights, if there are any. notes:
+    remarks on the search that need no action.
     """
 
     factor: PosteriorFactor
@@ -40,16 +73,44 @@ class Inference:
     eigenvalues: Tensor | None
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    added: Added | None = None
 
 
-def infer(job: Job, jacobian: SubnetworkJacobian, curvature: Curvature, tuning: HeldOut) -> Inference:
-    """Choose lambda and the noise, and factor P = H + lambda_S I. Raises `FactorizationError`."""
-    config, likelihood = job.config, job.likelihood
-    ggn = curvature.ggn.div_(likelihood.noise_variance)
+@dataclass(frozen=True)
+class _Priors:
+    """What the search for the prior gave."""
+
+    prior: Prior
+    likelihood: Likelihood
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    shared: Shared | None = None
+
+
+def infer(
+    job: Job,
+    jacobian: SubnetworkJacobian,
+    curvature: Curvature,
+    tuning: HeldOut,
+    added: AddedWeights | None = None,
+) -> Inference:
+    """Choose lambda, the prior variance of the added weights and the noise, and factor P = H + lambda_S I.
+
+    Raises `FactorizationError`.
+    """
+    config = job.config
+    ggn = curvature.ggn.div_(job.likelihood.noise_variance)
     spectrum = _spectrum(job, ggn)
-    prior, warnings, notes = _prior(job, jacobian, spectrum, tuning)
+    found = _search(job, jacobian, ggn, spectrum, tuning, added, curvature.examples)
+    prior, likelihood, warnings = found.prior, found.likelihood, found.warnings
+    posterior_added = None
+    if added is not None and found.shared is not None:
+        scaled = replace(added, scale=found.shared.scale)
+        posterior_added = Added(scaled, found.shared.tried, found.shared.explanation)
     if isinstance(likelihood, Regression) and spectrum is not None and config.estimates_noise:
-        noise = likeliest_noise(jacobian, spectrum, prior.used, tuning, likelihood.noise, job.track)
+        rows = held_out_rows(jacobian, likelihood.outputs)
+        extra = None if posterior_added is None else posterior_added.weights.of_all(job.network, tuning.inputs, rows)[0]
+        noise = likeliest_noise(jacobian, spectrum, prior.used, tuning, likelihood.noise, job.track, extra)
         ratio, likelihood = (likelihood.noise / noise) ** 2, replace(likelihood, sigma_noise=noise)
         ggn, spectrum = ggn.mul_(ratio), spectrum.scaled(ratio)
     if config.posterior == "low-rank":
@@ -62,8 +123,13 @@ def infer(job: Job, jacobian: SubnetworkJacobian, curvature: Curvature, tuning: 
         warnings += (
             f"{metadata.jitter:.2e} was added to the diagonal of the posterior precision before it was factored",
         )
+    if config.added_weights and added is None:
+        warnings += (
+            "no weights were added: the network calls no Linear layer or convolution whose input can be read, so "
+            "nothing tells how far an input is from the training data; build its layers from torch.nn modules",
+        )
     eigenvalues = None if spectrum is None else spectrum.values
-    return Inference(kept, metadata, prior, likelihood, eigenvalues, warnings, notes)
+    return Inference(kept, metadata, prior, likelihood, eigenvalues, warnings, found.notes, posterior_added)
 
 
 def needs_spectrum(config: FitConfig, size: int) -> bool:
@@ -78,19 +144,74 @@ def _spectrum(job: Job, ggn: Tensor) -> Spectrum | None:
     return one_step(job.track, "Eigenvalues", lambda: Spectrum.of(ggn))
 
 
-def _prior(
-    job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum | None, tuning: HeldOut
-) -> tuple[Prior, tuple[str, ...], tuple[str, ...]]:
-    """lambda and lambda_S = lambda * S / D (or lambda, without scaling), warnings and notes of the search."""
-    config = job.config
+def _search(
+    job: Job,
+    jacobian: SubnetworkJacobian,
+    ggn: Tensor,
+    spectrum: Spectrum | None,
+    tuning: HeldOut,
+    added: AddedWeights | None,
+    examples: int,
+) -> _Priors:
+    """lambda and lambda_S = lambda * S / D (or lambda, without scaling), and the added weights' prior variance;
+    examples: N of the curvature."""
+    config, likelihood = job.config, job.likelihood
     share = prior_share(jacobian.size, job.layout.total, config.prior_scaling)
     if isinstance(config.prior_precision, float):
-        return fixed_prior(config, config.prior_precision, share), (), ()
+        prior = fixed_prior(config, config.prior_precision, share)
+        if added is None:
+            return _Priors(prior, likelihood)
+        way, variances = Way(1.0, prior.precision), _of_factor(ggn, prior.used)
+        shared = share_budget(job, jacobian, likelihood, added, tuning, (way,), variances, None)
+        return _Priors(prior, shared.likelihood, shared=shared)
     assert spectrum is not None
+    sweep = _sweep(job, jacobian, spectrum, share, tuning, shared=added is not None)
+    method, budget = config.prior_precision, config.uncertainty_budget
+    if isinstance(likelihood, Regression) and method == "budget":
+        sweep = no_wider_than_targets(sweep, spectrum, examples, likelihood.noise, to_numpy(tuning.targets))
+    if added is None:
+        choice = choose_prior(sweep, method, budget)
+        return _Priors(searched_prior(config, sweep, choice), likelihood, choice.warnings, choice.notes)
+    shares = SHARES if method == "budget" else (1.0,)
+    choices = [choose_prior(sweep, method, (1 - part) * budget) for part in shares]
+    ways = tuple(Way(part, choice.precision) for part, choice in zip(shares, choices, strict=True))
+    used = np.array([choice.used for choice in choices])
+    shared = share_budget(
+        job, jacobian, likelihood, added, tuning, ways, lambda rows: spectrum.variances(rows, used), sweep.reference
+    )
+    choice = choices[shared.place]
+    warnings = () if method == "budget" else choice.warnings  # a part of the budget may well buy nothing
+    return _Priors(searched_prior(config, sweep, choice), shared.likelihood, warnings, shared=shared)
+
+
+def _sweep(
+    job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum, share: float, tuning: HeldOut, *, shared: bool
+) -> PriorSweep:
+    """What each lambda is worth; with one divisor for all logits (`shared`), at the temperature that suits it."""
     weights = job.weights.cpu()[jacobian.indices.cpu()]
-    sweep = sweep_prior(spectrum, weights, share, jacobian, tuning, job.likelihood, job.track)
-    choice = choose_prior(sweep, config.prior_precision, config.uncertainty_budget)
-    return searched_prior(config, sweep, choice), choice.warnings, choice.notes
+    if not (shared and isinstance(job.likelihood, Classification) and job.config.temperature == "fit"):
+        return sweep_prior(spectrum, weights, share, jacobian, tuning, job.likelihood, job.track)
+    precisions = spectrum.search_range(share)
+    tried = np.append(precisions * share, PLAIN)
+    mean, variances = shared_variances(
+        job, jacobian, tuning, lambda rows: spectrum.variances(rows, tried), "Prior precision"
+    )
+    scores = suited_log_likelihood(job.likelihood, mean, variances, to_numpy(tuning.targets))
+    evidence = spectrum.log_evidence(weights, precisions * share)
+    sweep = PriorSweep(precisions, precisions * share, evidence, scores[:-1], float(scores[-1]))
+    return sweep.as_far_as_it_matters()
+
+
+def _of_factor(ggn: Tensor, used: float) -> Variances:
+    """By the factor at a lambda that is given: a decomposition would be dearer."""
+    scale_tril = factor(posterior_precision(ggn, used))[0].numpy()
+    posterior = CholeskyPosterior(scale_tril)
+
+    def variances(rows: Tensor) -> Array:
+        found: Array = posterior.variance(to_numpy(rows.double()))
+        return found[:, :, np.newaxis]
+
+    return variances
 
 
 def _cholesky(job: Job, ggn: Tensor, prior: Prior) -> tuple[PosteriorFactor, Posterior]:

@@ -42,26 +42,34 @@ def residual_noise(network: nn.Module, data: HeldOut) -> float:
 
 
 def likeliest_noise(
-    jacobian: SubnetworkJacobian, spectrum: Spectrum, used: float, data: HeldOut, first: float, track: Track
+    jacobian: SubnetworkJacobian,
+    spectrum: Spectrum,
+    used: float,
+    data: HeldOut,
+    first: float,
+    track: Track,
+    added: Array | None = None,
 ) -> float:
     """sigma with the largest held-out log-likelihood of the predictive, on a grid around `first`.
 
-    spectrum: of G / first^2; used: lambda_S.
+    spectrum: of G / first^2; used: lambda_S; added (n,): the variance that added weights give each output.
     """
     noises = first * STEPS
-    total = np.zeros(len(noises))
+    total, added = np.zeros(len(noises)), np.zeros(len(data)) if added is None else added
+    start = 0
     for inputs, targets in data.chunks(held_out_rows(jacobian, data.targets.shape[1]), track, "Observation noise"):
         mean, j = jacobian(inputs)
-        total += _log_likelihoods(to_numpy(mean.double()), j, to_numpy(targets), spectrum, used, noises)
+        extra, start = added[start : start + len(inputs)], start + len(inputs)
+        total += _log_likelihoods(to_numpy(mean.double()), j, to_numpy(targets), spectrum, used, noises, extra)
     return float(noises[int(np.argmax(total))])
 
 
 def _log_likelihoods(
-    mean: Array, jacobian: Tensor, targets: Array, spectrum: Spectrum, used: float, noises: Array
+    mean: Array, jacobian: Tensor, targets: Array, spectrum: Spectrum, used: float, noises: Array, added: Array
 ) -> Array:
     """Sums over the examples, one for each noise."""
     scale = np.square(STEPS)  # v_sigma = scale J (G / first^2 + p scale I)^-1 J^T
-    variances = scale * spectrum.variances(jacobian, used * scale)
+    variances = scale * spectrum.variances(jacobian, used * scale) + added[:, np.newaxis, np.newaxis]
     return np.array(
         [
             gaussian_log_likelihood(mean, predictive_std(variances[:, :, i], float(noise)), targets).sum()

@@ -34,7 +34,8 @@ class PriorSweep:
     """What each prior precision is worth, (G,) each: lambda `precisions` ascending, lambda_S `used`.
 
     `log_evidence` up to a constant; `log_likelihood`, mean over held-out examples in nats, and that of the network
-    without weight uncertainty, are None where no held-out data were given.
+    without weight uncertainty, are None where no held-out data were given. bounded: whether smaller ones were left out,
+    under which outputs would spread wider than the targets (`no_wider_than_targets`).
     """
 
     precisions: Array
@@ -42,6 +43,7 @@ class PriorSweep:
     log_evidence: Array
     log_likelihood: Array | None = None
     plain_log_likelihood: float | None = None
+    bounded: bool = False
 
     @property
     def ends_flat(self) -> bool:
@@ -61,6 +63,19 @@ class PriorSweep:
             self.log_evidence[start:],
             scores[start:],
             self.plain_log_likelihood,
+        )
+
+    def at_least(self, used: float) -> "PriorSweep":
+        """The sweep without the values of lambda_S below `used`; the largest one stays."""
+        start = min(int(np.searchsorted(self.used, used * (1 - 1e-9))), len(self.used) - 1)
+        scores = self.log_likelihood
+        return PriorSweep(
+            self.precisions[start:],
+            self.used[start:],
+            self.log_evidence[start:],
+            None if scores is None else scores[start:],
+            self.plain_log_likelihood,
+            bounded=start > 0,
         )
 
     @property
@@ -85,7 +100,8 @@ class PriorChoice:
     """lambda `precision` and lambda_S `used`, by which method, and where it stands.
 
     `edge`: which end of the range was hit; `cost`: nats of mean held-out log-likelihood below the sweep's reference;
-    `budget`: the cost that was allowed (method "budget"); `ends_flat`: whether the smallest values tried are alike.
+    `budget`: the cost that was allowed (method "budget"); `ends_flat`: whether the smallest values tried are alike;
+    `bounded`: whether smaller ones were left out because of the targets' spread.
     """
 
     method: Method
@@ -95,6 +111,7 @@ class PriorChoice:
     cost: float | None = None
     budget: float | None = None
     ends_flat: bool = False
+    bounded: bool = False
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -103,6 +120,11 @@ class PriorChoice:
             return ()
         spent = f"it costs {max(self.cost, 0):.2g} of the {self.budget:g} nats allowed"
         more = "a larger subnetwork_size leaves more uncertainty"
+        if self.bounded:
+            return (
+                f"prior precision {self.precision:.3g}: {spent}; under a smaller one these weights alone would spread "
+                "the outputs wider than the held-out targets are",
+            )
         if self.ends_flat:
             return (
                 f"prior precision {self.precision:.3g}: {spent}, and a smaller one would change nothing on held-out "
@@ -124,6 +146,23 @@ class PriorChoice:
                 f"the one taken costs {self.cost:.3g} on held-out data"
             )
         return tuple(messages)
+
+
+def no_wider_than_targets(
+    sweep: PriorSweep, spectrum: Spectrum, examples: int, noise: float, targets: Array
+) -> PriorSweep:
+    """For a regression, the values of lambda_S under which outputs spread no wider than targets before any data:
+
+        E|J|^2 / lambda_S <= sum_k Var[y_k],   E|J|^2 = noise^2 trace(H) / N over the training examples.
+
+    Held-out data bound the uncertainty only where they are: weights that these data determine may have any prior
+    variance, and between and beyond the training data nothing else keeps their intervals finite.
+
+    spectrum: of H, of N = `examples`; targets (n, K), held out.
+    """
+    spread = float(np.var(targets, axis=0).sum())
+    squared = noise**2 * float(spectrum.values.sum()) / examples
+    return sweep.at_least(squared / spread) if spread > 0 else sweep
 
 
 def prior_share(size: int, total: int, scaling: Literal["subnetwork", "none"]) -> float:
@@ -205,6 +244,7 @@ def choose_prior(sweep: PriorSweep, method: Method, budget: float = 0.0) -> Prio
         cost,
         budget if method == "budget" else None,
         sweep.ends_flat,
+        sweep.bounded,
     )
 
 

@@ -25,6 +25,12 @@ def served_factor(
     return whole_factor(posterior) if whole_size(posterior) <= most else None
 
 
+def least_size(jacobian: SubnetworkJacobian, outputs: int) -> int:
+    """How many numbers the smallest form of a posterior over all S weights holds, before it is computed."""
+    whole = jacobian.size**2
+    return min(whole, factor_size(jacobian, outputs)) if isinstance(jacobian.rule, AllOutputs) else whole
+
+
 def structured_factor(jacobian: SubnetworkJacobian, posterior: CholeskyPosterior, outputs: int) -> StructuredFactor:
     """In blocks, or in triangles where all outputs have weights of the same features of the head, and no others."""
     blocks, head = factor_of(jacobian, posterior.scale_tril, outputs), jacobian.plan.head

@@ -9,17 +9,24 @@ from torch import Tensor, nn
 from offline.network.weights import parameter_owners
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+CHANNELS_FIRST = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.GroupNorm)
 LOOK_UPS = (nn.Embedding, nn.EmbeddingBag)
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a module: its path, and the multiply-adds of its own matrices for one example."""
+    """One call of a module: its path, and the multiply-adds of its own matrices for one example.
+
+    positions: at which each weight is used. inputs: numbers in the input. numbers: in the output of a module that calls
+    no other; 0 of one that does, whose output is that of its last.
+    """
 
     path: str
     multiply_adds: int
     has_matrix: bool
+    positions: int = 1
+    inputs: int = 0
+    numbers: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,7 @@ class CallOrder:
         """One forward pass of `example` (1, *input_shape); multiply-adds are counted, never timed."""
         begun, outputs = _record(network, example)
         places = _callers(network, set(begun))
-        calls = tuple(
-            Call(path, _multiply_adds(network, path, places, *outputs[position]), _has_matrix(network, path, places))
-            for position, path in enumerate(begun)
-        )
+        calls = tuple(_call(network, path, places, *outputs[position]) for position, path in enumerate(begun))
         first = {name: min(begun.index(path) for path in paths) for name, paths in places.items()}
         return cls(calls, first)
 
@@ -53,6 +57,15 @@ class CallOrder:
         lowest = min(self.first_call[name] for name in names)
         total = sum(call.multiply_adds for call in self.calls)
         return sum(call.multiply_adds for call in self.calls[lowest + 1 :]) / total if total else 0.0
+
+    def crossed(self, names: Iterable[str]) -> int:
+        """Numbers in the outputs of the layers that a backward pass down to these parameters crosses."""
+        lowest = min(self.first_call[name] for name in names)
+        return sum(call.numbers for call in self.calls[lowest:])
+
+    def positions(self, name: str) -> int:
+        """At which the weights of a parameter are used."""
+        return self.calls[self.first_call[name]].positions
 
     @property
     def multiply_adds(self) -> int:
@@ -129,21 +142,19 @@ def _matrices(network: nn.Module, path: str, places: dict[str, set[str]]) -> lis
     return [parameters[name] for name, paths in places.items() if path in paths and parameters[name].dim() >= 2]
 
 
-def _has_matrix(network: nn.Module, path: str, places: dict[str, set[str]]) -> bool:
-    return bool(_matrices(network, path, places))
+def _call(network: nn.Module, path: str, places: dict[str, set[str]], inside: torch.Size, outside: torch.Size) -> Call:
+    """Each matrix is used once at each position; a table that is looked up takes no multiply-adds."""
+    module, matrices = network.get_submodule(path), _matrices(network, path, places)
+    positions = _positions(module, inside, outside)
+    work = 0 if isinstance(module, LOOK_UPS) else positions * sum(matrix.numel() for matrix in matrices)
+    numbers = 0 if any(True for _ in module.children()) else outside[1:].numel()
+    return Call(path, work, bool(matrices), positions, inside[1:].numel(), numbers)
 
 
-def _multiply_adds(
-    network: nn.Module, path: str, places: dict[str, set[str]], inside: torch.Size, outside: torch.Size
-) -> int:
-    """Each matrix once at each position: of the output, or of the input of a transposed convolution."""
-    module = network.get_submodule(path)
-    if isinstance(module, LOOK_UPS):
-        return 0
+def _positions(module: nn.Module, inside: torch.Size, outside: torch.Size) -> int:
+    """Of the output, or of the input of a transposed convolution."""
     if isinstance(module, TRANSPOSED):
-        positions = inside[2:].numel()
-    elif isinstance(module, CONVOLUTIONS):
-        positions = outside[2:].numel()
-    else:
-        positions = outside[1:-1].numel()
-    return positions * sum(matrix.numel() for matrix in _matrices(network, path, places))
+        return inside[2:].numel()
+    if isinstance(module, CHANNELS_FIRST):
+        return outside[2:].numel()
+    return outside[1:-1].numel()

@@ -5,29 +5,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from offline.data.likelihood import Regression
-from offline.export.graph import export_jacobian, export_variance
+from offline.export.graph import export_variance
 from offline.export.price import Price, Timing, published, time_both
 from offline.export.verify import Truth, verify
-from offline.features.scores import FeatureScores
+from offline.features.added_weights import AddedWeights
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import ALL_OUTPUTS, AllOutputs
 from offline.job import Job
 from offline.laplace.calibration import Calibrated, Predicted, held_out_metrics, reference_quantiles
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Inference
 from offline.laplace.served_factor import StructuredFactor
-from offline.laplace.whole_factor import WholeFactor
 from offline.publish.fill_effect import fill_effect, fill_warnings
 from offline.publish.foreign_rejection import foreign_rejection, rejection_warnings
 from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
 from offline.publish.outcomes import outcomes_of
 from offline.publish.plain_answers import PlainAnswers, WholePosterior
-from offline.publish.served_form import ServedForm, too_large
+from offline.publish.served_form import ServedForm
 from offline.report.page import ReportData, report_html
 from offline.runtime.arrays import to_numpy
 from offline.runtime.progress import length_of, one_step
-from offline.selection.auto.choose import TIMING_ERROR
 from offline.selection.subnetwork import Subnetwork
 from service.bundle import (
     CalibrationTensors,
@@ -42,15 +38,15 @@ from service.bundle import (
 )
 from service.inference.predictor import Predictor
 from service.maths.outcomes import Outcomes
-from service.maths.scores import PREDICTIVE_ENTROPY
+from service.maths.scores import PREDICTIVE_ENTROPY, FeatureScoreName
 
 VERIFY_EXAMPLES = 8
+COUNT_ERROR = 1.5  # of the counted prices by which weights are chosen, on the networks that were tried
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Everything about the fit that is published; `memory`: the lines of its plan; `feature_scores`: those that the
-    score needs, if any."""
+    """Everything about the fit that is published; `memory`: the lines of its plan."""
 
     subnetwork: Subnetwork
     jacobian: SubnetworkJacobian
@@ -60,7 +56,11 @@ class Fitted:
     calibrated: Calibrated
     memory: tuple[str, ...]
     tuning_examples: int
-    feature_scores: FeatureScores | None = None
+
+    @property
+    def added(self) -> AddedWeights | None:
+        """The added weights, if there are any."""
+        return None if self.inference.added is None else self.inference.added.weights
 
 
 def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] | None, spec: InputSpec) -> None:
@@ -81,6 +81,7 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
         rule=calibrated.rule,
         outcomes=kept,
         compared=calibrated.compared,
+        added=fitted.inference.added,
         metrics=metrics,
         warnings=[*_warnings(job, fitted, metrics), *fitted.inference.warnings, *_filled_in(graph)],
     )
@@ -114,38 +115,28 @@ def publish(job: Job, fitted: Fitted, destination: Path, names: tuple[str, ...] 
 
 
 def _export(job: Job, fitted: Fitted) -> tuple[Graph, tuple[bytes, int]]:
-    """The graph with the variances in it; with the Jacobian where the posterior is too large for that."""
-    jacobian, posterior, outputs = fitted.jacobian, fitted.inference.factor, job.likelihood.outputs
-    factor, feature_scores = fitted.form.factor, fitted.feature_scores
-    names = None if feature_scores is None else feature_scores.names
-    if factor is not None:
-        graph = replace(_graph(job, fitted, factor), feature_scores=names)
-        return graph, export_variance(jacobian, job.example, outputs, factor, feature_scores)
-    if not isinstance(jacobian.rule, AllOutputs):
-        raise too_large(jacobian)
-    row_numbers = outputs * (jacobian.size + posterior.working_size)
-    graph = Graph("jacobian", row_numbers, feature_scores=names)
-    return graph, export_jacobian(jacobian, job.example, outputs, feature_scores)
+    """The graph, and what the manifest says of it."""
+    factor, added = fitted.form.factor, fitted.added
+    names: tuple[FeatureScoreName, ...] | None = None if added is None else ("distance",)
+    graph = replace(_graph(job, fitted), feature_scores=names)
+    return graph, export_variance(fitted.jacobian, job.example, job.likelihood.outputs, factor, added)
 
 
-def _graph(job: Job, fitted: Fitted, factor: StructuredFactor | WholeFactor) -> Graph:
-    """What the manifest says of a graph that gives the variances."""
-    jacobian, outputs = fitted.jacobian, job.likelihood.outputs
+def _graph(job: Job, fitted: Fitted) -> Graph:
+    jacobian, factor, outputs = fitted.jacobian, fitted.form.factor, job.likelihood.outputs
     if isinstance(factor, StructuredFactor):
-        return Graph("variance", outputs * factor.row_size, reduced=fitted.form.reduced)
+        return Graph(outputs * factor.row_size, reduced=fitted.form.reduced)
     count = jacobian.rule.count(outputs)
-    graph = Graph("variance", count * (2 * jacobian.size + factor.row_size) + 2 * outputs)
+    graph = Graph(count * (2 * jacobian.size + factor.row_size) + 2 * outputs)
     kind = jacobian.rule.kind
     if kind == "all":
         return graph
-    another_link = jacobian.rule.link != ALL_OUTPUTS.link  # by choice: not an approximation of all variances
-    effect = None if another_link else fill_effect(jacobian, fitted.inference.factor, fitted.calibrated)
+    effect = fill_effect(jacobian, fitted.inference.factor, fitted.calibrated)
     return replace(graph, computed=ComputedVariances(kind, count, effect))
 
 
 def _filled_in(graph: Graph) -> list[str]:
-    effect = None if graph.computed is None else graph.computed.effect
-    return [] if effect is None else fill_warnings(effect)
+    return [] if graph.computed is None else fill_warnings(graph.computed.effect)
 
 
 def _rejection(job: Job, fitted: Fitted, folder: Path) -> tuple[RejectedShare, ...] | None:
@@ -164,22 +155,23 @@ def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:
 
 
 def _dearer(job: Job, timings: Sequence[Timing]) -> list[str]:
-    """A warning where the bundle costs more than the user's limit, which `auto` compared with its own timings."""
+    """A warning where the bundle costs more than the user's limit, which `auto` compared with a count."""
     most = job.config.max_cost
-    if most is None or not timings or (found := Price.of(timings).weighed) <= TIMING_ERROR**2 * most:
+    if most is None or not timings or (found := Price.of(timings).weighed) <= COUNT_ERROR * most:
         return []
     return [
-        f"a prediction costs {found:.2g} forward passes, measured on the finished bundle, more than max_cost={most:g}: "
-        "the measurements were disturbed, fit again on a quiet machine, or give fewer weights (subnetwork_size)"
+        f"a prediction costs {found:.2g} forward passes, measured on the finished bundle, more than max_cost={most:g}, "
+        "which limits the counted cost; give fewer weights (subnetwork_size), or a smaller max_cost"
     ]
 
 
 def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:
     """Quality on the training data and on the conformal half; how many held-out examples the noise came from."""
     served = fitted.calibrated
-    plain = job.likelihood if isinstance(job.likelihood, Regression) else served.likelihood
     metrics = training_metrics(fitted.curvature, job.likelihood)
-    metrics |= held_out_metrics(served.mean, served.variance, to_numpy(served.data.targets), served.likelihood, plain)
+    metrics |= held_out_metrics(
+        served.mean, served.variance, to_numpy(served.data.targets), served.likelihood, job.likelihood
+    )
     if job.config.estimates_noise:
         metrics["noise_examples"] = float(fitted.tuning_examples)
     return metrics
@@ -219,7 +211,7 @@ def _imprecise(truth: Truth) -> list[str]:
 def _plain_answers(job: Job, fitted: Fitted) -> PlainAnswers:
     inputs, form = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES], fitted.form
     whole = None if form.reduced is None else WholePosterior(fitted.inference.factor, form.reduced.error_bound)
-    return PlainAnswers(job, fitted.jacobian, form.posterior, inputs, whole, fitted.feature_scores)
+    return PlainAnswers(job, fitted.jacobian, form.posterior, inputs, whole, fitted.added)
 
 
 def _report(manifest: Manifest, fitted: Fitted, outcomes: Outcomes) -> bytes:

@@ -6,14 +6,13 @@ import numpy as np
 from torch import Tensor
 
 from offline.config import COMPARED_SCORES, FitConfig
-from offline.data.foreigners import obvious_foreigners
+from offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
 from offline.report.foreign import passing
 from offline.runtime.arrays import Array, to_numpy
 from service.bundle import RejectedShare
 from service.inference.predictor import Predictor
 from service.inference.session import NetworkError, NetworkFailed
 
-MOST_EXAMPLES = 100  # of each kind: shares to within 10 %, in the time of a few hundred predictions
 WORDS = {
     "noise": "that are uniform noise",
     "constant": "that are constant",
@@ -35,7 +34,7 @@ def foreign_rejection(folder: Path, inputs: Tensor, seed: int) -> tuple[Rejected
     foreigners.
     """
     predictor = Predictor.load(folder)
-    kinds = obvious_foreigners(inputs[:MOST_EXAMPLES], seed).items()
+    kinds = obvious_foreigners(inputs[:FOREIGN_EXAMPLES], seed).items()
     shares = tuple(_share(name, _rejected(predictor, to_numpy(foreign))) for name, foreign in kinds)
     return shares or None
 
@@ -72,6 +71,5 @@ def _remedy(name: str, config: FitConfig) -> str:
         uncertainty = "a larger uncertainty_budget" if searched else "a smaller prior_precision"
         return f"{check_range}give {uncertainty} or more weights (subnetwork_size)"
     fused = "" if config.score in COMPARED_SCORES else " with score='fused'"
-    # These scores divide features by their length, and so see little of a scale.
-    features = "" if config.feature_scores or scaled else ", or feature_scores=True for the network's activations"
-    return f"{check_range}give examples of what you fear as score_data() (foreign_loader in Python){fused}{features}"
+    added = "" if config.added_weights else ", or added_weights=True for the distance from the training data"
+    return f"{check_range}give examples of what you fear as score_data() (foreign_loader in Python){fused}{added}"

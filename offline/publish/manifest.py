@@ -11,13 +11,14 @@ from offline.data.likelihood import Likelihood, Regression
 from offline.evaluation.diagnostics import coverage_band
 from offline.job import Job
 from offline.laplace.ggn import Curvature
+from offline.laplace.inference import Added
 from offline.laplace.scoring import Compared
 from offline.selection.subnetwork import CandidateScore, Subnetwork
 from service.bundle import (
+    AddedWeights,
     Calibration,
     Candidate,
     ComparedScore,
-    FusedPart,
     Graph,
     InputSpec,
     Manifest,
@@ -26,10 +27,11 @@ from service.bundle import (
     ParameterSlice,
     Posterior,
     Prior,
+    ScorePart,
     Selection,
     check_input,
 )
-from service.maths.fused_score import FusedScore
+from service.maths.fused_score import JoinedScore
 from service.maths.rejection import RejectionRule
 from service.maths.scores import Scoring
 
@@ -121,6 +123,7 @@ def make_manifest(
     rule: RejectionRule,
     outcomes: Outcomes,
     compared: Sequence[Compared],
+    added: Added | None,
     metrics: Mapping[str, float],
     warnings: Sequence[str],
 ) -> Manifest:
@@ -140,6 +143,7 @@ def make_manifest(
         posterior=posterior,
         sigma_noise=likelihood.sigma_noise,
         temperature=likelihood.temperature,
+        map_temperature=likelihood.plain_temperature,
         link=likelihood.link,
         opset=opset,
         graph=graph,
@@ -149,21 +153,36 @@ def make_manifest(
             false_reject_rate=rule.false_reject_rate,
             threshold=rule.threshold,
             outcomes=outcomes,
-            fused=fused_parts(likelihood.scoring),
+            parts=score_parts(likelihood.scoring),
             compared=tuple(ComparedScore(one.name, one.shift_auroc, one.chosen) for one in compared) or None,
         ),
         verification=None,
+        added_weights=None if added is None else added_part(added),
         metrics=dict(metrics),
         libraries=_libraries(),
         warnings=tuple(warnings),
     )
 
 
-def fused_parts(scoring: Scoring) -> tuple[FusedPart, ...] | None:
-    """What a fused score is made of; None for a single one."""
-    if not isinstance(scoring, FusedScore):
+def added_part(added: Added) -> AddedWeights:
+    """What the manifest says of the added weights."""
+    weights = added.weights
+    return AddedWeights(
+        layers=weights.layers.link,
+        distance_layers=weights.layers.score,
+        features=len(weights.link.phases),
+        prior_variance=weights.scale,
+        shares=added.shares,
+        explanation=added.explanation,
+    )
+
+
+def score_parts(scoring: Scoring) -> tuple[ScorePart, ...] | None:
+    """What a score is made of; None for a single one."""
+    if not isinstance(scoring, JoinedScore):
         return None
-    return tuple(FusedPart(part.score.name, part.weight, part.distribution.mean_excess) for part in scoring.components)
+    known = ((part, part.distribution) for part in scoring.components)
+    return tuple(ScorePart(p.score.name, p.weight, d.scale, d.shape, p.least) for p, d in known)
 
 
 def _selection(job: Job, selection: Subnetwork) -> Selection:
@@ -188,7 +207,6 @@ def _candidate(score: CandidateScore) -> Candidate:
         name=score.name,
         size=score.size,
         forward_passes=score.forward_passes,
-        measured=score.measured,
         prior_precision=score.prior_precision,
         log_likelihood=score.log_likelihood,
         shift_log_likelihood=score.shift_log_likelihood,

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from offline.export.verify import Truth, Unreduced
-from offline.features.scores import FeatureScores
+from offline.features.added_weights import AddedWeights
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import filled
 from offline.jacobian.plain import plain_jacobian
@@ -35,7 +36,7 @@ class PlainAnswers:
     """Mean, derivatives and variances by torch's own differentiation; inputs (n, *input_shape).
 
     posterior: as it is served; whole: where that is a reduced head, the posterior that it approximates.
-    feature_scores: those that are served, if any.
+    added: the added weights, if there are any.
     """
 
     job: Job
@@ -43,15 +44,19 @@ class PlainAnswers:
     posterior: GivesVariance
     inputs: Tensor
     whole: WholePosterior | None = None
-    feature_scores: FeatureScores | None = None
+    added: AddedWeights | None = None
 
     def truth(self) -> Truth:
         """In float64, or in float32 where the network cannot run otherwise."""
         with highest_precision(self.job.network, self.inputs) as precise:
-            found = self._of(self.job.network, precise)
+            found, derivatives = self._of(self.job.network, precise)
         whole, mean = self.whole, found["mean"]
-        unreduced = None if whole is None else Unreduced(whole.factor.variance(found["jacobian"]), whole.error_bound)
-        return Truth(to_numpy(self.inputs), **found, precision=str(mean.dtype), unreduced=unreduced)
+        unreduced = None
+        if whole is not None:
+            extra = found["added_variance"][:, np.newaxis] if self.added is not None else 0.0
+            unreduced = Unreduced(whole.factor.variance(derivatives) + extra, whole.error_bound)
+        prior = 0.0 if self.added is None else self.added.scale
+        return Truth(to_numpy(self.inputs), **found, precision=str(mean.dtype), unreduced=unreduced, added_prior=prior)
 
     def rounding(self, truth: Truth) -> dict[str, float]:
         """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32
@@ -59,7 +64,7 @@ class PlainAnswers:
 
         In a large network some units lie so near a kink that rounding makes their derivative jump.
         """
-        single = truth.errors(self._of(self.job.network, self.inputs))
+        single = truth.errors(self._of(self.job.network, self.inputs)[0])
         shaken = private_copy(self.job.network, self.job.device, torch.float64)
         generator = torch.Generator(self.job.device).manual_seed(0)
         for weight in shaken.parameters():
@@ -67,13 +72,15 @@ class PlainAnswers:
             weight.mul_(1 + ROUNDING_STEP * noise)
         if truth.precision == "float32":
             shaken.float()
-        inputs = self.inputs
-        precise = inputs.to(next(shaken.parameters()).dtype) if inputs.is_floating_point() else inputs
-        moved = truth.errors(self._of(shaken, precise))
+            moved = truth.errors(self._of(shaken, self.inputs)[0])
+        else:
+            with highest_precision(shaken, self.inputs) as precise:
+                moved = truth.errors(self._of(shaken, precise)[0])
         return {name: max(single[name], moved[name]) for name in single}
 
-    def _of(self, network: nn.Module, inputs: Tensor) -> dict[str, Array]:
-        """Mean, derivatives (those of the rule), variance and feature scores, in the network's precision."""
+    def _of(self, network: nn.Module, inputs: Tensor) -> tuple[dict[str, Array], Array]:
+        """Mean, variance and what added weights give, and the derivatives (those of the rule), in the network's
+        precision."""
         chosen = tuple(Chosen(p, positions) for p, positions in self.job.layout.locate(self.jacobian.indices))
         with torch.no_grad():
             outputs = network(inputs)
@@ -83,8 +90,10 @@ class PlainAnswers:
         check_finite_jacobian(network, inputs, derivatives, VERIFIED)
         mean, jacobian = to_numpy(outputs), to_numpy(derivatives)
         variance = filled(rule, self.posterior.variance(jacobian), outputs)
-        found = {"mean": mean, "jacobian": jacobian, "variance": variance}
-        if self.feature_scores is None:
-            return found
+        found = {"mean": mean, "variance": variance}
+        if self.added is None:
+            return found, jacobian
         with torch.no_grad():
-            return found | {"feature_scores": to_numpy(self.feature_scores.of(network, inputs))}
+            added, distance = (to_numpy(part) for part in self.added.to(outputs).of(network, inputs))
+        both = {"variance": variance + added[:, np.newaxis], "added_variance": added}
+        return found | both | {"feature_scores": distance[:, np.newaxis]}, jacobian

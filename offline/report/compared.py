@@ -20,7 +20,8 @@ class ScoreRow:
 def score_rows(manifest: Manifest) -> list[ScoreRow]:
     """The best score first; none where the fit compared nothing."""
     calibration = manifest.calibration
-    weights: dict[str, str] = {part.name: percent(part.weight) for part in calibration.fused or ()}
+    parts = (calibration.parts if calibration.score == "fused" else None) or ()
+    weights: dict[str, str] = {part.name: percent(part.weight) for part in parts}
     ordered = sorted(calibration.compared or (), key=lambda one: -one.shift_auroc)
     return [
         ScoreRow(_title(one.name), f"{one.shift_auroc:.4f}", weights.get(one.name, ""), one.chosen) for one in ordered

@@ -1,6 +1,6 @@
 """Figures of the report about the fit itself: the candidates, the search for the prior precision, the curvature."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,25 +14,17 @@ from service.bundle import Candidate, Prior, Tried
 
 
 def candidates_picture(candidates: Sequence[Candidate]) -> Picture:
-    """Quality under shift of each candidate against what a prediction costs: by a clock where it was timed."""
+    """Quality under shift of each candidate against what a prediction costs, by a count."""
     chosen = next(candidate for candidate in candidates if candidate.chosen)
-    clocked = {round(c.forward_passes, 1): c.measured for c in candidates if c.measured is not None}
-    untimed = [c for c in candidates if c.measured is None and round(c.forward_passes, 1) in clocked]
-
-    def price(candidate: Candidate) -> float:
-        return candidate.measured or clocked.get(round(candidate.forward_passes, 1), candidate.forward_passes)
-
-    groups: list[tuple[str, list[Candidate], dict[str, Any]]] = [
-        ("like a timed one", untimed, {"facecolors": "none", "edgecolors": BLUE}),
-        ("timed", [c for c in candidates if c.measured is not None or not clocked], {"color": BLUE}),
+    groups: list[tuple[str, Sequence[Candidate], dict[str, Any]]] = [
+        ("compared", candidates, {"color": BLUE}),
         ("chosen", [chosen], {"color": VERMILLION, "marker": "D", "zorder": 3}),
     ]
 
     def paint(*panels: Axes) -> None:
         for axes, name in zip(panels, ("shift_log_likelihood", "shift_auroc"), strict=True):
             for label, group, style in groups:
-                if group:
-                    axes.scatter([price(c) for c in group], [getattr(c, name) for c in group], label=label, **style)
+                axes.scatter([c.forward_passes for c in group], [getattr(c, name) for c in group], label=label, **style)
         panels[0].set_ylabel("Log-likelihood\nunder shift (nats)")
         panels[1].set(ylabel="AUROC of\nthe score", xlabel="Price of a prediction (forward passes)", xscale="log")
         panels[1].xaxis.set_major_formatter("{x:g}")
@@ -43,17 +35,9 @@ def candidates_picture(candidates: Sequence[Candidate]) -> Picture:
         "Quality and price",
         render(paint, [0.85, 0.85]),
         f"{len(candidates)} candidates: log-likelihood under shift and AUROC against the price of a prediction; the "
-        f"one chosen, {chosen.name}, costs {price(chosen):.2g} forward passes.",
-        _legend(candidates, clocked, untimed),
+        f"one chosen, {chosen.name}, costs {chosen.forward_passes:.2g} forward passes.",
+        "Up is better, left is cheaper. The price is a count of operations.",
     )
-
-
-def _legend(candidates: Sequence[Candidate], clocked: Mapping[float, float], untimed: Sequence[Candidate]) -> str:
-    if not clocked:
-        return "Up is better, left is cheaper. The price is a count of operations; none was timed."
-    hidden = sum(c.measured is None for c in candidates) - len(untimed)
-    text = "Up is better, left is cheaper. Open circles take as many operations as one that was timed, at its price."
-    return text + (f" Not drawn, since nothing like them was timed: {hidden}." if hidden else "")
 
 
 def prior_picture(prior: Prior, tried: Tried) -> Picture | None:

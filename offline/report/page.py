@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from offline.evaluation.diagnostics import coverage_curve, rejection_curve, reliability
+from offline.report.added import added_rows, share_rows
 from offline.report.certified import certified_rows
 from offline.report.compared import score_rows
 from offline.report.figures import (
@@ -133,6 +134,8 @@ def report_html(data: ReportData) -> bytes:
         compared=score_rows(manifest),
         foreign=foreign_rows(manifest),
         certified=certified_rows(data.outcomes),
+        added=added_rows(manifest),
+        shares=share_rows(manifest),
         posterior=posterior_rows(manifest),
         spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),
         verification=verification_rows(manifest),
@@ -148,7 +151,14 @@ def _held_out(data: ReportData) -> _HeldOut | None:
         return None
     scoring = data.scoring or SCORES[manifest.calibration.score]
     prediction = undecided_prediction(
-        data.mean, data.variance, manifest.sigma_noise, manifest.temperature, scoring, data.features, manifest.link
+        data.mean,
+        data.variance,
+        manifest.sigma_noise,
+        manifest.temperature,
+        scoring,
+        data.features,
+        manifest.link,
+        manifest.map_temperature,
     )
     in_use = float((prediction.score > manifest.calibration.threshold).mean())
     scores = prediction.score if data.scores is None else data.scores

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from offline.evaluation.diagnostics import coverage_band
 from offline.report.foreign import passing
 from offline.report.text import number, percent
-from service.bundle import Calibration, Manifest
+from service.bundle import Calibration, Manifest, ScorePart
 from service.maths.scores import SCORES
 
 
@@ -55,12 +55,19 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
 
 
 def score_note(calibration: Calibration) -> str:
-    """The score with its unit; a fused one with its parts."""
-    if calibration.fused is not None:
-        parts = (f"{percent(part.weight)} {SCORES[part.name].title}" for part in calibration.fused)
+    """The score with its unit; one made of several with its parts."""
+    if calibration.score == "surprise":
+        return f"largest surprise: {', '.join(map(_part_note, calibration.parts or ()))}"
+    if calibration.parts is not None:
+        parts = (f"{percent(part.weight)} {SCORES[part.name].title}" for part in calibration.parts)
         return f"fused score: {', '.join(parts)}"
     score = SCORES[calibration.score]
     return f"{score.title} ({score.unit})" if score.unit == "nats" else score.title
+
+
+def _part_note(part: ScorePart) -> str:
+    title = SCORES[part.name].title
+    return f"{title} beyond the {percent(part.least_level)} quantile" if part.least else title
 
 
 def checks(manifest: Manifest) -> list[Check]:

@@ -98,7 +98,7 @@ def _parameter_row(parameter: ParameterSlice, size: int, largest: int) -> Parame
 
 
 def candidate_cells(candidate: Candidate) -> list[str]:
-    """Size, prior precision, log-likelihood, the same under shift, AUROC under shift, cost counted and measured."""
+    """Size, prior precision, log-likelihood, the same under shift, AUROC under shift, counted cost."""
     exact = (candidate.log_likelihood, candidate.shift_log_likelihood)
     return [
         f"{candidate.size:,}",
@@ -106,7 +106,6 @@ def candidate_cells(candidate: Candidate) -> list[str]:
         *(f"{value:.3f}".replace("-", MINUS) for value in exact),
         f"{candidate.shift_auroc:.3f}",
         f"{candidate.forward_passes:.1f}",
-        NONE if candidate.measured is None else f"{candidate.measured:.1f}",
     ]
 
 
@@ -144,6 +143,7 @@ def posterior_rows(manifest: Manifest) -> dict[str, str]:
             rows["Noise estimated on"] = f"{examples:,.0f} held-out examples, which did not set the threshold"
     else:
         rows["Temperature"] = number(manifest.temperature)
+        rows["Temperature of the plain network"] = number(manifest.map_temperature)
     return rows
 
 

@@ -34,9 +34,9 @@ def is_live(curvature: Tensor) -> Tensor:
     return curvature > DEAD_SHARE * curvature.max()
 
 
-def live_candidates(context: SelectionContext) -> tuple[Tensor, int]:
-    """The live candidates, and the number of dead ones; costs about three forward passes over the sample."""
-    _, positions, dead = split_live(context, curvature_estimate(context))
+def live_candidates(context: SelectionContext, examples: int = LIVE_EXAMPLES) -> tuple[Tensor, int]:
+    """The live candidates, and the number of dead ones; costs at most three forward passes over the sample."""
+    _, positions, dead = split_live(context, curvature_estimate(context, examples))
     return positions, dead
 
 
@@ -46,10 +46,10 @@ def eligible(context: SelectionContext, live_only: bool) -> tuple[Tensor, int | 
     return live_candidates(context) if live_only else (context.candidate_weights, None)
 
 
-def curvature_estimate(context: SelectionContext) -> Tensor:
+def curvature_estimate(context: SelectionContext, examples: int = LIVE_EXAMPLES) -> Tensor:
     """An unbiased estimate of diag(sum_n J_n^T Lambda_n J_n) at the candidates (C,), float64: a sum of squares of g.
 
-    The sum is over a sample of `LIVE_EXAMPLES` training examples, or all where there are fewer. Draws follow the seed.
+    The sum is over a sample of so many training examples, or all where there are fewer. Draws follow the seed.
     Raises `ValueError` where derivatives overflow.
     """
     located = tuple(context.job.layout.locate(context.candidate_weights))
@@ -59,7 +59,7 @@ def curvature_estimate(context: SelectionContext) -> Tensor:
     def gradients(x: Tensor) -> tuple[Tensor, ...]:
         return _gradients(context, located, x, generator)
 
-    for inputs in Sample.of(context, LIVE_EXAMPLES).inputs("Live weights"):
+    for inputs in Sample.of(context, examples).inputs("Live weights"):
         rows = rows or measured_rows(
             context.memory_bytes, lambda one: _gradients(context, located, one, generator), inputs
         )

@@ -22,7 +22,6 @@ from offline.data.shifts import MOST_SHIFTS
 from offline.selection.auto.choose import choose_automatically
 from offline.selection.auto.context import AutoContext, AutoOptions, Names, Place
 from offline.selection.auto.places import affordable_places, affordable_weights, weights_in
-from offline.selection.auto.price import measured
 from offline.selection.context import SelectionContext, SharedSquares
 from offline.selection.covariance import covariance_bytes
 from offline.selection.live_weights import LIVE_EXAMPLES, live_candidates
@@ -63,24 +62,25 @@ def select(strategy: str, context: SelectionContext, options: Options) -> Subnet
 
 def auto(context: SelectionContext, **options: Any) -> Subnetwork:
     """Compare several subnetworks and keep the best, or a cheaper one nearly as good (`offline.selection.auto`)."""
-    checked, job, tuning = AutoOptions(**options), context.job, context.tuning
+    checked, job, tuning = AutoOptions.of(context.job.config.effort, options), context.job, context.tuning
     assert tuning is not None
-    places = affordable_places(context)
+    places, prices, left_out = affordable_places(context)
     context = replace(context, candidate_weights=weights_in(places))
-    context = holding(context, max(checked.training_examples, LIVE_EXAMPLES))
-    live, dead = live_candidates(context)
-    by_clock = job.config.measure_price and job.config.posterior == "cholesky"
+    examples = LIVE_EXAMPLES if job.config.effort == "thorough" else checked.training_examples
+    context = holding(context, max(checked.training_examples, examples))
+    live, dead = live_candidates(context, examples)
     return choose_automatically(
         AutoContext(
             job,
             tuning,
             places,
+            prices,
             live.cpu(),
             dead,
             partial(select_candidate, sharing_squares(replace(context, candidate_weights=live), places, checked)),
             checked,
-            measure=partial(measured, job, example=job.example[:1]) if by_clock else None,
             sample=context.sample,
+            left_out=left_out,
         )
     )
 

@@ -12,7 +12,7 @@ from offline.jacobian.output_rule import Kind
 class CandidateScore:
     """How one candidate of `auto` did. `size`: its weights, of which `judged` were compared.
 
-    forward_passes: what a prediction costs by a count; measured: by a clock, None where that was not needed.
+    forward_passes: what a prediction costs by a count.
     prior_precision: lambda within the budget. cost: nats of held-out log-likelihood that its uncertainty costs.
     log_likelihood: mean on held-out data.
     shift_log_likelihood: mean over the shifts that keep the label, of the true labels. shift_auroc: mean over all
@@ -29,7 +29,6 @@ class CandidateScore:
     shift_log_likelihood: float
     shift_auroc: float
     chosen: bool = False
-    measured: float | None = None
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from service.inference.deciding import Rule
 from service.inference.predictor import PlainPrediction, Prediction, Predictor
 from service.maths.certified import CertifiedRule
 from service.maths.class_rules import ClassRules
-from service.maths.fused_score import FusedScore
+from service.maths.fused_score import JoinedScore
 from service.maths.predictive import gaussian_interval
 from service.maths.scores import SCORES
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
-FUSED_SCORE = "fused score"
+# What a sentence calls a score made of several, with its largest part.
+JOINED_SCORES = {"fused": "fused score (mainly its {})", "surprise": "surprise (by its {})"}
 ADVICE = "the input is unusual for this model, or ambiguous, so check it before you rely on this answer"
 
 
@@ -68,12 +69,12 @@ def predictions_json(
 
 
 def score_names(prediction: Prediction, predictor: Predictor) -> list[str]:
-    """What a sentence calls the score of each example; a fused one with its largest part."""
+    """What a sentence calls the score of each example; one made of several with its largest part."""
     scoring = predictor.scoring
-    if not isinstance(scoring, FusedScore) or prediction.leading is None:
+    if not isinstance(scoring, JoinedScore) or prediction.leading is None:
         return [SCORES[scoring.name].title] * len(prediction)
     titles = [part.score.title for part in scoring.components]
-    return [f"{FUSED_SCORE} (mainly its {titles[place]})" for place in prediction.leading.tolist()]
+    return [JOINED_SCORES[scoring.name].format(titles[place]) for place in prediction.leading.tolist()]
 
 
 def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, inputs: Array, field: str) -> list[str]:
@@ -88,10 +89,10 @@ def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
     """The plain network's answer; everything that needs the posterior is null."""
     means, q = prediction.mean.tolist(), prediction.map_probabilities
     if q is None:
-        unknown = dict.fromkeys(("epistemic_std", "std", "interval", "ood"))
+        unknown = dict.fromkeys(("epistemic_std", "variance_parts", "std", "interval", "ood"))
         return [{"mean": mean, "noise_std": manifest.sigma_noise, **unknown} for mean in means]
     names, labels = class_names(manifest), q.argmax(axis=1).tolist()
-    unknown = dict.fromkeys(("logit_variance", "uncertainty", "prediction_set", "ood"))
+    unknown = dict.fromkeys(("logit_variance", "variance_parts", "uncertainty", "prediction_set", "ood"))
     return [
         {
             "label": names[label],
@@ -162,8 +163,20 @@ def _differ(decision: Json, digits: int) -> bool:
     return f"{decision['score']:.{digits}g}" != f"{decision['threshold']:.{digits}g}"
 
 
+def _variance_parts(prediction: Prediction) -> list[Json | None]:
+    """What of each example's variances each posterior has; None for a bundle without added weights."""
+    if prediction.added_variance is None:
+        return [None] * len(prediction)
+    added = prediction.added_variance.astype(np.float64)
+    # The sum was rounded: what is left of it may be a little below zero.
+    rest = np.maximum(prediction.variance - added[:, np.newaxis], 0.0)
+    columns = zip(rest.tolist(), added.tolist(), strict=True)
+    return [{"subnetwork": subnetwork, "added": part} for subnetwork, part in columns]
+
+
 def _classification(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
     names, sets = class_names(predictor.manifest), _sets(prediction, predictor, level)
+    parts = _variance_parts(prediction)
     p, q = prediction.probabilities, prediction.map_probabilities
     total, aleatoric, epistemic = prediction.total, prediction.aleatoric, prediction.epistemic
     assert p is not None
@@ -181,6 +194,7 @@ def _classification(prediction: Prediction, predictor: Predictor, level: float) 
             "map_label": names[map_labels[i]],
             "logit_mean": prediction.mean[i].tolist(),
             "logit_variance": prediction.variance[i].tolist(),
+            "variance_parts": parts[i],
             "uncertainty": {
                 "total": float(total[i]),
                 "aleatoric": float(aleatoric[i]),
@@ -209,11 +223,12 @@ def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Js
 def _regression(prediction: Prediction, predictor: Predictor, coverage: Coverage) -> list[Json]:
     assert prediction.std is not None
     kind, low, high = coverage.intervals(prediction, predictor)
-    epistemic = np.sqrt(prediction.variance.astype(np.float64))
+    epistemic, parts = np.sqrt(prediction.variance.astype(np.float64)), _variance_parts(prediction)
     return [
         {
             "mean": prediction.mean[i].tolist(),
             "epistemic_std": epistemic[i].tolist(),
+            "variance_parts": parts[i],
             "noise_std": predictor.manifest.sigma_noise,
             "std": prediction.std[i].tolist(),
             "interval": {"level": coverage.level, "low": low[i].tolist(), "high": high[i].tolist(), "kind": kind},

@@ -16,14 +16,15 @@ from service.format.files import BundleError
 from service.format.manifest import Manifest
 from service.format.manifest_parts import Calibration
 from service.format.tensors import Tensors, read_tensors, refuse_rest, take
-from service.maths.fused_score import MOST_LEVELS, Component, FusedScore, ScoreDistribution
+from service.maths.fused_score import Component, FusedScore, JoinedScore, LargestSurprise
 from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from service.maths.score_distribution import MOST_LEVELS, ScoreDistribution
 from service.maths.scores import SCORES, Scoring
 
 REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 MAX_REFERENCES, MAX_REFERENCE_NAME = 100, 100
 TUNING = "tuning."
-FUSED = "fused."
+PARTS = "part."
 
 Array = npt.NDArray[Any]
 
@@ -41,9 +42,11 @@ class CalibrationTensors:
 
 def check_scoring(scoring: Scoring | None, calibration: Calibration) -> None:
     """`ValueError` where what makes the scores is not what the manifest says."""
-    parts = scoring.components if isinstance(scoring, FusedScore) else ()
-    found = [(part.score.name, part.weight, part.distribution.mean_excess) for part in parts]
-    stated = [(part.name, part.weight, part.mean_excess) for part in calibration.fused or ()]
+    parts = scoring.components if isinstance(scoring, JoinedScore) else ()
+    found = [
+        (part.score.name, part.weight, part.distribution.scale, part.distribution.shape, part.least) for part in parts
+    ]
+    stated = [(part.name, part.weight, part.scale, part.shape, part.least) for part in calibration.parts or ()]
     if (scoring is not None and scoring.name != calibration.score) or found != stated:
         name = None if scoring is None else scoring.name
         raise ValueError(f"scoring: found {name!r}, expected {calibration.score!r} with its parts as in the manifest")
@@ -52,16 +55,16 @@ def check_scoring(scoring: Scoring | None, calibration: Calibration) -> None:
 def calibration_to_bytes(tensors: CalibrationTensors) -> bytes:
     """The content of the file."""
     found = {"scores": np.asarray(tensors.scores, np.float64), **_outcome_tensors(tensors.outcomes)}
-    found |= _fused_tensors(tensors.scoring)
+    found |= _part_tensors(tensors.scoring)
     found |= {f"reference.{name}": np.asarray(values, np.float64) for name, values in tensors.reference.items()}
     return safetensors.numpy.save(found)
 
 
-def _fused_tensors(scoring: Scoring | None) -> Tensors:
+def _part_tensors(scoring: Scoring | None) -> Tensors:
     found: Tensors = {}
-    for part in scoring.components if isinstance(scoring, FusedScore) else ():
-        found[f"{FUSED}{part.score.name}.values"] = np.asarray(part.distribution.values, np.float64)
-        found[f"{FUSED}{part.score.name}.surprise"] = np.asarray(part.distribution.surprise, np.float64)
+    for part in scoring.components if isinstance(scoring, JoinedScore) else ():
+        found[f"{PARTS}{part.score.name}.values"] = np.asarray(part.distribution.values, np.float64)
+        found[f"{PARTS}{part.score.name}.surprise"] = np.asarray(part.distribution.surprise, np.float64)
     return found
 
 
@@ -98,20 +101,20 @@ def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest) -> Calib
 
 
 def _scoring(file: Path, tensors: Tensors, calibration: Calibration) -> Scoring:
-    if calibration.fused is None:
+    if calibration.parts is None:
         return SCORES[calibration.score]
     parts = []
-    for part in calibration.fused:
-        values = take(file, tensors, f"{FUSED}{part.name}.values", "float64", (-1,))
-        surprise = take(file, tensors, f"{FUSED}{part.name}.surprise", "float64", (len(values),))
+    for part in calibration.parts:
+        values = take(file, tensors, f"{PARTS}{part.name}.values", "float64", (-1,))
+        surprise = take(file, tensors, f"{PARTS}{part.name}.surprise", "float64", (len(values),))
         if not 0 < len(values) <= MOST_LEVELS or (np.diff(values) <= 0).any():
             expected = f"1 to {MOST_LEVELS} numbers, in strictly ascending order"
-            raise BundleError(file, f"{FUSED}{part.name}.values: found something else, expected {expected}")
+            raise BundleError(file, f"{PARTS}{part.name}.values: found something else, expected {expected}")
         if surprise[0] < 0 or (np.diff(surprise) < 0).any():
-            raise BundleError(file, f"{FUSED}{part.name}.surprise: expected numbers of at least 0, in ascending order")
-        distribution = ScoreDistribution(values, surprise, part.mean_excess)
-        parts.append(Component(SCORES[part.name], part.weight, distribution))
-    return FusedScore(tuple(parts))
+            raise BundleError(file, f"{PARTS}{part.name}.surprise: expected numbers of at least 0, in ascending order")
+        distribution = ScoreDistribution(values, surprise, part.scale, part.shape)
+        parts.append(Component(SCORES[part.name], part.weight, distribution, part.least))
+    return FusedScore(tuple(parts)) if calibration.score == "fused" else LargestSurprise(tuple(parts))
 
 
 def _ascending(file: Path, tensors: Tensors, name: str, examples: int) -> Array:

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
 from service.format.manifest_parts import (
+    AddedWeights,
     Calibration,
     FileEntry,
     Graph,
@@ -18,11 +19,7 @@ from service.format.manifest_parts import (
 )
 from service.format.rules import Part, check_fields
 from service.maths.predictive import Link
-from service.maths.scores import (
-    CLASSIFICATION_SCORES,
-    REGRESSION_SCORES,
-    FeatureScoreName,
-)
+from service.maths.scores import CLASSIFICATION_SCORES, JOINED, REGRESSION_SCORES, FeatureScoreName
 
 FORMAT_MAJOR, FORMAT_MINOR = 1, 0
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
@@ -49,11 +46,13 @@ class Manifest(Part):
     posterior: Posterior
     sigma_noise: float | None
     temperature: Annotated[float, Field(ge=1e-6, le=1e6)]
+    map_temperature: Annotated[float, Field(ge=1e-6, le=1e6)]
     link: Link
     opset: int
     graph: Graph
     calibration: Calibration
     verification: Verification | None
+    added_weights: AddedWeights | None = None
     rejection: tuple[RejectedShare, ...] | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     libraries: dict[str, str] = field(default_factory=dict)
@@ -93,18 +92,19 @@ class Manifest(Part):
     @property
     def _score_names(self) -> tuple[str, ...]:
         """Those of the task, and the feature scores that the graph gives."""
-        classification = (*CLASSIFICATION_SCORES, *self.feature_scores, "fused")
-        return classification if self.task == "classification" else (*REGRESSION_SCORES,)
+        classification = self.task == "classification"
+        single = CLASSIFICATION_SCORES if classification else REGRESSION_SCORES
+        return (*single, *self.feature_scores, *(JOINED if classification else ()))
 
     def _check_calibration(self) -> None:
         classification, names, calibration = self.task == "classification", self._score_names, self.calibration
-        parts = all(part.name in names and part.name != "fused" for part in calibration.fused or ())
+        parts = all(part.name in names and part.name not in JOINED for part in calibration.parts or ())
         sets = (calibration.outcomes.set_score is not None) == classification
         check_fields(
             "calibration",
             calibration,
             ("score", calibration.score in names, f"one of {', '.join(names)}"),
-            ("fused", parts, "single scores of a classification"),
+            ("parts", parts, "single scores of a classification"),
             ("outcomes", sets, "a set_score for a classification, null for a regression"),
         )
 
@@ -116,28 +116,19 @@ class Manifest(Part):
     def _check_graph(self) -> None:
         classification, graph = self.task == "classification", self.graph
         computed, reduced = graph.computed, graph.reduced
-        of_differences = computed is not None and computed.kind == "differences"
         fills = computed is None or (classification and computed.count <= self.outputs)
-        counted = computed is None or not of_differences or computed.count == self.outputs - 1
-        counts = "null, or at most as many as a classification has classes, one less for their differences"
+        counts = "null, or at most as many as a classification has classes"
         fits = reduced is None or (self.posterior.kind == "cholesky" and reduced.rank <= self.subnetwork_size)
         check_fields(
             "graph",
             graph,
-            ("computed", fills and counted, counts),
+            ("computed", fills, counts),
             ("reduced", fits, "null, or a rank of at most S for a 'cholesky' posterior"),
-            ("feature_scores", classification or not graph.feature_scores, "null for a regression"),
         )
-        links = of_differences == (self.link == "probit-differences")
-        expected = "'probit-differences' where graph.computed has the kind 'differences', and nowhere else"
-        check_fields("", self, ("link", links, expected))
+        shared = classification and self.added_weights is not None
+        check_fields("", self, ("link", shared == (self.link == "probit-shared"), "'probit-shared' with added weights"))
 
     @property
     def feature_scores(self) -> tuple[FeatureScoreName, ...]:
         """Names of the feature scores that the graph gives, in the order of the columns."""
         return self.graph.feature_scores or ()
-
-    @property
-    def gives_variance(self) -> bool:
-        """Whether the graph gives the variances itself."""
-        return self.graph.result == "variance"

@@ -4,13 +4,15 @@ A bound in a field's annotation is checked when a manifest is read or written, o
 `service/BUNDLE.md` is the normative text.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from service.format.rules import ManifestError, Part, check_fields
-from service.maths.scores import FeatureScoreName, ScoreName
+from service.maths.score_distribution import LEAST_SCALE
+from service.maths.scores import JOINED, FeatureScoreName, ScoreName
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -32,7 +34,7 @@ class ParameterSlice(Part):
 class Candidate(Part):
     """One subnetwork that the strategy `auto` tried, and how it did.
 
-    `size` weights, `forward_passes` what one prediction costs by a count (`measured`: by a clock), `prior_precision`
+    `size` weights, `forward_passes` what one prediction costs by a count, `prior_precision`
     lambda within the budget; `log_likelihood` (mean, nats) on held-out data, `shift_log_likelihood` and `shift_auroc`
     on synthetic shifts of it.
     """
@@ -45,7 +47,6 @@ class Candidate(Part):
     shift_log_likelihood: float
     shift_auroc: Share
     chosen: bool
-    measured: Positive | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,45 @@ class Prior(Part):
 
 
 @dataclass(frozen=True)
+class BudgetShare(Part):
+    """One way to share the uncertainty budget that a fit tried: `share` of it to the added weights, of prior variance
+    `prior_variance`, the rest to the subnetwork, of prior precision lambda.
+
+    `log_likelihood` (mean, nats) on held-out data, `shift_log_likelihood` on synthetic shifts of it; null: not tried.
+    """
+
+    share: Share
+    prior_variance: Positive
+    precision: Positive
+    temperature: Positive
+    log_likelihood: float
+    shift_log_likelihood: float | None
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class AddedWeights(Part):
+    """The posterior over weights that the network did not have, the last of which are zero: their variance is part of
+    each output's.
+
+    `layers`: whose inputs the variance of the outputs is made of, `distance_layers` those of the score `distance`; ""
+    stands for the network's inputs. `features`: how many random features the former has. `prior_variance`: c, that of
+    an output far from all training examples. `shares`: what was compared. `explanation`: the choice in one sentence.
+    """
+
+    layers: Annotated[tuple[str, ...], Field(min_length=1)]
+    distance_layers: Annotated[tuple[str, ...], Field(min_length=1)]
+    features: AtLeastOne
+    prior_variance: Positive
+    shares: Annotated[tuple[BudgetShare, ...], Field(min_length=1)]
+    explanation: str
+
+    def __post_init__(self) -> None:
+        if (chosen := sum(share.chosen for share in self.shares)) != 1:
+            raise ManifestError(f"added_weights.shares: found {chosen} that are chosen, expected exactly 1")
+
+
+@dataclass(frozen=True)
 class Posterior(Part):
     """How the posterior is written down.
 
@@ -176,19 +216,13 @@ class FillEffect(Part):
 class ComputedVariances(Part):
     """The graph computes `count` variances of an example and fills in the others.
 
-    "top": those of the most probable classes, and the others take the mean of these; "top-mean": all take this mean;
-    "margin": that of the difference of the two largest logits, which all take; "differences": those of the
-    difference of each other logit from the largest one, which takes their mean; these go with another link, and no
-    effect is stated: it would be that of another prior precision too.
+    "top": those of the most probable classes, and the others take the mean of these; "margin": that of the difference
+    of the two largest logits, which all take.
     """
 
-    kind: Literal["top", "top-mean", "margin", "differences"]
+    kind: Literal["top", "margin"]
     count: AtLeastOne
-    effect: FillEffect | None
-
-    def __post_init__(self) -> None:
-        stated = (self.effect is None) == (self.kind == "differences")
-        check_fields("graph.computed", self, ("effect", stated, "null for 'differences', and for no other kind"))
+    effect: FillEffect
 
 
 @dataclass(frozen=True)
@@ -213,15 +247,15 @@ class ReducedHead(Part):
 
 @dataclass(frozen=True)
 class Graph(Part):
-    """What the ONNX graph gives beside the mean: the variances, or the Jacobian, from which the posterior gives them.
+    """What the ONNX graph gives, and what that takes.
 
-    `row_numbers`: how many numbers this takes in memory at most for one example. `price`: what a prediction cost on the
-    machine of the fit, for some batch sizes; null: not measured. `computed`: which variances are computed; null: all.
-    `reduced`: that the head's covariance is an approximation; null: the variances are those of the posterior.
-    `feature_scores`: which scores of the network's activations it gives, in the order of the columns; null: none.
+    `row_numbers`: how many numbers the variances take in memory at most for one example. `price`: what a prediction
+    cost on the machine of the fit, for some batch sizes; null: not measured. `computed`: which variances are computed;
+    null: all. `reduced`: that the head's covariance is an approximation; null: the variances are those of the
+    posterior. `feature_scores`: which scores of the network's activations it gives, in the order of the columns; null:
+    none.
     """
 
-    result: Literal["jacobian", "variance"]
     row_numbers: AtLeastOne
     price: tuple[MeasuredPrice, ...] | None = None
     computed: ComputedVariances | None = None
@@ -229,8 +263,8 @@ class Graph(Part):
     feature_scores: tuple[FeatureScoreName, ...] | None = None
 
     def __post_init__(self) -> None:
-        whole = self.reduced is None or (self.result == "variance" and self.computed is None)
-        expected = "null, where the graph gives the Jacobian or computes a few variances only"
+        whole = self.reduced is None or self.computed is None
+        expected = "null, where the graph computes a few variances only"
         names = self.feature_scores
         sound = names is None or (bool(names) and len(set(names)) == len(names))
         check_fields("graph", self, ("reduced", whole, expected), ("feature_scores", sound, "null or different names"))
@@ -257,12 +291,20 @@ class Outcomes(Part):
 
 
 @dataclass(frozen=True)
-class FusedPart(Part):
-    """A score of which a fused one is made: its weight, and the mean excess over the last of its quantiles."""
+class ScorePart(Part):
+    """A score of which another is made: its weight in a sum (1 in the largest surprise), scale and shape of the tail of
+    its distribution, and the surprise from which on it counts."""
 
     name: ScoreName
     weight: Annotated[float, Field(gt=0, le=1)]
-    mean_excess: Positive
+    scale: Annotated[float, Field(ge=LEAST_SCALE)]
+    shape: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    least: Annotated[float, Field(ge=0)] = 0.0
+
+    @property
+    def least_level(self) -> float:
+        """The level of the quantile from which on it counts."""
+        return -math.expm1(-self.least)
 
 
 @dataclass(frozen=True)
@@ -278,7 +320,7 @@ class ComparedScore(Part):
 class Calibration(Part):
     """The rejection rule. `threshold` is the largest score still accepted.
 
-    `fused`: what the score is made of, null for a single one; `compared`: null where no scores were compared.
+    `parts`: what the score is made of, null for a single one; `compared`: null where no scores were compared.
     """
 
     score: ScoreName
@@ -286,20 +328,27 @@ class Calibration(Part):
     false_reject_rate: Annotated[float, Field(gt=0, lt=1)]
     threshold: float
     outcomes: Outcomes
-    fused: tuple[FusedPart, ...] | None = None
+    parts: tuple[ScorePart, ...] | None = None
     compared: tuple[ComparedScore, ...] | None = None
 
     def __post_init__(self) -> None:
-        names = [part.name for part in self.fused or ()]
-        described = bool(names) == (self.score == "fused") and self.fused != ()
-        total = sum(part.weight for part in self.fused or ())
+        parts, sums = self.parts or (), self.score == "fused"
+        names = [part.name for part in parts]
+        described = bool(names) == (self.score in JOINED) and self.parts != ()
+        weights = (
+            abs(sum(part.weight for part in parts) - 1) <= WEIGHT_SLACK
+            if sums
+            else all(part.weight == 1 for part in parts)
+        )
+        counting = not parts or any(part.least == 0 for part in parts)
         chosen = [score.name for score in self.compared or () if score.chosen]
         check_fields(
             "calibration",
             self,
-            ("fused", described, "the parts of a fused score, null for any other"),
-            ("fused", len(set(names)) == len(names), "names that differ"),
-            ("fused", self.fused is None or abs(total - 1) <= WEIGHT_SLACK, "weights of sum 1"),
+            ("parts", described, "what 'fused' or 'surprise' is made of, null for any other score"),
+            ("parts", len(set(names)) == len(names), "names that differ"),
+            ("parts", weights, "weights of sum 1 for 'fused', of 1 each for 'surprise'"),
+            ("parts", counting and not (sums and any(part.least for part in parts)), "one that counts from 0 on"),
             ("compared", self.compared is None or chosen == [self.score], f"exactly one chosen, {self.score!r}"),
         )
 
@@ -317,21 +366,21 @@ class RejectedShare(Part):
 class Verification(Part):
     """Largest relative errors of the serving code against torch in float64, on `examples` inputs.
 
-    `jacobian_error` is null where the graph gives no Jacobian, `feature_scores_error` where it gives no such scores.
+    The last two are null where there are no added weights.
     """
 
     examples: int
     tolerance: float
     mean_error: float
-    jacobian_error: float | None
     variance_error: float
+    added_variance_error: float | None = None
     feature_scores_error: float | None = None
 
     @property
     def errors(self) -> dict[str, float]:
         """Those that were measured, by name."""
-        found = {"mean": self.mean_error, "Jacobian": self.jacobian_error, "variance": self.variance_error}
-        found["feature scores"] = self.feature_scores_error
+        found: dict[str, float | None] = {"mean": self.mean_error, "variance": self.variance_error}
+        found |= {"added variance": self.added_variance_error, "feature scores": self.feature_scores_error}
         return {name: error for name, error in found.items() if error is not None}
 
 

@@ -38,7 +38,8 @@ class Prediction:
     decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
     epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2). out_of_range (B,) bool, where
     the bundle says what inputs to expect: whether the example holds values far outside.
-    leading (B,) int, with a fused score: the place of the component that it is mainly made of.
+    leading (B,) int, with a score made of several: the place of the component that it is mainly made of.
+    added_variance (B,), where the bundle has added weights: the part of each output's variance that is theirs.
     """
 
     mean: Array
@@ -54,6 +55,7 @@ class Prediction:
     std: Array | None = None
     out_of_range: Array | None = None
     leading: Array | None = None
+    added_variance: Array | None = None
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -128,12 +130,22 @@ def decide(
     out_of_range: Array | None = None,
     scoring: Scoring | None = None,
     features: Mapping[str, Array] = NO_FEATURES,
+    added_variance: Array | None = None,
 ) -> Prediction:
     """From outputs and their variances to probabilities, score and decision; mean, variance (B, K).
 
-    What is not finite is rejected. scoring, features: as for `uncertainties`.
+    What is not finite is rejected. scoring, features: as for `uncertainties`; added_variance (B,): a part of it.
     """
-    found = uncertainties(mean, variance, manifest.sigma_noise, manifest.temperature, scoring, features, manifest.link)
+    found = uncertainties(
+        mean,
+        variance,
+        manifest.sigma_noise,
+        manifest.temperature,
+        scoring,
+        features,
+        manifest.link,
+        manifest.map_temperature,
+    )
     score = found.pop("score")
     finite = finite_rows(mean, variance) & np.isfinite(score)
     if not finite.all():
@@ -146,6 +158,7 @@ def decide(
         p_value=p_value,
         rejected=rejected | ~finite,  # even where the threshold is infinite
         out_of_range=out_of_range,
+        added_variance=added_variance,
         **found,
     )
 
@@ -173,12 +186,13 @@ def undecided_prediction(
     scoring: Scoring | None = None,
     features: Mapping[str, Array] = NO_FEATURES,
     link: Link = "probit",
+    map_temperature: float | None = None,
 ) -> Prediction:
     """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
 
-    `sigma_noise` None means classification; scoring, features, link: as for `uncertainties`.
+    `sigma_noise` None means classification; scoring, features, link, map_temperature: as for `uncertainties`.
     """
-    found = uncertainties(mean, variance, sigma_noise, temperature, scoring, features, link)
+    found = uncertainties(mean, variance, sigma_noise, temperature, scoring, features, link, map_temperature)
     return Prediction(mean, variance, p_value=np.ones(len(mean)), rejected=np.zeros(len(mean), bool), **found)
 
 
@@ -190,17 +204,20 @@ def uncertainties(
     scoring: Scoring | None = None,
     features: Mapping[str, Array] = NO_FEATURES,
     link: Link = "probit",
+    map_temperature: float | None = None,
 ) -> dict[str, Array]:
     """The score, and the fields of a `Prediction` that only its task has.
 
     scoring: what makes the score; None: predictive entropy, of a regression the epistemic standard deviation.
     features: the feature scores that the graph gave, (B,) each, by name. link: that of the bundle (`link_approx`).
+    map_temperature: of the plain network; None: `temperature`.
     """
+    map_temperature = temperature if map_temperature is None else map_temperature
     if sigma_noise is not None:
-        score, _ = (scoring or EPISTEMIC_STD).scored(RegressionOutputs(variance, sigma_noise))
+        score, _ = (scoring or EPISTEMIC_STD).scored(RegressionOutputs(variance, sigma_noise, features))
         return {"score": score, "std": predictive_std(variance, sigma_noise)}
-    probabilities = class_probabilities(mean, variance, temperature, link)
-    outputs = ClassOutputs(mean, variance, probabilities, temperature, features)
+    probabilities = class_probabilities(mean, variance, temperature, link, map_temperature)
+    outputs = ClassOutputs(mean, variance, probabilities, map_temperature, features)
     score, leading = (scoring or PREDICTIVE_ENTROPY).scored(outputs)
     total, aleatoric, epistemic = outputs.entropies
     found = {

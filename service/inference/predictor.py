@@ -1,4 +1,4 @@
-"""Predictor: the ONNX session and the posterior factor of one bundle -> Prediction."""
+"""Predictor: the ONNX session and the rejection rule of one bundle -> Prediction."""
 
 import math
 import time
@@ -14,7 +14,6 @@ from service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest,
 from service.inference.deciding import Policy, Rule, deciding_rule
 from service.inference.expected_accuracy import expected_accuracy
 from service.inference.input_range import RangeCheck
-from service.inference.matrix_threads import matrix_threads
 from service.inference.prediction import NonFinitePrediction as NonFinitePrediction
 from service.inference.prediction import PlainPrediction as PlainPrediction
 from service.inference.prediction import Prediction as Prediction
@@ -31,25 +30,27 @@ from service.maths.score_outputs import NO_FEATURES
 from service.maths.scores import SCORES, Scoring
 
 Array = npt.NDArray[Any]
-DEFAULT_JACOBIAN_BYTES = 256 * 2**20
-MAX_CHUNK_ROWS = 64  # the graph's activations take memory too: more rows at once gain no speed
+MAX_CHUNK_ROWS = 64  # more rows at once gain no speed
+CHUNK_BYTES = 64 * 2**20  # of the derivatives and products inside the graph, of all rows at once
 
 
 @dataclass(frozen=True)
 class GraphOutputs:
-    """What the graph and the posterior give: mean and variance (B, K) float32, and the feature scores (B,) float32, by
-    name."""
+    """What the graph gives: mean and variance (B, K) float32, the feature scores (B,) float32, by
+    name, and the part `added` (B,) of each variance that is that of added weights; None without any."""
 
     mean: Array
     variance: Array
     features: Mapping[str, Array] = field(default_factory=dict)
+    added: Array | None = None
 
     @classmethod
     def concatenate(cls, parts: Sequence["GraphOutputs"]) -> "GraphOutputs":
         """The examples of all parts, in order."""
         features = {name: np.concatenate([part.features[name] for part in parts]) for name in parts[0].features}
         mean, variance = (np.concatenate(each) for each in zip(*((p.mean, p.variance) for p in parts), strict=True))
-        return cls(mean, variance, features)
+        added = [part.added for part in parts if part.added is not None]
+        return cls(mean, variance, features, np.concatenate(added) if added else None)
 
 
 class Predictor:
@@ -63,15 +64,13 @@ class Predictor:
         bundle: Bundle,
         *,
         threads: int | None = None,
-        jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
         false_reject_rate: float | None = None,
         policy: Policy | None = None,
     ) -> None:
-        """`threads`: those of onnxruntime, and the most that NumPy's matrix products use meanwhile (None: their own
-        defaults); `jacobian_bytes` bounds one chunk's Jacobian in memory.
+        """`threads`: those of onnxruntime (None: its default).
 
-        `plain_too` opens the network a second time without its Jacobian, which `predict_plain` needs.
+        `plain_too` opens the network a second time without its variances, which `predict_plain` needs.
 
         `false_reject_rate`, in (0, 1): in place of the bundle's own; `BundleError` where the bundle has too few
         calibration scores to reject anything at that rate. `policy`: the same and more, in its place.
@@ -96,10 +95,9 @@ class Predictor:
         self.outcomes, self.sets = outcomes, _sets(outcomes, described)
         self.class_shares = _class_shares(outcomes, self.manifest.outputs)
         self.intervals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None
-        self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, jacobian_bytes // (4 * self.manifest.graph.row_numbers)))
-        self.threads, self._jacobian_bytes = threads, jacobian_bytes
+        self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // (4 * self.manifest.graph.row_numbers)))
+        self.threads = threads
         self.scoring: Scoring = bundle.calibration.scoring or SCORES[self.manifest.calibration.score]
-        self._posterior = None if self.manifest.gives_variance else bundle.posterior
         self._session = open_session(bundle, threads)
         self._plain_session = open_plain(bundle, threads) if plain_too else None
 
@@ -109,7 +107,6 @@ class Predictor:
         path: Path | str,
         *,
         threads: int | None = None,
-        jacobian_bytes: int = DEFAULT_JACOBIAN_BYTES,
         plain_too: bool = False,
         false_reject_rate: float | None = None,
         policy: Policy | None = None,
@@ -118,19 +115,13 @@ class Predictor:
         return cls(
             read_bundle(path),
             threads=threads,
-            jacobian_bytes=jacobian_bytes,
             plain_too=plain_too,
             false_reject_rate=false_reject_rate,
             policy=policy,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {
-            "threads": self.threads,
-            "jacobian_bytes": self._jacobian_bytes,
-            "plain_too": self.has_plain,
-            "policy": self.policy,
-        }
+        options = {"threads": self.threads, "plain_too": self.has_plain, "policy": self.policy}
         return _reopen, (str(self.path.resolve()), self.digest, options)
 
     def predict(self, inputs: Array) -> Prediction:
@@ -145,11 +136,18 @@ class Predictor:
         with np.errstate(invalid="ignore", over="ignore"):
             outside = self._outside(inputs)
             return decide(
-                found.mean, found.variance, self.manifest, self.decides, outside, self.scoring, found.features
+                found.mean,
+                found.variance,
+                self.manifest,
+                self.decides,
+                outside,
+                self.scoring,
+                found.features,
+                found.added,
             )
 
     def predict_plain(self, inputs: Array) -> PlainPrediction:
-        """Run the network alone: one forward pass an example, no Jacobian. As with `predict`, rows may be infinite.
+        """Run the network alone: one forward pass an example, no variances. As with `predict`, rows may be infinite.
 
         Needs `plain_too`; raises `RuntimeError` without.
         """
@@ -159,7 +157,7 @@ class Predictor:
         if self.manifest.sigma_noise is not None:
             return PlainPrediction(mean, out_of_range=outside)
         with np.errstate(invalid="ignore", over="ignore"):
-            probabilities = softmax(np.asarray(mean, np.float64) / self.manifest.temperature)
+            probabilities = softmax(np.asarray(mean, np.float64) / self.manifest.map_temperature)
         return PlainPrediction(mean, probabilities, outside)
 
     def mean(self, inputs: Array) -> Array:
@@ -187,14 +185,6 @@ class Predictor:
                 return False
         return True
 
-    def mean_and_jacobian(self, inputs: Array) -> tuple[Array, Array]:
-        """The exported graph alone: inputs -> mean (B, K), jacobian (B, K, S), float32; raises `NetworkError`, and
-        `RuntimeError` where the graph gives the variances instead."""
-        if self.manifest.gives_variance:
-            raise RuntimeError("found a graph that gives the variances, expected one that gives the Jacobian")
-        mean, jacobian = run(self._session, ["mean", "jacobian"], inputs)
-        return mean, jacobian
-
     def _outside(self, inputs: Array) -> Array | None:
         return None if self.range_check is None else self.range_check.outside(inputs)
 
@@ -208,14 +198,11 @@ class Predictor:
 
     def outputs(self, inputs: Array) -> GraphOutputs:
         """Everything that a prediction is made of: inputs (B, *input_shape); raises `NetworkError`."""
-        features, result = self.manifest.feature_scores, "variance" if self.manifest.gives_variance else "jacobian"
-        names = ["mean", result, "feature_scores"] if features else ["mean", result]
-        mean, found, *columns = run(self._session, names, inputs)
-        scores = dict(zip(features, columns[0].T, strict=True)) if features else NO_FEATURES
-        if self._posterior is None:
-            return GraphOutputs(mean, found, scores)
-        with np.errstate(over="ignore", invalid="ignore"), matrix_threads().at_most(self.threads):
-            return GraphOutputs(mean, self._posterior.variance(found), scores)
+        names = list(self._session.shapes)
+        found = dict(zip(names, run(self._session, names, inputs), strict=True))
+        columns = found.get("feature_scores")
+        scores = NO_FEATURES if columns is None else dict(zip(self.manifest.feature_scores, columns.T, strict=True))
+        return GraphOutputs(found["mean"], found["variance"], scores, found.get("added_variance"))
 
     def _in_chunks(self, inputs: Array) -> GraphOutputs:
         """`outputs`, at most `chunk_rows` examples at a time."""

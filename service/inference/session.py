@@ -67,7 +67,7 @@ def run(network: Network, outputs: list[str], inputs: npt.NDArray[Any]) -> list[
 
 
 def open_session(bundle: Bundle, threads: int | None) -> Network:
-    """inputs -> mean, jacobian or variance, and feature scores if any; `threads`: onnxruntime's (None: its default).
+    """inputs -> mean, variance, and what added weights give; `threads`: onnxruntime's (None: its default).
 
     Raises `BundleError` where the graph is not what the manifest says.
     """
@@ -81,7 +81,7 @@ def open_session(bundle: Bundle, threads: int | None) -> Network:
 
 
 def open_plain(bundle: Bundle, threads: int | None) -> Network:
-    """The checked graph without the part that only the Jacobian needs."""
+    """The checked graph without the part that only the variances need."""
     file = bundle.path / MODEL
     try:
         session = _session(extract_subgraph(bundle.model, ["mean"]), threads, file)
@@ -109,7 +109,7 @@ def _session(model: bytes, threads: int | None, file: Path) -> onnxruntime.Infer
     options.add_session_config_entry("session.use_env_allocators", "1")
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     options.inter_op_num_threads = 1
-    # Spinning threads would take the CPUs from the matrix product that follows, and from other models.
+    # Spinning threads would take the CPUs from other models.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if threads is not None:
         options.intra_op_num_threads = threads
@@ -122,8 +122,8 @@ def _session(model: bytes, threads: int | None, file: Path) -> onnxruntime.Infer
 def _shapes(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     """The shape of each result for one example."""
     k, names = manifest.outputs, manifest.feature_scores
-    result = {"variance": (k,)} if manifest.gives_variance else {"jacobian": (k, manifest.subnetwork_size)}
-    return {"mean": (k,), **result, **({"feature_scores": (len(names),)} if names else {})}
+    added: dict[str, tuple[int, ...]] = {} if manifest.added_weights is None else {"added_variance": ()}
+    return {"mean": (k,), "variance": (k,), **added, **({"feature_scores": (len(names),)} if names else {})}
 
 
 def _check_signature(

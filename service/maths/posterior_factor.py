@@ -24,11 +24,6 @@ class CholeskyPosterior:
         """S."""
         return len(self.scale_tril)
 
-    @property
-    def working_size(self) -> int:
-        """Numbers that `variance` needs in memory for one row of the Jacobian, besides the row."""
-        return self.size
-
     def variance(self, jacobian: Array) -> Array:
         """Diagonal of J Sigma J^T; jacobian (B, K, S) -> (B, K)."""
         return functional_variance(jacobian, self.scale_tril)
@@ -56,11 +51,6 @@ class LowRankPosterior:
     def rank(self) -> int:
         """k."""
         return len(self.eigenvalues)
-
-    @property
-    def working_size(self) -> int:
-        """Numbers that `variance` needs in memory for one row of the Jacobian, besides the row."""
-        return self.size + self.rank
 
     def variance(self, jacobian: Array) -> Array:
         """Diagonal of J Sigma J^T; jacobian (B, K, S) -> (B, K)."""

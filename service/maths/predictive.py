@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Link = Literal["probit", "probit-differences", "gaussian"]
+Link = Literal["probit", "probit-shared", "gaussian"]
 """What makes a predictive distribution of outputs and variances, as the manifest names it; the last one of a
 regression."""
 # Four blocks of columns save 3/8 of the products with a triangular factor. Narrower blocks are slower to multiply.
@@ -84,35 +84,32 @@ def link_approx(mean: Array, variance: Array, temperature: float = 1.0, link: Li
     scaled by its own variance, so the result is not invariant to a shift of the logits and its argmax may
     differ from the network's. (B, K), (B, K) -> (B, K) float64, rows sum to 1.
 
-    link "probit-differences": softmax((f - f_1) / sqrt(T^2 + pi/8 v)), f_1 the largest logit and v_k the variance of
-    f_k - f_1. A shift of all logits, or noise that they share, changes nothing, and the argmax is the network's. For
-    two classes this is the probit approximation of the binary case (MacKay, 1992).
+    link "probit-shared": softmax(f / sqrt(T^2 + pi/8 mean_k v_k)): one divisor for all logits of an example, so that
+    the argmax is the network's. variance (B, K) or (B, 1), its mean.
     """
-    return softmax(_linked(mean, link) / _spread(variance, temperature))
+    return softmax(np.asarray(mean, np.float64) / _spread(variance, temperature, link))
 
 
-def class_probabilities(mean: Array, variance: Array, temperature: float, link: Link = "probit") -> Array:
-    """Probabilities with and without the posterior: `link_approx`, and the plain network's softmax(f / T).
+def class_probabilities(
+    mean: Array, variance: Array, temperature: float, link: Link = "probit", map_temperature: float | None = None
+) -> Array:
+    """Probabilities with and without the posterior: `link_approx`, and the plain network's softmax(f / T_0).
 
-    (B, K), (B, K) -> (2, B, K) float64. One softmax over both, because for a few examples a call of NumPy costs more
-    than what it computes.
+    map_temperature T_0: of the network without the posterior; None: T. (B, K), (B, K) -> (2, B, K) float64. One softmax
+    over both, because for a few examples a call of NumPy costs more than what it computes.
     """
     logits = np.empty((2, *mean.shape))
-    plain = _linked(mean, link)  # the second softmax does not see what is taken from all logits
-    np.divide(plain, _spread(variance, temperature), out=logits[0])
-    np.divide(plain, temperature, out=logits[1])
+    plain = np.asarray(mean, np.float64)
+    np.divide(plain, _spread(variance, temperature, link), out=logits[0])
+    np.divide(plain, temperature if map_temperature is None else map_temperature, out=logits[1])
     return softmax(logits)
 
 
-def _linked(mean: Array, link: Link) -> Array:
-    """The logits that the link divides: f, or f - f_1."""
-    logits = np.asarray(mean, np.float64)
-    return logits - logits.max(axis=-1, keepdims=True) if link == "probit-differences" else logits
-
-
-def _spread(variance: Array, temperature: float) -> Array:
-    """sqrt(T^2 + pi/8 v), by which the probit approximation divides each logit."""
+def _spread(variance: Array, temperature: float, link: Link = "probit") -> Array:
+    """sqrt(T^2 + pi/8 v), by which the probit approximation divides each logit, or all of an example."""
     spread = np.asarray(variance, np.float64) * (np.pi / 8)
+    if link == "probit-shared":
+        spread = spread.mean(axis=-1, keepdims=True)
     spread += temperature**2
     return np.sqrt(spread, out=spread)
 

@@ -67,10 +67,16 @@ class ClassOutputs:
 
 @dataclass(frozen=True)
 class RegressionOutputs:
-    """What a regression's scores are made of: variance (B, K), and the standard deviation of the noise."""
+    """What a regression's scores are made of: variance (B, K), the standard deviation of the noise, and the feature
+    scores that the graph computes, (B,) each, by name; none by default."""
 
     variance: Array
     sigma_noise: float
+    features: Mapping[str, Array] = field(default_factory=dict)
+
+    def feature(self, name: str) -> Array:
+        """The feature score called `name`, (B,)."""
+        return np.asarray(self.features[name], np.float64)
 
 
 Outputs = ClassOutputs | RegressionOutputs

@@ -4,8 +4,8 @@ A score is larger the less an input resembles the calibration data. Symbols: f (
 their variances, T the temperature, p (B, K) the probabilities as served, q = softmax(f / T) those of the plain network,
 c the most probable class of p, H the entropy.
 
-Feature scores come from the graph, which computes them from the network's own activations: d^2(u) is the squared
-Mahalanobis distance of features u of length 1 to the nearest class (`offline.features.class_gaussian`).
+The feature score `distance` comes from the graph, which computes it from the network's own activations
+(`offline.features.added_weights`).
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from service.maths.score_outputs import ClassOutputs, Outputs, RegressionOutputs
 
 Array = npt.NDArray[Any]
-FeatureScoreName = Literal["mahalanobis", "nearest_neighbours", "residual", "middle_mahalanobis"]
+FeatureScoreName = Literal["distance"]
 SingleScoreName = Literal[
     "predictive_entropy",
     "top_probability",
@@ -33,7 +33,8 @@ SingleScoreName = Literal[
     "epistemic_std",
     "predictive_std",
 ]
-ScoreName = Literal[SingleScoreName, "fused"]
+ScoreName = Literal[SingleScoreName, "fused", "surprise"]
+JOINED = ("fused", "surprise")  # made of several
 EXPONENT, MOST_CLASSES = 0.1, 100  # of the generalised entropy, as its authors chose them
 LEAST_SQUARE = 1e-30  # keeps a quotient finite where all logits are the same
 
@@ -189,40 +190,13 @@ CLASSIFICATION_SCORES: dict[str, Score] = {
     )
 }
 FEATURE_SCORES: dict[str, Score] = {
-    score.name: score
-    for score in (
-        Score(
-            "mahalanobis",
-            "Mahalanobis distance of the features",
-            "",
-            "d^2(h / |h|), h the input of the linear head",
-            "Lee et al., NeurIPS 2018; normalised as in Mueller and Hein, ICML 2025",
-            lambda outputs: outputs.feature("mahalanobis"),
-        ),
-        Score(
-            "nearest_neighbours",
-            "distance of the features to the nearest training examples",
-            "",
-            "|h / |h| - b|^2, b the fifth nearest of 1,000 training examples",
-            "Sun et al., ICML 2022",
-            lambda outputs: outputs.feature("nearest_neighbours"),
-        ),
-        Score(
-            "residual",
-            "residual of the features",
-            "",
-            "squared length of h / |h| outside the principal subspace of the training data",
-            "Wang et al. (ViM), CVPR 2022, on normalised features",
-            lambda outputs: outputs.feature("residual"),
-        ),
-        Score(
-            "middle_mahalanobis",
-            "Mahalanobis distance of the middle layers",
-            "",
-            "d^2(u), u of the pooled inputs of up to three layers in the middle, each normalised, side by side",
-            "Lee et al., NeurIPS 2018; normalised as in Mueller and Hein, ICML 2025",
-            lambda outputs: outputs.feature("middle_mahalanobis"),
-        ),
+    "distance": Score(
+        "distance",
+        "distance from the training data",
+        "",
+        "v(t), the variance of added weights of prior variance 1",
+        "Liu et al. (SNGP), NeurIPS 2020, post hoc",
+        lambda outputs: outputs.feature("distance"),
     )
 }
 REGRESSION_SCORES: dict[str, Score] = {

@@ -1,4 +1,4 @@
-"""Bundles -> predictors with the threads, the memory and the signatures that the settings ask for."""
+"""Bundles -> predictors with the threads and the signatures that the settings ask for."""
 
 import logging
 from pathlib import Path
@@ -9,7 +9,7 @@ from service.format.text import printable
 from service.inference.deciding import Policy
 from service.inference.predictor import Predictor
 from service.maths.class_rules import ClassRules
-from service.models.cpu_share import all_threads, batches_at_once
+from service.models.cpu_share import all_threads
 from service.models.trials import Trials
 from service.security.signing import TrustedKeys
 from service.settings import Settings
@@ -40,7 +40,6 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
         return Predictor(
             bundle,
             threads=threads,
-            jacobian_bytes=settings.jacobian_bytes // batches_at_once(settings, threads),
             plain_too=settings.degrade_after_seconds is not None,
             policy=_policy(settings),
         )

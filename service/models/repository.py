@@ -10,7 +10,6 @@ from typing import Any, Literal
 from service.bundle import BundleError, is_bundle_at
 from service.format.text import printable
 from service.inference.predictor import Predictor
-from service.models.cpu_share import fit_matrix_products
 from service.models.folder_record import FolderRecord, Listed
 from service.models.folders import Stamp, bundles_in, stamp_of
 from service.models.served import ServedModel
@@ -222,7 +221,6 @@ class Repository:
             self.store.remove(old)
             self._retire(old)
         record.loaded(model)
-        fit_matrix_products(one.predictor.threads for one in self.store)
         described = printable(f"{model.name} version {model.version}")
         log.info("%s: serving %s, digest %s", record.place, described, model.digest)
 
@@ -239,7 +237,6 @@ class Repository:
     def _retire(self, model: ServedModel) -> None:
         if not any(other.digest == model.digest for other in self.store if other is not model):
             model.metrics.withdraw()
-        fit_matrix_products(one.predictor.threads for one in self.store)
         task = asyncio.get_running_loop().create_task(self._end(model))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)

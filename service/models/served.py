@@ -128,7 +128,7 @@ def _expected(predictor: Predictor, settings: Settings) -> float | None:
 
 
 def _limits(settings: Settings, predictor: Predictor, threads: int) -> Limits:
-    """The queue's limits. The Jacobian's memory bounds the rows of a batch."""
+    """The queue's limits. The memory that the graph takes bounds the rows of a batch."""
     most = settings.max_batch_size or predictor.chunk_rows
     return Limits(
         batch_rows=min(most, predictor.chunk_rows),

@@ -39,7 +39,6 @@ class Task:
     parent: int
     seconds: float
     memory_bytes: int | None
-    jacobian_bytes: int
     plain_too: bool
     trusted_keys: str | None
 
@@ -47,7 +46,7 @@ class Task:
 def attempt(task: Task) -> str:
     """Read and open the bundle, predict a few examples, and return its digest. Raises `BundleError`."""
     bundle = read_bundle(task.folder, _verify(task.trusted_keys))
-    predictor = Predictor(bundle, threads=1, jacobian_bytes=task.jacobian_bytes, plain_too=task.plain_too)
+    predictor = Predictor(bundle, threads=1, plain_too=task.plain_too)
     try:
         for inputs in _inputs(bundle.manifest.input):
             _predict(predictor, inputs)

@@ -13,7 +13,6 @@ from typing import Self
 import service
 from service.bundle import BundleError
 from service.environment.memory import available_bytes
-from service.models.cpu_share import batches_at_once
 from service.models.trial_process import Task
 from service.settings import PREFIX, Settings
 
@@ -87,7 +86,6 @@ class Trials:
             parent=os.getpid(),
             seconds=settings.trial_seconds,
             memory_bytes=settings.trial_bytes or available_bytes(),
-            jacobian_bytes=settings.jacobian_bytes // batches_at_once(settings, settings.threads or 1),
             plain_too=settings.degrade_after_seconds is not None,
             trusted_keys=None if settings.trusted_keys is None else str(settings.trusted_keys),
         )

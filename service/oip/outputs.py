@@ -66,16 +66,18 @@ class Answer:
 def outputs_of(predictor: Predictor) -> Mapping[str, Output]:
     """The outputs of a model, in the order in which they are sent."""
     manifest = predictor.manifest
-    return _outputs(manifest.task, manifest.outputs)
+    return _outputs(manifest.task, manifest.outputs, manifest.added_weights is not None)
 
 
 @functools.lru_cache(maxsize=64)
-def _outputs(task: str, count: int) -> Mapping[str, Output]:
+def _outputs(task: str, count: int, added: bool) -> Mapping[str, Output]:
     wide = (count,)
     per_output = ["mean", "variance"]
     if task == "classification":
         per_output = ["probabilities", "map_probabilities", *per_output]
     found = [Output(name, FP32, wide) for name in per_output]
+    if added:
+        found.append(Output("added_variance", FP32, ()))
     found += [Output("score", FP32, ()), Output("p_value", FP32, ()), Output("rejected", BOOL, ())]
     if task == "classification":
         found.append(Output(SET, BOOL, wide, by_default=False))

@@ -31,18 +31,11 @@ class ComputationSettings(BaseModel):
     max_batch_size: Annotated[
         Positive | None,
         Field(
-            description="Maximum examples per batch. It only lowers the built-in limit: 64, or fewer if "
-            "`PROBITY_JACOBIAN_BYTES` holds fewer Jacobians."
+            description="Maximum examples per batch. It only lowers the built-in limit: 64, or fewer for a model whose "
+            "variances would take more than 64 MiB for a batch."
         ),
     ] = None
     max_queue_delay_seconds: Annotated[
         float,
         Field(ge=0, allow_inf_nan=False, description="How long an example may wait for others to share its batch."),
     ] = 0.0
-    jacobian_bytes: Annotated[
-        Positive,
-        Field(
-            description="Memory for the Jacobians of all batches computed at once; it limits the number of "
-            "examples per batch."
-        ),
-    ] = 256 * 2**20

@@ -99,7 +99,7 @@ def test_extreme_outputs_stay_finite() -> None:
 
 @pytest.mark.parametrize(
     ("form", "kind", "count"),
-    [(forms.LEADING, "top-mean", 1), (forms.LEADING_THREE, "top-mean", 3), (forms.MARGIN, "margin", 2)],
+    [(forms.LEADING, "mean", 1), (forms.LEADING_THREE, "mean", 3), (forms.MARGIN, "margin", 2)],
 )
 def test_variances_of_some_outputs_are_those_of_the_oracle(form: forms.Form, kind: str, count: int) -> None:
     mean, covariance = made(5, seed=1)

@@ -14,13 +14,19 @@ from service.bundle import read_bundle
 from service.inference.predictor import Predictor
 
 
-@pytest.mark.parametrize("options", [{}, {"variance_of": "top-mean", "top_outputs": 2}], ids=["all", "top-mean"])
+@pytest.mark.parametrize("options", [{}, {"variance_of": "top", "top_outputs": 2}], ids=["all", "top"])
 def test_probabilities_are_those_of_the_predictor(options: dict[str, Any], tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
     inputs, targets = torch.randn(60, 6), torch.arange(60) % 4
     config = FitConfig(
-        subnetwork_size=20, selection="gradient", prior_precision=2.0, temperature=1.5, measure_price=False, **options
+        subnetwork_size=20,
+        selection="gradient",
+        prior_precision=2.0,
+        temperature=1.5,
+        measure_price=False,
+        added_weights=False,
+        **options,
     )
     path = fit_bundle(model, [(inputs, targets)], tmp_path / "b", calibration_loader=[(inputs, targets)], config=config)
     expected = Predictor.load(path).predict(inputs.numpy()).probabilities

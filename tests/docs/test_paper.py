@@ -4,9 +4,20 @@ from typing import Any
 
 import pytest
 
+from benchmarks.experiments.paper.gaps import summary as gap_summary
 from benchmarks.experiments.paper.images.quality import METRICS
-from benchmarks.experiments.paper.images.summary import BLOCKS, PRODUCTS_CHOICE, TEMPERED_ENSEMBLE, summarise
-from docs.paper import findings, images, questions
+from benchmarks.experiments.paper.images.summary import (
+    ADDED,
+    BLOCKS,
+    DEFAULT,
+    OURS_BY_PAPER,
+    PRODUCTS_CHOICE,
+    SMALL_TEMPERED,
+    TEMPERED,
+    TEMPERED_ENSEMBLE,
+    summarise,
+)
+from docs.paper import findings, gaps, images, questions
 from docs.paper.markdown import listed, number, signed, size, table
 from docs.paper.ordering import EXPLAINED
 from docs.paper.results import source
@@ -151,6 +162,65 @@ def test_what_explains_the_order_is_said_where_its_rows_are_there() -> None:
     text = images.section(result(rows))
     assert "random selection comes to -1.50 with the same budget, a difference of +0.50, and to -2.00" in text
     assert "What explains it" not in images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0}))
+
+
+def test_steps_are_paired_and_say_what_is_accepted_though_it_is_wrong() -> None:
+    def rejection(share: float, wrong: float | None) -> dict[str, Any]:
+        angles = [str(angle) for angle in (0, *range(15, 181, 15))]
+        foreign = {"Fashion-MNIST": share}
+        return {
+            "all": dict.fromkeys(angles, share),
+            "wrong": dict.fromkeys(angles, wrong),
+            "foreign": foreign,
+            "auroc": foreign,
+        }
+
+    seeds = [
+        {OURS_BY_PAPER: -1.0, TEMPERED: -1.5, SMALL_TEMPERED: -2.0, ADDED: -1.75, DEFAULT: -1.75},
+        {OURS_BY_PAPER: -1.0, TEMPERED: -1.5, SMALL_TEMPERED: -3.0, ADDED: -2.25, DEFAULT: -2.25},
+    ]
+    found = result(*seeds)
+    for run in found["runs"]:
+        for label, wrong in ((SMALL_TEMPERED, 0.25), (DEFAULT, 0.75)):
+            run["methods"][label] |= {"rejection": rejection(0.5, wrong), "share": 0.5}
+    found["summary"] = summarise(found["runs"], "rotated_mnist")
+    text = images.section(found)
+    assert "| the paper's subnetwork, over a temperature, 0.05 nats each | +0.500 ± 0.000 |" in text
+    # Student's t of two seeds whose gains are 0.25 and 0.75
+    assert "| added weights, over a temperature, 0.005 nats each | +0.500 ± 3.177 |" in text
+    assert "| both, over added weights alone, 0.005 nats each | 0.000 ± 0.000 |" in text
+    assert "At 180° 50 % of the answers are wrong, and the default rejects 75 % of these" in text
+    assert "seed by seed: 0.5, 0.5." in text
+    assert "What each step adds" not in images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0}))
+
+
+def test_a_gap_has_gains_shares_and_no_rejection_without_a_score() -> None:
+    def method(log_likelihood: float, rejected: float | None, **facts: float) -> dict[str, Any]:
+        part = {"log_likelihood": log_likelihood, "coverage": 0.9, "width": 2.0, "squared_error": 1.0}
+        parts = {"ordinary": part | {"rejected": rejected}, "gap": part | {"rejected": rejected, "squared_error": 3.0}}
+        return parts | {"auroc": rejected, "facts": facts}
+
+    methods = {
+        gap_summary.BASELINE: method(-2.0, None),
+        gaps.ADDED: method(-1.0, 0.5, prior_variance=2.0),
+        gaps.BOTH: method(-1.5, 0.5, share=0.5, prior_variance=2.0),
+        gaps.LIKELIEST: method(-2.0, 0.5, prior_variance=0.0),
+    }
+    runs = [{"problem": name, "split": 0, "methods": methods} for name in ("matern_1d", "wine")]
+    found = {
+        "summary": gap_summary.summarise(runs),
+        "environment": ENVIRONMENT,
+        "seconds_in_all": 1.0,
+        "benchmark": "paper_gaps",
+        "fast": True,
+    }
+    text = gaps.section(found)
+    assert "| noise alone | -2.000 | -2.000 |  | 90 % | 90 % | 2.00 | 2.00 |  |  |  |" in text
+    assert "| both (default) | -1.500 | -1.500 | +0.500 | 90 % | 90 % | 2.00 | 2.00 | 50 % | 50 % | 0.500 |" in text
+    assert "`both (default)` against the noise alone, inside the gap: +0.500 on wine nats" in text
+    assert "split by split: matern_1d 0.5; wine 0.5." in text
+    assert "is none: matern_1d 1 of 1; wine 1 of 1." in text
+    assert "the squared error in the gap is 3.0 times that of ordinary rows" in text
 
 
 def test_the_source_names_the_whole_command_and_every_commit() -> None:

@@ -2,10 +2,10 @@
 
     python tests/golden/make.py [--again]
 
-makes `v1`, the ordinary fit; `v1_fixed`, with a prior precision that is given, so that nothing is tuned; `v1_fused`,
-with a fused score, feature scores and a reduced head; `v1_low_rank`, weights anywhere to low rank with the variances of
-the most probable classes, every optional field of the manifest and a report; and `v1_differences`, with the link for
-differences of logits. It refuses to overwrite, but with `--again`: after a change to the format or to the graphs.
+makes `v1`, the ordinary fit; `v1_fixed`, with a prior precision that is given; `v1_fused`, with a fused score and a
+reduced head; `v1_low_rank`, weights anywhere to low rank with the variances of the most probable classes, every
+optional field of the manifest and a report; and `v1_subnetwork`, without added weights. It refuses to overwrite, but
+with `--again`: after a change to the format or to the graphs.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from offline.features import class_gaussian
+from offline.features import added_weights
 from offline.recipes.load import load_recipe
 from offline.recipes.run import fit_recipe
 from service import Predictor, read_bundle, write_bundle
@@ -27,12 +27,12 @@ GOLDEN = Path(__file__).parent
 RECIPE = GOLDEN.parents[1] / "examples" / "digits.py"
 TOLERANCE = 0.05
 SET_LEVEL = 0.9
-DIRECTIONS = 4  # of the feature scores: a smaller graph
+FEATURES = added_weights.FeatureSettings(16, 4)  # of the random features: a smaller graph
 COMMON = {"subnetwork_size": 100, "name": "golden-digits"}
 BUNDLES: dict[str, dict[str, Any]] = {
     "v1": {},
     "v1_fixed": {"selection": "random", "prior_precision": 100.0},
-    "v1_fused": {"score": "fused", "feature_scores": True},
+    "v1_fused": {"score": "fused"},
     "v1_low_rank": {
         "selection": "random",
         "posterior": "low-rank",
@@ -40,7 +40,7 @@ BUNDLES: dict[str, dict[str, Any]] = {
         "variance_of": "top",
         "top_outputs": 3,
     },
-    "v1_differences": {"selection": "random", "variance_of": "differences"},
+    "v1_subnetwork": {"selection": "random", "added_weights": False},
 }
 
 
@@ -49,7 +49,7 @@ def main(again: bool) -> None:
     for folder in folders.values():
         if folder.exists() and not again:
             raise SystemExit(f"{folder}: exists; give --again to make the golden bundles anew")
-    class_gaussian.MOST_DIRECTIONS = DIRECTIONS
+    added_weights.LINK_FEATURES = added_weights.SCORE_FEATURES = FEATURES
     asked = load_recipe(RECIPE).module.test_data()[0].numpy()[:4].copy()
     asked[3] = 1 - asked[3]
     for name, folder in folders.items():

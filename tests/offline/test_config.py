@@ -124,11 +124,12 @@ def test_resolved_sizes(size: float, total: int, expected: int) -> None:
 
 def test_more_weights_than_there_are_is_an_error() -> None:
     with pytest.raises(ValueError, match="subnetwork_size: found 11, expected at most the model's 10 trainable"):
-        FitConfig(subnetwork_size=11).resolve_size(10)
+        FitConfig(subnetwork_size=11, selection="random").resolve_size(10)
 
 
 def test_the_last_layer_takes_at_most_so_many() -> None:
     assert FitConfig(subnetwork_size=1000, selection="last-layer").resolve_size(10) == 10
+    assert FitConfig().resolve_size(10) == 10  # `auto`
 
 
 @settings(derandomize=True, deadline=None)

@@ -208,9 +208,9 @@ def noted() -> Iterator[list[np.ndarray]]:
         seen.extend([curvature.diagonal().numpy(), jacobian.square().sum(0).numpy()])  # one entry may jump at a ReLU
         return closest(made, curvature, jacobian)
 
-    def by_merit(scores: Sequence[CandidateScore], budget: float, among: Sequence[int]) -> list[int]:
+    def by_merit(scores: Sequence[CandidateScore], budget: float) -> list[int]:
         seen.append(np.array([(merit(score), score.forward_passes) for score in scores]))
-        return nearly_best(scores, budget, among)
+        return nearly_best(scores, budget)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("offline.selection.context.largest", by_scores)

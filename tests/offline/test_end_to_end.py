@@ -40,6 +40,8 @@ def fit(case: Case, out: Path, **changes: object) -> Predictor:
         "prior_precision": PRIOR,
         "sigma_noise": SIGMA,
         "seed": 1,
+        "added_weights": False,
+        "temperature": 1.0,
         **changes,
     }
     fit_bundle(

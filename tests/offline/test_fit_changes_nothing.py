@@ -40,6 +40,7 @@ STAGES = {
     "select": offline.selection.select,
     "make_jacobian": offline.job,
     "accumulate_ggn": offline.fit,
+    "fit_added_weights": offline.fit,
     "sweep_prior": offline.laplace.inference,
     "factor": offline.laplace.inference,
     "predict_held_out": offline.laplace.calibration,
@@ -67,7 +68,10 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
         monkeypatch.setattr(offline.publish.bundle, "verify", lambda *_: None)
         monkeypatch.setattr(offline.publish.bundle, "foreign_rejection", lambda *_: None)
     monkeypatch.setattr(STAGES[stage], stage, fails)
-    config = CONFIG.model_copy(update={"prior_precision": "gridsearch", "temperature": "fit"})
+    alone = stage in ("sweep_prior", "fit_temperature")
+    config = CONFIG.model_copy(
+        update={"prior_precision": "gridsearch", "temperature": "fit", "added_weights": not alone}
+    )
     model = network()
     before = state(model)
     with pytest.raises(Stop):

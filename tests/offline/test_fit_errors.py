@@ -76,7 +76,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         r"targets: found shape \(8, 2\), expected \(8, 3\)",
     ),
     "S > D": (other(subnetwork_size=53), ValueError, "subnetwork_size: found 53, expected at most .* 52 trainable"),
-    "few calibration": ({"held_out": batches(8)}, ValueError, "found 8 examples to set the threshold .* at least 9 "),
+    "few calibration": ({"held_out": batches(8)}, ValueError, "found 4 examples to set the threshold .* at least 9 "),
     "few to share": (
         {"held_out": batches(16), **other(prior_precision="gridsearch")},
         ValueError,

@@ -20,7 +20,7 @@ from service.bundle import BundleError, ManifestError, read_bundle, reseal_manif
 from service.codec.answers import Coverage, predictions_json
 from service.inference.predictor import Predictor, undecided_prediction
 from service.maths.fused_score import FusedScore
-from service.maths.scores import CLASSIFICATION_SCORES
+from service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES
 from tests.support.small_fit import CONFIG, batches, network
 
 pytestmark = pytest.mark.usefixtures("without_trial")
@@ -43,14 +43,24 @@ def test_the_service_computes_the_fused_score_of_the_fit(fused: Path) -> None:
     assert isinstance(predictor.scoring, FusedScore)
     inputs = np.concatenate([x.numpy() for x, _ in batches(30, seed=2)])
     prediction = predictor.predict(inputs)
-    again = undecided_prediction(prediction.mean, prediction.variance, None, 1.0, predictor.scoring)
+    manifest, features = predictor.manifest, predictor.outputs(inputs).features
+    again = undecided_prediction(
+        prediction.mean,
+        prediction.variance,
+        None,
+        manifest.temperature,
+        predictor.scoring,
+        features,
+        manifest.link,
+        manifest.map_temperature,
+    )
     np.testing.assert_array_equal(prediction.score, again.score)
     assert prediction.leading is not None
     assert prediction.rows(3, 7).leading is not None
     np.testing.assert_allclose(prediction.p_value, predictor.rule.p_value(prediction.score))
     compared = predictor.manifest.calibration.compared
     assert compared is not None
-    assert [one.name for one in compared] == [*CLASSIFICATION_SCORES, "fused"]
+    assert [one.name for one in compared] == [*CLASSIFICATION_SCORES, *FEATURE_SCORES, "fused"]
 
 
 def test_the_answer_names_the_largest_part(fused: Path) -> None:
@@ -59,7 +69,7 @@ def test_the_answer_names_the_largest_part(fused: Path) -> None:
     answers = predictions_json(predictor.predict(inputs), predictor, predictor.rule, Coverage(0.95, conformal=True))
     reasons = [answer["ood"]["reason"] for answer in answers if answer["ood"]["rejected"]]
     assert reasons
-    titles = "|".join(score.title for score in CLASSIFICATION_SCORES.values())
+    titles = "|".join(score.title for score in (CLASSIFICATION_SCORES | FEATURE_SCORES).values())
     pattern = rf"The fused score \(mainly its ({titles})\), [\d.e+-]+, is higher than"
     assert all(re.match(pattern, reason) for reason in reasons)
 
@@ -68,9 +78,9 @@ def test_the_card_and_the_report_show_the_parts(fused: Path) -> None:
     shown = CliRunner().invoke(app, ["inspect", str(fused)])
     assert shown.exit_code == 0, shown.output
     calibration = read_bundle(fused).manifest.calibration
-    assert calibration.fused is not None
+    assert calibration.parts is not None
     assert f"reject above fused {calibration.threshold:.4g}" in shown.stdout
-    assert calibration.fused[0].name in shown.stdout
+    assert calibration.parts[0].name in shown.stdout
     assert "AUROC against the inputs that chose it" in shown.stdout
     report = (fused / "report.html").read_text()
     assert "fused score:" in report
@@ -136,22 +146,24 @@ def test_foreign_data_that_would_change_nothing_or_do_not_fit_are_refused(tmp_pa
 def test_the_tensors_must_be_those_of_the_manifest(fused: Path, tmp_path: Path) -> None:
     bundle = read_bundle(fused)
     calibration = bundle.manifest.calibration
-    assert calibration.fused is not None
+    assert calibration.parts is not None
     parts = (bundle.posterior, bundle.subnetwork_indices, bundle.calibration)
-    other = replace(calibration, score="energy", fused=None, compared=None)
+    other = replace(calibration, score="energy", parts=None, compared=None)
     with pytest.raises(ValueError, match="scoring: found 'fused', expected 'energy'"):
         seal_bundle(tmp_path, replace(bundle.manifest, calibration=other), bundle.model, *parts)
     with pytest.raises(ManifestError, match="weights of sum 1"):
-        replace(calibration, fused=(replace(calibration.fused[0], weight=0.5),))
-    with pytest.raises(ManifestError, match=r"calibration\.fused: found None, expected the parts of a fused score"):
-        replace(calibration, fused=None)
-    first, *rest = calibration.fused
-    taken = {part.name for part in calibration.fused}
+        replace(calibration, parts=(replace(calibration.parts[0], weight=0.5),))
+    with pytest.raises(
+        ManifestError, match=r"calibration\.parts: found None, expected what 'fused' or 'surprise' is made of"
+    ):
+        replace(calibration, parts=None)
+    first, *rest = calibration.parts
+    taken = {part.name for part in calibration.parts}
     other_name = next(score.name for name, score in CLASSIFICATION_SCORES.items() if name not in taken)
-    renamed = replace(calibration, fused=(replace(first, name=other_name), *rest))
+    renamed = replace(calibration, parts=(replace(first, name=other_name), *rest))
     sealed = seal_bundle(tmp_path, bundle.manifest, bundle.model, *parts)
     reseal_manifest(tmp_path, replace(sealed, calibration=renamed))
-    with pytest.raises(BundleError, match=rf"tensor 'fused\.{other_name}\.values' is missing"):
+    with pytest.raises(BundleError, match=rf"tensor 'part\.{other_name}\.values' is missing"):
         read_bundle(tmp_path)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from probity.card import computed_variances, print_card
 from service.bundle import ComputedVariances, FillEffect
+from tests.support.added import ADDED, write_added
 from tests.support.bundles import FEATURE_SPEC, write_linear
 
 KINDS = get_args(ComputedVariances.__annotations__["kind"])
@@ -14,11 +15,8 @@ KINDS = get_args(ComputedVariances.__annotations__["kind"])
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_described(kind: str) -> None:
-    effect = None if kind == "differences" else FillEffect(50, 0.0125, -0.1, 0.02)
+    effect = FillEffect(50, 0.0125, -0.1, 0.02)
     text = computed_variances(ComputedVariances(kind, 2, effect))  # type: ignore[arg-type]
-    if effect is None:
-        assert text.startswith("of the differences of all other logits from the largest one")
-        return
     assert "Against those of all classes, on 50 held-out examples: probabilities differ by 0.013" in text
     assert text.endswith("2.0 % of the decisions")
 
@@ -29,6 +27,14 @@ def test_foreign_inputs_and_warnings_are_shown(tmp_path: Path, capsys: pytest.Ca
     assert "rejected of obviously foreign inputs: noise 75 %, constant 100 %\n" in card
     assert "made by hand\n" in card
     assert "\x1b" not in card, "no colours but on a terminal"
+
+
+def test_added_weights_and_temperatures_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_card(write_added(tmp_path).path)
+    card = capsys.readouterr().out
+    assert "512 features of body.3, head, prior variance 2.5\n" in card
+    assert f"{ADDED.explanation}\n" in card
+    assert "0.5, of the plain network 1.5\n" in card
 
 
 def test_a_terminal_shows_warnings_in_red(

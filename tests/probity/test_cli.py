@@ -185,7 +185,6 @@ BAD_OPTIONS = [
     ("--subnetwork-size", "0", "subnetwork_size"),
     ("--subnetwork-size", "1.5", "subnetwork_size"),
     ("--subnetwork-size", "many", "subnetwork_size"),
-    ("--subnetwork-size", "45", "expected at most the model's 44 trainable weights"),
     ("--selection", "best", "selection: "),
     ("--prior-precision", "-1", "prior_precision"),
     ("--prior-precision", "nan", "prior_precision"),

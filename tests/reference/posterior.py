@@ -85,12 +85,6 @@ def filled_variance(mean: Array, jacobian: Array, precision: Array, kind: str, c
             difference = j[order[0]] - j[order[1]]
             rows.append([difference @ np.linalg.solve(precision, difference)] * len(f))
             continue
-        if kind == "differences":
-            first = max(range(len(f)), key=lambda k: f[k])
-            others = {k: (j[k] - j[first]) @ np.linalg.solve(precision, j[k] - j[first]) for k in range(len(f))}
-            others[first] = sum(others.values()) / (len(f) - 1)
-            rows.append([others[k] for k in range(len(f))])
-            continue
         known = {k: j[k] @ np.linalg.solve(precision, j[k]) for k in order}
         average = sum(known.values()) / count
         rows.append([known.get(k, average) if kind == "top" else average for k in range(len(f))])
@@ -109,11 +103,6 @@ def curvature_left_out(logits: Array, rows: int) -> Array:
 def probit_probabilities(mean: Array, var: Array) -> Array:
     """softmax(f / sqrt(1 + pi / 8 var))."""
     return np.stack([softmax(f / np.sqrt(1 + math.pi / 8 * v)) for f, v in zip(mean, var, strict=True)])
-
-
-def probit_differences(mean: Array, var: Array) -> Array:
-    """softmax((f - max f) / sqrt(1 + pi / 8 var))."""
-    return probit_probabilities(np.stack([f - max(f) for f in mean]), var)
 
 
 def mean_squared_jacobian(jacobian: Array) -> Array:

@@ -35,56 +35,32 @@ def class_scores(mean: Array, var: Array, temperature: float) -> dict[str, float
     }
 
 
-def neighbour_distance(u: Array, bank: Array, place: int) -> float:
-    """The squared distance to the example that is nearest but for place - 1 others."""
-    distances = sorted(float(((u - other) ** 2).sum()) for other in bank)
-    return distances[min(place, len(bank)) - 1]
+def pareto_tail(excesses: list[float]) -> tuple[float, float]:
+    """Scale and shape by probability-weighted moments, the unbiased estimates of E[X] and E[X (1 - F(X))].
+
+    The second is half the mean, over all pairs, of the smaller one. The shape is kept within [0, 0.9], and the mean of
+    the tail is that of the excesses.
+    """
+    mean = sum(excesses) / len(excesses)
+    pairs = [min(pair) for pair in itertools.combinations(excesses, 2)]
+    between = mean - sum(pairs) / len(pairs) if pairs else 0.0
+    shape = min(max(2 - mean / between, 0.0), 0.9) if between > 1e-12 * mean else 0.0
+    return mean * (1 - shape), shape
 
 
-def residual(u: Array, features: Array, held: float) -> float:
-    """The squared length of u outside the fewest principal directions that hold so much of the features' squares."""
-    _, values, directions = np.linalg.svd(features)
-    shares = np.cumsum(values**2) / (values**2).sum()
-    kept = directions[: min(int(np.argmax(shares >= held)) + 1, len(u) - 1)]
-    return float(u @ u - ((kept @ u) ** 2).sum())
-
-
-def surprise(score: float, values: list[float], levels: list[float], mean_excess: float) -> float:
-    """-log(1 - F), linear between the quantiles `values` at `levels`, with an exponential tail above the last one."""
+def surprise(score: float, values: list[float], levels: list[float], scale: float, shape: float = 0.0) -> float:
+    """-log(1 - F), linear between the quantiles `values` at `levels`, with a generalised Pareto tail above the last."""
     heights = [-math.log(1 - level) for level in levels]
     if score >= values[-1]:
-        return heights[-1] + (score - values[-1]) / mean_excess
+        z = (score - values[-1]) / scale
+        log_survival = -z if shape == 0 else -math.log(1 + shape * z) / shape
+        return heights[-1] - log_survival
     for (a, b), (low, high) in zip(itertools.pairwise(values), itertools.pairwise(heights), strict=True):
         if a <= score < b:
             return low + (high - low) * (score - a) / (b - a)
     return heights[0]
 
 
-def unit_features(parts: list[Array]) -> Array:
-    """Features (F_j,) of each layer divided by their length, one after the other, divided by the length of it all."""
-    joined = np.concatenate([part / math.sqrt(sum(part * part)) for part in parts])
-    return joined / math.sqrt(sum(joined * joined))
-
-
-def class_distance(u: Array, data: Array, labels: Any, rank: int, shrinkage: float) -> float:
-    """min_k (u - m_k)^T C^-1 (u - m_k) for one u (F,); data (n, F), labels (n,).
-
-    In the `rank` leading directions of mean u u^T: the covariance within the classes, and the means m_k; in all others:
-    one variance, and no means. Both are shrunk towards the mean variance of a direction. Everything is dense.
-    """
-    size = len(u)
-    seconds = sum(np.outer(x, x) for x in data) / len(data)
-    values, vectors = np.linalg.eigh(seconds)
-    leading = vectors[:, np.argsort(values)[::-1][:rank]]
-    inside = leading @ leading.T
-    outside = np.eye(size) - inside
-    classes = sorted(set(labels))
-    means = {k: inside @ np.mean([x for x, y in zip(data, labels, strict=True) if y == k], axis=0) for k in classes}
-    centred = [inside @ x - means[y] for x, y in zip(data, labels, strict=True)]
-    within = sum(np.outer(x, x) for x in centred) / len(data)
-    left = sum(x @ outside @ x for x in data) / len(data)
-    shared = (np.trace(within) + left) / size
-    covariance = (1 - shrinkage) * within + shrinkage * shared * inside
-    if rank < size:
-        covariance = covariance + ((1 - shrinkage) * left / (size - rank) + shrinkage * shared) * outside
-    return min(float((u - m) @ np.linalg.solve(covariance, u - m)) for m in means.values())
+def largest_surprise(surprises: list[float], least: list[float]) -> float:
+    """The largest one, of those that are at least `least`; 0 where none is."""
+    return max([0.0, *(u for u, begin in zip(surprises, least, strict=True) if u >= begin)])

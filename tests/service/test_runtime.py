@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from service.inference.predictor import Predictor
 from service.routes import decode as decode_route
 from service.routes import predict as predict_route
 from service.settings import Settings
-from tests.support.bundles import Synthetic
+from tests.support.bundles import Synthetic, in_chunks
 from tests.support.client import Client, serving
 from tests.support.requests import GOOD, JSON
 from tests.support.slow import TIMEOUT, Slow
@@ -92,8 +93,8 @@ def test_answers_of_simultaneous_requests_are_not_mixed_up(classification: Synth
         assert found == [client.predict(body).json()["predictions"] for body in bodies]
 
 
-def test_the_predictor_may_be_used_from_several_threads(classification: Synthetic) -> None:
-    predictor = Predictor.load(classification.path, jacobian_bytes=500)
+def test_the_predictor_may_be_used_from_several_threads(classification: Synthetic, tmp_path: Path) -> None:
+    predictor = Predictor.load(in_chunks(classification.path, tmp_path / "bundle", 7))
     inputs = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
     expected = predictor.predict(inputs).probabilities
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

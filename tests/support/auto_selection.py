@@ -91,13 +91,13 @@ def context_of(kind: str, size: int = 40, **changes: Any) -> AutoContext:
     if likelihood == "regression" and "sigma_noise" not in changes:
         changes["sigma_noise"] = residual_noise(model, tuning)
     options = {name: changes.pop(name) for name in signature(AutoOptions).parameters if name in changes}
-    changes = {"max_cost": 1000.0, **changes}
+    changes = {"max_cost": 1000.0, "added_weights": False, "effort": "thorough", **changes}
     whole = selection_context(model, train, size, outputs, likelihood, uncertainty_budget=BUDGET, **changes)
-    places, checked = affordable_places(whole), AutoOptions(**options)
+    (places, prices, left_out), checked = affordable_places(whole), AutoOptions(**options)
     reached = replace(whole, candidate_weights=weights_in(places))
     live, dead = live_candidates(reached)
     by_name = partial(select_candidate, sharing_squares(replace(reached, candidate_weights=live), places, checked))
-    return AutoContext(whole.job, tuning, places, live, dead, by_name, checked)
+    return AutoContext(whole.job, tuning, places, prices, live, dead, by_name, checked, left_out=left_out)
 
 
 def trained(model: nn.Module, inputs: Tensor, targets: Tensor, likelihood: Task) -> None:

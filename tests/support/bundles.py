@@ -1,9 +1,10 @@
-"""Small synthetic bundles, written without torch: a linear network whose Jacobian has a closed form.
+"""Small synthetic bundles, written without torch: a linear network whose derivatives have a closed form.
 
 mean = W x + b and the trainable weights are W (row by row), then b. The chosen weights are a few of those, so that
 d mean_k / d W[j, i] = x_i where j = k, and d mean_k / d b[j] = 1 where j = k.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,6 @@ from onnx import TensorProto, helper, numpy_helper
 from service.bundle import (
     CalibrationTensors,
     CholeskyPosterior,
-    Graph,
     ImagePreprocessing,
     InputSpec,
     LowRankPosterior,
@@ -28,6 +28,7 @@ from service.bundle import (
     read_bundle,
     write_bundle,
 )
+from service.inference.predictor import CHUNK_BYTES
 from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from tests.support.manifests import OPSET, make_manifest
 from tests.support.manifests import slow_threshold as slow_threshold
@@ -101,8 +102,19 @@ def draw_low_rank(rng: np.random.Generator, size: int, rank: int, prior: float) 
     return LowRankPosterior(values.astype(np.float32), np.ascontiguousarray(vectors, np.float32), prior)
 
 
-def linear_graph(weight: Array, bias: Array, indices: Array, shape: tuple[int, ...]) -> onnx.GraphProto:
-    """inputs (B, *shape) -> mean (B, K), jacobian (B, K, S) as constant matrix products."""
+def root(posterior: PosteriorFactor) -> Array:
+    """R (S, M) with Sigma = R R^T, float32."""
+    if isinstance(posterior, CholeskyPosterior):
+        return posterior.scale_tril
+    vectors, values = posterior.eigenvectors.astype(np.float64), posterior.eigenvalues.astype(np.float64)
+    rest = (np.eye(len(vectors)) - vectors @ vectors.T) / math.sqrt(posterior.prior_precision)
+    return np.hstack([vectors / np.sqrt(values + posterior.prior_precision), rest]).astype(np.float32)
+
+
+def linear_graph(
+    weight: Array, bias: Array, indices: Array, shape: tuple[int, ...], posterior: PosteriorFactor
+) -> onnx.GraphProto:
+    """inputs (B, *shape) -> mean (B, K), and variance (B, K) as the squared length of constant matrix products."""
     outputs, width = weight.shape
     size = len(indices)
     slope, offset = np.zeros((width, outputs, size), np.float32), np.zeros((outputs, size), np.float32)
@@ -118,6 +130,7 @@ def linear_graph(weight: Array, bias: Array, indices: Array, shape: tuple[int, .
         "offset": offset.reshape(-1),
         "flat_shape": np.array([-1, width], np.int64),
         "jacobian_shape": np.array([-1, outputs, size], np.int64),
+        "root": root(posterior),
     }
     nodes = [
         helper.make_node("Reshape", ["inputs", "flat_shape"], ["flat"]),
@@ -126,14 +139,22 @@ def linear_graph(weight: Array, bias: Array, indices: Array, shape: tuple[int, .
         helper.make_node("MatMul", ["flat", "slope"], ["steep"]),
         helper.make_node("Add", ["steep", "offset"], ["flat_jacobian"]),
         helper.make_node("Reshape", ["flat_jacobian", "jacobian_shape"], ["jacobian"]),
+        helper.make_node("MatMul", ["jacobian", "root"], ["projected"]),
+        helper.make_node("Einsum", ["projected", "projected"], ["variance"], equation="bks,bks->bk"),
     ]
     return helper.make_graph(
         nodes,
         "linear",
         [value_info("inputs", ("batch", *shape))],
-        [value_info("mean", ("batch", outputs)), value_info("jacobian", ("batch", outputs, size))],
+        [value_info("mean", ("batch", outputs)), value_info("variance", ("batch", outputs))],
         [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in constants.items()],
     )
+
+
+def graph_of(synthetic: Synthetic) -> onnx.GraphProto:
+    """The graph of its bundle."""
+    shape = synthetic.manifest.input.shape
+    return linear_graph(synthetic.weight, synthetic.bias, synthetic.indices, shape, synthetic.posterior)
 
 
 def value_info(name: str, shape: tuple[int | str, ...], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
@@ -171,8 +192,7 @@ def write_linear(
     else:
         posterior = draw_low_rank(rng, size, rank, LOW_RANK_PRIOR.used)
         described = Posterior("low-rank", size, 0.0, rank=rank, tolerance=0.05, error=0.0125)
-        graph = Graph("jacobian", outputs * (size + posterior.working_size))
-        changes = {"prior": LOW_RANK_PRIOR, "posterior": described, "graph": graph, **changes}
+        changes = {"prior": LOW_RANK_PRIOR, "posterior": described, **changes}
     high = 1.0 if regression else math.log(outputs)
     scores = np.sort(rng.uniform(0.05, 0.8 * high, examples))
     manifest = make_manifest(
@@ -188,7 +208,7 @@ def write_linear(
     write_bundle(
         out,
         manifest,
-        model=model_bytes(linear_graph(weight, bias, indices, spec.shape)),
+        model=model_bytes(linear_graph(weight, bias, indices, spec.shape, posterior)),
         posterior=posterior,
         subnetwork_indices=indices,
         calibration=CalibrationTensors(
@@ -220,8 +240,15 @@ def rewrite(source: Path, out: Path, **changes: Any) -> Path:
     return write_bundle(out, **(parts | changes))
 
 
+def in_chunks(source: Path, out: Path, rows: int) -> Path:
+    """A copy of a bundle whose graph takes so much memory that a predictor computes `rows` examples at once."""
+    manifest = read_bundle(source).manifest
+    graph = dataclasses.replace(manifest.graph, row_numbers=CHUNK_BYTES // 4 // rows)
+    return rewrite(source, out, manifest=dataclasses.replace(manifest, graph=graph))
+
+
 def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
-    """A network with token inputs: mean = the sum of the tokens' rows in a table; the Jacobian is constant."""
+    """A network with token inputs: mean = the sum of the tokens' rows in a table; the derivatives are constant."""
     rng = np.random.default_rng(3)
     table, scores = rng.normal(size=(vocabulary, 2)).astype(np.float32), np.linspace(0.1, 0.6, 20)
     jacobian = np.tile(np.array([[0.5, 0.1]], np.float32), (vocabulary, 2))
@@ -231,18 +258,20 @@ def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
         helper.make_node("Gather", ["slope", "inputs"], ["steep"]),
         helper.make_node("ReduceSum", ["steep", "axis"], ["flat"], keepdims=0),
         helper.make_node("Reshape", ["flat", "shape"], ["jacobian"]),
+        helper.make_node("ReduceSumSquare", ["jacobian", "last"], ["variance"], keepdims=0),
     ]
     constants: dict[str, np.ndarray] = {
         "table": table,
         "slope": jacobian,
         "axis": np.array([1], np.int64),
+        "last": np.array([-1], np.int64),
         "shape": np.array([-1, 2, 2], np.int64),
     }
     graph = helper.make_graph(
         nodes,
         "tokens",
         [value_info("inputs", ("batch", length), TensorProto.INT64)],
-        [value_info("mean", ("batch", 2)), value_info("jacobian", ("batch", 2, 2))],
+        [value_info("mean", ("batch", 2)), value_info("variance", ("batch", 2))],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     spec = InputSpec(shape=(length,), dtype="int64")

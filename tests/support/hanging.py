@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from onnx import GraphProto, TensorProto, helper, numpy_helper
 
-from tests.support.bundles import FEATURE_SPEC, linear_graph, model_bytes, rewrite, value_info, write_linear
+from tests.support.bundles import FEATURE_SPEC, graph_of, model_bytes, rewrite, value_info, write_linear
 
 HANGS = [666.0, 0.0, 0.0, 0.0]
 
@@ -14,7 +14,7 @@ def write_hanging(out: Path, scratch: Path, magic: float = max(HANGS)) -> Path:
     """A linear network behind a loop that never ends where the largest feature is `magic`; with 0.0, loading it
     never ends."""
     plain = write_linear(scratch, outputs=3, spec=FEATURE_SPEC, name="hanging")
-    graph = linear_graph(plain.weight, plain.bias, plain.indices, plain.manifest.input.shape)
+    graph = graph_of(plain)
     for node in graph.node:
         node.input[:] = ["gated" if name == "inputs" else name for name in node.input]
     constants = {"magic": np.array(magic, np.float32), "none": np.array(0.0, np.float32)}

@@ -53,7 +53,8 @@ def make_manifest(
     alpha: float = 0.1,
     **changes: Any,
 ) -> Manifest:
-    """A complete manifest. Its threshold comes from `slow_threshold`; a classification has all optional parts."""
+    """A complete manifest. Its threshold comes from `slow_threshold`; a classification has all optional parts but added
+    weights, which go with another link."""
     compared: dict[str, Any] = (
         {} if regression else {"explanation": "by hand", "candidates": CANDIDATES, "within": ("weight",)}
     )
@@ -78,9 +79,10 @@ def make_manifest(
         posterior=Posterior(kind="cholesky", size=size, jitter=0.0),
         sigma_noise=0.5 if regression else None,
         temperature=1.0,
+        map_temperature=changes.get("temperature", 1.0),
         link="gaussian" if regression else "probit",
         opset=OPSET,
-        graph=Graph("jacobian", outputs * 2 * size),
+        graph=Graph(outputs * 2 * size),
         calibration=Calibration(
             score="epistemic_std" if regression else "predictive_entropy",
             examples=len(scores),
@@ -88,9 +90,7 @@ def make_manifest(
             threshold=slow_threshold(scores, alpha),
             outcomes=described_outcomes(regression),
         ),
-        verification=Verification(
-            examples=4, tolerance=1e-4, mean_error=1e-7, jacobian_error=1e-7, variance_error=1e-7
-        ),
+        verification=Verification(examples=4, tolerance=1e-4, mean_error=1e-7, variance_error=1e-7),
         rejection=None if regression else REJECTION,
         metrics={"calibration_log_likelihood": -0.25},
         libraries={"python": "3.11"},

@@ -17,11 +17,19 @@ from offline.export.standalone.nodes import MIN_OPSET, NodeBuilder
 from offline.export.standalone.verify import open_model
 from service import InputSpec
 from service.inference.predictor import Prediction
-from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, IR_VERSION, write_linear, write_tokens
+from tests.support.added import write_added
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, IR_VERSION, Synthetic, write_linear, write_tokens
 from tests.support.cases import CASES
 from tests.support.server import ROOT
 
 Array = npt.NDArray[Any]
+
+
+def moved(synthetic: Synthetic, out: Path) -> None:
+    """The bundle of a synthetic network, in another place."""
+    synthetic.path.rename(out)
+
+
 GOLDEN = {f"golden-{path.name}": path / "bundle" for path in sorted((ROOT / "tests/golden").glob("v*"))}
 VECTOR = InputSpec(shape=(3,))
 SYNTHETIC: dict[str, Callable[[Path], Any]] = {
@@ -33,9 +41,12 @@ SYNTHETIC: dict[str, Callable[[Path], Any]] = {
     "one-output": lambda out: write_linear(out, outputs=1, spec=VECTOR, size=3, regression=True, seed=3),
     "low-rank": lambda out: write_linear(out, outputs=3, spec=FEATURE_SPEC, rank=2),
     "tokens": write_tokens,
+    "added": lambda out: moved(write_added(out.with_name("parts")), out),
+    "added-energy": lambda out: moved(write_added(out.with_name("parts"), calibration={"score": "energy"}), out),
+    "added-distance": lambda out: moved(write_added(out.with_name("parts"), calibration={"score": "distance"}), out),
+    "added-regression": lambda out: moved(write_added(out.with_name("parts"), regression=True), out),
 }
-# The variances in the graph: derivatives of whole layers and of single parameters (a loop), and of a linear head alone;
-# and derivatives, for a posterior of low rank.
+# Derivatives of whole layers and of single parameters (a loop), of a linear head alone, and a posterior of low rank.
 FITTED: dict[str, tuple[str, dict[str, Any]]] = {
     "fitted": ("batchnorm-cnn-classification-10", {"selection": "random"}),
     "fitted-head": ("mlp-regression-2", {"selection": "last-layer"}),

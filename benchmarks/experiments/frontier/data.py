@@ -1,14 +1,17 @@
-"""MNIST and CIFAR-10 for the experiment on quality and price: training data, held-out data, shifts, foreign images."""
+"""MNIST, Fashion-MNIST and CIFAR-10, to judge quality and price: training and held-out data, shifts, foreign images."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from benchmarks.datasets import cifar
 from benchmarks.experiments.corruptions import ROTATIONS, UNSEEN
 from benchmarks.experiments.mnist import data as mnist_data
 
+NAMES = ("mnist", "fashion", "cifar")
+FOREIGN = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 HELD_OUT = 2000  # of the training images, never trained on
 CIFAR_MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).reshape(1, 3, 1, 1)
 CIFAR_STD = torch.tensor([0.2470, 0.2435, 0.2616]).reshape(1, 3, 1, 1)
@@ -18,7 +21,8 @@ CIFAR_STD = torch.tensor([0.2470, 0.2435, 0.2616]).reshape(1, 3, 1, 1)
 class Problem:
     """Images (n, C, H, W), normalised, and classes (n,).
 
-    tests: "usual", those of `ROTATIONS` and of `UNSEEN`, all of the same examples; foreign: images of other things.
+    tests: "usual", those of `ROTATIONS` and of `UNSEEN`, all of the same examples; foreign: images of other things,
+    the most usual comparison first.
     """
 
     name: str
@@ -30,22 +34,34 @@ class Problem:
 
 
 def load(name: str, test_examples: int) -> Problem:
-    """ "mnist" or "cifar"."""
-    return _mnist(test_examples) if name == "mnist" else _cifar(test_examples)
+    """One of `NAMES`."""
+    return _cifar(test_examples) if name == "cifar" else _grey(name, test_examples)
 
 
-def _mnist(count: int) -> Problem:
-    inputs, targets = mnist_data.normalise(mnist_data.images("mnist", "train")), mnist_data.labels("mnist", "train")
-    pixels, classes = mnist_data.images("mnist", "t10k")[:count], mnist_data.labels("mnist", "t10k")[:count]
-    shifted = {name: change(pixels) for name, change in (ROTATIONS | UNSEEN).items()}
+def _grey(name: str, count: int) -> Problem:
+    """MNIST or Fashion-MNIST; each is foreign to the other."""
+    file, other = ("mnist", "fashion-mnist") if name == "mnist" else ("fashion-mnist", "mnist")
+    inputs, targets = mnist_data.normalise(mnist_data.images(file, "train")), mnist_data.labels(file, "train")
+    pixels, classes = mnist_data.images(file, "t10k")[:count], mnist_data.labels(file, "t10k")[:count]
+    shifted = {label: change(pixels) for label, change in (ROTATIONS | UNSEEN).items()}
+    train, held_out = _split(inputs, targets)
     return Problem(
-        "mnist",
-        (inputs[:-HELD_OUT], targets[:-HELD_OUT]),
-        (inputs[-HELD_OUT:], targets[-HELD_OUT:]),
-        {name: mnist_data.normalise(x) for name, x in ({"usual": pixels} | shifted).items()},
+        name,
+        train,
+        held_out,
+        {label: mnist_data.normalise(x) for label, x in ({"usual": pixels} | shifted).items()},
         classes,
-        {"Fashion-MNIST": mnist_data.normalise(mnist_data.images("fashion-mnist", "t10k")[:count])},
+        {
+            FOREIGN[other]: mnist_data.normalise(mnist_data.images(other, "t10k")[:count]),
+            "grey CIFAR-10": mnist_data.normalise(_grey_photos(count)),
+        },
     )
+
+
+def _grey_photos(count: int) -> Tensor:
+    """Photos in grey and in the size of the digits, (n, 1, 28, 28)."""
+    grey = cifar_images("cifar10", "test_batch")[0][:count].mean(1, keepdim=True)
+    return F.interpolate(grey, size=(28, 28), mode="bilinear", antialias=True)
 
 
 def _cifar(count: int) -> Problem:
@@ -54,14 +70,22 @@ def _cifar(count: int) -> Problem:
     targets = torch.cat([classes for _, classes in parts])
     pixels, classes = (values[:count] for values in cifar_images("cifar10", "test_batch"))
     shifted = {name: change(pixels) for name, change in UNSEEN.items()}
+    train, held_out = _split(inputs, targets)
     return Problem(
         "cifar",
-        (inputs[:-HELD_OUT], targets[:-HELD_OUT]),
-        (inputs[-HELD_OUT:], targets[-HELD_OUT:]),
+        train,
+        held_out,
         {name: normalise(x) for name, x in ({"usual": pixels} | shifted).items()},
         classes,
         {"CIFAR-100": normalise(cifar_images("cifar100", "test")[0][::5][:count])},
     )
+
+
+def _split(inputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Training and held-out examples, drawn at random: the last of MNIST's training images are its easiest."""
+    order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0))
+    train, held_out = order[HELD_OUT:], order[:HELD_OUT]
+    return (inputs[train], targets[train]), (inputs[held_out], targets[held_out])
 
 
 def cifar_images(name: str, part: str) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ Array = npt.NDArray[Any]
 Examples = tuple[Tensor, Tensor]
 MEMBERS, SAMPLES, DROPOUT = 5, 16, 0.1
 BATCH, TIMED, ROUNDS = 100, 16, 15
+DEAR, FEW = 20.0, 500  # passes; the test images of a method that takes so many
 SIZE = 750
 
 
@@ -29,26 +30,13 @@ SIZE = 750
 class Method:
     """Probabilities (n, K) of inputs (n, *shape), and what a prediction costs, in forward passes of one network.
 
-    facts: what else is kept of it.
+    facts: what else is kept of it; "examples": only so many of each set are worth the time. predictor: of a bundle.
     """
 
     probabilities: Callable[[Tensor], Array]
     price: float
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-OURS: dict[str, dict[str, Any]] = {
-    "auto, at most 3 passes": {"selection": "auto", "max_cost": 3.0},
-    "auto, at most 3 passes, any variances": {"selection": "auto", "max_cost": 3.0, "variance_of": "auto"},
-    "auto, at most 3 passes, 0.02 nats": {"selection": "auto", "max_cost": 3.0, "uncertainty_budget": 0.02},
-    "auto": {"selection": "auto", "max_cost": 100.0},
-    "novelty-sampling anywhere": {"selection": "novelty-sampling"},
-    "novelty-sampling anywhere, margin": {"selection": "novelty-sampling", "variance_of": "margin"},
-    "novelty-sampling in the head": {"selection": "novelty-sampling", "within": ("head",)},
-    "random live anywhere": {"selection": "random", "selection_options": {"live_only": True}},
-    "wasserstein-swag anywhere": {"selection": "wasserstein-swag"},
-    "gradient anywhere": {"selection": "gradient"},
-}
+    predictor: Predictor | None = None
 
 
 def ours(
@@ -57,29 +45,37 @@ def ours(
     """A bundle, fitted to the training images and served; its price is that of a batch of 16."""
     loader = DataLoader(TensorDataset(*train), batch_size=256)
     within = [model.get_submodule(path) for path in options.get("within", ("",))]
-    config = FitConfig(
-        subnetwork_size=min(size, sum(p.numel() for module in within for p in module.parameters())), **options
-    )
+    most = sum(p.numel() for module in within for p in module.parameters())
+    config = FitConfig(**{"subnetwork_size": min(size, most), **options})
     start = time.perf_counter()
     fit_bundle(model, loader, folder, calibration_loader=[held_out], config=config)
     seconds = time.perf_counter() - start
     predictor = Predictor.load(folder, threads=torch.get_num_threads())
-    graph = predictor.manifest.graph
-    assert graph.price is not None
+    manifest = predictor.manifest
+    assert manifest.graph.price is not None
 
     def probabilities(x: Tensor) -> Array:
-        parts = [predictor.predict(part.numpy()).probabilities for part in torch.split(x, BATCH)]
+        parts = [predictor.predict(part.numpy()).probabilities for part in in_batches(x)]
         return np.concatenate([part for part in parts if part is not None])
 
-    prices = {price.batch: price.forward_passes for price in graph.price}
+    prices = {price.batch: price.forward_passes for price in manifest.graph.price}
     facts = {
         "fit_seconds": seconds,
         "bytes": sum(path.stat().st_size for path in folder.iterdir() if path.suffix in (".onnx", ".safetensors")),
-        "explanation": predictor.manifest.selection.explanation,
-        "size": predictor.manifest.subnetwork_size,
+        "explanation": manifest.selection.explanation,
+        "size": manifest.subnetwork_size,
+        "temperature": manifest.temperature,
         "prices": prices,
     }
-    return Method(probabilities, prices[TIMED], facts)
+    if manifest.added_weights is not None:
+        facts["added_weights"] = manifest.added_weights.explanation
+        facts["share"] = next(way.share for way in manifest.added_weights.shares if way.chosen)
+    return Method(probabilities, prices[TIMED], facts, predictor)
+
+
+def in_batches(x: Tensor) -> tuple[Tensor, ...]:
+    """Images as they are predicted together."""
+    return torch.split(x, BATCH)
 
 
 def plain(model: nn.Module) -> Method:
@@ -117,11 +113,12 @@ def last_layer_laplace(model: nn.Module, problem: Problem, examples: int) -> Met
     laplace.optimize_prior_precision(method="marglik")
 
     def probabilities(x: Tensor) -> Array:
-        parts = [laplace(part, pred_type="glm", link_approx="probit") for part in torch.split(x, BATCH)]
+        parts = [laplace(part, pred_type="glm", link_approx="probit") for part in in_batches(x)]
         return np.asarray(torch.cat(parts).detach().numpy())
 
     one = problem.tests["usual"][:TIMED]
-    return Method(probabilities, ratio(lambda: probabilities(one), lambda: softmax(model, one)))
+    price = ratio(lambda: probabilities(one), lambda: softmax(model, one))
+    return Method(probabilities, price, {"examples": FEW} if price > DEAR else {})
 
 
 def softmax(model: nn.Module, x: Tensor) -> Array:

@@ -11,7 +11,7 @@ from benchmarks.experiments.mnist.networks import Block
 from benchmarks.experiments.training import Recipe, one_cycle, same, varied
 from offline.runtime.progress import Track
 
-EPOCHS = {"mnist": 3, "cifar": 8}
+EPOCHS = {"mnist": 3, "fashion": 5, "cifar": 8}
 
 
 class DigitNetwork(nn.Module):
@@ -47,7 +47,7 @@ class PhotoNetwork(nn.Module):
         return logits
 
 
-NETWORKS = {"mnist": DigitNetwork, "cifar": PhotoNetwork}
+NETWORKS = {"mnist": DigitNetwork, "fashion": DigitNetwork, "cifar": PhotoNetwork}
 
 
 def trained(problem: Problem, seed: int, dropout: float, tag: str, epochs: int, track: Track) -> nn.Module:

@@ -1,32 +1,34 @@
-"""Quality against price: bundles by strategy and place, and the usual methods, on the same trained networks.
+"""Quality against price: the default bundle, what it is made of, and other methods on the same trained networks.
 
-Quality is judged by kinds of shift that no strategy of ours sees while it chooses, by rotation, and by foreign images.
-Every method has the same training images; Laplace methods take part of them for the curvature.
+Every method has the same training images; Laplace methods take part of them for the curvature, and whatever is chosen
+on held-out images is chosen on the same ones. Quality is judged on usual images, under rotation and under kinds of
+shift that no strategy of ours sees while it chooses, and by foreign images.
 """
 
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments.corruptions import UNSEEN
+from benchmarks.experiments.corruptions import ROTATIONS, UNSEEN
 from benchmarks.experiments.frontier import methods
-from benchmarks.experiments.frontier.data import Problem, load
+from benchmarks.experiments.frontier.data import NAMES, Problem, load
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
+from benchmarks.experiments.frontier.quality import scores
+from benchmarks.experiments.frontier.rows import BUNDLES, Make, rows
+from benchmarks.experiments.frontier.temperatures import Logits
 from benchmarks.experiments.kept import run_once
-from offline.evaluation.auroc import auroc
 from offline.runtime.progress import Track
-from service.maths.predictive import entropy
 
-Array = npt.NDArray[Any]
-NETWORKS = ("mnist", "cifar")
+NETWORKS = NAMES
 SEEDS = 3
+SHIFTED = tuple(UNSEEN)
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -39,28 +41,15 @@ class Scale:
     epochs: int | None = None
 
 
-FULL = {"mnist": Scale(), "cifar": Scale(curvature=4000, test=1000)}
+FULL = dict.fromkeys(NETWORKS, Scale())
 QUICK = dict.fromkeys(NETWORKS, Scale(curvature=400, test=60, train=1500, epochs=1))
 
 
-def scores(method: methods.Method, problem: Problem) -> dict[str, Any]:
-    """Log-likelihood on every test set, and how well the predictive entropy tells foreign images from usual ones."""
-    classes = problem.classes.numpy()
-    found = {name: method.probabilities(x) for name, x in problem.tests.items()}
-    usual = entropy(found["usual"])
-    return {
-        "price": method.price,
-        "accuracy": float((found["usual"].argmax(1) == classes).mean()),
-        "log_likelihood": {name: log_likelihood(p, classes) for name, p in found.items()},
-        "auroc": {name: auroc(usual, entropy(method.probabilities(x))) for name, x in problem.foreign.items()},
-        **method.facts,
-    }
-
-
-def log_likelihood(probabilities: Array, classes: Array) -> float:
-    """Mean log-probability of the true class, nats."""
-    chosen = probabilities[np.arange(len(classes)), classes].astype(np.float64)
-    return float(np.log(np.maximum(chosen, np.finfo(np.float64).tiny)).mean())
+def problem_of(name: str, scale: Scale) -> Problem:
+    """The images of one of `NETWORKS`, so many of them."""
+    problem = load(name, scale.test)
+    inputs, targets = problem.train
+    return replace(problem, train=(inputs[: scale.train], targets[: scale.train]))
 
 
 def one_network(name: str, seed: int, scale: Scale, tag: str, track: Track) -> dict[str, Any]:
@@ -68,70 +57,84 @@ def one_network(name: str, seed: int, scale: Scale, tag: str, track: Track) -> d
 
     What an interrupted run of the same scale left in the cache is not computed again.
     """
-    problem = load(name, scale.test)
-    if scale.train is not None:
-        inputs, targets = problem.train
-        problem = Problem(**{**vars(problem), "train": (inputs[: scale.train], targets[: scale.train])})
+    problem = problem_of(name, scale)
     epochs = scale.epochs or EPOCHS[name]
     members = [trained(problem, seed + k, 0.0, tag, epochs, track) for k in range(methods.MEMBERS)]
     dropped = trained(problem, seed, methods.DROPOUT, tag, epochs, track)
-    model, rows = members[0], {}
+    logits, found = Logits(members[0]), {}
     with tempfile.TemporaryDirectory() as scratch:
-        made: dict[str, Callable[[], methods.Method]] = {
-            "plain network": lambda: methods.plain(model),
-            "MC dropout, 16 samples": lambda: methods.dropout(dropped),
-            "ensemble of 5": lambda: methods.ensemble(members),
-            "last layer, laplace-torch": lambda: methods.last_layer_laplace(model, problem, scale.curvature),
-        }
-        for label, options in methods.OURS.items():
-            folder = Path(scratch) / f"bundle-{len(made)}"
-            made[label] = _fitted(model, problem, options, folder, scale.curvature)
+        made = rows(members, dropped, problem, scale.curvature, Path(scratch))
         for label, make in track(list(made.items()), f"{name}, seed {seed}: methods", len(made)):
             key = f"frontier-{name}-{seed}-{tag}-{label}".replace(" ", "-").replace(",", "")
-            settings = asdict(scale) | {"epochs": epochs, "options": methods.OURS.get(label, {})}
-            rows[label] = run_once(key, json.loads(json.dumps(settings)), _scored(make, problem))
-    return {"network": name, "seed": seed, "weights": sum(p.numel() for p in model.parameters()), "methods": rows}
+            settings = asdict(scale) | {"epochs": epochs, "options": BUNDLES.get(label, {})}
+            found[label] = run_once(key, json.loads(json.dumps(settings)), _scored(make, problem, logits))
+    return {"network": name, "seed": seed, "weights": sum(p.numel() for p in members[0].parameters()), "methods": found}
 
 
-def _scored(make: Callable[[], methods.Method], problem: Problem) -> Callable[[], dict[str, Any]]:
-    return lambda: scores(make(), problem)
-
-
-def _fitted(
-    model: Any, problem: Problem, options: dict[str, Any], folder: Path, examples: int
-) -> Callable[[], methods.Method]:
-    inputs, targets = problem.train
-    return lambda: methods.ours(model, (inputs[:examples], targets[:examples]), problem.held_out, options, folder)
+def _scored(make: Make, problem: Problem, logits: Logits) -> Callable[[], Row]:
+    return lambda: scores(make(), problem, logits)
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """For each network and method: price, log-likelihoods and AUROC, mean and standard deviation over the seeds."""
+    """For each network and method, how many seeds it was measured on, and of each of `QUANTITIES` that it has, mean and
+    standard deviation over these."""
     summary: dict[str, Any] = {}
     for name in dict.fromkeys(run["network"] for run in runs):
         own = [run["methods"] for run in runs if run["network"] == name]
-        summary[name] = {label: _spread_of([methods[label] for methods in own]) for label in own[0]}
+        found = {label: [methods[label] for methods in own if label in methods] for label in own[0]}
+        summary[name] = {label: {"seeds": len(rows), **_spread_of(rows)} for label, rows in found.items()}
     return summary
 
 
-def _spread_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    quantities: dict[str, Callable[[dict[str, Any]], float]] = {
-        "price": lambda row: row["price"],
-        "usual": lambda row: row["log_likelihood"]["usual"],
-        "unseen": lambda row: _mean_of(row, tuple(UNSEEN)),
-        "rotation": lambda row: _mean_of(row, tuple(n for n in row["log_likelihood"] if n.startswith("rotation"))),
-        "shifted": lambda row: _mean_of(row, tuple(n for n in row["log_likelihood"] if n != "usual")),
-        "auroc": lambda row: float(np.mean(list(row["auroc"].values()))),
-    }
-    found = {name: [quantity(row) for row in rows] for name, quantity in quantities.items()}
+def _spread_of(found: list[Row]) -> dict[str, Any]:
+    values = {name: [quantity(row) for row in found] for name, quantity in QUANTITIES.items()}
     return {
-        name: {"mean": float(np.mean(values)), "std": float(np.std(values))}
-        for name, values in found.items()
-        if not np.isnan(values).any()
+        name: {"mean": float(np.mean(each)), "std": float(np.std(each))}
+        for name, each in values.items()
+        if not np.isnan(each).any()
     }
 
 
-def _mean_of(row: dict[str, Any], names: tuple[str, ...]) -> float:
-    return float(np.mean([row["log_likelihood"][name] for name in names])) if names else float("nan")
+def _of(part: str, names: tuple[str, ...]) -> Callable[[Row], float]:
+    """The mean over test sets of log-likelihood, say; NaN where a row has none of them."""
+
+    def mean(row: Row) -> float:
+        known = [row[part][name] for name in names if name in row.get(part, {})]
+        return float(np.mean(known)) if known else float("nan")
+
+    return mean
+
+
+def _foreign(part: str) -> Callable[[Row], float]:
+    """Of the foreign images that the field compares with."""
+    return lambda row: float(row[part][next(iter(row["auroc"]))]) if part in row else float("nan")
+
+
+def _fact(name: str) -> Callable[[Row], float]:
+    return lambda row: float(row.get(name, "nan"))
+
+
+OBVIOUS = ("noise", "constant", "inverted", "scaled-by-10", "scaled-by-255", "shuffled-pixels")
+QUANTITIES: dict[str, Callable[[Row], float]] = {
+    "price": _fact("price"),
+    "usual": _of("log_likelihood", ("usual",)),
+    "rotation": _of("log_likelihood", tuple(ROTATIONS)),
+    "unseen": _of("log_likelihood", SHIFTED),
+    "ece": _of("ece", ("usual",)),
+    "ece_rotation": _of("ece", tuple(ROTATIONS)),
+    "ece_unseen": _of("ece", SHIFTED),
+    "auroc": _foreign("auroc"),
+    "score_auroc": _foreign("score_auroc"),
+    "rejected_usual": _of("rejected", ("usual",)),
+    "rejected_foreign": _foreign("rejected"),
+    **{f"rejected_{name}": _of("rejected", (name,)) for name in OBVIOUS},
+    "accuracy": _fact("accuracy"),
+    "labels_differ": _fact("labels_differ"),
+    "temperature": _fact("temperature"),
+    "share": _fact("share"),
+    "fit_seconds": _fact("fit_seconds"),
+    "bytes": _fact("bytes"),
+}
 
 
 def run(settings: Settings) -> Values:

@@ -50,7 +50,7 @@ class Material:
     def job(self) -> Job:
         """A fit that scores 256 digits."""
         decay = WEIGHT_DECAY * min(SCORED, len(self.inputs))
-        config = FitConfig(subnetwork_size=self.size, seed=self.seed, prior_precision=decay)
+        config = FitConfig(subnetwork_size=self.size, effort="thorough", seed=self.seed, prior_precision=decay)
         return prepare(self.model, self.pairs(SCORED), config, torch.device("cpu"), DistributedContext(), silent)
 
     @cached_property
@@ -90,6 +90,7 @@ def swag(material: Material) -> Tensor:
 def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...] | None) -> Subnetwork:
     """The offline job's own choice, on part of the held-out data; `shifts`: those that it is told of, None: none."""
     context = material.living
+    places, prices, _ = affordable_places(context)
 
     def choice(strategy: str, size: int, options: AutoOptions, within: Names) -> Subnetwork:
         extra: dict[str, Any] = {"examples": NOVEL} if strategy == "novelty-sampling" else {}
@@ -101,7 +102,8 @@ def auto(material: Material, judged: int, training: int, shifts: tuple[str, ...]
         AutoContext(
             job=reading(material.job, material.pairs(len(material.inputs))),
             tuning=material.held_out,
-            places=affordable_places(context),
+            places=places,
+            prices=prices,
             live=context.candidate_weights,
             dead_weights=len(material.context.candidate_weights) - len(context.candidate_weights),
             select=choice,

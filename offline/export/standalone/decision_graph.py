@@ -20,43 +20,12 @@ from onnxscript import ir
 
 from offline.export.standalone.nodes import LAST, NodeBuilder
 from offline.export.standalone.score_graph import Outputs, score_of
-from service.bundle import LowRankPosterior, Manifest, PosteriorFactor
-from service.maths.predictive import Link, column_blocks
+from service.bundle import Manifest
+from service.maths.predictive import Link
 from service.maths.rejection import RejectionRule
 from service.maths.scores import SCORES, Scoring
 
 Array = npt.NDArray[Any]
-
-
-def variance_of(add: NodeBuilder, jacobian: ir.Value, posterior: PosteriorFactor) -> ir.Value:
-    """`PosteriorFactor.variance`: jacobian (B, K, S) -> (B, K), float32."""
-    if isinstance(posterior, LowRankPosterior):
-        return low_rank_variance(add, jacobian, posterior)
-    return functional_variance(add, jacobian, posterior.scale_tril)
-
-
-def functional_variance(add: NodeBuilder, jacobian: ir.Value, scale_tril: Array) -> ir.Value:
-    """jacobian (B, K, S), scale_tril (S, S) -> (B, K), float32."""
-    sums, size = [], len(scale_tril)
-    for columns in column_blocks(size):
-        start, end = np.array([columns.start], np.int64), np.array([size], np.int64)
-        rows = add("Slice", jacobian, start, end, LAST) if columns.start else jacobian
-        block = np.ascontiguousarray(scale_tril[columns.start :, columns])
-        sums.append(add("ReduceSumSquare", add("MatMul", rows, block), LAST, keepdims=0))
-    return add("Sum", *sums) if len(sums) > 1 else sums[0]
-
-
-def low_rank_variance(add: NodeBuilder, jacobian: ir.Value, posterior: LowRankPosterior) -> ir.Value:
-    """jacobian (B, K, S) -> (B, K), float32."""
-    prior_precision = posterior.prior_precision
-    known_scale = 1 / np.sqrt(np.asarray(posterior.eigenvalues, np.float64) + prior_precision)
-    rest_scale = 1 / math.sqrt(prior_precision)
-    eigenvectors = add("Identity", posterior.eigenvectors)  # one constant for both products
-    known = add("MatMul", jacobian, eigenvectors)
-    rest = add("Sub", jacobian, add("MatMul", known, add("Transpose", eigenvectors, perm=[1, 0])))
-    # Scaled before they are squared, so that neither overflows where the result does not.
-    known, rest = add("Mul", known, known_scale.astype(np.float32)), add("Mul", rest, np.float32(rest_scale))
-    return add("Add", *(add("ReduceSumSquare", part, LAST, keepdims=0) for part in (known, rest)))
 
 
 def decide(
@@ -67,16 +36,17 @@ def decide(
     rule: RejectionRule,
     scoring: Scoring | None = None,
     features: ir.Value | None = None,
+    added_variance: ir.Value | None = None,
 ) -> dict[str, ir.Value]:
     """Every field of `Prediction` behind mean and variance, (B, K) float32 both, in the order of its fields there.
 
     scoring: what makes the score; None: the single score that the manifest names. features: the feature scores (B, M)
-    float32 that the manifest lists.
+    float32 that the manifest lists. added_variance: the part (B,) of the variance that added weights have, float32.
     """
     scoring = scoring or SCORES[manifest.calibration.score]
     columns = {} if features is None else feature_columns(add, features, manifest.feature_scores)
     outputs = Outputs(
-        add.float64(mean), add.float64(variance), manifest.outputs, manifest.temperature, features=columns
+        add.float64(mean), add.float64(variance), manifest.outputs, manifest.map_temperature, features=columns
     )
     found = undecided_prediction(add, outputs, manifest, scoring)
     score = found.pop("score")
@@ -84,7 +54,8 @@ def decide(
     score = add("Where", finite, score, math.inf)
     rejected = add("Or", add("Greater", score, rule.threshold), add("Not", finite))
     decision = {"score": score, "p_value": p_value(add, score, rule.scores), "rejected": rejected}
-    return {"mean": mean, "variance": variance, **decision, **found}
+    added = {} if added_variance is None else {"added_variance": added_variance}
+    return {"mean": mean, "variance": variance, **decision, **found, **added}
 
 
 def feature_columns(add: NodeBuilder, features: ir.Value, names: Sequence[str]) -> dict[str, ir.Value]:
@@ -114,8 +85,8 @@ def undecided_prediction(
         outputs = replace(outputs, sigma_noise=manifest.sigma_noise)
         std = predictive_std(add, variance, manifest.sigma_noise)
         return {"score": score_of(add, scoring, outputs), "std": std}
-    probabilities = link_approx(add, linked(add, mean, manifest.link), variance, manifest.temperature)
-    map_probabilities = softmax(add, add("Div", mean, manifest.temperature))
+    probabilities = link_approx(add, outputs, manifest.temperature, manifest.link)
+    map_probabilities = softmax(add, add("Div", mean, manifest.map_temperature))
     total, aleatoric, epistemic = entropy_parts(add, probabilities, map_probabilities)
     outputs = replace(outputs, probabilities=probabilities, total=total, epistemic=epistemic)
     return {
@@ -133,15 +104,13 @@ def softmax(add: NodeBuilder, logits: ir.Value) -> ir.Value:
     return add("Softmax", logits, axis=-1)
 
 
-def linked(add: NodeBuilder, mean: ir.Value, link: Link) -> ir.Value:
-    """The logits that the link divides, (B, K): f, or f - f_1."""
-    return add("Sub", mean, add("ReduceMax", mean, LAST, keepdims=1)) if link == "probit-differences" else mean
-
-
-def link_approx(add: NodeBuilder, mean: ir.Value, variance: ir.Value, temperature: float) -> ir.Value:
-    """(B, K), (B, K) -> (B, K)."""
-    spread = add("Sqrt", add("Add", add("Mul", variance, np.pi / 8), temperature**2))
-    return softmax(add, add("Div", mean, spread))
+def link_approx(add: NodeBuilder, outputs: Outputs, temperature: float, link: Link) -> ir.Value:
+    """Mean and variance (B, K) -> (B, K)."""
+    spread = add("Mul", outputs.variance, np.pi / 8)
+    if link == "probit-shared":
+        spread = add("Div", add("ReduceSum", spread, LAST, keepdims=1), float(outputs.count))
+    spread = add("Sqrt", add("Add", spread, temperature**2))
+    return softmax(add, add("Div", outputs.mean, spread))
 
 
 def entropy(add: NodeBuilder, probabilities: ir.Value) -> ir.Value:

@@ -6,29 +6,30 @@ from typing import Any
 import onnx
 from onnxscript import ir
 
-from offline.export.standalone.decision_graph import decide, variance_of
+from offline.export.standalone.decision_graph import decide
 from offline.export.standalone.errors import StandaloneError
 from offline.export.standalone.nodes import MIN_OPSET, NodeBuilder
-from service.bundle import MODEL, Bundle, LowRankPosterior, PosteriorFactor
+from service.bundle import MODEL, Bundle
 from service.format.manifest_json import to_json
-from service.maths.predictive import column_blocks
 from service.maths.rejection import RejectionRule
 
 FORMAT, FORMAT_VERSION = "probity-standalone", "1.0"
 PROTOBUF_LIMIT = 2**31
 BATCH = "batch"
 PER_OUTPUT = ("mean", "variance", "probabilities", "map_probabilities", "std")
-FLOAT32 = ("mean", "variance")
+FLOAT32 = ("mean", "variance", "added_variance")
 MEANINGS = {
     "inputs": "Examples as the network takes them.",
     "mean": "Outputs of the network: logits before any temperature, or regression means.",
-    "variance": "v = diag(J Sigma J^T): the variances of the outputs, all or as probity.computed_variances says; with "
-    "probity.link probit-differences, of their differences from the largest one, which has the mean of these.",
+    "variance": "v = diag(J Sigma J^T): the variances of the outputs, all or as probity.computed_variances says.",
+    "added_variance": "The part of each variance that weights added to the network have; it grows with the distance "
+    "from the training data.",
     "score": "The out-of-distribution score that probity.score names: larger is less like the calibration data.",
     "p_value": "Conformal p-value of the score: (1 + #{calibration score >= score}) / (n + 1).",
     "rejected": "Whether the score is above the threshold, or an output is not finite.",
-    "probabilities": "softmax(mean / sqrt(T^2 + pi / 8 v)).",
-    "map_probabilities": "softmax(mean / T): the plain network.",
+    "probabilities": "softmax(mean / sqrt(T^2 + pi / 8 v)), T probity.temperature; with probity.link probit-shared, v "
+    "is the mean of an example's variances.",
+    "map_probabilities": "softmax(mean / T_0), T_0 probity.map_temperature: the plain network.",
     "total": "Entropy of the probabilities, in nats.",
     "aleatoric": "Entropy of map_probabilities, at most the total, in nats.",
     "epistemic": "total - aleatoric, in nats.",
@@ -42,7 +43,7 @@ def standalone_model(bundle: Bundle, limit: int = PROTOBUF_LIMIT) -> onnx.ModelP
     The bundle's graph must have been checked by a `Predictor`. Raises `StandaloneError` where the model would not fit
     into `limit` bytes, or its operator set is older than the nodes need.
     """
-    _check_size(bundle, _large_parts(bundle), limit)  # before any work: the factor of a large subnetwork has gigabytes
+    _check_size(bundle, len(bundle.model) + 8 * len(bundle.calibration.scores), limit)  # before any work
     model = ir.from_proto(onnx.load_model_from_string(bundle.model))
     opset = model.graph.opset_imports[""]
     if opset < MIN_OPSET:
@@ -59,32 +60,18 @@ def standalone_model(bundle: Bundle, limit: int = PROTOBUF_LIMIT) -> onnx.ModelP
 def _check_size(bundle: Bundle, size: int, limit: int) -> None:
     if size >= limit:
         raise StandaloneError(
-            f"{bundle.path}: found {size} bytes of weights and posterior, expected less than {limit}, which one ONNX "
-            "file can hold; fit it with posterior='low-rank', or fewer weights, or those of the last layers"
+            f"{bundle.path}: found {size} bytes of weights and calibration scores, expected less than {limit}, which "
+            "one ONNX file can hold; fit it with posterior='low-rank', or fewer weights, or those of the last layers"
         )
-
-
-def _large_parts(bundle: Bundle) -> int:
-    """Bytes of the network, of the posterior's factor where it is needed, and of the calibration scores."""
-    factor = 0 if bundle.manifest.gives_variance else _factor_numbers(bundle.posterior)
-    return len(bundle.model) + 4 * factor + 8 * len(bundle.calibration.scores)
-
-
-def _factor_numbers(posterior: PosteriorFactor) -> int:
-    if isinstance(posterior, LowRankPosterior):
-        return posterior.eigenvectors.size
-    size = posterior.size
-    return sum((size - columns.start) * (columns.stop - columns.start) for columns in column_blocks(size))
 
 
 def _add_decision(graph: ir.Graph, bundle: Bundle) -> None:
     """Replace the graph's outputs by the fields of a prediction."""
     manifest, add = bundle.manifest, NodeBuilder(graph)
     given = {value.name: value for value in graph.outputs}
-    variance = given["variance"] if manifest.gives_variance else variance_of(add, given["jacobian"], bundle.posterior)
     rule = RejectionRule(bundle.calibration.scores, manifest.calibration.false_reject_rate)
-    features = given.get("feature_scores")
-    fields = decide(add, given["mean"], variance, manifest, rule, bundle.calibration.scoring, features)
+    features, added = given.get("feature_scores"), given.get("added_variance")
+    fields = decide(add, given["mean"], given["variance"], manifest, rule, bundle.calibration.scoring, features, added)
     graph.outputs.clear()
     for name, value in fields.items():
         value.name = name
@@ -121,6 +108,7 @@ def metadata(bundle: Bundle) -> dict[str, Any]:
         "bundle_digest": bundle.digest,
         **{key: document[key] for key in ("name", "version", "task", "class_names", "input", "sigma_noise")},
         "temperature": manifest.temperature,
+        "map_temperature": manifest.map_temperature,
         "link": manifest.link,
         "computed_variances": None if computed is None else {"kind": computed.kind, "count": computed.count},
         "score": manifest.calibration.score,

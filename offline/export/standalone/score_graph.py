@@ -14,7 +14,8 @@ from onnx import TensorProto
 from onnxscript import ir
 
 from offline.export.standalone.nodes import LAST, NodeBuilder
-from service.maths.fused_score import FusedScore, ScoreDistribution
+from service.maths.fused_score import FusedScore, JoinedScore
+from service.maths.score_distribution import ScoreDistribution
 from service.maths.scores import EXPONENT, LEAST_SQUARE, MOST_CLASSES, Scoring
 
 Array = npt.NDArray[Any]
@@ -39,13 +40,21 @@ class Outputs:
 
 def score_of(add: NodeBuilder, scoring: Scoring, outputs: Outputs) -> ir.Value:
     """The score (B,) float64."""
-    if not isinstance(scoring, FusedScore):
+    if not isinstance(scoring, JoinedScore):
         return _single(add, scoring.name, outputs)
-    parts = []
-    for part in scoring.components:
-        surprise = _surprise(add, _single(add, part.score.name, outputs), part.distribution)
-        parts.append(add("Mul", surprise, part.weight))
-    return add("Sum", *parts) if len(parts) > 1 else parts[0]
+    found = [
+        (part, _surprise(add, _single(add, part.score.name, outputs), part.distribution)) for part in scoring.components
+    ]
+    if isinstance(scoring, FusedScore):
+        operator, parts = "Sum", [add("Mul", surprise, part.weight) for part, surprise in found]
+    else:
+        operator, parts = "Max", [_from(add, surprise, part.least) for part, surprise in found]
+    return add(operator, *parts) if len(parts) > 1 else parts[0]
+
+
+def _from(add: NodeBuilder, surprise: ir.Value, least: float) -> ir.Value:
+    """The surprise where it is at least `least`, otherwise 0."""
+    return add("Where", add("Less", surprise, least), 0.0, surprise) if least else surprise
 
 
 def _single(add: NodeBuilder, name: str, outputs: Outputs) -> ir.Value:
@@ -120,8 +129,18 @@ def _predictive_std(add: NodeBuilder, outputs: Outputs) -> ir.Value:
 
 def _surprise(add: NodeBuilder, score: ir.Value, distribution: ScoreDistribution) -> ir.Value:
     """`ScoreDistribution.surprise_at`: (B,) -> (B,)."""
-    above = add("Max", add("Sub", score, distribution.start), 0.0)
-    return add("Add", _interpolated(add, score, distribution), add("Div", above, distribution.mean_excess))
+    tail = add("Div", add("Max", add("Sub", score, distribution.start), 0.0), distribution.scale)
+    if distribution.shape:
+        tail = add("Div", _log1p(add, add("Mul", tail, distribution.shape)), distribution.shape)
+    return add("Add", _interpolated(add, score, distribution), tail)
+
+
+def _log1p(add: NodeBuilder, x: ir.Value) -> ir.Value:
+    """log(1 + x) of x >= 0, as x log(w) / (w - 1) with w = 1 + x rounded (Kahan): exact where x is small too."""
+    rounded = add("Add", x, 1.0)
+    above = add("Sub", rounded, 1.0)
+    none = add("Equal", above, 0.0)
+    return add("Where", none, x, add("Div", add("Mul", x, add("Log", rounded)), add("Where", none, 1.0, above)))
 
 
 def _interpolated(add: NodeBuilder, score: ir.Value, distribution: ScoreDistribution) -> ir.Value:

@@ -22,7 +22,7 @@ def propose(context: AutoContext) -> tuple[Proposal, ...]:
             f"selection='auto': found {context.dead_weights} weights and none with curvature on the training data, "
             "expected at least one; no choice of weights would change a prediction"
         )
-    prices = PriceModel.of(context.job, context.job.example[:1])
+    prices = context.prices
     at_random = [_random(context, prices, place) for place in places]
     costs = [prices.cheapest(proposal.subnetwork.indices) for proposal in at_random]
     limit = cost_limit(context.job.config, context.job.size, [place.name for place in places], costs)

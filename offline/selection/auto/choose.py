@@ -8,7 +8,8 @@ same on held-out data (the uncertainty budget), and is then judged on synthetic 
 
 the mean log-probability of the true label under shift plus that of telling a shifted example from an ordinary one;
 differences do not depend on the units of a regression's targets. Candidates within `MARGIN` of the best are alike, and
-the cheapest of them to serve is taken: by the time of their graphs, which are exported and timed.
+the cheapest of them to serve is taken, by a count (`offline.selection.auto.price`): no clock decides, so that a fit
+gives the same choice on a busy machine.
 """
 
 import math
@@ -16,15 +17,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offline.data.shifts import accepted_shifts, split_shifts
-from offline.export.price import Price
 from offline.selection.auto.candidates import propose
-from offline.selection.auto.context import USUAL_COST, AutoContext, Proposal
+from offline.selection.auto.context import AutoContext
 from offline.selection.auto.score import score_candidates
 from offline.selection.subnetwork import CandidateScore, Subnetwork
 
 MARGIN = 0.02  # nats; of the order of the error that some hundred examples leave in the merit
 LEAST_AUROC = 1e-3
-FINALISTS, TIMING_ERROR = 3, 1.1
+LEFT_OUT = "; effort='quick' compared weights of the last layers only, effort='thorough' searches the whole network"
 
 
 def choose_automatically(context: AutoContext) -> Subnetwork:
@@ -41,21 +41,18 @@ def choose_automatically(context: AutoContext) -> Subnetwork:
             "more calibration data"
         )
     options = context.options
-    names = accepted_shifts(context.job.network, context.tuning.inputs, context.job.config.seed, options.shifts)
+    names = accepted_shifts(context.job.network, context.judged.inputs, context.job.config.seed, options.shifts)
     choosing, judging = split_shifts(names) if options.shifts is None else (names, names)
     proposals = propose(replace(context, options=replace(options, shifts=choosing)))
     scores = score_candidates(replace(context, options=replace(options, shifts=judging)), proposals)
-    place, prices = decide(context, proposals, scores)
-    scores = tuple(
-        replace(score, measured=prices[c].passes) if c in prices else score for c, score in enumerate(scores)
-    )
+    place = nearly_best(scores, context.job.config.uncertainty_budget)[0]
     chosen = proposals[place]
     return replace(
         chosen.subnetwork,
         variance_of=chosen.rule.kind,
         computed=chosen.rule.count(context.job.likelihood.outputs),
         candidates=tuple(replace(score, chosen=c == place) for c, score in enumerate(scores)),
-        explanation=explain(scores, place, choosing, judging),
+        explanation=explain(scores, place, choosing, judging) + (LEFT_OUT if context.left_out else ""),
     )
 
 
@@ -64,55 +61,17 @@ def merit(score: CandidateScore) -> float:
     return score.shift_log_likelihood + math.log(max(score.shift_auroc, LEAST_AUROC))
 
 
-def decide(
-    context: AutoContext, proposals: Sequence[Proposal], scores: Sequence[CandidateScore]
-) -> tuple[int, dict[int, Price]]:
-    """The place of the candidate to take, and the prices that were measured on the way, by place.
-
-    Of those whose merit is nearly the best, one for each of the lowest counted costs is timed, and the cheapest taken.
-    A network that takes less than 50 microseconds counts as taking so long (`Timing.weighed`).
-    Where all of them are dearer than `max_cost`, their parts of the network are left out, with the variances that they
-    compute, and the others compared.
-    Where nothing keeps to the limit: `ValueError` if the user gave it, and otherwise the cheapest.
-    """
-    config, rest = context.job.config, list(range(len(scores)))
-    most = TIMING_ERROR * (USUAL_COST if config.max_cost is None else config.max_cost)
-    prices: dict[int, Price] = {}
-    while rest:
-        alike = nearly_best(scores, config.uncertainty_budget, rest)
-        if context.measure is None:
-            return alike[0], prices
-        finalists = _firsts(scores, alike)
-        prices |= {c: context.measure(proposals[c].subnetwork.indices, proposals[c].rule) for c in finalists}
-        if fitting := [c for c in finalists if prices[c].weighed <= most]:
-            return min(fitting, key=lambda c: (round(prices[c].weighed, 1), -merit(scores[c]), c)), prices
-        dear = {(proposals[c].subnetwork.within, proposals[c].rule) for c in finalists}
-        rest = [c for c in rest if (proposals[c].subnetwork.within, proposals[c].rule) not in dear]
-    least = min(prices, key=lambda c: prices[c].weighed)
-    if config.max_cost is not None:
-        raise ValueError(
-            f"max_cost: found {config.max_cost:g} forward passes, expected at least {prices[least].weighed:.2g}, the "
-            f"measured price of {scores[least].name}; fewer weights (subnetwork_size) cost less"
-        )
-    return least, prices
-
-
-def nearly_best(scores: Sequence[CandidateScore], budget: float, among: Sequence[int]) -> list[int]:
-    """Of the candidates `among`, those whose merit is within `MARGIN` of the best, the cheapest to serve first.
+def nearly_best(scores: Sequence[CandidateScore], budget: float) -> list[int]:
+    """The candidates whose merit is within `MARGIN` of the best, the cheapest to serve first.
 
     A candidate that cannot keep to the budget is taken only where none can. Costs that are equal to a tenth of a
     forward pass: the larger merit, then the earlier place.
     """
-    affordable = [c for c in among if scores[c].cost <= budget] or list(among)
+    places = range(len(scores))
+    affordable = [c for c in places if scores[c].cost <= budget] or list(places)
     best = max(merit(scores[c]) for c in affordable)
     alike = [c for c in affordable if merit(scores[c]) >= best - MARGIN]
     return sorted(alike, key=lambda c: (round(scores[c].forward_passes, 1), -merit(scores[c]), c))
-
-
-def _firsts(scores: Sequence[CandidateScore], places: Sequence[int]) -> list[int]:
-    """The first place for each of the lowest counted costs, at most `FINALISTS`."""
-    first = {round(scores[c].forward_passes, 1): c for c in reversed(places)}
-    return [first[cost] for cost in sorted(first)][:FINALISTS]
 
 
 def explain(scores: tuple[CandidateScore, ...], place: int, choosing: Sequence[str], judging: Sequence[str]) -> str:
@@ -124,8 +83,7 @@ def explain(scores: tuple[CandidateScore, ...], place: int, choosing: Sequence[s
         other = max(others, key=merit)
         word = "next best" if merit(other) <= merit(chosen) else "best"
         parts.append(f" ({word} {other.shift_log_likelihood:.2f}, {other.name})")
-    price = chosen.measured or chosen.forward_passes
-    parts.append(f", AUROC {chosen.shift_auroc:.2f}, {price:.1f} forward passes an example")
+    parts.append(f", AUROC {chosen.shift_auroc:.2f}, {chosen.forward_passes:.1f} forward passes an example")
     if chosen.judged < chosen.size:
         parts.append(f", judged on {chosen.judged} of {chosen.size} weights")
     seen = "the same shifts" if tuple(choosing) == tuple(judging) else _listed(choosing)

@@ -1,16 +1,17 @@
 """The inputs of `auto`, and its proposals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from offline.data.held_out import HeldOut
-from offline.export.price import Price
 from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
 from offline.job import Job
+from offline.selection.auto.price import PriceModel
 from offline.selection.candidate_weights import common
 from offline.selection.subnetwork import Subnetwork
 from offline.selection.training_sample import TrainingSample
@@ -22,6 +23,8 @@ JUDGED_EXAMPLES = 500
 # Fewer leave directions without curvature that all the data would have given them. Measured on MNIST: the merit of a
 # dozen candidates judged with 1,000 correlates with that with all by 0.5 to 0.7, with 4,000 by 0.95 to 0.98.
 TRAINING_EXAMPLES = 4000
+# In the last layers an output has few weights of its own, whose curvature fewer examples determine.
+QUICK_TRAINING_EXAMPLES, QUICK_JUDGED_EXAMPLES = 1000, 250
 # A strategy looks at so many weights of a place at most, and at ten for each that it chooses at least.
 POOL, POOL_SHARE = 20_000, 10
 
@@ -60,6 +63,12 @@ class AutoOptions:
                 "'auto'"
             )
 
+    @classmethod
+    def of(cls, effort: Literal["quick", "thorough"], given: Mapping[str, Any]) -> "AutoOptions":
+        """The options given; by default, a quick comparison looks at fewer examples."""
+        fewer = {"training_examples": QUICK_TRAINING_EXAMPLES, "judged_examples": QUICK_JUDGED_EXAMPLES}
+        return cls(**{**(fewer if effort == "quick" else {}), **given})
+
     def pool_for(self, size: int) -> int:
         """How many weights a strategy that chooses S = `size` looks at, at most."""
         return max(self.pool, POOL_SHARE * size)
@@ -88,22 +97,28 @@ class AutoContext:
     """What `choose_automatically` may use of the job; the network stays unchanged.
 
     tuning: the held-out data that tune; those that set the threshold must not be among them. places: where weights may
-    be chosen. live (C,) int64 ascending: the positions in them that have curvature on the training data; dead_weights:
-    how many have none. select(strategy, size, options, within): what a strategy proposes among the weights of some
-    modules (None: all). measure(indices, rule): what a prediction costs by a clock, in forward passes; None: a count
-    decides.
-    sample: training examples in memory, None: drawn when they are needed.
+    be chosen, by the `prices`. live (C,) int64 ascending: the positions in them that have curvature on the training
+    data; dead_weights: how many have none. select(strategy, size, options, within): what a strategy proposes among the
+    weights of some modules (None: all). sample: training examples in memory, None: drawn when they are needed.
+    left_out: whether there are other places as cheap, in which little effort does not look.
     """
 
     job: Job
     tuning: HeldOut
     places: tuple[Place, ...]
+    prices: PriceModel
     live: Tensor
     dead_weights: int
     select: Callable[[str, int, AutoOptions, Names], Subnetwork]
     options: AutoOptions
-    measure: Callable[[Tensor, OutputRule], Price] | None = None
     sample: TrainingSample | None = None
+    left_out: bool = False
+
+    @property
+    def judged(self) -> HeldOut:
+        """The held-out examples that judge the candidates, drawn by the seed."""
+        share = min(1.0, self.options.judged_examples / len(self.tuning))
+        return self.tuning.split(share, self.job.config.seed)[0]
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 """The places of the network in which `auto` looks for weights: those where a prediction costs at most `max_cost`.
 
 A place is the last module, the last few, the last quarter or half of them, the layers whose features reach a linear
-head separately, or the whole network. What costs too much is left out before anything is differentiated.
+head separately, or the whole network. What costs too much is left out before anything is differentiated. With little
+effort (`FitConfig.effort`), so is every place in which a derivative takes a backward pass for each output; a network
+where all do has its last modules.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,25 +23,38 @@ from offline.selection.auto.price import PriceModel
 from offline.selection.context import SelectionContext
 
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules
+LEEWAY = 1.5  # of what costs more than is usual anyway: other weights of the same place are about as dear
+QUICK_PLACES = 2  # of a network in which every place needs backward passes for the outputs
 
 
-def affordable_places(context: SelectionContext) -> tuple[Place, ...]:
-    """The places of the candidate weights where S of them, drawn at random, cost at most the limit; the cheap end
-    first.
+class Affordable(NamedTuple):
+    """The places to look in, the cheap end first, the prices by which they are known, and whether little effort leaves
+    out others."""
+
+    places: tuple[Place, ...]
+    prices: PriceModel
+    left_out: bool
+
+
+def affordable_places(context: SelectionContext) -> Affordable:
+    """The places of the candidate weights where S of them, drawn at random, cost at most the limit.
 
     Raises `ValueError` where no place is as cheap as `max_cost` demands.
     """
     job, candidates = context.job, context.candidate_weights.cpu()
     prices = PriceModel.of(job, job.example[:1])
-    places = _places(job, prices.order, candidates)
-    costs = [prices.cheapest(drawn(place.positions, context.size, job.config.seed)) for place in places]
-    limit = cost_limit(job.config, context.size, [place.name for place in places], costs)
-    return tuple(place for place, cost in zip(places, costs, strict=True) if cost <= limit)
+    every = _places(job, prices.order, candidates)
+    costs = [prices.cheapest(drawn(place.positions, context.size, job.config.seed)) for place in every]
+    open_ones = _quick(prices, every) if job.config.effort == "quick" else [True] * len(every)
+    searched = [(place, cost) for place, cost, is_open in zip(every, costs, open_ones, strict=True) if is_open]
+    limit = cost_limit(job.config, context.size, [place.name for place, _ in searched], [cost for _, cost in searched])
+    places = tuple(place for place, cost in searched if cost <= limit)
+    return Affordable(places, prices, len(places) < sum(cost <= limit for cost in costs))
 
 
 def affordable_weights(context: SelectionContext) -> Tensor:
     """The candidate weights in any of the affordable places, (C,) ascending."""
-    return weights_in(affordable_places(context))
+    return weights_in(affordable_places(context).places)
 
 
 def weights_in(places: Sequence[Place]) -> Tensor:
@@ -62,7 +78,7 @@ def cost_limit(config: FitConfig, size: int, names: Sequence[str], costs: Sequen
     """The most that a prediction may cost; `ValueError` where the user's limit is below the least of `costs`."""
     least = min(costs)
     if config.max_cost is None:
-        return max(USUAL_COST, least)
+        return max(USUAL_COST, LEEWAY * least)
     if config.max_cost < least:
         shown, name = math.ceil(100 * least) / 100, names[costs.index(least)]
         where = f"module {name}" if name.startswith("'") else name
@@ -88,6 +104,12 @@ def _places(job: Job, order: CallOrder, candidates: Tensor) -> list[Place]:
         chosen.insert(1, separate)
     places = [_place(job, order, candidates, names) for names in chosen]
     return [*(place for place in places if len(place.positions)), Place("the network", None, candidates)]
+
+
+def _quick(prices: PriceModel, places: Sequence[Place]) -> list[bool]:
+    """In which places one backward pass gives the derivatives of all outputs; where in none, the first few."""
+    closed = [prices.touched(place.positions).is_closed for place in places]
+    return closed if any(closed) else [number < QUICK_PLACES for number in range(len(places))]
 
 
 def _separate(job: Job) -> set[str]:

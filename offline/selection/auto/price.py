@@ -1,75 +1,115 @@
-"""What a prediction with some chosen weights costs, in forward passes of the plain network: counted, and timed."""
+"""What a prediction with some chosen weights costs, in forward passes of the plain network, by a count."""
 
-import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from offline.export.graph import export_variance
-from offline.export.price import CALL_WORK, Price, graph_price
+from offline.export.price import BATCHES
+from offline.export.work import (
+    ADDED_OPERATORS,
+    CALL_WORK,
+    CROSSED_WORK,
+    GATHERED_WORK,
+    HEAD_OPERATORS,
+    LEAST_WORK,
+    OPERATOR_WORK,
+    PARAMETER_OPERATORS,
+    POOLED_WORK,
+    READ_WORK,
+    added_work,
+)
 from offline.jacobian.output_rule import AllOutputs, OutputRule
 from offline.jacobian.plan import trusted_routes
 from offline.jacobian.routes import Chosen
 from offline.job import Job
-from offline.laplace.served_factor import served_factor
+from offline.laplace.added_fit import layer_widths
 from offline.network.call_order import CallOrder
 from offline.network.weights import Owners, parameter_owners
-from offline.runtime.arrays import to_numpy
-from service.maths.posterior_factor import CholeskyPosterior
 
 
 @dataclass
 class Touched:
     """What chosen weights touch: parameters whose features reach the head separately, and those that need a backward
     pass for each variance; how many of the weights lie outside the head, and at most of the head for one output; and
-    whether the network reads some of the head's weights elsewhere too, no one knows how deep."""
+    whether the network reads some of the head's weights elsewhere too, no one knows how deep. entries: how many weights
+    of each parameter outside the head."""
 
     separate: list[str]
     one_by_one: list[str]
     outside: int
     most: int
     read_elsewhere: bool = False
+    entries: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no derivative takes a backward pass for each output."""
+        return not self.one_by_one and not self.read_elsewhere
 
 
 @dataclass(frozen=True)
 class PriceModel:
-    """Counts multiply-adds: of the backward passes, and of the product with the posterior's factor.
+    """Counts the work of a prediction: the backward passes, the entries of the Jacobian, the product with the
+    posterior's factor and the added weights, in multiply-adds; and what is bound by memory, or by the number of
+    operators, in the multiply-adds that take as long.
 
-    It leaves out what is bound by memory, and what each operator costs however little it computes, but for one call of
-    the whole graph. closed: the parameters whose closed form holds, tried as the Jacobian's routes are.
+    closed: the parameters whose closed form holds, tried as the Jacobian's routes are. added: work of added weights.
     """
 
     job: Job
     order: CallOrder
     owners: Owners
     closed: frozenset[str]
+    added: int = 0
 
     @classmethod
     def of(cls, job: Job, example: Tensor) -> "PriceModel":
         """From one forward pass of `example` (1, *input_shape)."""
         owners = parameter_owners(job.network)
-        return cls(job, CallOrder.of(job.network, example), owners, _closed_forms(job, owners))
+        order = CallOrder.of(job.network, example)
+        return cls(job, order, owners, _closed_forms(job, owners), work_of_added(job, order))
 
     def cheapest(self, indices: Tensor) -> float:
         """The least price by any of the job's rules."""
         return min(self.predict(indices, rule) for rule in self.job.rules)
 
     def predict(self, indices: Tensor, rule: OutputRule) -> float:
-        """1 for the forward pass, K for each backward pass by its share of the network (1 for layers whose features
-        reach the head separately, 0 for the head), and K n^2 + n m K + m^2 K for the factor, with n weights outside the
-        head and at most m of the head for an output; where M variances are computed, M in place of K, and M S^2."""
-        outputs, found = self.job.likelihood.outputs, self.touched(indices)
-        n, m = found.outside, found.most
-        product = rule.count(outputs) * len(indices) ** 2
-        if isinstance(rule, AllOutputs):
-            product = outputs * (n**2 + n * m + m**2)
-        backward = self.order.backward_share(found.separate) if found.separate else 0.0
-        share = self.order.backward_share(found.one_by_one) if found.one_by_one else 0.0
-        backward += rule.count(outputs) * (1.0 if found.read_elsewhere else share)
+        """Forward passes of the plain network, with the added weights: the larger of one example and of a batch.
+
+        As `offline.export.price.Price.weighed`, for the same batch sizes.
+        """
+        found = self.touched(indices)
+        operators = HEAD_OPERATORS + PARAMETER_OPERATORS * len(found.separate + found.one_by_one)
+        operators += ADDED_OPERATORS if self.job.layers is not None else 0
+        product, read = self._product(found, len(indices), rule)
+        extra = self._backward(found, rule) + product + self.added
         forward = self.order.multiply_adds
-        return 1 + (backward * forward + product) / (forward + CALL_WORK)
+        return 1 + max(
+            (batch * extra + read * READ_WORK + operators * OPERATOR_WORK)
+            / max(batch * forward + CALL_WORK, LEAST_WORK)
+            for batch in BATCHES
+        )
+
+    def _product(self, found: Touched, size: int, rule: OutputRule) -> tuple[int, int]:
+        """With the factor: K n^2 + n m K + m^2 K multiply-adds, with n weights outside the head and at most m of the
+        head for an output; where M variances are computed, M S^2. And the numbers of the factor."""
+        outputs, n, m = self.job.likelihood.outputs, found.outside, found.most
+        if isinstance(rule, AllOutputs):
+            own = outputs * (n * m + m**2)
+            return outputs * n**2 + own, n**2 + own
+        return rule.count(outputs) * size**2, size**2
+
+    def _backward(self, found: Touched, rule: OutputRule) -> float:
+        """K passes by the share of the network that they cross (1 for layers whose features reach the head separately,
+        none for the head), and what the chosen entries take."""
+        order, count = self.order, rule.count(self.job.likelihood.outputs)
+        work = float(sum(GATHERED_WORK * order.positions(name) * number for name, number in found.entries.items()))
+        for names, passes in ((found.separate, 1), (found.one_by_one, count)):
+            if names:
+                share = 1.0 if found.read_elsewhere and names is found.one_by_one else order.backward_share(names)
+                work += passes * (share * order.multiply_adds + CROSSED_WORK * order.crossed(names))
+        return work
 
     def touched(self, indices: Tensor) -> Touched:
         """By which route the derivatives come."""
@@ -83,6 +123,7 @@ class PriceModel:
                 own += torch.bincount(belongs, minlength=len(own))
                 continue
             found.outside += len(inside)
+            found.entries[parameter.name] = len(inside)
             found.read_elsewhere |= head is not None and path == head.path
             (found.separate if closed else found.one_by_one).append(parameter.name)
         found.most = int(own.max())
@@ -95,24 +136,21 @@ def _closed_forms(job: Job, owners: Owners) -> frozenset[str]:
     if (head := job.head) is None:
         return frozenset()
     found = frozenset[str]()
-    for paths in ({head.path}, {head.path, *head.separate}):
+    for paths in ({head.path, *head.separate}, {head.path}):
         chosen = tuple(
             Chosen(parameter, torch.arange(parameter.size, device=job.device))
             for parameter in job.layout.parameters
             if {path for path, _ in owners[parameter.name]} <= paths
         )
-        found |= trusted_routes(job.network, head, chosen, owners, job.example).closed if chosen else frozenset()
+        if {c.parameter.name for c in chosen} <= found:
+            break
+        found |= trusted_routes(job.network, head, chosen, owners, job.example).closed
     return found
 
 
-def measured(job: Job, indices: Tensor, rule: OutputRule, example: Tensor) -> Price:
-    """Of the graph that would be served; raises `ExportError`.
-
-    The values of the factor do not matter for its time; example (1, *input_shape).
-    """
-    jacobian, outputs = job.jacobian(indices, rule), job.likelihood.outputs
-    identity = CholeskyPosterior(np.eye(len(indices), dtype=np.float64))
-    factor = served_factor(jacobian, identity, outputs, sys.maxsize)
-    assert factor is not None
-    model, _ = export_variance(jacobian, job.example, outputs, factor)
-    return graph_price(model, to_numpy(example))
+def work_of_added(job: Job, order: CallOrder) -> int:
+    """Of both variances of the added weights, for one example; nothing without them."""
+    if job.layers is None:
+        return 0
+    read = [call.inputs for call in order.calls if call.path in job.layers.paths and call.positions > 1]
+    return added_work(job.layers, layer_widths(job)) + POOLED_WORK * sum(read)

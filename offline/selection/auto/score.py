@@ -95,7 +95,7 @@ def score_candidates(context: AutoContext, proposals: tuple[Proposal, ...]) -> t
     """Fit each proposal on part of the training data, choose its lambda within the budget, and score it."""
     options, seed = context.options, context.job.config.seed
     union = JointJacobian.of(context, proposals)
-    held_out = context.tuning.split(min(1.0, options.judged_examples / len(context.tuning)), seed)[0]
+    held_out = context.judged
     spectra = _spectra(context, union)
     priors = _priors(context, union, spectra, held_out)
     usual = _qualities(context, union, spectra, priors, held_out)
@@ -159,8 +159,7 @@ def _priors(
         mean, rows_of_each = union.predictive(inputs)
         for c, part in enumerate(rows_of_each):
             variances = filled(union.rules[c], spectra[c].variances(part, np.append(used[c], PLAIN)), mean)
-            likelihood = job.likelihood.with_link(union.rules[c].link)
-            scores = grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), likelihood)
+            scores = grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), job.likelihood)
             total[c] += scores.sum(1)
     total /= len(held_out)
     sweeps = [
@@ -184,8 +183,8 @@ def _qualities(
             computed = spectra[c].variances(part, np.array([priors[c].used]))[:, :, 0]
             variances[c].append(filled(union.rules[c], computed, mean))
     f, y = np.concatenate(means), to_numpy(data.targets)
-    each = zip((likelihood.with_link(rule.link) for rule in union.rules), map(np.concatenate, variances), strict=True)
-    return [Quality(own.log_likelihood(f, v, y), own.predict(f, v).score) for own, v in each]
+    each = map(np.concatenate, variances)
+    return [Quality(likelihood.log_likelihood(f, v, y), likelihood.predict(f, v).score) for v in each]
 
 
 def _cost(prior: PriorChoice) -> float:

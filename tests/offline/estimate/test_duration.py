@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 
 from offline.data.held_out import HeldOut, collect_held_out
+from offline.data.loaders import Passes
 from offline.estimate import duration
 from offline.estimate.job_memory import plan_stand_in
+from offline.estimate.timing import MatrixSeconds
+from offline.features.layers import choose_layers
 from offline.job import Job
 from offline.laplace.scoring import HeldOutOutputs, choose_score
+from offline.selection.select import reachable_weights
 from tests.support.cases import CASES
 from tests.support.selections import make_job
 
@@ -20,12 +24,17 @@ IMAGE_SHIFTS = 6
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(duration, "seconds_per_example", lambda *_: 1.0)
+    each = duration.Rates(forward=100.0, derivatives=1.0, curvature=1.0, matrices=MatrixSeconds(0.0, 0.0))
+    monkeypatch.setattr(duration.Rates, "measured", lambda *_: each)
     return make_job(CASE.model(), [CASE.data(4)], 5, 10, selection="random")
 
 
 def on_held_out_data(job: Job, held_out: int) -> float | None:
-    return duration.predict_duration(job, plan_stand_in(job, 0), held_out, 0.0)["held-out data"]
+    reach = reachable_weights(job)
+    seconds = duration.predict_duration(job, reach, plan_stand_in(job, reach, 0), held_out, 0.0)["held-out data"]
+    return (
+        None if seconds is None else seconds - 100.0 * (held_out // 2)
+    )  # but for the temperature of the plain network
 
 
 def test_foreign_data_take_the_place_of_shifts(job: Job) -> None:
@@ -62,3 +71,34 @@ def test_a_comparison_of_scores_is_counted(job: Job, score: str) -> None:
 
 def test_a_score_that_is_named_takes_nothing_more(job: Job) -> None:
     assert on_held_out_data(with_config(job, score="energy"), 100) == on_held_out_data(job, 100) == 150
+
+
+def with_examples(job: Job, count: int, **changes: Any) -> Job:
+    """Of so many training examples, with these options."""
+    passes = Passes("train_loader")
+    passes.examples = count
+    return replace(job, passes=passes, config=job.config.model_copy(update=changes))
+
+
+def stages(job: Job, held_out: int) -> dict[str, float]:
+    reach = reachable_weights(job)
+    found = duration.predict_duration(job, reach, plan_stand_in(job, reach, 0), held_out, 0.0)
+    return {name: seconds for name, seconds in found.items() if seconds is not None}
+
+
+def test_added_weights_are_counted(job: Job) -> None:
+    """A pass over the training data, and for held-out data and shifts of them a forward pass each time."""
+    plain = with_examples(job, 10, prior_precision="budget")
+    reading = replace(plain, layers=choose_layers(job.network, job.example))
+    alone, added = stages(plain, 40), stages(reading, 40)
+    assert (alone["added weights"], added["added weights"]) == (0.0, 100.0 * 10)
+    judging = 3  # blur, and rotation by two angles
+    derived, read = 20 + 20 * judging, 20 + 2 * 20 * judging + 40
+    assert added["held-out data"] - alone["held-out data"] == derived + 100.0 * read
+
+
+def test_a_quick_comparison_is_predicted_to_take_less(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("squares_seconds", "derivation_seconds"):
+        monkeypatch.setattr(duration, name, lambda *_: 1.0)
+    quick, thorough = (with_examples(job, 5000, selection="auto", effort=effort) for effort in ("quick", "thorough"))
+    assert stages(quick, 2000)["selection"] < stages(thorough, 2000)["selection"] / 2

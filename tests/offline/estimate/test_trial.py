@@ -17,6 +17,7 @@ from offline.fit import dry_run
 from offline.job import prepare
 from offline.runtime.distributed import DistributedContext
 from offline.runtime.progress import silent
+from offline.selection.select import reachable_weights
 from probity.cli import app
 
 CPU = torch.device("cpu")
@@ -167,12 +168,13 @@ calibration_data = train_data
 )
 def test_what_may_be_chosen_is_tried_two_weights_a_parameter(changes: dict[str, Any], parameters: set[str]) -> None:
     job = prepare(Network(), DATA, config(**changes), CPU, DistributedContext(), silent)
-    found = {parameter.name: len(positions) for parameter, positions in job.layout.locate(weights_to_try(job))}
+    tried = weights_to_try(job, reachable_weights(job))
+    found = {parameter.name: len(positions) for parameter, positions in job.layout.locate(tried)}
     assert found == dict.fromkeys(parameters, 2)
 
 
 def test_only_what_may_be_chosen_has_to_be_exportable() -> None:
     job = prepare(OddBackward(), DATA, config(within=("head",)), CPU, DistributedContext(), silent)
     state = torch.get_rng_state()
-    check_whole_way(job, DATA[0][0])
+    check_whole_way(job, reachable_weights(job), DATA[0][0])
     assert torch.equal(torch.get_rng_state(), state)

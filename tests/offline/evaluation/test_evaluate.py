@@ -40,21 +40,28 @@ SIGMA, TEMPERATURE = 0.6, 1.5
 
 
 def graph(outputs: int, features: int) -> bytes:
-    """mean = inputs[:, :K]; jacobian[b, k, s] = inputs[b, s] * (k + 1)."""
-    chosen = numpy_helper.from_array(np.eye(features, outputs, dtype=np.float32), "chosen")
-    first = numpy_helper.from_array(np.eye(features, SIZE, dtype=np.float32), "first")
-    scale = numpy_helper.from_array(np.arange(1, outputs + 1, dtype=np.float32).reshape(1, outputs, 1), "scale")
-    axis = numpy_helper.from_array(np.array([1], np.int64), "axis")
+    """mean = inputs[:, :K]; variance[b, k] = (k + 1)^2 |L^T inputs[b, :S]|^2."""
+    constants: dict[str, np.ndarray] = {
+        "chosen": np.eye(features, outputs, dtype=np.float32),
+        "root": np.eye(features, SIZE, dtype=np.float32) @ SCALE_TRIL.astype(np.float32),
+        "scale": np.arange(1, outputs + 1, dtype=np.float32).reshape(1, outputs) ** 2,
+        "axis": np.array([1], np.int64),
+    }
     nodes = [
         helper.make_node("MatMul", ["inputs", "chosen"], ["mean"]),
-        helper.make_node("MatMul", ["inputs", "first"], ["a"]),
-        helper.make_node("Unsqueeze", ["a", "axis"], ["b"]),
-        helper.make_node("Mul", ["b", "scale"], ["jacobian"]),
+        helper.make_node("MatMul", ["inputs", "root"], ["projected"]),
+        helper.make_node("Mul", ["projected", "projected"], ["squares"]),
+        helper.make_node("ReduceSum", ["squares", "axis"], ["length"], keepdims=1),
+        helper.make_node("Mul", ["length", "scale"], ["variance"]),
     ]
-    shapes = {"inputs": [features], "mean": [outputs], "jacobian": [outputs, SIZE]}
+    shapes = {"inputs": [features], "mean": [outputs], "variance": [outputs]}
     values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *s]) for name, s in shapes.items()}
     made = helper.make_graph(
-        nodes, "g", [values["inputs"]], [values["mean"], values["jacobian"]], [chosen, first, scale, axis]
+        nodes,
+        "g",
+        [values["inputs"]],
+        [values["mean"], values["variance"]],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.checker.check_model(model)
@@ -78,9 +85,10 @@ def make(folder: Path, task: Any, outputs: int, features: int, scores: np.ndarra
         posterior=Posterior("cholesky", SIZE, 0.0),
         sigma_noise=SIGMA if task == "regression" else None,
         temperature=TEMPERATURE if task == "classification" else 1.0,
+        map_temperature=TEMPERATURE if task == "classification" else 1.0,
         link="gaussian" if task == "regression" else "probit",
         opset=17,
-        graph=Graph("jacobian", outputs * 2 * SIZE),
+        graph=Graph(outputs * 2 * SIZE),
         calibration=Calibration(
             "epistemic_std" if task == "regression" else "predictive_entropy",
             len(scores),

@@ -69,16 +69,12 @@ def served_variance(name: str, kind: str, rule: OutputRule) -> tuple[np.ndarray,
     ("name", "kind", "count"),
     [
         ("residual", "top", 1),
-        ("residual", "top-mean", 2),
         ("residual", "margin", 2),
         ("perceptron", "top", 2),
-        ("normalised-together", "top-mean", 2),
+        ("normalised-together", "top", 2),
         ("attention", "margin", 2),
         ("scaled", "top", 1),
         ("other-use", "margin", 2),
-        ("residual", "differences", 2),
-        ("perceptron", "differences", 2),
-        ("scaled", "differences", 2),
     ],
 )
 def test_a_few_outputs(name: str, kind: Kind, count: int) -> None:

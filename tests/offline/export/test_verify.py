@@ -10,20 +10,29 @@ import torch
 
 import offline.publish.bundle
 from offline.config import FitConfig
-from offline.export.verify import LOOSEST, ROUNDING_FACTOR, TOLERANCE, Truth, Unreduced, VerificationError, verify
+from offline.export.verify import (
+    ADDED_SHARE,
+    LOOSEST,
+    ROUNDING_FACTOR,
+    TOLERANCE,
+    Truth,
+    Unreduced,
+    VerificationError,
+    verify,
+)
 from offline.fit import fit_bundle
 from service.bundle import Verification
 from tests.support.bundles import FEATURE_SPEC, write_linear
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
-ROUNDING = {"mean": 0.0, "jacobian": 0.0, "variance": 0.0}
+ROUNDING = {"mean": 0.0, "variance": 0.0}
 
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
     synthetic = write_linear(tmp_path_factory.mktemp("verify") / "bundle", outputs=3, spec=FEATURE_SPEC)
     inputs = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
-    truth = Truth(inputs, synthetic.mean(inputs), synthetic.jacobian(inputs), synthetic.variance(inputs))
+    truth = Truth(inputs, synthetic.mean(inputs), synthetic.variance(inputs))
     return synthetic.path, truth
 
 
@@ -34,11 +43,11 @@ def never() -> dict[str, float]:
 def test_what_agrees_passes_and_its_errors_are_told(case: tuple[Path, Truth]) -> None:
     verification = verify(*case, never)
     assert (verification.examples, verification.tolerance) == (6, TOLERANCE)
-    assert set(verification.errors) == {"mean", "Jacobian", "variance"}
+    assert set(verification.errors) == {"mean", "variance"}
     assert max(verification.errors.values()) < 1e-5
 
 
-@pytest.mark.parametrize("name", ["mean", "jacobian", "variance"])
+@pytest.mark.parametrize("name", ["mean", "variance"])
 def test_what_differs_is_refused_by_name(case: tuple[Path, Truth], name: str) -> None:
     folder, truth = case
     changed = replace(truth, **{name: getattr(truth, name) * 1.001})
@@ -48,20 +57,20 @@ def test_what_differs_is_refused_by_name(case: tuple[Path, Truth], name: str) ->
 
 def test_no_nearer_than_torch_in_single_precision_is_asked_for(case: tuple[Path, Truth]) -> None:
     folder, truth = case
-    changed = replace(truth, jacobian=truth.jacobian * 1.001)
-    near = {**ROUNDING, "jacobian": 1.2e-3 / ROUNDING_FACTOR}
+    changed = replace(truth, variance=truth.variance * 1.001)
+    near = {**ROUNDING, "variance": 1.2e-3 / ROUNDING_FACTOR}
     assert verify(folder, changed, lambda: near).tolerance == pytest.approx(1.2e-3)
-    with pytest.raises(VerificationError, match="jacobian"):
+    with pytest.raises(VerificationError, match="variance"):
         verify(folder, changed, lambda: {**ROUNDING, "mean": 1.0})
-    with pytest.raises(VerificationError, match="jacobian"):
-        verify(folder, changed, lambda: {**ROUNDING, "jacobian": 0.5e-3 / ROUNDING_FACTOR})
+    with pytest.raises(VerificationError, match="variance"):
+        verify(folder, changed, lambda: {**ROUNDING, "variance": 0.5e-3 / ROUNDING_FACTOR})
 
 
 def test_there_is_an_end_to_it(case: tuple[Path, Truth]) -> None:
     folder, truth = case
-    changed = replace(truth, jacobian=truth.jacobian * (1 + 2 * LOOSEST))
+    changed = replace(truth, variance=truth.variance * (1 + 2 * LOOSEST))
     with pytest.raises(VerificationError, match="at most 1e-02"):
-        verify(folder, changed, lambda: {**ROUNDING, "jacobian": 1.0})
+        verify(folder, changed, lambda: {**ROUNDING, "variance": 1.0})
     with pytest.raises(VerificationError):
         verify(folder, replace(truth, mean=truth.mean * np.nan), lambda: {**ROUNDING, "mean": np.inf})
 
@@ -82,7 +91,7 @@ def test_what_single_precision_does_not_hold_is_said(tmp_path: Path) -> None:
     synthetic = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC)
     inputs = np.ones((6, 4), np.float32)
     inputs[[1, 4]] = 3e38
-    truth = Truth(inputs, synthetic.mean(inputs), synthetic.jacobian(inputs), synthetic.variance(inputs))
+    truth = Truth(inputs, synthetic.mean(inputs), synthetic.variance(inputs))
     assert np.isfinite(truth.mean).all()
     with pytest.raises(VerificationError, match=r"the mean served is NaN or infinite for examples 1, 4 of 6, .*3e\+38"):
         verify(synthetic.path, truth)
@@ -104,6 +113,8 @@ def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch:
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     fit_bundle(net, loader, tmp_path / "b", calibration_loader=loader, config=config)
     (found,) = asked
-    assert set(found) == set(ROUNDING)
-    assert all(1e-8 < error < 1e-4 for error in found.values()), found
+    assert set(found) == {*ROUNDING, "added_variance", "feature_scores"}
+    assert 1e-8 < found["mean"] < 1e-5, found
+    # Relative to the prior variance: at examples that the fit has seen, float32 leaves few digits of the rest.
+    assert all(1e-8 < found[name] * ADDED_SHARE < 1e-5 for name in set(found) - {"mean"}), found
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())

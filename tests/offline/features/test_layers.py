@@ -1,20 +1,23 @@
-"""Where features are read."""
+"""Which layers added weights read, and what they read of them."""
 
 import itertools
-import re
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.features.layers import MOST_FEATURES, feature_layers, middle_layers
+from offline.features.activations import INPUTS, read_activations
+from offline.features.layers import MOST_FEATURES, FeatureLayers, choose_layers, named_layers
 from offline.jacobian.find_head import find_head
 from tests.support.heads import Residual
 
 
-def layers_of(model: nn.Module, x: Tensor) -> dict[str, tuple[str, ...]]:
+def layers_of(model: nn.Module, x: Tensor) -> FeatureLayers:
     model.eval()
-    return {str(name): paths for name, paths in feature_layers(model, find_head(model, x), x).paths.items()}
+    head = find_head(model, x)
+    found = choose_layers(model, x, None if head is None else head.path)
+    assert found is not None
+    return found
 
 
 def mlp(*sizes: int) -> nn.Sequential:
@@ -25,23 +28,26 @@ def mlp(*sizes: int) -> nn.Sequential:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "middle"),
+    ("sizes", "link", "score"),
     [
-        ((4, 3), ()),
-        ((4, 5, 3), ()),
-        ((4, 5, 6, 3), ("2",)),
-        ((4, 5, 6, 7, 3), ("2", "4")),
-        ((4, 5, 6, 7, 8, 9, 9, 9, 9, 3), ("4", "8", "12")),
+        ((4, 3), ("0",), (INPUTS, "0")),
+        ((4, 5, 3), ("2",), (INPUTS, "2")),
+        ((4, 5, 6, 3), ("4",), (INPUTS, "2", "4")),
+        ((4, 5, 6, 7, 3), ("6",), (INPUTS, "4", "6")),
+        ((4, 5, 6, 7, 8, 3), ("6", "8"), (INPUTS, "4", "6", "8")),
+        ((4, 5, 6, 7, 8, 9, 9, 9, 9, 3), ("12", "16"), (INPUTS, "6", "12", "16")),
     ],
 )
-def test_layers_in_the_middle(sizes: tuple[int, ...], middle: tuple[str, ...]) -> None:
-    found = layers_of(mlp(*sizes), torch.randn(2, sizes[0]))
-    assert found["mahalanobis"] == (str(2 * len(sizes) - 4),)
-    assert found.get("middle_mahalanobis", ()) == middle
+def test_late_layers_for_the_link_and_earlier_ones_for_the_distance(
+    sizes: tuple[int, ...], link: tuple[str, ...], score: tuple[str, ...]
+) -> None:
+    assert layers_of(mlp(*sizes), torch.randn(2, sizes[0])) == FeatureLayers(link, score)
 
 
 def test_layers_that_share_an_input_count_once() -> None:
-    assert layers_of(Residual(), torch.randn(2, 3, 6, 6))["middle_mahalanobis"] == ("conv",)
+    found = layers_of(Residual(), torch.randn(2, 3, 6, 6))
+    assert "conv" in found.score
+    assert len(found.paths) == len(set(found.paths))
 
 
 class Odd(nn.Module):
@@ -50,8 +56,8 @@ class Odd(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first, self.twice = nn.Linear(6, 6), nn.Linear(6, 6)
-        self.split, self.again, self.wide = nn.Linear(3, 3), nn.Linear(6, 6), nn.Linear(6, 2000)
-        self.narrow, self.last = nn.Linear(2000, 6), nn.Linear(6, 6)
+        self.split, self.again, self.wide = nn.Linear(3, 3), nn.Linear(6, 6), nn.Linear(6, MOST_FEATURES + 1)
+        self.narrow, self.last = nn.Linear(MOST_FEATURES + 1, 6), nn.Linear(6, 6)
         self.head = nn.Linear(6, 2)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -60,10 +66,80 @@ class Odd(nn.Module):
         return self.head(self.last(self.narrow(self.wide(y))))
 
 
-def test_layers_that_have_no_features_of_their_own() -> None:
-    model = Odd().eval()
-    x = torch.randn(2, 2, 3).reshape(2, 6)
-    assert layers_of(model, x)["middle_mahalanobis"] == ("wide", "last")
+def test_layers_that_have_no_activations_of_their_own() -> None:
+    assert set(layers_of(Odd(), torch.randn(2, 6)).paths) == {INPUTS, "last", "head"}
+
+
+class Wrapped(nn.Module):
+    """Appends a logit of zero, so that no linear layer gives the outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = mlp(4, 5, 6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.inner(x)
+        return torch.cat([y, torch.zeros_like(y[:, :1])], dim=1)
+
+
+class Pooled(nn.Module):
+    """Ends in a convolution and a mean over all places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x).mean((2, 3))
+
+
+def test_networks_that_do_not_end_in_a_linear_layer() -> None:
+    assert layers_of(Wrapped(), torch.randn(2, 4)) == FeatureLayers(("inner.4",), (INPUTS, "inner.2", "inner.4"))
+    assert layers_of(Pooled(), torch.randn(2, 1, 8, 8)) == FeatureLayers(("body.2",), (INPUTS, "body.2"))
+
+
+class Bare(nn.Module):
+    """No layer at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight
+
+
+class Recurrent(nn.Module):
+    """Only its head can be read."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.state, self.head = nn.GRU(width, 5, batch_first=True), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(self.state(x)[0][:, -1])
+        return found
+
+
+def test_inputs_count_where_a_single_layer_can_be_read() -> None:
+    assert layers_of(Recurrent(7), torch.randn(2, 6, 7)) == FeatureLayers(("head",), (INPUTS, "head"))
+    wide = MOST_FEATURES // 6 + 1
+    assert layers_of(Recurrent(wide), torch.randn(2, 6, wide)) == FeatureLayers(("head",), ("head",))
+
+
+def test_nothing_to_read() -> None:
+    assert choose_layers(Bare().eval(), torch.randn(2, 4)) is None
+
+
+def test_layers_by_name() -> None:
+    model, x = mlp(4, 5, 6, 3).eval(), torch.randn(2, 4)
+    assert named_layers(model, x, ("2", "4", "2")) == FeatureLayers(("2", "4"), ("2", "4"))
+    with pytest.raises(
+        ValueError, match=r"added_weights: found 'head', which is no such layer, expected .*'0', '2', '4'"
+    ):
+        named_layers(model, x, ("head",))
+    with pytest.raises(ValueError, match="found 'twice', which is called several times"):
+        named_layers(Odd().eval(), torch.randn(2, 6), ("twice",))
 
 
 class Written(nn.Module):
@@ -80,45 +156,19 @@ class Written(nn.Module):
         return self.head(y.mean((2, 3)) + x.mean((2, 3)))
 
 
-def test_features_are_the_means_over_positions() -> None:
-    model, x = Written().eval(), torch.randn(3, 1, 7, 7)
-    layers = feature_layers(model, find_head(model, x), x)
-    with torch.no_grad():
-        found = layers.read(model, x)
-        stem = model.stem(x)
-        torch.testing.assert_close(found["middle_mahalanobis"], [stem.mean((2, 3))])
-        torch.testing.assert_close(found["mahalanobis"], [model.conv(stem).mean((2, 3))])
-    assert not model.conv._forward_pre_hooks  # noqa: SLF001  torch has no other way to ask
+def test_what_is_read_is_what_the_layer_saw() -> None:
+    model, x = Written().eval(), torch.randn(3, 1, 8, 8)
+    (found,) = read_activations(model, ("conv",), x)
+    seen = model.stem(x).flatten(2)
+    expected = torch.cat([seen.mean(2), seen.std(2, correction=0)], dim=1)
+    torch.testing.assert_close(found, expected)
 
 
-class Tokens(nn.Module):
-    """Positions before features."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding, self.first, self.second = nn.Embedding(7, 4), nn.Linear(4, 5), nn.Linear(5, 5)
-        self.head = nn.Linear(5, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.second(torch.relu(self.first(self.embedding(x)))).mean(1))
-
-
-def test_tokens_are_pooled_over_their_positions() -> None:
-    model, x = Tokens().eval(), torch.randint(0, 7, (2, 6))
-    layers = feature_layers(model, find_head(model, x), x)
-    with torch.no_grad():
-        (found,) = layers.read(model, x)["middle_mahalanobis"]
-        torch.testing.assert_close(found, torch.relu(model.first(model.embedding(x))).mean(1))
-
-
-def test_networks_without_features() -> None:
-    x = torch.randn(2, 3)
-    with pytest.raises(ValueError, match="feature_scores: found a network that does not end in a Linear layer"):
-        layers_of(nn.Sequential(nn.Linear(3, 2), nn.Tanh()), x)
-    wide = nn.Sequential(nn.Linear(3, MOST_FEATURES + 1), nn.Linear(MOST_FEATURES + 1, 2))
-    expected = re.escape(f"found a linear head with {MOST_FEATURES + 1} input features, expected at most")
-    with pytest.raises(ValueError, match=expected):
-        layers_of(wide, x)
-    head = find_head(nn.Linear(3, 2), x)
-    assert head is not None
-    assert middle_layers(nn.Linear(3, 2), head, x) == ()
+def test_tokens_are_pooled_and_a_class_token_is_not() -> None:
+    tokens, inputs = nn.Sequential(nn.Linear(5, 4)), torch.randn(3, 7, 5)
+    (found,) = read_activations(tokens, ("0",), inputs)
+    torch.testing.assert_close(found, inputs.mean(1))
+    (found,) = read_activations(tokens, ("0",), inputs[:, 0])
+    torch.testing.assert_close(found, inputs[:, 0])
+    (found,) = read_activations(tokens, (INPUTS,), inputs)
+    torch.testing.assert_close(found, inputs.flatten(1))

@@ -14,7 +14,6 @@ from offline.data.likelihood import Classification, Regression, Task
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.plan import make_jacobian
 from offline.laplace.calibration import (
-    fit_temperature,
     held_out_metrics,
     predict_held_out,
     reference_quantiles,
@@ -159,25 +158,6 @@ def test_the_plain_network_is_given_its_own_noise() -> None:
 
 
 # --------------------------------------------------------------------------- temperature
-
-
-@pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5])
-@pytest.mark.parametrize("spread", [0.0, 3.0])
-def test_a_known_temperature_is_found_again(temperature: float, spread: float) -> None:
-    """Labels drawn from softmax(f / sqrt(T^2 + pi / 8 v))."""
-    rng = np.random.default_rng(0)
-    mean = 3 * rng.normal(size=(20_000, 4))
-    variance = spread * temperature**2 * rng.uniform(size=mean.shape)
-    scaled = mean / np.sqrt(temperature**2 + math.pi / 8 * variance)
-    targets = (scaled + rng.gumbel(size=mean.shape)).argmax(axis=1)
-    assert fit_temperature(mean, variance, targets) == pytest.approx(temperature, rel=0.06)
-
-
-def test_the_temperature_stays_on_its_grid() -> None:
-    """Labels that are always right ask for T -> 0, labels that are always wrong for T -> infinity."""
-    mean, variance = 5 * np.eye(3), np.zeros((3, 3))
-    assert fit_temperature(mean, variance, np.array([0, 1, 2])) == pytest.approx(0.1)
-    assert fit_temperature(mean, variance, np.array([1, 2, 0])) == pytest.approx(10)
 
 
 # --------------------------------------------------------------------------- reference quantiles

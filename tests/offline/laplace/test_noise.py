@@ -47,7 +47,13 @@ def trained(data: Data, width: int, steps: int) -> nn.Module:
 
 
 def config(**changes: object) -> FitConfig:
-    options = {"likelihood": "regression", "subnetwork_size": 40, "selection": "random", "device": "cpu"}
+    options: dict[str, object] = {
+        "likelihood": "regression",
+        "subnetwork_size": 40,
+        "selection": "random",
+        "device": "cpu",
+    }
+    options["added_weights"] = False  # the noise beside the subnetwork's variances alone
     return FitConfig.model_validate(options | changes)
 
 

@@ -20,6 +20,7 @@ from offline.laplace.prior import (
     PriorSweep,
     choose_prior,
     grid_log_likelihood,
+    no_wider_than_targets,
     prior_share,
     sweep_log_likelihood,
     sweep_prior,
@@ -272,6 +273,30 @@ def test_a_search_that_ends_inside_its_range_has_nothing_to_say() -> None:
     choice = choose_prior(searched(1e-20), "budget", 0.002)
     assert choice.edge is None
     assert choice.notes == choice.warnings == ()
+
+
+def test_weights_of_a_regression_spread_outputs_no_wider_than_the_targets() -> None:
+    rng = np.random.default_rng(0)
+    jacobian, targets, noise = rng.normal(size=(30, 2, 5)), 3.0 * rng.normal(size=(40, 2)), 0.4
+    precision = reference.posterior_precision(np.zeros((30, 2)), jacobian, "regression", 1.0, noise)
+    spectrum = Spectrum.of(torch.as_tensor(precision - np.eye(5)))
+    used = np.logspace(-3, 3, 61)
+    sweep = PriorSweep(4 * used, used, -used, -used, -9.0)
+    found = no_wider_than_targets(sweep, spectrum, 30, noise, targets)
+    before_any_data = [np.trace(jacobian @ jacobian.transpose(0, 2, 1), axis1=1, axis2=2).mean() / one for one in used]
+    kept = np.array(before_any_data) <= np.var(targets, axis=0).sum()
+    assert 0 < kept.sum() < len(used)
+    np.testing.assert_array_equal(found.used, used[kept])
+    np.testing.assert_array_equal(found.precisions, 4 * used[kept])
+    assert len(found.log_evidence) == kept.sum()
+    choice = choose_prior(found, "budget", 5.0)
+    assert choice.used == used[kept][0]
+    (note,) = choice.notes
+    assert "wider than the held-out targets" in note
+    np.testing.assert_array_equal(no_wider_than_targets(sweep, spectrum, 30, noise, 1e6 * targets).used, used)
+    (last,) = no_wider_than_targets(sweep, spectrum, 30, noise, 1e-6 * targets).used
+    assert last == used[-1]
+    assert no_wider_than_targets(sweep, spectrum, 30, noise, np.ones((40, 2))) is sweep
 
 
 def test_a_budget_that_cannot_be_kept_is_told() -> None:

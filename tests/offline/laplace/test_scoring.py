@@ -13,9 +13,9 @@ from offline.config import FitConfig
 from offline.data.likelihood import Classification
 from offline.evaluation.auroc import auroc
 from offline.laplace.score_weights import PENALTY, fit_weights
-from offline.laplace.scoring import CLEARLY, HeldOutOutputs, compare, fit_fused
+from offline.laplace.scoring import CLEARLY, HeldOutOutputs, compare, fit_fused, largest_surprise
 from offline.laplace.scoring import outputs_of as outputs_from
-from service.maths.fused_score import FusedScore, feature_scores_of
+from service.maths.fused_score import FusedScore
 from service.maths.predictive import class_probabilities
 from service.maths.score_outputs import ClassOutputs
 from service.maths.scores import CLASSIFICATION_SCORES, Scoring
@@ -121,27 +121,43 @@ def test_every_kind_judges_weights_that_the_others_fitted() -> None:
 
 
 def test_feature_scores_are_compared_where_there_are_any() -> None:
-    """The logits tell nothing here, and one of the two feature scores tells everything."""
+    """The logits tell nothing here, and the distance tells everything."""
     rng = np.random.default_rng(0)
 
     def with_features(shift: float, seed: int) -> ClassOutputs:
         outputs = outputs_of(3.0, 1.0, seed)
-        features = {"mahalanobis": rng.exponential(size=200) + shift, "middle_mahalanobis": rng.exponential(size=200)}
-        return replace(outputs, features=features)
+        return replace(outputs, features={"distance": rng.exponential(size=200) + shift})
 
     shifted = {name: with_features(9.0, seed) for seed, name in enumerate(("noise", "blur", "erasing"), 1)}
-    found = compare(FitConfig(score="auto", feature_scores=True), with_features(0.0, 0), shifted)
-    assert [one.name for one in found.compared] == [
-        *CLASSIFICATION_SCORES,
-        "mahalanobis",
-        "middle_mahalanobis",
-        "fused",
-    ]
-    assert "mahalanobis" in feature_scores_of(found.scoring)
-    assert feature_scores_of(CLASSIFICATION_SCORES["energy"]) == ()
+    found = compare(FitConfig(score="auto"), with_features(0.0, 0), shifted)
+    assert [one.name for one in found.compared] == [*CLASSIFICATION_SCORES, "distance", "fused"]
     qualities = {one.name: one.shift_auroc for one in found.compared}
-    assert qualities["mahalanobis"] > 0.99
-    assert qualities["middle_mahalanobis"] < 0.6
+    assert qualities["distance"] > 0.99
+    assert max(value for name, value in qualities.items() if name in CLASSIFICATION_SCORES) < 0.7
+
+
+def test_by_default_either_of_two_surprises_suffices() -> None:
+    rng = np.random.default_rng(0)
+    ordinary = replace(outputs_of(6.0, 1.0, 0), features={"distance": rng.exponential(size=200)})
+    joined = largest_surprise(ordinary)
+    assert joined is not None
+    assert [part.score.name for part in joined.components] == ["generalised_entropy", "distance"]
+    limit = np.quantile(joined.scored(ordinary)[0], 0.95)
+    far = replace(outputs_of(90.0, 0.0, 1), features={"distance": np.full(200, 30.0)})
+    unsure = replace(outputs_of(0.1, 1.0, 2), features={"distance": np.zeros(200)})
+    for foreign, place in ((far, 1), (unsure, 0)):
+        score, leading = joined.scored(foreign)
+        assert (score > limit).all()
+        assert (leading == place).all()
+
+
+def test_one_surprise_where_the_other_tells_nothing() -> None:
+    ordinary = replace(outputs_of(6.0, 1.0, 0), features={"distance": np.zeros(200)})
+    joined = largest_surprise(ordinary)
+    assert joined is not None
+    assert [part.score.name for part in joined.components] == ["generalised_entropy"]
+    same = ClassOutputs(np.zeros((9, 3)), np.ones((9, 3)), np.full((2, 9, 3), 1 / 3), 1.0, {"distance": np.zeros(9)})
+    assert largest_surprise(same) is None
 
 
 @pytest.mark.parametrize(("margin", "chosen"), [(0.004, "fused"), (0.02, "energy")])
@@ -155,10 +171,10 @@ def test_a_single_score_must_be_clearly_better(margin: float, chosen: str, monke
 
 
 def test_examples_without_finite_feature_scores_are_left_out() -> None:
-    features = {"mahalanobis": np.array([1.0, np.nan, np.inf, 2.0])}
+    features = {"distance": np.array([1.0, np.nan, np.inf, 2.0])}
     found = outputs_from(Classification(3), HeldOutOutputs(np.eye(4, 3), np.ones((4, 3)), features))
     assert found is not None
-    np.testing.assert_array_equal(found.features["mahalanobis"], [1.0, 2.0])
+    np.testing.assert_array_equal(found.features["distance"], [1.0, 2.0])
     assert found.mean.shape == (2, 3)
 
 

@@ -9,8 +9,8 @@ from torch import nn
 from typer.testing import CliRunner
 
 from offline import FitConfig, fit_bundle
-from offline.data.foreigners import obvious_foreigners
-from offline.publish.foreign_rejection import MOST_EXAMPLES, foreign_rejection, rejection_warnings
+from offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
+from offline.publish.foreign_rejection import foreign_rejection, rejection_warnings
 from probity.cli import app
 from service import Predictor
 from service.bundle import RejectedShare
@@ -29,7 +29,12 @@ def regression(tmp_path_factory: pytest.TempPathFactory) -> Path:
     generator = torch.Generator().manual_seed(1)
     data = [(x, x[:, :1] + 0.1 * torch.randn(len(x), 1, generator=generator)) for x, _ in batches(200)]
     config = FitConfig(
-        likelihood="regression", selection="random", subnetwork_size=1.0, prior_precision=1.0, device="cpu"
+        likelihood="regression",
+        selection="random",
+        subnetwork_size=1.0,
+        prior_precision=1.0,
+        device="cpu",
+        added_weights=False,
     )
     out = tmp_path_factory.mktemp("foreign") / "bundle"
     return fit_bundle(nn.Linear(4, 1), data, out, calibration_loader=data, config=config)
@@ -39,7 +44,7 @@ def test_the_manifest_has_the_share_of_each_kind(regression: Path) -> None:
     manifest = Predictor.load(regression).manifest
     assert manifest.rejection is not None
     assert [found.name for found in manifest.rejection] == KINDS
-    assert {found.examples for found in manifest.rejection} == {min(MOST_EXAMPLES, manifest.calibration.examples)}
+    assert {found.examples for found in manifest.rejection} == {min(FOREIGN_EXAMPLES, manifest.calibration.examples)}
     shares = {found.name: found.share for found in manifest.rejection}
     assert shares["scaled-by-10"] > 0.9
     assert shares["scaled-by-100"] == 1
@@ -60,7 +65,8 @@ def test_a_bundle_that_rejects_nothing_warns_of_every_kind_that_is_judged(tmp_pa
     model = network()
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
-    fit_bundle(model, batches(60), tmp_path / "bundle", calibration_loader=batches(120, seed=1), config=CONFIG)
+    config = CONFIG.model_copy(update={"added_weights": False})
+    fit_bundle(model, batches(60), tmp_path / "bundle", calibration_loader=batches(120, seed=1), config=config)
     manifest = Predictor.load(tmp_path / "bundle").manifest
     assert manifest.rejection is not None
     assert {found.share for found in manifest.rejection} == {0.0}
@@ -79,12 +85,12 @@ def test_a_bundle_that_rejects_nothing_warns_of_every_kind_that_is_judged(tmp_pa
     [
         (
             "noise",
-            {},
+            {"added_weights": False},
             "of inputs that are uniform noise, only 12 % are rejected: the score sees little of them; give examples of "
-            "what you fear as score_data() (foreign_loader in Python) with score='fused', or feature_scores=True for "
-            "the network's activations",
+            "what you fear as score_data() (foreign_loader in Python) with score='fused', or added_weights=True for "
+            "the distance from the training data",
         ),
-        ("noise", {"score": "fused", "feature_scores": True}, "score_data() (foreign_loader in Python)"),
+        ("noise", {"score": "fused"}, "score_data() (foreign_loader in Python)"),
         (
             "scaled-by-10",
             {},

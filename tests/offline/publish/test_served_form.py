@@ -1,5 +1,7 @@
 """A whole head is served in fewer directions where that is faster, and the bundle says by how much it is off."""
 
+import itertools
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,6 @@ from torch import Tensor, nn
 import offline.fit
 import offline.publish.served_form
 from offline import ExportError, FitConfig, fit_bundle
-from offline.export.price import Price
 from probity.card import print_card
 from service import Predictor, read_bundle
 from service.bundle import Graph
@@ -28,6 +29,8 @@ CONFIG = FitConfig(
     false_reject_rate=0.1,
     device="cpu",
     measure_price=False,
+    added_weights=False,
+    temperature=1.0,
 )
 
 
@@ -93,26 +96,36 @@ def test_a_smaller_tolerance_keeps_more_directions(network: nn.Sequential, tmp_p
     assert ranks[0] < ranks[1]
 
 
-@pytest.mark.parametrize(("share", "reduced"), [(0.79, True), (0.81, False), (1.2, False)])
-def test_a_clock_decides(
-    network: nn.Sequential, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, reduced: bool
-) -> None:
-    """It takes at least 20 % less time; with less, or on a tie, the exact form is served."""
-    prices = iter([Price(20.0, 10.0), Price(20.0, 10.0 * share)])
-    monkeypatch.setattr(offline.publish.served_form, "graph_price", lambda *_: next(prices))
-    _, graph = fit(network, tmp_path / "bundle", measure_price=True)
-    assert (graph.reduced is not None) == reduced
+def test_no_clock_decides(network: nn.Sequential, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that finds everything the slower the later it comes, the form is the same, and so is the graph."""
+    ticks = itertools.count()
+    exact = fit(network, tmp_path / "quiet")[1].reduced
+    with monkeypatch.context() as lying:
+        lying.setattr(time, "thread_time", lambda: float(next(ticks) ** 2))
+        lying.setattr(time, "perf_counter", lambda: float(next(ticks) ** 2))
+        _, graph = fit(network, tmp_path / "busy", measure_price=True)
     assert graph.price
+    assert graph.reduced == exact
+    assert (tmp_path / "busy" / "model.onnx").read_bytes() == (tmp_path / "quiet" / "model.onnx").read_bytes()
 
 
+@pytest.mark.parametrize(("changes", "size"), [({}, 4 * 10 * 129**2), ({"variance_of": "margin"}, 4 * 1290**2)])
 def test_a_factor_that_no_graph_holds_is_refused_before_the_curvature(
-    tmp_path: Path, network: nn.Sequential, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, network: nn.Sequential, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], size: int
 ) -> None:
     monkeypatch.setattr(offline.publish.served_form, "LARGEST_FACTOR", 10_000)
     monkeypatch.setattr(offline.fit, "accumulate_ggn", None)
-    config = CONFIG.model_copy(update={"variance_of": "differences"})
-    with pytest.raises(ExportError, match="variance_of='differences': found a posterior over 1290 weights, expected"):
-        fit_bundle(network, data(40), tmp_path / "bundle", calibration_loader=data(40, seed=1), config=config)
+    message = f"found a posterior over 1290 weights, whose factor takes {size} bytes, .* posterior='low-rank'$"
+    with pytest.raises(ExportError, match=message):
+        fit(network, tmp_path / "bundle", **changes)
+
+
+def test_a_low_rank_that_no_graph_holds_is_refused(
+    tmp_path: Path, network: nn.Sequential, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline.publish.served_form, "LARGEST_FACTOR", 10_000)
+    with pytest.raises(ExportError, match=r"over 1290 weights, .* with a larger posterior_tolerance$"):
+        fit(network, tmp_path / "bundle", posterior="low-rank")
 
 
 @pytest.mark.parametrize("changes", [{"variance_of": "margin"}, {"posterior": "low-rank"}, {"selection": "random"}])

@@ -5,7 +5,7 @@ from typing import Any
 
 from offline.report.compared import score_rows
 from offline.report.page import ReportData, report_html
-from service.bundle import ComparedScore, FusedPart, Manifest
+from service.bundle import ComparedScore, Manifest, ScorePart
 from tests.support.report_pages import Page, report_manifest
 
 COMPARED = (
@@ -13,7 +13,7 @@ COMPARED = (
     ComparedScore("energy", 0.8125, chosen=False),
     ComparedScore("fused", 0.90625, chosen=True),
 )
-PARTS = (FusedPart("energy", 0.625, 1.0), FusedPart("max_logit", 0.375, 1.0))
+PARTS = (ScorePart("energy", 0.625, 1.0), ScorePart("max_logit", 0.375, 1.0))
 
 
 def manifest(**changes: Any) -> Manifest:
@@ -28,7 +28,7 @@ def section(given: Manifest) -> Page | None:
 
 
 def test_the_best_score_comes_first_and_the_chosen_one_is_marked() -> None:
-    given = manifest(score="fused", fused=PARTS, compared=COMPARED)
+    given = manifest(score="fused", parts=PARTS, compared=COMPARED)
     assert [(row.title, row.auroc, row.chosen) for row in score_rows(given)] == [
         ("Fused score", "0.9062", True),
         ("Energy", "0.8125", False),

@@ -90,16 +90,6 @@ def test_it_is_served(low_rank: Synthetic, rank: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(prediction.variance, synthetic.variance(inputs), rtol=1e-4)
 
 
-def test_the_chunks_of_a_prediction_change_nothing(low_rank: Synthetic) -> None:
-    """A row takes its Jacobian, as much for what the eigenvectors leave of it, and their products with it."""
-    inputs = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
-    row_bytes = 4 * 3 * (SIZE + SIZE + RANK)
-    chunked = Predictor.load(low_rank.path, jacobian_bytes=4 * row_bytes)
-    assert chunked.chunk_rows == 4
-    expected = Predictor.load(low_rank.path).predict(inputs).variance
-    np.testing.assert_allclose(chunked.predict(inputs).variance, expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize("case", ["cholesky", "another rank", "another size", "another prior", "rank not stated"])
 def test_a_posterior_that_the_manifest_does_not_describe_is_not_written(
     folder: Path, case: str, tmp_path: Path

@@ -10,14 +10,12 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from service.bundle import read_bundle
 from service.format.manifest import FORMAT_VERSION
 from service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
 from service.format.manifest_json import manifest_from_json, to_json
 from service.format.rules import ManifestError
 from service.format.seal import manifest_to_bytes
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
-from tests.support.digits import GOLDEN
 from tests.support.manifests import document
 from tests.support.tamper import Place, places, replaced
 
@@ -214,15 +212,3 @@ def test_images_are_float32_with_three_dimensions() -> None:
         InputSpec(shape=(1, 4, 4), dtype="int64", image=ImagePreprocessing())
     with pytest.raises(ManifestError, match=r"input\.image\.mode"):
         InputSpec(shape=(16,), image=ImagePreprocessing())
-
-
-def test_the_link_of_differences_and_their_variances_come_together() -> None:
-    manifest = read_bundle(GOLDEN / "v1_differences" / "bundle").manifest
-    data = document(manifest)
-    for place, value in ((("link",), "probit"), (("graph", "computed"), None)):
-        with pytest.raises(ManifestError, match=r"link: found .*, expected 'probit-differences' where graph\.computed"):
-            manifest_from_json(replaced(data, place, value))
-    with pytest.raises(ManifestError, match=r"graph\.computed: .*one less for their differences"):
-        manifest_from_json(replaced(data, ("graph", "computed", "count"), manifest.outputs))
-    with pytest.raises(ManifestError, match=r"graph\.computed\.effect: .*null for 'differences'"):
-        manifest_from_json(replaced(data, ("graph", "computed", "kind"), "top"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.bundle import Graph, ReducedHead
+from service.bundle import ComputedVariances, FillEffect, Graph, ReducedHead
 from service.format.manifest_json import manifest_from_json
 from service.format.rules import ManifestError
 from tests.support.bundles import FEATURE_SPEC, write_linear
@@ -15,13 +15,13 @@ from tests.support.manifests import document
 def test_a_reduced_head_stands_where_the_graph_gives_all_variances(tmp_path: Path) -> None:
     manifest = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC).manifest
     reduced = ReducedHead(1, error_bound=0.01, error=0.001, examples=40)
-    graph = Graph("variance", 10, reduced=reduced)
+    graph = Graph(10, reduced=reduced)
     data = document(dataclasses.replace(manifest, graph=graph))
     assert manifest_from_json(data).graph == graph
     with pytest.raises(ManifestError, match=r"graph\.reduced: missing field"):
         manifest_from_json(data | {"graph": {k: v for k, v in data["graph"].items() if k != "reduced"}})
-    with pytest.raises(ManifestError, match=r"graph\.reduced.*expected null, where the graph gives the Jacobian"):
-        Graph("jacobian", 10, reduced=reduced)
+    with pytest.raises(ManifestError, match=r"graph\.reduced.*expected null, where the graph computes a few"):
+        Graph(10, computed=ComputedVariances("margin", 1, FillEffect(40, 0.1, 0.0, 0.1)), reduced=reduced)
     with pytest.raises(ManifestError, match=r"graph\.reduced\.error: found 0\.02, expected .* to error_bound, 0\.01"):
         dataclasses.replace(reduced, error=0.02)
     wide = dataclasses.replace(graph, reduced=dataclasses.replace(reduced, rank=manifest.subnetwork_size + 1))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.format.schema import SCHEMA_FILE, schema_text
+from tests.support.added import write_added
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.tamper import load_json, replaced, save_json
 
@@ -26,6 +27,11 @@ def test_it_is_up_to_date() -> None:
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("v*")))
 def test_it_takes_the_golden_bundles(name: str) -> None:
     done = check(GOLDEN / name / "bundle" / "manifest.json")
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_takes_added_weights(tmp_path: Path) -> None:
+    done = check(write_added(tmp_path).path / "manifest.json")
     assert done.returncode == 0, done.stdout
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from service.inference.predictor import NonFinitePrediction, Prediction, Predictor, check_finite
-from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from service.inference.predictor import CHUNK_BYTES, NonFinitePrediction, Prediction, Predictor, check_finite
+from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite, write_linear
 from tests.support.manifests import slow_threshold
 
 Array = npt.NDArray[Any]
@@ -122,24 +122,21 @@ def test_a_batch_is_its_examples_one_by_one(any_bundle: Synthetic) -> None:
         assert predictor.predict(inputs[i : i + 1]).rejected[0] == batched.rejected[i]
 
 
-def test_chunks_change_nothing(any_bundle: Synthetic) -> None:
+def test_chunks_change_nothing(any_bundle: Synthetic, tmp_path: Path) -> None:
     inputs = draw_inputs(any_bundle, 23, seed=2)
     whole = Predictor.load(any_bundle.path)
-    manifest = any_bundle.manifest
-    row_bytes = 4 * manifest.outputs * (manifest.subnetwork_size + any_bundle.posterior.working_size)
     assert whole.chunk_rows > len(inputs)
     for per_chunk in (1, 4, 23):
-        chunked = Predictor.load(any_bundle.path, jacobian_bytes=per_chunk * row_bytes)
+        chunked = Predictor.load(in_chunks(any_bundle.path, tmp_path / str(per_chunk), per_chunk))
         assert chunked.chunk_rows == per_chunk
         assert_same(chunked.predict(inputs), whole.predict(inputs), rtol=1e-4)
-    assert Predictor.load(any_bundle.path, jacobian_bytes=1).chunk_rows == 1
 
 
-def test_the_graph_alone(any_bundle: Synthetic) -> None:
-    inputs = draw_inputs(any_bundle, 3)
-    mean, jacobian = Predictor.load(any_bundle.path, threads=1).mean_and_jacobian(inputs)
-    np.testing.assert_allclose(mean, any_bundle.mean(inputs), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(jacobian, any_bundle.jacobian(inputs), rtol=1e-6)
+def test_an_example_larger_than_a_chunk_is_one(classification: Synthetic, tmp_path: Path) -> None:
+    graph = dataclasses.replace(classification.manifest.graph, row_numbers=CHUNK_BYTES)
+    manifest = dataclasses.replace(classification.manifest, graph=graph)
+    path = rewrite(classification.path, tmp_path / "large", manifest=manifest)
+    assert Predictor.load(path).chunk_rows == 1
 
 
 def test_inputs_are_cast_and_may_be_in_any_memory_order(classification: Synthetic) -> None:
@@ -160,12 +157,12 @@ def test_a_wrong_shape_is_refused(classification: Synthetic, shape: tuple[int, .
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38, 1e25])
-@pytest.mark.parametrize("jacobian_bytes", [1, 2**20])
+@pytest.mark.parametrize("together", [1, 5])
 def test_an_output_that_is_not_finite_is_rejected_and_leaves_the_others_alone(
-    classification: Synthetic, value: float, jacobian_bytes: int
+    classification: Synthetic, value: float, together: int, tmp_path: Path
 ) -> None:
     inputs = draw_inputs(classification, 5)
-    predictor = Predictor.load(classification.path, jacobian_bytes=jacobian_bytes)
+    predictor = Predictor.load(in_chunks(classification.path, tmp_path / "bundle", together))
     expected = predictor.predict(inputs)
     inputs[3] = value
     found = predictor.predict(inputs)
@@ -184,7 +181,7 @@ def test_an_output_that_is_not_finite_is_rejected_and_leaves_the_others_alone(
 
 
 def test_a_flood_is_never_one_chunk(classification: Synthetic) -> None:
-    """The graph's own activations are bounded too, not only its Jacobian."""
+    """The graph's own activations are bounded too, not only its derivatives."""
     assert Predictor.load(classification.path).chunk_rows <= 64
 
 

@@ -16,7 +16,7 @@ from service.bundle import MANIFEST, MODEL, BundleError, InputSpec
 from service.codec.arrays import InputLimits
 from service.codec.images import array_from_images
 from service.inference.predictor import NonFinitePrediction, Predictor, check_finite
-from tests.support.bundles import IR_VERSION, Synthetic, linear_graph, value_info
+from tests.support.bundles import IR_VERSION, Synthetic, graph_of, value_info
 from tests.support.client import base64_text, encoded
 from tests.support.manifests import OPSET
 from tests.support.tamper import Place, copy_bundle, load_json, put, refusal, replaced, save_json
@@ -26,7 +26,7 @@ Change = Callable[[onnx.GraphProto], None]
 
 def changed_model(synthetic: Synthetic, *changes: Change) -> bytes:
     """The bundle's graph with some changes; unlike the bundle's own it is not checked."""
-    graph = linear_graph(synthetic.weight, synthetic.bias, synthetic.indices, synthetic.manifest.input.shape)
+    graph = graph_of(synthetic)
     for change in changes:
         change(graph)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
@@ -63,21 +63,21 @@ def second_output(graph: onnx.GraphProto) -> None:
     graph.output.append(value_info("flat", ("batch", 4)))
 
 
-def no_jacobian(graph: onnx.GraphProto) -> None:
+def no_variance(graph: onnx.GraphProto) -> None:
     del graph.output[1]
 
 
-def flat_jacobian(graph: onnx.GraphProto) -> None:
-    graph.node[-1].op_type = "Identity"
-    del graph.node[-1].input[1]
-    graph.output[1].CopyFrom(value_info("jacobian", ("batch", 18)))
+def summed_variance(graph: onnx.GraphProto) -> None:
+    del graph.node[-1].attribute[:]  # keeps the dimension
+    graph.output[1].CopyFrom(value_info("variance", ("batch", 3, 1)))
 
 
 def swapped_outputs(graph: onnx.GraphProto) -> None:
-    graph.node[2].output[0], graph.node[-1].output[0] = "jacobian", "mean"
-    mean, jacobian = value_info("mean", ("batch", 3, 6)), value_info("jacobian", ("batch", 3))
+    del graph.node[-1].attribute[:]
+    graph.node[2].output[0], graph.node[-1].output[0] = "variance", "mean"
+    mean, variance = value_info("mean", ("batch", 3, 1)), value_info("variance", ("batch", 3))
     graph.output[0].CopyFrom(mean)
-    graph.output[1].CopyFrom(jacobian)
+    graph.output[1].CopyFrom(variance)
 
 
 def double_mean(graph: onnx.GraphProto) -> None:
@@ -109,8 +109,8 @@ CHANGES: dict[str, Change] = {
         renamed_output,
         second_input,
         second_output,
-        no_jacobian,
-        flat_jacobian,
+        no_variance,
+        summed_variance,
         swapped_outputs,
         double_mean,
         unknown_operator,

@@ -12,7 +12,7 @@ from tests.support.bundles import Synthetic, write_linear
 ROOT = Path(__file__).parents[3]
 TIMEOUT = 120
 ROWS, OUTPUTS, SIZE, MODELS = 2000, 10, 300, 6
-JACOBIAN_KIB = 4 * ROWS * OUTPUTS * SIZE / 1024
+DERIVATIVES_KIB = 4 * ROWS * OUTPUTS * SIZE / 1024
 RESIDENT = """
 import re, sys
 from pathlib import Path
@@ -25,7 +25,7 @@ if shared == "shared":
 loaded = []
 for _ in range(models):
     loaded.append(Predictor.load(folder, threads=1))
-    loaded[-1].mean_and_jacobian(np.ones((rows, *loaded[-1].manifest.input.shape), np.float32))
+    loaded[-1].outputs(np.ones((rows, *loaded[-1].manifest.input.shape), np.float32))
     print(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """
 
@@ -47,5 +47,5 @@ def growth_kib(bundle: Path, shared: str) -> float:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process from /proc")
 def test_models_that_share_memory_need_that_of_one_batch(wide: Synthetic) -> None:
-    assert growth_kib(wide.path, "shared") < JACOBIAN_KIB
-    assert growth_kib(wide.path, "apart") > (MODELS - 1) * JACOBIAN_KIB
+    assert growth_kib(wide.path, "shared") < DERIVATIVES_KIB
+    assert growth_kib(wide.path, "apart") > (MODELS - 1) * DERIVATIVES_KIB

@@ -1,21 +1,17 @@
-"""The fused score against the oracle, and what must hold for any scores."""
+"""The fused score: a weighted sum of surprises."""
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
-from service.maths.fused_score import MOST_LEVELS, TAIL_LEVEL, Component, FusedScore, ScoreDistribution, surprises
+from service.maths.fused_score import Component, FusedScore, surprises
 from service.maths.predictive import class_probabilities
 from service.maths.rejection import RejectionRule
+from service.maths.score_distribution import ScoreDistribution
 from service.maths.score_outputs import ClassOutputs
 from service.maths.scores import CLASSIFICATION_SCORES
-from tests import reference
 
 Array = npt.NDArray[Any]
 NAMES = ("energy", "logit_variance", "predictive_entropy")
@@ -42,49 +38,6 @@ def fused_of(outputs: ClassOutputs, weights: tuple[float, ...] = (0.5, 0.3, 0.2)
             for score, weight in zip(scores, weights, strict=True)
         )
     )
-
-
-@pytest.mark.parametrize("count", [5, 60, 1000])
-def test_surprise(count: int) -> None:
-    scores = np.random.default_rng(count).gamma(2.0, size=count)
-    levels = np.linspace(0, TAIL_LEVEL, min(count, MOST_LEVELS))
-    values = np.quantile(scores, levels)
-    excess = float(np.mean([s - values[-1] for s in scores if s > values[-1]]))
-    asked = np.concatenate([scores, values, [-1.0, 20.0]])
-    expected = [reference.surprise(s, values.tolist(), levels.tolist(), excess) for s in asked.tolist()]
-    np.testing.assert_allclose(distribution_of(scores).surprise_at(asked), expected, rtol=1e-9)
-
-
-def test_surprise_is_exponential_for_the_data_themselves() -> None:
-    scores = np.random.default_rng(0).standard_normal(20_000)
-    assert distribution_of(scores).surprise_at(scores).mean() == pytest.approx(1.0, abs=0.03)  # that of Exp(1)
-
-
-@given(hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(-1e6, 1e6)))
-def test_order_is_kept(scores: Array) -> None:
-    found = ScoreDistribution.of(scores)
-    if found is None:
-        return
-    asked = np.sort(np.concatenate([scores, found.values]))
-    surprise = found.surprise_at(asked)
-    assert np.isfinite(surprise).all()
-    assert (np.diff(surprise) >= 0).all()
-    assert (np.diff(found.values) > 0).all()
-    assert found.surprise[-1] == pytest.approx(math.log(10))
-
-
-def test_grows_beyond_the_largest_score() -> None:
-    scores = np.arange(100.0)
-    beyond = distribution_of(scores).surprise_at(np.array([99.0, 100.0, 1e3, 1e12, 1e60]))
-    assert np.isfinite(beyond).all()
-    assert (np.diff(beyond) > 0).all()
-
-
-@pytest.mark.parametrize(
-    "scores", [np.zeros(0), np.ones(50), np.array([1.0, np.nan]), np.r_[np.zeros(30), np.ones(30)]]
-)
-def test_scores_that_tell_nothing(scores: Array) -> None:
-    assert ScoreDistribution.of(scores) is None
 
 
 def test_a_weighted_sum_and_its_largest_part() -> None:

@@ -25,7 +25,7 @@ def posteriors() -> list[PosteriorFactor]:
     return [*(draw_cholesky(rng, size) for size in (1, 7, 64, 65, 257, 300)), *ranks, draw_low_rank(rng, 7, 7, 0.5)]
 
 
-@pytest.mark.parametrize("posterior", posteriors(), ids=lambda p: f"{type(p).__name__}-{p.size}-{p.working_size}")
+@pytest.mark.parametrize("posterior", posteriors(), ids=lambda p: f"{type(p).__name__}-{p.size}")
 @pytest.mark.parametrize(("batch", "outputs"), [(1, 1), (4, 3)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_variance_is_the_quadratic_form(posterior: PosteriorFactor, batch: int, outputs: int, dtype: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -22,6 +22,7 @@ from service.maths.predictive import (
 )
 
 Array = npt.NDArray[Any]
+LARGEST = float(np.finfo(np.float32).max)
 SHAPES = st.tuples(st.integers(1, 4), st.integers(2, 6))
 
 
@@ -87,26 +88,35 @@ def test_probabilities_sum_to_one_and_match_the_loop(drawn: tuple[Array, Array],
         np.testing.assert_allclose(row, slow_link(m, v, temperature), rtol=1e-9, atol=1e-12)
 
 
-@given(logits_and_variances(), floats32(0.125, 8))
-def test_the_link_of_differences_divides_what_the_largest_logit_leaves(
-    drawn: tuple[Array, Array], temperature: float
+@given(logits_and_variances(), floats32(0.125, 8), floats32(0.125, 8))
+def test_the_shared_link_divides_all_logits_by_one_number(
+    drawn: tuple[Array, Array], temperature: float, map_temperature: float
 ) -> None:
     mean, variance = drawn
-    probabilities = link_approx(mean, variance, temperature, "probit-differences")
+    probabilities = link_approx(mean, variance, temperature, "probit-shared")
     for row, m, v in zip(probabilities, mean.astype(float), variance.astype(float), strict=True):
-        np.testing.assert_allclose(row, slow_link(m - max(m), v, temperature), rtol=1e-9, atol=1e-12)
-    rows = np.arange(len(mean))
-    assert (probabilities[rows, mean.argmax(1)] >= probabilities.max(1)).all()
-    with_posterior, plain = class_probabilities(mean, variance, temperature, "probit-differences")
+        shared = np.full_like(v, math.fsum(v) / len(v))
+        np.testing.assert_allclose(row, slow_link(m, shared, temperature), rtol=1e-9, atol=1e-12)
+    average = variance.astype(np.float64).mean(axis=1, keepdims=True)
+    by_average = link_approx(mean, average, temperature, "probit-shared")
+    np.testing.assert_allclose(by_average, probabilities, rtol=1e-9, atol=1e-12)
+    with_posterior, plain = class_probabilities(mean, variance, temperature, "probit-shared", map_temperature)
     np.testing.assert_array_equal(with_posterior, probabilities)
-    np.testing.assert_allclose(plain, softmax(mean.astype(np.float64) / temperature), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(plain, softmax(mean.astype(np.float64) / map_temperature))
 
 
-@given(logits_and_variances(largest=64), floats32(-64, 64))
-def test_the_link_of_differences_does_not_see_a_shift_of_all_logits(drawn: tuple[Array, Array], shift: float) -> None:
-    mean, variance = (values.astype(np.float64) for values in drawn)
-    shifted = link_approx(mean + shift, variance, 1.0, "probit-differences")
-    np.testing.assert_allclose(shifted, link_approx(mean, variance, 1.0, "probit-differences"), rtol=1e-6, atol=1e-12)
+@given(logits_and_variances(largest=LARGEST), floats32(2.0**-19, 2.0**19))
+@example((np.array([[0, LARGEST]], np.float32), np.array([[LARGEST, LARGEST]], np.float32)), 1.0)
+def test_the_shared_link_keeps_the_networks_label(drawn: tuple[Array, Array], temperature: float) -> None:
+    """Whatever the variances; logits that the division leaves too close for a float64 share the first place."""
+    mean, variance = drawn
+    probabilities = link_approx(mean, variance, temperature, "probit-shared")
+    rows, label = np.arange(len(mean)), mean.argmax(axis=1)
+    np.testing.assert_array_equal(probabilities[rows, label], probabilities.max(axis=1))
+    divisor = np.sqrt(temperature**2 + np.pi / 8 * variance.astype(np.float64).mean(axis=1))
+    least, most = np.sort(mean.astype(np.float64) / divisor[:, np.newaxis], axis=1)[:, -2:].T
+    clear = most - least > 1e-12 * np.maximum(1.0, np.abs(most))
+    np.testing.assert_array_equal(probabilities.argmax(axis=1)[clear], label[clear])
 
 
 @given(logits_and_variances(), floats32(0.125, 8))

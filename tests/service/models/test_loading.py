@@ -1,8 +1,5 @@
-"""How many threads a network is opened with, how many batches of it are computed at once, and in how much memory."""
+"""How many threads a network is opened with, and how many batches of it are computed at once."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +13,6 @@ from service.models.loading import load_predictor as load_tried
 from service.models.trials import Trials
 from service.settings import Settings
 from tests.support.bundles import Synthetic
-
-ROOT = Path(__file__).parents[3]
-TIMEOUT = 60
 
 
 @pytest.fixture(autouse=True)
@@ -59,12 +53,6 @@ def test_a_network_that_takes_long_has_all_threads(
     assert load_predictor(classification.path, Settings(workers=99)).threads == 1
 
 
-def test_batches_at_once_share_the_memory_for_jacobians(classification: Synthetic) -> None:
-    alone = load_predictor(classification.path, Settings(jacobian_bytes=4000, threads=8))
-    shared = load_predictor(classification.path, Settings(jacobian_bytes=4000))
-    assert alone.chunk_rows // 8 == shared.chunk_rows > 1
-
-
 def test_all_threads_is_this_workers_part() -> None:
     assert [all_threads(Settings(workers=workers)) for workers in (1, 2, 3, 99)] == [8, 4, 2, 1]
 
@@ -90,20 +78,3 @@ def test_the_same_model_twice_is_an_error(classification: Synthetic) -> None:
 def test_a_models_folder_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="found no such folder"):
         load_named(Settings(models=tmp_path / "nothing"))
-
-
-@pytest.mark.parametrize(("threads", "expected"), [([1, 2], 1), ([2, 2], 2), ([], 1)])
-def test_matrix_products_take_no_more_threads_than_any_model(threads: list[int], expected: int) -> None:
-    """In a process of its own: the libraries' setting is one for all that runs in it."""
-    code = (
-        "import numpy, threadpoolctl\n"
-        "from service.models.cpu_share import fit_matrix_products\n"
-        f"fit_matrix_products({threads})\n"
-        "print(*{pool['num_threads'] for pool in threadpoolctl.threadpool_info() if pool['user_api'] == 'blas'})"
-    )
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "3"}
-    command = [sys.executable, "-W", "error", "-c", code]
-    ended = subprocess.run(
-        command, cwd=ROOT, env=environment, text=True, capture_output=True, timeout=TIMEOUT, check=False
-    )
-    assert ended.stdout.split() == [str(expected)], ended.stderr

@@ -21,12 +21,13 @@ from benchmarks.experiments.frontier.methods import BATCH, TIMED, Method, ours, 
 from benchmarks.experiments.paper.images.baselines.point import state_bytes
 from benchmarks.experiments.paper.images.networks import Frozen, cheap_modules, split
 from benchmarks.experiments.paper.images.problems import Examples
+from benchmarks.experiments.paper.images.setting import PAPERS
 from benchmarks.fit.onnx_methods import open_session
 from service.inference.predictor import Predictor
 
 Array = npt.NDArray[Any]
 MEMBERS = 5
-OPTIONS: Mapping[str, Any] = {"selection": "random", "selection_options": {"live_only": True}}  # beside `within`
+OPTIONS: Mapping[str, Any] = {"selection": "random", "selection_options": {"live_only": True}, **PAPERS}  # and `within`
 
 
 def new_block(model: nn.Module, new: nn.Module) -> tuple[nn.Module, nn.Module]:

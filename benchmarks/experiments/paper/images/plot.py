@@ -34,6 +34,10 @@ STYLES: dict[str, tuple[str, str, float]] = {
     "last layer": ("#E69F00", "-", 1.4),
     "auto, at most 3 passes": ("#D55E00", "-", 2.6),
     "auto, told of rotation": ("#D55E00", "--", 1.8),
+    "MAP, tempered within 0.005 nats": ("black", "-.", 1.4),
+    "subnetwork, 0.005 nats": ("#56B4E9", "-.", 1.8),
+    "added weights, 0.005 nats": ("#009E73", "-.", 2.2),
+    "subnetwork and added weights, 0.005 nats": ("#D55E00", "-.", 2.6),
     "all weights, full covariance": ("#7A6A00", ":", 1.8),
 }
 PUBLISHED = {"Ours": ("#0072B2", "o"), "Ensemble": ("#7A6A00", "s"), "MAP": ("black", "^"), "VOGN": ("#56B4E9", "v")}

@@ -21,14 +21,20 @@ from benchmarks.experiments.paper.images.baselines.point import (
 )
 from benchmarks.experiments.paper.images.on_device import predictive
 from benchmarks.experiments.paper.images.problems import Examples, Problem
+from benchmarks.experiments.paper.images.rejecting import by_entropy, of_bundle, rejection
+from benchmarks.experiments.paper.images.setting import BUDGET, PAPERS, SMALL_BUDGET
 from benchmarks.experiments.paper.images.summary import (
+    ADDED,
     BLOCKS,
+    DEFAULT,
     OURS_BY_PAPER,
     PAPERS_RULE,
     PRODUCTS_CHOICE,
     RANDOM,
     RANDOM_BY_PAPERS_RULE,
     ROTATION,
+    SMALL_SUBNETWORK,
+    SMALL_TEMPERED,
     TEMPERED,
     TEMPERED_ENSEMBLE,
     TOLD,
@@ -36,26 +42,26 @@ from benchmarks.experiments.paper.images.summary import (
 from benchmarks.experiments.paper.images.trained import Networks
 from service.bundle import read_bundle
 
-BUDGET = 0.05  # nats of held-out log-likelihood, as FitConfig's default
 DROPOUT, MEMBERS = 0.1, 5
 SWAG_SNAPSHOTS = 4  # of an epoch
 
 # What our strategies saw while choosing: no ranking may use it.
 SYNTHETIC = ("noise", "blur", "inversion", "erasing")
+UNSEEN_ROTATION: dict[str, Any] = {"selection_options": {"shifts": list(SYNTHETIC)}}
+CHEAP: dict[str, Any] = {"selection": "auto", "effort": "thorough", "max_cost": 3.0, "variance_of": "auto"}
 OURS: dict[str, dict[str, Any]] = {
-    OURS_BY_PAPER: {"selection": "wasserstein-swag"},
-    PAPERS_RULE: {"selection": "wasserstein-swag", "prior_precision": "gridsearch"},
-    RANDOM: {"selection": "random"},
-    RANDOM_BY_PAPERS_RULE: {"selection": "random", "prior_precision": "gridsearch"},
-    "ours, novelty-sampling": {"selection": "novelty-sampling", "selection_options": {"shifts": list(SYNTHETIC)}},
-    "last layer": {"selection": "last-layer"},
-    PRODUCTS_CHOICE: {
-        "selection": "auto",
-        "max_cost": 3.0,
-        "variance_of": "auto",
-        "selection_options": {"shifts": list(SYNTHETIC)},
-    },
-    TOLD: {"selection": "auto", "max_cost": 3.0, "variance_of": "auto"},
+    OURS_BY_PAPER: {"selection": "wasserstein-swag", **PAPERS},
+    PAPERS_RULE: {"selection": "wasserstein-swag", "prior_precision": "gridsearch", **PAPERS},
+    RANDOM: {"selection": "random", **PAPERS},
+    RANDOM_BY_PAPERS_RULE: {"selection": "random", "prior_precision": "gridsearch", **PAPERS},
+    "ours, novelty-sampling": {"selection": "novelty-sampling", **UNSEEN_ROTATION, **PAPERS},
+    "last layer": {"selection": "last-layer", **PAPERS},
+    PRODUCTS_CHOICE: {**CHEAP, **UNSEEN_ROTATION, **PAPERS},
+    TOLD: {**CHEAP, **PAPERS},
+    SMALL_SUBNETWORK: {"selection": "auto", "added_weights": False},
+    # One chosen weight that its prior does not let move: the added weights have the whole budget.
+    ADDED: {"selection": "random", "subnetwork_size": 1, "prior_precision": 1e12},
+    DEFAULT: {"selection": "auto"},
 }
 EVERYTHING = "all weights, full covariance"
 
@@ -78,6 +84,7 @@ def rows(networks: Networks, folder: Path) -> dict[str, Row]:
     found = {
         "MAP": Row(lambda: plain(networks.model)),
         TEMPERED: Row(lambda: tempered(networks.model, problem.held_out, BUDGET)),
+        SMALL_TEMPERED: Row(lambda: _slightly_tempered(networks), {"rejects": "by entropy"}),
         "diagonal Laplace, sampled": Row(laplace.sampled, diagonal_laplace.SETTINGS),
         "diagonal Laplace, linearised": Row(lambda: laplace.linearised(0.0), diagonal_laplace.SETTINGS),
         "diagonal Laplace, within the budget": Row(lambda: laplace.linearised(BUDGET), diagonal_laplace.SETTINGS),
@@ -94,7 +101,8 @@ def rows(networks: Networks, folder: Path) -> dict[str, Row]:
     }
     whole = scale.everything and networks.seed == 0  # the dearest row by far
     named = {label: options for label, options in OURS.items() if label != TOLD or ROTATION in problem.kind_names}
-    chosen = named | ({EVERYTHING: {"subnetwork_size": 1.0, "selection": "random"}} if whole else {})
+    everything = {"subnetwork_size": weights(networks.model), "selection": "random", **PAPERS}
+    chosen = named | ({EVERYTHING: everything} if whole else {})
     for number, (label, options) in enumerate(chosen.items()):
         kept = OURS.get(label, {})
         found[label] = Row(_fitted(networks, part, options, folder / f"bundle-{number}"), kept)
@@ -107,10 +115,10 @@ def first(examples: Examples, count: int) -> Examples:
 
 
 def subnetwork(networks: Networks, part: Examples, options: Mapping[str, Any], folder: Path, size: int) -> Method:
-    """A bundle of ours; on a GPU its predictive is computed there."""
+    """A bundle of ours; on a GPU the predictive of a subnetwork alone is computed there."""
     own = {**options, "seed": networks.seed}
     method = methods.ours(networks.model, part, networks.problem.held_out, own, folder, size)
-    if networks.device.type == "cpu":
+    if networks.device.type == "cpu" or read_bundle(folder).manifest.added_weights is not None:
         return method
     return replace(method, probabilities=predictive(networks.model, read_bundle(folder), first(part, 2)))
 
@@ -184,6 +192,24 @@ def _fitted(networks: Networks, part: Examples, options: Mapping[str, Any], fold
     if options.get("selection") == "last-layer":
         size = weights(last_linear(networks.model))
     elif "subnetwork_size" in options:
-        size = weights(networks.model)
+        size = options["subnetwork_size"]
     own = {name: value for name, value in options.items() if name != "subnetwork_size"}
-    return lambda: subnetwork(networks, part, own, folder, size)
+    if "uncertainty_budget" in own:
+        return lambda: subnetwork(networks, part, own, folder, size)
+    return lambda: _rejecting(subnetwork(networks, part, own, folder, size), folder, networks.problem)
+
+
+def _rejecting(method: Method, folder: Path, problem: Problem) -> Method:
+    """With what the bundle rejects, and how it shares the default budget."""
+    facts: dict[str, Any] = {"rejection": rejection(of_bundle(folder), problem)}
+    if (added := read_bundle(folder).manifest.added_weights) is not None:
+        facts["share"] = next(way.share for way in added.shares if way.chosen)
+        facts["added_weights"] = added.explanation
+    return replace(method, facts={**method.facts, **facts})
+
+
+def _slightly_tempered(networks: Networks) -> Method:
+    problem = networks.problem
+    method = tempered(networks.model, problem.held_out, SMALL_BUDGET)
+    found = rejection(by_entropy(method, problem.held_out[0]), problem)
+    return replace(method, facts={**method.facts, "rejection": found})

@@ -28,6 +28,10 @@ PUBLISHED_ROWS = {
 TEMPERED, TEMPERED_ENSEMBLE = "MAP, tempered within the budget", "ensemble of 5, tempered within the budget"
 CONTROLS = (TEMPERED, TEMPERED_ENSEMBLE, "diagonal Laplace, within the budget")
 BLOCKS = "five last blocks, each with a posterior"
+# The small budget is the one that `FitConfig` has by default; the others of this experiment spend ten times as much.
+SMALL_TEMPERED = "MAP, tempered within 0.005 nats"
+SMALL_SUBNETWORK = "subnetwork, 0.005 nats"
+ADDED, DEFAULT = "added weights, 0.005 nats", "subnetwork and added weights, 0.005 nats"
 # What each of ours is compared with: what spends the budget with what does too, and by the paper's rule, which spends
 # nothing, only with what spends nothing.
 OTHERS = tuple(label for label in PUBLISHED_ROWS.values() if label not in (OURS_BY_PAPER, RANDOM))
@@ -57,6 +61,8 @@ LOOKED_AT = {
     "ours, novelty-sampling": SEEN_KINDS,
     PRODUCTS_CHOICE: SEEN_KINDS,
     TOLD: (*SEEN_KINDS, ROTATION),
+    SMALL_SUBNETWORK: (*SEEN_KINDS, ROTATION),
+    DEFAULT: (*SEEN_KINDS, ROTATION),  # it decides by rotation who takes which share of the budget
 }
 
 
@@ -101,7 +107,23 @@ def _row(found: list[dict[str, Any]], label: str) -> dict[str, Any]:
             for name in found[0]["accuracy_when_rejecting"]
         },
         **{name: spread([float(one[name]) for one in found]) for name in COSTS},
+        "rejection": _rejection([one["rejection"] for one in found if "rejection" in one]),
+        "shares": [one["share"] for one in found if "share" in one],
     }
+
+
+def _rejection(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Means over the seeds, of those that have a value; None where nothing was rejected."""
+    if not found:
+        return None
+    return {
+        of: {key: _mean([one[of][key] for one in found if one[of][key] is not None]) for key in found[0][of]}
+        for of in found[0]
+    }
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def ordering(runs: list[dict[str, Any]], published: str, ours: str = OURS_BY_PAPER) -> list[dict[str, Any]]:

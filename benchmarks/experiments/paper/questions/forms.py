@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from offline.jacobian.output_rule import ALL_OUTPUTS, Margin, OutputRule, TopMean, filled
+from offline.jacobian.output_rule import ALL_OUTPUTS, Margin, OutputRule, filled
 from service.maths.predictive import link_approx
 
 Array = npt.NDArray[Any]
@@ -32,6 +32,17 @@ def variances(rule: OutputRule, mean: Array, covariance: Array) -> Array:
     mixtures = rule.mixing(outputs).cotangents(outputs).numpy()
     computed = np.einsum("nmk,nkl,nml->nm", mixtures, covariance, mixtures, optimize=True)
     return filled(rule, np.maximum(computed, 0.0), outputs)
+
+
+def mean_of_leading(count: int) -> Form:
+    """softmax(f / sqrt(T^2 + pi/8 v)), v the mean variance of the `count` largest outputs, for all outputs."""
+
+    def probabilities(mean: Array, covariance: Array, temperature: float) -> Array:
+        own = np.diagonal(covariance, axis1=1, axis2=2)
+        largest = np.argsort(-mean, axis=1, kind="stable")[:, :count]
+        return link_approx(mean, np.take_along_axis(own, largest, axis=1).mean(axis=1, keepdims=True), temperature)
+
+    return probabilities
 
 
 def pairwise(mean: Array, covariance: Array, temperature: float) -> Array:
@@ -74,4 +85,4 @@ def against_leading(mean: Array, covariance: Array, temperature: float) -> Array
 
 
 DIAGONAL = diagonal(ALL_OUTPUTS)
-LEADING, LEADING_THREE, MARGIN = diagonal(TopMean(1)), diagonal(TopMean(3)), diagonal(Margin())
+LEADING, LEADING_THREE, MARGIN = mean_of_leading(1), mean_of_leading(3), diagonal(Margin())

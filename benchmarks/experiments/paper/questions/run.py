@@ -28,8 +28,8 @@ from benchmarks.experiments.paper.questions.verdicts import verdicts
 from offline.data.held_out import HeldOut
 from offline.data.likelihood import class_log_likelihood
 from offline.evaluation.auroc import auroc
-from offline.laplace.calibration import fit_temperature
 from offline.laplace.prior import PLAIN
+from offline.laplace.temperature import fit_temperature
 from offline.selection.registry import select
 from service.maths.predictive import entropy
 

@@ -1,5 +1,6 @@
 """The nodes of a standalone model against `service.maths`, and both against the oracle, on named cases."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,12 @@ import numpy.typing as npt
 import pytest
 
 from offline.export.standalone.decision_graph import decide as decision_nodes
-from offline.export.standalone.decision_graph import variance_of
-from service.bundle import CholeskyPosterior, InputSpec, LowRankPosterior, Manifest, PosteriorFactor
+from service.bundle import InputSpec, Manifest
 from service.inference.predictor import decide
 from service.maths.rejection import RejectionRule
+from service.maths.scores import SCORES
 from tests import reference
-from tests.support.bundles import dense_covariance, draw_cholesky, draw_low_rank
+from tests.support.added import with_added_weights
 from tests.support.manifests import make_manifest
 from tests.support.standalone import run_nodes, same_prediction
 
@@ -31,6 +32,8 @@ class Case:
     scores: Any = (0.1, 0.4, 0.4, 0.6, 0.9)
     regression: bool = False
     temperature: float = 1.0
+    map_temperature: float | None = None
+    added: bool = False
     alpha: float = 0.4
 
     @property
@@ -39,7 +42,7 @@ class Case:
 
     @property
     def manifest(self) -> Manifest:
-        return make_manifest(
+        manifest = make_manifest(
             outputs=self.arrays[0].shape[1],
             parameter_count=6,
             size=6,
@@ -48,7 +51,13 @@ class Case:
             regression=self.regression,
             alpha=self.alpha,
             temperature=self.temperature,
+            map_temperature=self.plain_temperature,
         )
+        return with_added_weights(manifest) if self.added else manifest
+
+    @property
+    def plain_temperature(self) -> float:
+        return self.temperature if self.map_temperature is None else self.map_temperature
 
     @property
     def rule(self) -> RejectionRule:
@@ -74,6 +83,9 @@ FINITE = {
     "300 classes": Case(*drawn(5, 300), scores=np.linspace(0, 5.7, 50)),
     "temperature": Case(*drawn(30, 4), temperature=2.5),
     "tiny temperature": Case(*drawn(30, 4), temperature=1e-6),
+    "another temperature of the plain network": Case(*drawn(30, 4), temperature=0.5, map_temperature=1.5),
+    "one divisor for all logits": Case(*drawn(30, 4), temperature=0.5, map_temperature=1.5, added=True),
+    "one divisor, of huge variances": Case([[1, 2, 3]] * 2, [[HUGE, HUGE, 0], [LARGEST, LARGEST, LARGEST]], added=True),
     "no variance": Case([[1.0, 2.0, 3.0]], [[0.0, 0.0, 0.0]]),
     "equal logits": Case([[7.0, 7.0, 7.0]], [[1.0, 1.0, 1.0]]),
     "certain, as calibration examples were": Case(
@@ -128,8 +140,10 @@ def test_nodes_and_service_are_what_the_oracle_says(name: str) -> None:
     mean, variance = (array.astype(np.float64) for array in case.arrays)
     # softmax(f / sqrt(T^2 + pi/8 v)) = softmax(g / sqrt(1 + pi/8 w)) for g = f / T, w = v / T^2
     t = case.temperature
+    if case.added:
+        variance = np.tile(variance.mean(axis=1, keepdims=True), (1, variance.shape[1]))
     probabilities = reference.probit_probabilities(mean / t, variance / t**2)
-    plain = np.stack([reference.softmax(row) for row in mean / t])
+    plain = np.stack([reference.softmax(row) for row in mean / case.plain_temperature])
     total = np.array([reference.entropy(p) for p in probabilities])
     aleatoric = np.minimum([reference.entropy(p) for p in plain], total)
     wanted = {"probabilities": probabilities, "map_probabilities": plain, "total": total, "aleatoric": aleatoric}
@@ -153,6 +167,17 @@ def test_a_regression_is_what_the_oracle_says(name: str) -> None:
         check_decision(found, case)
 
 
+def test_the_energy_is_that_of_the_plain_network() -> None:
+    case = Case(*drawn(30, 4), temperature=0.5, map_temperature=1.5, added=True)
+    mean, variance = case.arrays
+    calibration = dataclasses.replace(case.manifest.calibration, score="energy")
+    manifest, rule = dataclasses.replace(case.manifest, calibration=calibration), case.rule
+    found = run_nodes(lambda add, m, v: decision_nodes(add, m, v, manifest, rule), mean_in=mean, variance_in=variance)
+    expected = [reference.class_scores(f, v, 1.5)["energy"] for f, v in zip(mean.astype(float), variance, strict=True)]
+    np.testing.assert_allclose(found["score"], expected, rtol=1e-12)
+    same_prediction(found, decide(mean, variance, manifest, rule, scoring=SCORES["energy"]), rtol=1e-13)
+
+
 def check_decision(found: Any, case: Case) -> None:
     n = len(case.scores)
     p = [(1 + sum(other >= score for other in case.scores)) / (n + 1) for score in found["score"]]
@@ -161,43 +186,3 @@ def check_decision(found: Any, case: Case) -> None:
 
 
 # --------------------------------------------------------------------------- variances from a Jacobian
-
-RNG = np.random.default_rng(5)
-POSTERIORS: dict[str, PosteriorFactor] = {
-    "one weight": draw_cholesky(RNG, 1),
-    "one block of columns": draw_cholesky(RNG, 64),
-    "two blocks": draw_cholesky(RNG, 65),
-    "four blocks": draw_cholesky(RNG, 301),
-    "rank 1": draw_low_rank(RNG, 6, 1, 2.5),
-    "rank 20 of 50": draw_low_rank(RNG, 50, 20, 1e3),
-    "every direction": draw_low_rank(RNG, 8, 8, 0.5),
-    "curvature 1e4 times the prior": LowRankPosterior(
-        np.array([1e4], np.float32), np.array([[0.6], [0.8]], np.float32), prior_precision=1.0
-    ),
-}
-
-
-@pytest.mark.parametrize("name", POSTERIORS)
-@pytest.mark.parametrize(("batch", "outputs"), [(1, 1), (1, 3), (7, 2)])
-def test_variances_from_the_jacobian(name: str, batch: int, outputs: int) -> None:
-    posterior = POSTERIORS[name]
-    jacobian = np.random.default_rng(0).normal(size=(batch, outputs, posterior.size)).astype(np.float32)
-    found = variance_nodes(jacobian, posterior)
-    np.testing.assert_allclose(found, posterior.variance(jacobian), rtol=1e-5)
-    covariance = dense_covariance(posterior)
-    exact = np.stack([np.diag(j @ covariance @ j.T) for j in jacobian.astype(np.float64)])
-    np.testing.assert_allclose(found, exact, rtol=1e-4)
-
-
-def test_a_variance_overflows_only_where_the_services_does() -> None:
-    low_rank = LowRankPosterior(np.zeros(1, np.float32), np.array([[1.0], [0.0]], np.float32), prior_precision=1e20)
-    jacobian = np.array([[[1e25, 0], [0, 1e25], [1e35, 1]]], np.float32)
-    np.testing.assert_allclose(variance_nodes(jacobian, low_rank), [[1e30, 1e30, np.inf]], rtol=1e-5)
-    cholesky = CholeskyPosterior(np.array([[1e-10]], np.float32))
-    np.testing.assert_allclose(variance_nodes(jacobian[:, :, :1], cholesky), [[1e30, 0, np.inf]], rtol=1e-5)
-
-
-def variance_nodes(jacobian: Array, posterior: PosteriorFactor) -> Array:
-    found = run_nodes(lambda add, j: {"variance": variance_of(add, j, posterior)}, jacobian=jacobian)["variance"]
-    assert found.dtype == np.float32
-    return found

@@ -12,7 +12,8 @@ from offline.export.standalone.errors import StandaloneError
 from offline.export.standalone.model import MEANINGS, metadata, standalone_model
 from offline.export.standalone.verify import open_model, run_standalone
 from service import Predictor, read_bundle
-from tests.support.bundles import FEATURE_SPEC, linear_graph, model_bytes, rewrite, write_linear
+from tests.support.added import added_variance
+from tests.support.bundles import FEATURE_SPEC, graph_of, model_bytes, rewrite, write_linear
 from tests.support.standalone import BUNDLES, GOLDEN, Exported, example_batches, same_prediction
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations, in the bundles that are fitted
@@ -70,20 +71,35 @@ def test_its_metadata_say_what_it_is() -> None:
         "name": "golden-digits",
         "version": "1",
     }
-    assert (found.pop("probity.task"), found.pop("probity.score")) == ("classification", "predictive_entropy")
-    assert found.pop("probity.link") == "probit"
+    assert (found.pop("probity.task"), found.pop("probity.score")) == ("classification", "surprise")
+    assert found.pop("probity.link") == bundle.manifest.link
     rest: dict[str, Any] = {key.removeprefix("probity."): json.loads(value) for key, value in found.items()}
     image = rest["input"]["image"]
     assert (rest.pop("input")["shape"], image["mode"], image["scale"]) == ([1, 8, 8], "L", 1 / 255)
     assert rest == {
         "class_names": [str(digit) for digit in range(10)],
         "sigma_noise": None,
-        "temperature": 1.0,
+        "temperature": bundle.manifest.temperature,
+        "map_temperature": bundle.manifest.map_temperature,
         "computed_variances": None,
         "threshold": bundle.manifest.calibration.threshold,
         "false_reject_rate": 0.05,
         "calibration_examples": 179,
     }
+
+
+@pytest.mark.parametrize("exported", ["added"], indirect=True)
+def test_its_metadata_say_the_link_and_both_temperatures_of_added_weights(exported: Exported) -> None:
+    found = metadata(read_bundle(exported.bundle))
+    assert [found[key] for key in ("link", "temperature", "map_temperature")] == ["probit-shared", 0.5, 1.5]
+
+
+@pytest.mark.parametrize("exported", ["added", "added-energy", "added-regression"], indirect=True)
+def test_it_gives_the_variance_of_added_weights(exported: Exported) -> None:
+    inputs = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    found = run_standalone(open_model(exported.model.read_bytes()), inputs)
+    np.testing.assert_allclose(found["added_variance"], added_variance(inputs), rtol=1e-5)
+    assert (found["variance"] >= found["added_variance"][:, np.newaxis]).all()
 
 
 def test_its_metadata_say_which_variances_are_computed() -> None:
@@ -93,8 +109,8 @@ def test_its_metadata_say_which_variances_are_computed() -> None:
 
 def test_inner_values_of_the_network_may_have_the_names_of_outputs(tmp_path: Path) -> None:
     synthetic = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC)
-    graph = linear_graph(synthetic.weight, synthetic.bias, synthetic.indices, FEATURE_SPEC.shape)
-    names = {"flat": "score", "scaled": "probabilities", "weight": "rejected", "bias": "variance", "steep": "p_value"}
+    graph = graph_of(synthetic)
+    names = {"flat": "score", "scaled": "probabilities", "weight": "rejected", "bias": "std", "steep": "p_value"}
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
@@ -107,9 +123,9 @@ def test_inner_values_of_the_network_may_have_the_names_of_outputs(tmp_path: Pat
 
 
 def test_more_than_one_file_can_hold_is_refused(tmp_path: Path) -> None:
-    """Before any work where the network and the posterior alone are too large, and in any case at the end."""
+    """Before any work where the network and the calibration scores alone are too large, and in any case at the end."""
     bundle = read_bundle(write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC, size=6).path)
-    whole, parts = standalone_model(bundle).ByteSize(), len(bundle.model) + 4 * 6 * 6 + 8 * 40
+    whole, parts = standalone_model(bundle).ByteSize(), len(bundle.model) + 8 * 40
     assert standalone_model(bundle, limit=whole + 1).ByteSize() == whole
     for size, limit in ((whole, whole), (parts, parts)):
         message = f"found {size} bytes .* expected less than {limit}, .* posterior='low-rank'"

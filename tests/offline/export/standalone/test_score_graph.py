@@ -9,8 +9,9 @@ import pytest
 from offline.export.standalone.decision_graph import decide as decision_nodes
 from service.bundle import Graph, InputSpec
 from service.inference.predictor import decide
-from service.maths.fused_score import Component, FusedScore, ScoreDistribution
+from service.maths.fused_score import Component, FusedScore, LargestSurprise
 from service.maths.rejection import RejectionRule
+from service.maths.score_distribution import ScoreDistribution
 from service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, SCORES, Scoring
 from tests.support.manifests import make_manifest
 from tests.support.standalone import run_nodes, same_prediction
@@ -79,20 +80,40 @@ def test_a_fused_score_of_tied_values() -> None:
     check(FusedScore((Component(CLASSIFICATION_SCORES["energy"], 1.0, distribution),)), 10, regression=False)
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_a_score_of_the_features(fused: bool) -> None:
+@pytest.mark.parametrize("shape", [0.0, 1e-12, 1e-6, 0.01, 0.9])
+def test_a_pareto_tail(shape: float) -> None:
+    distribution = ScoreDistribution(np.array([-1.0, 0.0]), np.array([0.0, np.log(10)]), 1e-3, shape)
+    check(FusedScore((Component(CLASSIFICATION_SCORES["energy"], 1.0, distribution),)), 10, regression=False)
+
+
+@pytest.mark.parametrize("examples", [10, 1000])
+@pytest.mark.parametrize("names", [("generalised_entropy", "max_logit"), ("max_logit",)])
+def test_the_largest_surprise(names: tuple[str, ...], examples: int) -> None:
+    rng = np.random.default_rng(examples)
+    parts: list[Component] = []
+    for name in names:
+        distribution = ScoreDistribution.of(rng.standard_t(3, examples))
+        assert distribution is not None
+        parts.append(Component(CLASSIFICATION_SCORES[name], 1.0, distribution, np.log(20) if parts else 0.0))
+    check(LargestSurprise(tuple(parts)), 10, regression=False)
+
+
+@pytest.mark.parametrize("kind", ["single", "fused", "surprise"])
+def test_a_score_of_the_features(kind: str) -> None:
     """Also where such a score alone is not finite."""
-    graph = Graph("variance", 10, feature_scores=("mahalanobis", "middle_mahalanobis"))
+    graph = Graph(10, feature_scores=("distance",))
     manifest = make_manifest(
         outputs=3, parameter_count=6, size=6, spec=InputSpec(shape=(2,)), scores=CALIBRATION, alpha=0.2, graph=graph
     )
-    distribution = ScoreDistribution(np.array([1.0, 4.0]), np.array([0.0, 2.3]), 2.0)
-    names = ("energy", "middle_mahalanobis", "mahalanobis")
-    parts = FusedScore(tuple(Component(SCORES[name], 1 / 3, distribution) for name in names))
-    scoring: Scoring = parts if fused else SCORES["middle_mahalanobis"]
+    distribution = ScoreDistribution(np.array([1.0, 4.0]), np.array([0.0, 2.3]), 2.0, 0.4)
+    names = ("energy", "max_logit", "distance")
+    summed = FusedScore(tuple(Component(SCORES[name], 1 / 3, distribution) for name in names))
+    largest = LargestSurprise(tuple(Component(SCORES[n], 1.0, distribution, 3.0 * (n == "distance")) for n in names))
+    scorings: dict[str, Scoring] = {"single": SCORES["distance"], "fused": summed, "surprise": largest}
+    scoring = scorings[kind]
     rule, (mean, variance) = RejectionRule(CALIBRATION, 0.2), drawn(3)
-    columns = np.random.default_rng(1).exponential(3, (len(mean), 2)).astype(np.float32)
-    columns[10, 1], columns[11, 1] = np.nan, np.inf
+    columns = np.random.default_rng(1).exponential(3, (len(mean), 1)).astype(np.float32)
+    columns[10, 0], columns[11, 0], columns[12, 0] = np.nan, np.inf, np.finfo(np.float32).max
     features = dict(zip(manifest.feature_scores, columns.T, strict=True))
     with np.errstate(invalid="ignore", over="ignore"):
         expected = decide(mean, variance, manifest, rule, None, scoring, features)
@@ -104,3 +125,4 @@ def test_a_score_of_the_features(fused: bool) -> None:
     )
     same_prediction(found, expected, rtol=1e-12)
     assert expected.rejected[10:12].all()
+    np.testing.assert_array_equal(np.isfinite(expected.score[10:13]), [False, False, True])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from offline.selection.auto.context import AutoOptions
-from offline.selection.auto.places import affordable_places, affordable_weights
+from offline.selection.auto.places import affordable_places, affordable_weights, drawn
 from offline.selection.context import SelectionContext
 from offline.selection.registry import select_candidate, sharing_squares
 from offline.selection.squared_derivatives import pooled, squared_derivatives
@@ -23,25 +23,26 @@ def context_of(**changes: Any) -> SelectionContext:
     torch.manual_seed(0)
     inputs, targets = image_data(60, 0)
     train = list(zip(inputs.split(25), targets.split(25), strict=True))
-    return selection_context(image_network(), train, 20, 4, **changes)
+    return selection_context(image_network(), train, 20, 4, **{"effort": "thorough", **changes})
 
 
 def test_places_hold_one_another_and_the_limit_cuts_the_dear_end() -> None:
-    every = affordable_places(context_of(max_cost=1000.0))
+    every, prices, _ = affordable_places(context_of(max_cost=1000.0))
     assert [place.modules for place in every] == [("8",), ("6", "8"), ("3", "6", "8"), None]
     for inner, outer in pairwise(every):
         assert len(inner.positions) < len(outer.positions)
         assert torch.isin(inner.positions, outer.positions).all()
-    cheap = affordable_places(context_of(max_cost=1.01))
-    assert [place.name for place in cheap] == [place.name for place in every[: len(cheap)]]
-    assert len(cheap) < len(every)
-    assert torch.equal(affordable_weights(context_of(max_cost=1.01)), cheap[-1].positions)
+    costs = [prices.cheapest(drawn(place.positions, 20, 0)) for place in every]
+    limit = (costs[1] + costs[2]) / 2
+    cheap, _, _ = affordable_places(context_of(max_cost=limit))
+    assert [place.name for place in cheap] == [place.name for place in every[:2]]
+    assert torch.equal(affordable_weights(context_of(max_cost=limit)), cheap[-1].positions)
 
 
 def test_weights_that_may_not_be_chosen_are_in_no_place() -> None:
     given = context_of(max_cost=1000.0)
     first = torch.arange(given.job.layout.parameters[0].size)
-    places = affordable_places(replace(given, candidate_weights=first))
+    places, _, _ = affordable_places(replace(given, candidate_weights=first))
     assert [place.modules for place in places] == [None]
     assert torch.equal(places[0].positions, first)
 
@@ -66,7 +67,7 @@ def test_a_pool_is_uniform_and_that_of_a_part_agrees() -> None:
 def test_shared_derivatives_choose_the_same_weights(strategy: str, pool: int) -> None:
     """As the strategy alone, which differentiates for itself; the options of the choice give it again."""
     given, options = context_of(max_cost=1000.0), AutoOptions(pool=pool)
-    places = affordable_places(given)
+    places, _, _ = affordable_places(given)
     sharing = sharing_squares(given, places, options)
     for place in places[1:]:
         shared = select_candidate(sharing, strategy, 20, options, place.modules)
@@ -86,8 +87,8 @@ def test_each_example_is_differentiated_once_for_all_places() -> None:
     given = context_of(max_cost=1000.0)
     given = replace(given, job=replace(given.job, track=track))
     options = AutoOptions()
-    sharing = sharing_squares(given, affordable_places(given), options)
-    for place in affordable_places(given)[1:]:
+    sharing = sharing_squares(given, affordable_places(given).places, options)
+    for place in affordable_places(given).places[1:]:
         select_candidate(sharing, "novelty-sampling", 20, options, place.modules)
     derivatives = [name for name in described if name.startswith("Squared derivatives")]
     assert len(derivatives) == len(set(derivatives)) == 7
@@ -96,7 +97,7 @@ def test_each_example_is_differentiated_once_for_all_places() -> None:
 
 def test_shared_derivatives_are_those_of_the_weights_asked_for() -> None:
     given = context_of(max_cost=1000.0)
-    sharing = sharing_squares(given, affordable_places(given), AutoOptions())
+    sharing = sharing_squares(given, affordable_places(given).places, AutoOptions())
     positions: Tensor = given.candidate_weights[100:900:7]
     for shift in (None, "blur"):
         torch.testing.assert_close(

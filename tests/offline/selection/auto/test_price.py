@@ -1,9 +1,21 @@
 """The count of what a prediction costs: closed forms where they hold for this network, backward passes elsewhere."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from offline.export.work import (
+    ADDED_OPERATORS,
+    CALL_WORK,
+    GATHERED_WORK,
+    HEAD_OPERATORS,
+    LEAST_WORK,
+    OPERATOR_WORK,
+    READ_WORK,
+)
+from offline.features.layers import choose_layers
 from offline.jacobian.output_rule import ALL_OUTPUTS
 from offline.selection.auto.price import PriceModel
 from tests.support.selections import make_job
@@ -33,4 +45,39 @@ def test_weights_of_a_head_that_is_read_elsewhere_need_backward_passes(reads: bo
     head = torch.tensor([p.offset for p in job.layout.parameters if p.name == "fc.weight"])
     found = prices.touched(head)
     assert (found.one_by_one, found.outside) == (["fc.weight"] if reads else [], int(reads))
-    assert (prices.predict(head, ALL_OUTPUTS) > 1.04) == reads
+    in_closed_form = PriceModel.of(make_job(ReadsItsHead(False), batches, 5, outputs=3), job.example[:1])
+    dearer = prices.predict(head, ALL_OUTPUTS) > in_closed_form.predict(head, ALL_OUTPUTS) + 0.01
+    assert dearer == reads
+
+
+def convolutions() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 5))
+
+
+def test_what_memory_and_operators_cost_is_counted() -> None:
+    """Measured in onnxruntime, the gathered inputs of a convolution's entries cost more than all multiply-adds."""
+    torch.manual_seed(0)
+    batches = [(torch.randn(6, 3, 8, 8), torch.randint(0, 5, (6,)))]
+    job = make_job(convolutions(), batches, 5, outputs=5)
+    prices = PriceModel.of(job, job.example[:1])
+    convolution, head = torch.arange(100), torch.arange(300, 400)
+    found = prices.touched(convolution)
+    assert found.entries == {"0.weight": 100}
+    assert prices.order.positions("0.weight") == 64
+    assert prices.order.crossed(["0.weight"]) == 3 * 8 * 64 + 5  # convolution, ReLU, flattened, outputs
+    plain = 16 * prices.order.multiply_adds + CALL_WORK
+    assert prices.predict(convolution, ALL_OUTPUTS) - 1 > 16 * 100 * 64 * GATHERED_WORK / max(plain, LEAST_WORK)
+    product = 5 * prices.touched(head).most ** 2
+    once = product * READ_WORK + HEAD_OPERATORS * OPERATOR_WORK
+    expected = (16 * product + once) / max(plain, LEAST_WORK)
+    assert prices.predict(head, ALL_OUTPUTS) - 1 == pytest.approx(expected)
+
+
+def test_added_weights_are_part_of_every_price() -> None:
+    torch.manual_seed(0)
+    batches = [(torch.randn(6, 3, 8, 8), torch.randint(0, 5, (6,)))]
+    job = make_job(convolutions(), batches, 5, outputs=5)
+    adding = replace(job, layers=choose_layers(job.network, job.example, "3"))
+    head = torch.arange(300, 400)
+    alone, added = (PriceModel.of(one, one.example[:1]).predict(head, ALL_OUTPUTS) for one in (job, adding))
+    assert added > alone + ADDED_OPERATORS * OPERATOR_WORK / LEAST_WORK

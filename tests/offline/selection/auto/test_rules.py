@@ -8,7 +8,7 @@ import torch
 
 from offline.config import FitConfig
 from offline.data.shifts import available_shifts
-from offline.jacobian.output_rule import ALL_OUTPUTS, Differences, Margin, TopMean, TopOutputs
+from offline.jacobian.output_rule import ALL_OUTPUTS, Margin, TopOutputs
 from offline.selection.auto.candidates import propose
 from offline.selection.auto.choose import choose_automatically
 from offline.selection.auto.context import AutoContext, Proposal
@@ -31,19 +31,16 @@ def test_fewer_variances_are_tried_where_they_cost_less() -> None:
         "random live weights of '8'",  # the head needs no backward pass
         "random live weights of '6' and after it",  # and this layer one, whatever is computed
         "random live weights of '3' and after it",
-        "random live weights of '3' and after it, differences",
-        "random live weights of '3' and after it, top-mean",
+        "random live weights of '3' and after it, top",
         "random live weights of '3' and after it, margin",
         "random live weights of the network",
-        "random live weights of the network, differences",
-        "random live weights of the network, top-mean",
+        "random live weights of the network, top",
         "random live weights of the network, margin",
     ]
-    *_, every, differences, three, margin = proposals
-    assert every.forward_passes > differences.forward_passes >= three.forward_passes > margin.forward_passes > 1
-    assert (every.rule, three.rule, margin.rule) == (ALL_OUTPUTS, TopMean(3), Margin())
-    assert differences.rule == Differences()
-    assert every.subnetwork is differences.subnetwork is three.subnetwork is margin.subnetwork
+    *_, every, three, margin = proposals
+    assert every.forward_passes > three.forward_passes > margin.forward_passes > 1
+    assert (every.rule, three.rule, margin.rule) == (ALL_OUTPUTS, TopOutputs(3), Margin())
+    assert every.subnetwork is three.subnetwork is margin.subnetwork
 
 
 def test_a_place_that_is_too_dear_for_all_variances_may_do_for_one() -> None:
@@ -56,7 +53,7 @@ def test_a_place_that_is_too_dear_for_all_variances_may_do_for_one() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "most", "many"),
-    [("margin", 5, 64), ("margin", 5, 2), ("top-mean", 3, 64), ("top-mean", 3, 2), ("differences", 5, 64)],
+    [("margin", 5, 64), ("margin", 5, 2), ("top", 3, 64), ("top", 3, 2)],
 )
 def test_a_candidate_scores_as_if_its_variances_were_the_jobs(kind: str, most: int, many: int) -> None:
     """Mixtures of the derivatives of all outputs, or of the leading ones, equal those of a backward pass each."""

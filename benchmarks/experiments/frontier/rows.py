@@ -1,0 +1,66 @@
+"""The methods that are compared, by name: one network, networks beside it, and bundles."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from benchmarks.experiments.frontier import methods
+from benchmarks.experiments.frontier.data import Problem
+from benchmarks.experiments.frontier.distances import distance_scaled
+from benchmarks.experiments.frontier.methods import Examples, Method
+from benchmarks.experiments.frontier.temperatures import Logits, at, tempered
+from offline.config import FitConfig
+from offline.data.held_out import HeldOut
+from offline.fit import TUNING_SHARE
+
+Make = Callable[[], Method]
+PLAIN = "plain network"
+BEST, SPENT = "best temperature", "temperature, 0.005 nats"
+DEFAULT = "default bundle"
+BUDGET = 0.005  # nats, the default of a fit
+NO_SUBNETWORK = 1e12  # a prior precision that leaves one weight no variance
+BUNDLES: dict[str, dict[str, Any]] = {
+    DEFAULT: {},
+    "default, 0.02 nats": {"uncertainty_budget": 0.02},
+    "added weights alone": {
+        "selection": "random",
+        "within": ("head",),
+        "subnetwork_size": 1,
+        "prior_precision": NO_SUBNETWORK,
+    },
+    "subnetwork alone": {"added_weights": False},
+    "subnetwork alone, 0.05 nats, T = 1": {"added_weights": False, "uncertainty_budget": 0.05, "temperature": 1.0},
+}
+
+
+def rows(
+    members: list[nn.Module], dropped: nn.Module, problem: Problem, examples: int, folder: Path
+) -> dict[str, Make]:
+    """members: networks from other seeds, the first of which is judged; dropped: one with dropout; examples: how many
+    training images a fit reads; folder: for bundles.
+
+    What is chosen on held-out images is chosen on the half that tunes a bundle.
+    """
+    model, networks = members[0], [Logits(member) for member in members]
+    own, half = networks[:1], HeldOut(*problem.held_out).split(TUNING_SHARE, FitConfig().seed)[0]
+    held_out: Examples = (half.inputs, half.targets)
+    train = problem.train[0][:examples], problem.train[1][:examples]
+    found: dict[str, Make] = {
+        PLAIN: lambda: at(own, 1.0),
+        BEST: lambda: tempered(own, held_out),
+        SPENT: lambda: tempered(own, held_out, BUDGET),
+        "distances scale the temperature": lambda: distance_scaled(model, own[0], train, held_out, BUDGET),
+        "MC dropout, 16 samples": lambda: methods.dropout(dropped),
+        "ensemble of 5": lambda: at(networks, 1.0),
+        "ensemble of 5, best temperature": lambda: tempered(networks, held_out),
+    }
+    for label, options in BUNDLES.items():
+        found[label] = _fitted(model, problem, train, options, folder / f"bundle-{len(found)}")
+    found["last layer, laplace-torch"] = lambda: methods.last_layer_laplace(model, problem, examples)
+    return found
+
+
+def _fitted(model: nn.Module, problem: Problem, train: Examples, options: dict[str, Any], folder: Path) -> Make:
+    return lambda: methods.ours(model, train, problem.held_out, options, folder)

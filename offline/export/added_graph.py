@@ -1,0 +1,27 @@
+"""The module that adds the added weights to a graph: their variance becomes part of each output's."""
+
+import torch
+from torch import Tensor, nn
+
+from offline.export.split_graph import traced
+from offline.features.added_weights import AddedWeights
+
+
+class AddedWeightsGraph(nn.Module):
+    """x (B, *shape) -> mean and variance (B, K), of both posteriors, c v (B,) and the feature scores (B, 1), float32.
+
+    The forward pass that the activations need is that of `graph`, which gives mean and variance: what both compute is
+    merged when the graph is simplified.
+    """
+
+    def __init__(self, graph: nn.Module, model: nn.Module, added: AddedWeights, rows: Tensor) -> None:
+        super().__init__()
+        self.inner = graph
+        served = added.to(torch.zeros((), dtype=torch.float32, device=rows.device))
+        with torch.no_grad():
+            self.added = traced(lambda x: served.of(model, x), rows, symbolic=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        mean, variance = self.inner(x)
+        added, distance = self.added(x)
+        return mean, variance + added.unsqueeze(1), added, distance.unsqueeze(1)

@@ -1,0 +1,146 @@
+"""The variance of added weights is that of the slow definitions, and behaves as a distance."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from offline.features.activations import INPUTS
+from offline.features.added_weights import AddedWeights, FeatureSettings, FeatureVariance
+from offline.features.layers import FeatureLayers
+from tests.reference.added_weights import added_variance, coordinates, random_features
+
+SMALL = FeatureSettings(24, 6, precision=2e-4, length_scale=0.7)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def activations(*shapes: tuple[int, int], seed: int = 1) -> list[Tensor]:
+    """ReLU activations of some layers."""
+    draw = generator(seed)
+    return [torch.randn(shape, generator=draw, dtype=torch.float64).relu() + 0.01 for shape in shapes]
+
+
+CASES: dict[str, tuple[list[Tensor], list[Tensor]]] = {
+    "one layer": (activations((30, 5)), activations((4, 5), seed=2)),
+    "three layers": (activations((30, 5), (30, 3), (30, 7)), activations((4, 5), (4, 3), (4, 7), seed=2)),
+    "more activations than directions": (activations((300, 50)), activations((4, 50), seed=2)),
+    "fewer examples than activations": (activations((20, 60)), activations((4, 60), seed=2)),
+    "a layer that is always alike": (
+        [torch.ones(30, 3, dtype=torch.float64), *activations((30, 5))],
+        [torch.ones(4, 3, dtype=torch.float64), *activations((4, 5), seed=2)],
+    ),
+    "no activation at all": (activations((30, 5)), [torch.zeros(4, 5, dtype=torch.float64)]),
+    "two examples": (activations((2, 4)), activations((4, 4), seed=2)),
+}
+
+
+@pytest.mark.parametrize("with_lengths", [False, True], ids=["directions", "lengths"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_variance_is_that_of_the_definition(case: str, with_lengths: bool) -> None:
+    training, new = CASES[case]
+    fitted = FeatureVariance.fit(training, SMALL, with_lengths=with_lengths, generator=generator())
+    arrays, directions = [h.numpy() for h in training], fitted.coordinates.directions.numpy()
+    with_rest = fitted.coordinates.rest is not None
+
+    def phi_of(parts: list[Tensor], n: int) -> np.ndarray:
+        t = coordinates(
+            [h[n].numpy() for h in parts], arrays, directions, with_rest=with_rest, with_lengths=with_lengths
+        )
+        return random_features(t, fitted.frequencies.numpy(), fitted.phases.numpy())
+
+    known = [phi_of(training, n) for n in range(len(training[0]))]
+    expected = [added_variance(phi_of(new, n), known, SMALL.precision, SMALL.kept) for n in range(len(new[0]))]
+    np.testing.assert_allclose(fitted.of(new).numpy(), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_the_length_scale_is_in_units_of_the_median_distance() -> None:
+    h, settings = activations((30, 5)), FeatureSettings(24, 6)
+    once, twice = (
+        FeatureVariance.fit(h, replace(settings, length_scale=scale), with_lengths=False, generator=generator())
+        for scale in (1.0, 2.0)
+    )
+    torch.testing.assert_close(twice.frequencies, once.frequencies / 2)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_directions_are_orthonormal(case: str) -> None:
+    training, _ = CASES[case]
+    fitted = FeatureVariance.fit(training, SMALL, with_lengths=False, generator=generator())
+    u = fitted.coordinates.directions
+    torch.testing.assert_close(u.T @ u, torch.eye(u.shape[1], dtype=u.dtype))
+
+
+def clusters(count: int = 400) -> Tensor:
+    """Two clusters of directions."""
+    draw = generator(3)
+    centres = torch.tensor([[1.0, 0.2, 0.2, 0.1], [0.1, 0.2, 1.0, 0.3]], dtype=torch.float64)
+    noise = 0.05 * torch.randn(count, 4, generator=draw, dtype=torch.float64)
+    return centres[torch.arange(count) % 2] + noise
+
+
+def test_small_near_the_training_data_and_one_far_away() -> None:
+    h = clusters()
+    fitted = FeatureVariance.fit([h[:300]], FeatureSettings(256, 64), with_lengths=False, generator=generator())
+    foreign = torch.tensor([[0.1, -1.0, 0.0, 0.2], [0.0, 0.0, 0.0, -1.0]], dtype=torch.float64)
+    assert float(fitted.of([h[300:]]).median()) < 0.02
+    assert float(fitted.of([foreign]).min()) > 0.5  # up to the noise of 256 random features
+
+
+def test_length_counts_only_where_it_is_asked_for() -> None:
+    h = clusters()
+    without, with_it = (
+        FeatureVariance.fit([h[:300]], FeatureSettings(256, 64), with_lengths=lengths, generator=generator())
+        for lengths in (False, True)
+    )
+    new = h[300:]
+    torch.testing.assert_close(without.of([10 * new]), without.of([new]))
+    assert float(with_it.of([10 * new]).min()) > 10 * float(with_it.of([new]).median())
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-10, 1.0, 1e10, 1e25, 1e38])
+def test_finite_in_float32_whatever_the_activations(factor: float) -> None:
+    h = clusters()
+    fitted = FeatureVariance.fit([h[:300]], FeatureSettings(64, 16), with_lengths=True, generator=generator())
+    served = fitted.to(torch.zeros((), dtype=torch.float32))
+    found = served.of([(factor * h[300:]).float()])
+    assert bool(torch.isfinite(found).all())
+    assert bool((found >= 0).all())
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
+    model.eval()
+    return model
+
+
+def fitted_to(model: nn.Sequential, x: Tensor) -> AddedWeights:
+    with torch.no_grad():
+        last = model[:4](x)
+        first = model[:2](x)
+    layers = FeatureLayers(("4",), (INPUTS, "2", "4"))
+    return AddedWeights.fit(layers, {"4": last, "2": first, INPUTS: x}, seed=0)
+
+
+def test_the_same_from_the_network_in_one_batch_or_several_and_in_either_precision() -> None:
+    model, x = network(), torch.randn(60, 3, generator=generator())
+    fitted = fitted_to(model, x)
+    variance, distance = fitted.of_all(model, x, rows=7)
+    with torch.no_grad():
+        exact = fitted.of(model.double(), x.double())
+        single = fitted.to(x).of(model.float(), x)
+    for found, precise, rounded in zip((variance, distance), exact, single, strict=True):
+        np.testing.assert_allclose(found, precise, rtol=1e-3, atol=1e-6)  # activations in float32
+        np.testing.assert_allclose(rounded, precise, rtol=1e-3, atol=1e-5)
+
+
+def test_the_seed_decides() -> None:
+    model, x = network(), torch.randn(60, 3, generator=generator())
+    first, again = (fitted_to(model, x).of_all(model, x, rows=60) for _ in range(2))
+    np.testing.assert_array_equal(first[0], again[0])
+    np.testing.assert_array_equal(first[1], again[1])

@@ -1,0 +1,147 @@
+"""Fits whose score is made of the distance: the default ones, up to the service's answer."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+from offline import FitConfig, fit_bundle
+from offline.data.held_out import HeldOut
+from offline.data.likelihood import Classification
+from offline.export.standalone.file import export_standalone
+from offline.export.standalone.verify import open_model, run_standalone
+from offline.job import Job
+from offline.laplace.scoring import ChosenScore, HeldOutOutputs, choose_score
+from probity.cli import app
+from service.inference.predictor import Predictor
+from service.maths.fused_score import LargestSurprise
+from tests.support.small_fit import CONFIG, Batches, batches, network
+
+pytestmark = pytest.mark.usefixtures("without_trial")
+
+FAR = 40 * np.ones((1, 4), np.float32)
+
+
+@pytest.fixture(scope="module")
+def default(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fitted(tmp_path_factory.mktemp("default") / "bundle")
+
+
+def fitted(out: Path, model: nn.Module | None = None, held_out: Batches | None = None, **changes: object) -> Path:
+    config = CONFIG.model_copy(update=changes)
+    held_out = held_out or batches(120, seed=1)
+    return fit_bundle(model or network(), batches(60), out, calibration_loader=held_out, config=config)
+
+
+def test_the_default_is_the_largest_surprise(default: Path) -> None:
+    predictor = Predictor.load(default)
+    scoring = predictor.scoring
+    assert isinstance(scoring, LargestSurprise)
+    assert [part.score.name for part in scoring.components] == ["generalised_entropy", "distance"]
+    assert [part.least for part in scoring.components] == [0.0, pytest.approx(np.log(20))]
+    usual = predictor.predict(np.concatenate([x.numpy() for x, _ in batches(200, seed=2)]))
+    assert usual.rejected.mean() < 0.25
+    far = predictor.predict(FAR)
+    assert far.rejected.all()
+    assert far.leading is not None
+    assert far.leading.tolist() == [1]
+
+
+def test_the_card_and_the_report_show_its_parts(default: Path) -> None:
+    shown = CliRunner().invoke(app, ["inspect", str(default)])
+    assert shown.exit_code == 0, shown.output
+    assert "the largest of generalised_entropy, distance beyond its 95 % quantile" in shown.stdout
+    report = (default / "report.html").read_text()
+    assert "largest surprise: generalised entropy, distance from the training data beyond the 95" in report
+    assert "fused score:" not in report
+
+
+def test_a_standalone_model_of_it_decides_alike(default: Path, tmp_path: Path) -> None:
+    export_standalone(default, tmp_path / "model.onnx")
+    inputs = np.concatenate([batches(20, seed=3)[0][0].numpy(), FAR])
+    found = run_standalone(open_model((tmp_path / "model.onnx").read_bytes()), inputs)
+    expected = Predictor.load(default).predict(inputs)
+    np.testing.assert_allclose(found["score"], expected.score, rtol=1e-5)
+    np.testing.assert_array_equal(found["rejected"], expected.rejected)
+
+
+@pytest.mark.parametrize("held_out", [20, 40])
+def test_few_held_out_examples(tmp_path: Path, held_out: int) -> None:
+    predictor = Predictor.load(fitted(tmp_path / "bundle", held_out=batches(held_out, seed=1)))
+    assert isinstance(predictor.scoring, LargestSurprise)
+    largest = np.full((1, 4), np.finfo(np.float32).max / 1e6, np.float32)
+    assert np.isfinite(predictor.predict(np.concatenate([FAR, largest])).score).all()
+
+
+@pytest.mark.parametrize("score", ["surprise", "distance", "predictive_entropy"])
+def test_a_named_score(tmp_path: Path, score: str) -> None:
+    calibration = Predictor.load(fitted(tmp_path / "bundle", score=score)).manifest.calibration
+    assert calibration.score == score
+    assert (calibration.parts is not None) == (score == "surprise")
+
+
+@pytest.mark.parametrize(("added", "score"), [(True, "distance"), (False, "epistemic_std")])
+def test_a_regression_by_default(tmp_path: Path, added: bool, score: str) -> None:
+    def numbers(data: Batches) -> list[tuple[Tensor, Tensor]]:
+        return [(x, torch.stack([y, y], dim=1).float() + x[:, :2]) for x, y in data]
+
+    config = CONFIG.model_copy(update={"likelihood": "regression", "added_weights": added})
+    train, held_out = numbers(batches(60)), numbers(batches(120, seed=1))
+    predictor = Predictor.load(
+        fit_bundle(network(), train, tmp_path / "bundle", calibration_loader=held_out, config=config)
+    )
+    assert predictor.scoring.name == score
+    assert np.isfinite(predictor.predict(FAR).score).all()
+
+
+def test_the_entropy_without_added_weights(tmp_path: Path) -> None:
+    assert Predictor.load(fitted(tmp_path / "bundle", added_weights=False)).scoring.name == "predictive_entropy"
+
+
+class Bare(nn.Module):
+    """Without a layer that added weights could read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight
+
+
+def test_a_network_without_a_distance(tmp_path: Path) -> None:
+    predictor = Predictor.load(fitted(tmp_path / "bundle", Bare()))
+    assert predictor.scoring.name == "predictive_entropy"
+    assert any(warning.startswith("no weights were added") for warning in predictor.manifest.warnings)
+    for score in ("surprise", "distance"):
+        with pytest.raises(ValueError, match=f"score: found '{score}' for a network without a layer that added"):
+            fitted(tmp_path / score, Bare(), score=score)
+
+
+def test_a_surprise_by_name_needs_scores_that_differ() -> None:
+    """By default, the entropy then takes its place."""
+    tuning = HeldOut(torch.zeros(9, 4), torch.zeros(9, dtype=torch.long))
+    tuned = HeldOutOutputs(np.zeros((9, 3)), np.ones((9, 3)), {"distance": np.zeros(9, np.float32)})
+
+    def choose(score: str) -> ChosenScore | None:
+        job = cast("Job", SimpleNamespace(config=CONFIG.model_copy(update={"score": score})))
+        return choose_score(job, Classification(3), tuning, tuned, lambda _: tuned)
+
+    assert choose("default") is None
+    with pytest.raises(ValueError, match="score='surprise': found neither entropies nor distances that differ"):
+        choose("surprise")
+
+
+def test_configs_that_are_refused() -> None:
+    with pytest.raises(ValidationError, match="found 'surprise' for a regression, expected one of default, epist"):
+        FitConfig(likelihood="regression", score="surprise")
+    for score in ("surprise", "distance"):
+        with pytest.raises(ValidationError, match=f"found '{score}' without added_weights"):
+            FitConfig.model_validate({"score": score, "added_weights": False})
+    assert FitConfig(prior_precision=1.0, selection="random", temperature=1.0).tunes

@@ -1,0 +1,155 @@
+"""calibration.parts of the score `surprise`: read back, and refused where they cannot be."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.bundle import BundleError, Manifest, ScorePart, read_bundle, reseal_manifest
+from service.format.manifest_json import manifest_from_json
+from service.format.rules import ManifestError
+from service.maths.fused_score import Component, LargestSurprise
+from service.maths.score_distribution import ScoreDistribution
+from service.maths.scores import SCORES
+from tests.support.added import write_added
+from tests.support.bundles import Synthetic
+from tests.support.manifests import document
+
+LEAST = math.log(20)
+PARTS = (ScorePart("generalised_entropy", 1.0, 2.0, 0.25), ScorePart("distance", 1.0, 3.0, 0.5, LEAST))
+
+
+def largest(**changes: Any) -> LargestSurprise:
+    """What `PARTS` describe, with changes to the distribution of the last one."""
+    parts = []
+    for part in PARTS:
+        found = ScoreDistribution(np.array([1.0, 4.0]), np.array([0.0, math.log(10)]), part.scale, part.shape)
+        parts.append(Component(SCORES[part.name], part.weight, found, part.least))
+    last = replace(parts[-1], distribution=replace(parts[-1].distribution, **changes))
+    return LargestSurprise((parts[0], last))
+
+
+def write(folder: Path, scoring: LargestSurprise) -> Synthetic:
+    return write_added(folder, scoring=scoring, calibration={"score": "surprise", "parts": PARTS})
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
+    return write(tmp_path_factory.mktemp("surprise"), largest())
+
+
+def test_they_are_read_back(written: Synthetic) -> None:
+    bundle = read_bundle(written.path)
+    assert bundle.manifest.calibration.parts == PARTS
+    scoring = bundle.calibration.scoring
+    assert isinstance(scoring, LargestSurprise)
+    for part, expected in zip(scoring.components, largest().components, strict=True):
+        assert (part.score, part.weight, part.least) == (expected.score, expected.weight, expected.least)
+        assert (part.distribution.scale, part.distribution.shape) == (
+            expected.distribution.scale,
+            expected.distribution.shape,
+        )
+        np.testing.assert_array_equal(part.distribution.values, expected.distribution.values)
+        np.testing.assert_array_equal(part.distribution.surprise, expected.distribution.surprise)
+
+
+def test_the_level_from_which_a_part_counts() -> None:
+    assert [part.least_level for part in PARTS] == pytest.approx([0, 0.95])
+
+
+def changed(manifest: Manifest, parts: tuple[ScorePart, ...] | None, score: str = "surprise") -> Manifest:
+    calibration = replace(manifest.calibration, parts=parts, score=score)  # type: ignore[arg-type]
+    return replace(manifest, calibration=calibration)
+
+
+@pytest.mark.parametrize(
+    ("parts", "score", "expected"),
+    [
+        (None, "surprise", "what 'fused' or 'surprise' is made of"),
+        ((), "surprise", "what 'fused' or 'surprise' is made of"),
+        (PARTS, "energy", "what 'fused' or 'surprise' is made of"),
+        ((PARTS[0], replace(PARTS[0], least=LEAST)), "surprise", "names that differ"),
+        ((PARTS[0], replace(PARTS[1], weight=0.5)), "surprise", "weights of sum 1 for 'fused', of 1 each"),
+        (PARTS, "fused", "weights of sum 1 for 'fused', of 1 each"),
+        ((PARTS[1],), "surprise", "one that counts from 0 on"),
+        (tuple(replace(part, weight=0.5) for part in PARTS), "fused", "one that counts from 0 on"),
+        ((PARTS[0], replace(PARTS[1], name="epistemic_std")), "surprise", "single scores of a classification"),
+        ((PARTS[0], replace(PARTS[1], name="fused")), "surprise", "single scores of a classification"),
+    ],
+)
+def test_parts_that_cannot_be(
+    written: Synthetic, parts: tuple[ScorePart, ...] | None, score: str, expected: str
+) -> None:
+    with pytest.raises(ManifestError, match=rf"calibration\.parts: found .*, expected {expected}"):
+        changed(written.manifest, parts, score)
+
+
+def test_a_part_is_one_that_the_graph_gives(written: Synthetic) -> None:
+    graph = replace(written.manifest.graph, feature_scores=None)
+    with pytest.raises(ManifestError, match=r"calibration\.parts: found .*, expected single scores of a classif"):
+        replace(written.manifest, graph=graph)
+
+
+def test_no_surprise_of_a_regression(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"calibration\.score: found 'surprise', expected one of epistemic_std"):
+        write_added(tmp_path, regression=True, calibration={"score": "surprise", "parts": PARTS[:1]})
+
+
+@pytest.mark.parametrize("field", ["name", "weight", "scale", "shape", "least"])
+def test_every_field_is_needed(written: Synthetic, field: str) -> None:
+    data = document(written.manifest)
+    del data["calibration"]["parts"][1][field]
+    with pytest.raises(ManifestError, match=rf"calibration\.parts\[1\]\.{field}: missing field"):
+        manifest_from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("scale", 0.0), ("scale", -1.0), ("scale", 1e-250), ("shape", -0.1), ("shape", 1.0), ("least", -1.0)],
+)
+def test_numbers_out_of_range(written: Synthetic, field: str, value: float) -> None:
+    data = document(written.manifest)
+    data["calibration"]["parts"][1][field] = value
+    with pytest.raises(ManifestError, match=rf"calibration\.parts\[1\]\.{field}: "):
+        manifest_from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"values": np.array([2.0, 1.0])}, r"part\.distance\.values: found something else, expected 1 to 200 numbers"),
+        ({"surprise": np.array([-1.0, 2.0])}, r"part\.distance\.surprise: expected numbers of at least 0"),
+        ({"values": np.array([1.0, np.inf])}, "found NaN or infinity"),
+    ],
+    ids=str,
+)
+def test_a_distribution_that_is_none(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(BundleError, match=problem):
+        read_bundle(write(tmp_path, largest(**changes)).path)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda part: replace(part, least=2.0),
+        lambda part: replace(part, distribution=replace(part.distribution, scale=1.0)),
+        lambda part: replace(part, distribution=replace(part.distribution, shape=0.1)),
+    ],
+)
+def test_the_scoring_is_that_of_the_manifest(tmp_path: Path, other: Callable[[Component], Component]) -> None:
+    first, last = largest().components
+    with pytest.raises(ValueError, match="scoring: found 'surprise', expected 'surprise' with its parts as in the man"):
+        write(tmp_path, LargestSurprise((first, other(last))))
+
+
+def test_tensors_of_other_parts(tmp_path: Path) -> None:
+    path = write(tmp_path, largest()).path
+    manifest = read_bundle(path).manifest
+    renamed = (replace(PARTS[0], name="energy"), PARTS[1])
+    reseal_manifest(path, changed(manifest, renamed))
+    with pytest.raises(BundleError, match=r"tensor 'part\.energy\.values' is missing"):
+        read_bundle(path)

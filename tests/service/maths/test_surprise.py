@@ -1,0 +1,128 @@
+"""The largest surprise: either of two scores suffices."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.maths.fused_score import Component, LargestSurprise
+from service.maths.predictive import class_probabilities
+from service.maths.rejection import RejectionRule
+from service.maths.score_distribution import TAIL_LEVEL, ScoreDistribution
+from service.maths.score_outputs import ClassOutputs
+from service.maths.scores import SCORES
+from tests import reference
+
+Array = npt.NDArray[Any]
+LEAST = math.log(20)
+NAMES = ("generalised_entropy", "distance")
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def drawn(count: int, seed: int = 0) -> ClassOutputs:
+    rng = np.random.default_rng(seed)
+    mean = (3 * rng.standard_normal((count, 4))).astype(np.float32)
+    variance = (2 * rng.random((count, 4)) ** 2).astype(np.float32)
+    features = {"distance": rng.pareto(3, count).astype(np.float32)}
+    return ClassOutputs(mean, variance, class_probabilities(mean, variance, 1.0), 1.0, features)
+
+
+def surprise_of(outputs: ClassOutputs) -> LargestSurprise:
+    parts = []
+    for name, least in zip(NAMES, (0.0, LEAST), strict=True):
+        distribution = ScoreDistribution.of(SCORES[name].scored(outputs)[0])
+        assert distribution is not None
+        parts.append(Component(SCORES[name], 1.0, distribution, least))
+    return LargestSurprise(tuple(parts))
+
+
+FITTED = surprise_of(drawn(300))
+
+
+def at(distances: list[float], logits: tuple[float, ...] = (9.0, 0.0, 0.0, 0.0)) -> Array:
+    """The surprise of one row of logits, without variance, at several distances."""
+    mean = np.array([logits] * len(distances), np.float32)
+    variance = np.zeros_like(mean)
+    features = {"distance": np.array(distances, np.float32)}
+    return FITTED.scored(ClassOutputs(mean, variance, class_probabilities(mean, variance, 1.0), 1.0, features))[0]
+
+
+@pytest.mark.parametrize("count", [10, 20, 300])
+def test_the_definition(count: int) -> None:
+    fitted_to, outputs = drawn(count), drawn(60, seed=1)
+    levels = np.linspace(0, TAIL_LEVEL, min(count, 200))
+    each = []
+    for name in NAMES:
+        scores = SCORES[name].scored(fitted_to)[0]
+        values = np.quantile(scores, levels)
+        tail = reference.pareto_tail([s - values[-1] for s in scores.tolist() if s > values[-1]])
+        asked = SCORES[name].scored(outputs)[0].tolist()
+        each.append([reference.surprise(s, values.tolist(), levels.tolist(), *tail) for s in asked])
+    expected = [reference.largest_surprise(list(pair), [0.0, LEAST]) for pair in zip(*each, strict=True)]
+    found, leading = surprise_of(fitted_to).scored(outputs)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    by_distance = [u >= LEAST and u > other for other, u in zip(*each, strict=True)]
+    np.testing.assert_array_equal(leading, by_distance)
+    assert leading.any()
+    assert not leading.all()
+
+
+def test_the_distance_counts_beyond_its_95_percent_quantile_only() -> None:
+    """Nearer than that, two inputs with the same probabilities have the same score."""
+    reached = FITTED.components[1].distribution
+    near, begin = 0.0, reached.start + reached.scale * math.expm1(reached.shape * math.log(2)) / reached.shape
+    assert reached.surprise_at(np.array([begin]))[0] == pytest.approx(LEAST)
+    inside, outside = at([near, begin * 0.999]), at([begin * 1.001])
+    assert inside[0] == inside[1]
+    assert outside[0] == pytest.approx(LEAST, abs=0.01)
+    assert outside[0] > inside[0]
+
+
+def test_either_alone_suffices() -> None:
+    sure, unsure, near, far = (30.0, 0.0, 0.0, 0.0), (0.1, 0.0, 0.0, 0.0), 0.01, 1e4
+    usual = at([near], sure)[0]
+    assert usual < 0.1
+    assert at([far], sure)[0] > 8  # where a sum of both, of equal weights, would be half of it
+    assert at([near], unsure)[0] == at([far * 0], unsure)[0] > usual
+
+
+@given(st.lists(st.floats(0, LARGEST, width=32), min_size=2, max_size=8))
+def test_finite_and_monotone_in_the_distance(distances: list[float]) -> None:
+    found = at(sorted([*distances, 0.0, LARGEST]))
+    assert np.isfinite(found).all()
+    assert (np.diff(found) >= -1e-12).all()
+
+
+@given(st.lists(st.floats(0, 60), min_size=2, max_size=8), st.floats(0, LARGEST, width=32))
+def test_monotone_in_the_entropy(margins: list[float], distance: float) -> None:
+    found = [at([distance], (margin, 0.0, 0.0, 0.0))[0] for margin in sorted(margins, reverse=True)]
+    assert (np.diff(found) >= -1e-9).all()
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_one_component_alone(place: int) -> None:
+    part, outputs = replace(FITTED.components[place], least=0.0), drawn(20, seed=2)
+    found, leading = LargestSurprise((part,)).scored(outputs)
+    np.testing.assert_allclose(found, part.distribution.surprise_at(part.score.scored(outputs)[0]))
+    assert not leading.any()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_a_distance_that_is_not_finite_makes_the_score_so() -> None:
+    """So that the example is rejected, whatever its probabilities."""
+    found = at([1.0, np.nan, np.inf])
+    np.testing.assert_array_equal(np.isfinite(found), [True, False, False])
+
+
+def test_p_values_are_valid() -> None:
+    """The share of new examples rejected at 10 %, over many calibration sets, is at most 10 % (within chance)."""
+    fitted, shares = surprise_of(drawn(200, seed=5)), []
+    for seed in range(10, 110):
+        rule = RejectionRule(np.sort(fitted.scored(drawn(99, seed))[0]), 0.1)
+        shares.append(rule.rejected(fitted.scored(drawn(200, seed + 1000))[0]).mean())
+    assert np.mean(shares) == pytest.approx(0.1, abs=0.015)

@@ -1,0 +1,109 @@
+"""Synthetic bundles with added weights: the linear network of `tests.support.bundles`, of flat inputs, and beside it
+
+added_variance = |x|^2 / 4,    distance = sqrt(x_0), a NaN where x_0 is negative.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from service.bundle import (
+    AddedWeights,
+    BudgetShare,
+    CalibrationTensors,
+    Manifest,
+)
+from service.maths.rejection import RejectionRule
+from service.maths.scores import Scoring
+from tests.support.bundles import (
+    FEATURE_SPEC,
+    Array,
+    Synthetic,
+    even_outcomes,
+    graph_of,
+    model_bytes,
+    rewrite,
+    value_info,
+    write_linear,
+)
+
+ADDED = AddedWeights(
+    layers=("body.3", "head"),
+    distance_layers=("", "body.1", "head"),
+    features=512,
+    prior_variance=2.5,
+    shares=(
+        BudgetShare(0.5, 2.5, 40.0, 1.25, -0.25, -1.5, chosen=True),
+        BudgetShare(0.0, 0.01, 10.0, 1.0, -0.24, -1.75, chosen=False),
+        BudgetShare(1.0, 5.0, 1e4, 1.125, -0.25, None, chosen=False),
+    ),
+    explanation="added weights take half of the budget of 0.005 nats",
+)
+SCORES: Array = np.linspace(0.1, 2.0, 40)
+
+
+def with_added_weights(manifest: Manifest, **changes: Any) -> Manifest:
+    """The manifest, for a graph that gives what added weights give."""
+    link: dict[str, Any] = {"link": "probit-shared"} if manifest.task == "classification" else {}
+    graph = dataclasses.replace(manifest.graph, feature_scores=("distance",))
+    return dataclasses.replace(manifest, **{"graph": graph, "added_weights": ADDED, **link, **changes})
+
+
+def added_variance(inputs: Array) -> Array:
+    """(B,) float64."""
+    total: Array = np.square(np.asarray(inputs, np.float64)).sum(axis=1) / 4
+    return total
+
+
+def added_graph(synthetic: Synthetic) -> onnx.GraphProto:
+    """mean, variance, added_variance and feature_scores."""
+    graph = graph_of(synthetic)
+    graph.node[-1].output[0] = "subnetwork"
+    constants: dict[str, Array] = {
+        "zero": np.array([0], np.int64),
+        "last": np.array([-1], np.int64),
+        "quarter": np.array(0.25, np.float32),
+    }
+    nodes = [
+        helper.make_node("ReduceSumSquare", ["inputs", "last"], ["length"], keepdims=0),
+        helper.make_node("Mul", ["length", "quarter"], ["added_variance"]),
+        helper.make_node("Gather", ["inputs", "zero"], ["first"], axis=1),
+        helper.make_node("Sqrt", ["first"], ["feature_scores"]),
+        helper.make_node("Unsqueeze", ["added_variance", "last"], ["column"]),
+        helper.make_node("Add", ["subnetwork", "column"], ["variance"]),
+    ]
+    graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    graph.node.extend(nodes)
+    graph.output.extend([value_info("added_variance", ("batch",)), value_info("feature_scores", ("batch", 1))])
+    return graph
+
+
+def write_added(
+    folder: Path,
+    *,
+    regression: bool = False,
+    scoring: Scoring | None = None,
+    calibration: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Synthetic:
+    """Write the bundle to `folder` / "bundle"; `calibration`: changes to the entry of that name."""
+    synthetic = write_linear(folder / "linear", outputs=3, spec=FEATURE_SPEC, regression=regression)
+    graph = dataclasses.replace(synthetic.manifest.graph, feature_scores=("distance",))
+    described = synthetic.manifest.calibration
+    threshold = RejectionRule(SCORES, described.false_reject_rate).threshold
+    described = dataclasses.replace(described, threshold=threshold, **(calibration or {}))
+    temperatures = {} if regression else {"temperature": 0.5, "map_temperature": 1.5}
+    given = {"graph": graph, "calibration": described, **temperatures, **changes}
+    manifest = with_added_weights(synthetic.manifest, **given)
+    rewrite(
+        synthetic.path,
+        folder / "bundle",
+        manifest=manifest,
+        model=model_bytes(added_graph(synthetic)),
+        calibration=CalibrationTensors(SCORES, even_outcomes(SCORES, 3, regression), {}, scoring),
+    )
+    return dataclasses.replace(synthetic, path=folder / "bundle", manifest=manifest)
