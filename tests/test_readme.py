@@ -106,6 +106,7 @@ def test_the_readme_is_short_and_starts_with_the_demo() -> None:
     assert commands()[0] == "make demo"
 
 
+@pytest.mark.slow
 def test_make_demo(tmp_path: Path) -> None:
     """The first command, as a newcomer runs it: both verdicts are shown, and the curl line that repeats them."""
     output = run_line(f"make demo PORT={free_port()} OUT={tmp_path / 'digits'}", ROOT)
@@ -157,6 +158,7 @@ def test_python_blocks(port: int, place: Path) -> None:
         assert "except" not in code or output == "", output  # an error that a block catches would be printed
 
 
+@pytest.mark.slow
 @needs_javascript
 def test_javascript_blocks(place: Path) -> None:
     found = blocks_in("javascript")

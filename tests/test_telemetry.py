@@ -12,6 +12,8 @@ import pytest
 from tests.support.network import Traced, can_trace, files_in
 from tests.support.server import ROOT, RUNNING, Server, environment
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT = 300
 GOLDEN = ROOT / "tests/golden/v1"
 SWITCH = "ORT_DISABLE_TELEMETRY"

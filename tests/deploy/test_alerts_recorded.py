@@ -24,9 +24,10 @@ from tests.support.recorded_metrics import Recording, check_firing, record
 from tests.support.server import Server, running
 from tests.support.slow import Slow
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="promtool is not on PATH (Debian package: prometheus)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH (Debian package: prometheus)"),
+]
 BUNDLE = GOLDEN / "v1_fixed" / "bundle"
 NPY = {"Content-Type": "application/x-npy"}
 QUIET: dict[int, tuple[str, ...]] = dict.fromkeys(range(5, 61, 5), ())

@@ -19,9 +19,12 @@ from tests.support.digits import GOLDEN, Array, digits, turned
 from tests.support.live_prometheus import Prometheus, scraping
 from tests.support.server import Server, running
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"
+    ),
+]
 BUNDLE = GOLDEN / "v1_fused" / "bundle"
 MODEL = Predictor.load(BUNDLE).manifest.name
 QUERIES = {f"{panel['title']} {t['refId']}": filled(t["expr"], MODEL) for panel in PANELS for t in panel["targets"]}

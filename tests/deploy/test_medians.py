@@ -14,6 +14,8 @@ from tests.support.digits import GOLDEN, Array, digits, inverted, turned
 from tests.support.live_prometheus import scraping
 from tests.support.server import Server, running
 
+pytestmark = pytest.mark.slow
+
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"
 )

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the client's own, of gevent and of its packaging
     import tritonclient.http as triton
 
-pytestmark = needs_nginx
+pytestmark = [pytest.mark.slow, needs_nginx]
 BODY = json.dumps({"inputs": GOOD}).encode()
 LARGE = b" " * (16 * 2**20 + 1)
 UNFINISHED = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"

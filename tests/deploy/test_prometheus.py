@@ -91,6 +91,7 @@ def test_expressions_never_mix_versions_of_a_model(expression: str) -> None:
         assert not versioned or "version" in grouped.replace(",", " ").split()
 
 
+@pytest.mark.slow
 @needs_promtool
 @pytest.mark.parametrize(
     "command",
@@ -104,6 +105,7 @@ def test_promtool_accepts_the_files(command: tuple[str, ...]) -> None:
     _promtool(*command, cwd=PROMETHEUS)
 
 
+@pytest.mark.slow
 @needs_promtool
 def test_promtool_accepts_the_dashboards_expressions(tmp_path: Path) -> None:
     expressions = [filled(expression, "m") for expression in EXPRESSIONS.values()]

@@ -14,6 +14,7 @@ from offline.export.verify import VerificationError
 from service import Predictor, read_bundle
 from tests import reference
 from tests.support.cases import CASES, Case
+from tests.support.tiers import quick_among
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:copyreg")
 
@@ -61,7 +62,7 @@ def expected_variance(case: Case, indices: np.ndarray, used_prior: float, inputs
     return reference.variance(reference.full_jacobian(case.model(), inputs)[1][:, :, indices], precision)
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", quick_among(SERVED, {"mlp-classification-2", "cnn-regression-2"}))
 def test_served_answers_equal_the_oracle(name: str, tmp_path: Path) -> None:
     case = BY_NAME[name]
     predictor = fit(case, tmp_path / "bundle")
@@ -95,6 +96,7 @@ def test_served_answers_equal_the_oracle(name: str, tmp_path: Path) -> None:
     assert verification.variance_error <= 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cnn-regression-1"])
 def test_all_weights_equal_full_laplace(name: str, tmp_path: Path) -> None:
     case = BY_NAME[name]

@@ -12,6 +12,8 @@ import pytest
 from service.bundle import Bundle, read_bundle
 from service.maths.posterior_factor import CholeskyPosterior
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 RECIPE = """
 import atexit, contextlib, os, pathlib, signal, torch

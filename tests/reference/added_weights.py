@@ -1,6 +1,7 @@
 """Added weights: coordinates, random features and the variance of their posterior, one example and number at a time."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,37 +26,43 @@ def log_length(h: Array) -> float:
     return math.log(max(math.sqrt(sum(value * value for value in h)), 1e-12))
 
 
-def scaled_directions(parts: list[Array], training: list[Array]) -> Array:
-    """z of one example: parts (F_l,) each; training (N, F_l) each."""
-    columns = []
-    for h, others in zip(parts, training, strict=True):
+def scaled_directions(training: list[Array]) -> Callable[[list[Array]], Array]:
+    """The function from the parts (F_l,) of one example to its z; training (N, F_l) each."""
+    known = []
+    for others in training:
         units = [unit(other) for other in others]
         centre = sum(units) / len(units)
         scale = math.sqrt(sum(float((one - centre) @ (one - centre)) for one in units) / len(units))
-        columns.append((unit(h) - centre) / (scale if scale > 1e-12 else 1.0))
-    return np.concatenate(columns)
+        known.append((centre, scale if scale > 1e-12 else 1.0))
+
+    def z(parts: list[Array]) -> Array:
+        return np.concatenate([(unit(h) - centre) / scale for h, (centre, scale) in zip(parts, known, strict=True)])
+
+    return z
 
 
 def coordinates(
-    parts: list[Array], training: list[Array], directions: Array, *, with_rest: bool, with_lengths: bool
-) -> Array:
-    """t of one example."""
+    training: list[Array], directions: Array, *, with_rest: bool, with_lengths: bool
+) -> Callable[[list[Array]], Array]:
+    """The function from the parts (F_l,) of one example to its t."""
+    z_of = scaled_directions(training)
 
     def outside(z: Array) -> float:
         return log_length(z - directions @ (directions.T @ z))
 
-    count = len(training[0])
-    z = scaled_directions(parts, training)
-    found = list(directions.T @ z)
-    if with_rest:
-        between = [scaled_directions([h[n] for h in training], training) for n in range(1, count, 2)]
-        found.append(standard(outside(z), [outside(other) for other in between]))
-    if with_lengths:
-        found += [
-            0.3 * standard(log_length(h), [log_length(other) for other in others])
-            for h, others in zip(parts, training, strict=True)
-        ]
-    return np.array(found)
+    between = [outside(z_of([h[n] for h in training])) for n in range(1, len(training[0]), 2)]
+    lengths = [[log_length(other) for other in others] for others in training]
+
+    def t(parts: list[Array]) -> Array:
+        z = z_of(parts)
+        found = list(directions.T @ z)
+        if with_rest:
+            found.append(standard(outside(z), between))
+        if with_lengths:
+            found += [0.3 * standard(log_length(h), known) for h, known in zip(parts, lengths, strict=True)]
+        return np.array(found)
+
+    return t
 
 
 def random_features(t: Array, frequencies: Array, phases: Array) -> Array:

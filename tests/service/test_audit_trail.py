@@ -109,6 +109,7 @@ def test_a_file_that_cannot_be_written_is_known_at_the_start(
     assert message.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_workers_share_the_file(classification: Synthetic, tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     variables = {"PROBITY_AUDIT_FILE": str(file), "PROBITY_AUDIT_BYTES": "2000", "PROBITY_AUDIT_FILES": "100"}

@@ -251,6 +251,7 @@ def test_a_file_that_cannot_be_used_is_known_at_the_start(
     assert message.startswith(f"error: {missing}: cannot be used (No such file or directory)")
 
 
+@pytest.mark.slow
 def test_workers_share_the_memory_and_the_test_and_it_outlives_them(classification: Synthetic, tmp_path: Path) -> None:
     variables = {"PROBITY_FEEDBACK_FILE": str(tmp_path / "feedback.db"), "PROBITY_WORKERS": "2"}
 

@@ -9,6 +9,8 @@ import pytest
 from tests.support.bundles import Synthetic
 from tests.support.server import environment, running
 
+pytestmark = pytest.mark.slow
+
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
 EXAMPLES = 3
 SECONDS = 300

@@ -49,6 +49,15 @@ NAMES = ["probabilities", "map_probabilities", "mean", "variance", "score", "p_v
 Ask = Callable[..., Any]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cheap_collections() -> Iterator[None]:
+    """`ask_aio` collects garbage: it need not look through all that was there before, torch among it."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="module")
 def server(classification: Synthetic, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     path = copy_bundle(classification.path, tmp_path_factory.mktemp("triton") / "bundle")

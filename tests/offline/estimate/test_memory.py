@@ -54,6 +54,7 @@ def plan(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc; there is none here")
 def test_a_process_grows_by_no_more_than_was_predicted() -> None:
     """S = 2,000 weights of a convolutional network, in processes of their own."""

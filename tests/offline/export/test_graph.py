@@ -17,8 +17,11 @@ from offline.network.weights import WeightLayout
 from service.inference.onnx_runtime import onnxruntime
 from tests import reference
 from tests.support.networks import NETWORKS, build
+from tests.support.tiers import quick_among
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
+
+EXPORTED = sorted(set(NETWORKS) - {"called-twice", "shared-linears", "groups-all"})
 
 
 def load_check(model: bytes) -> onnx.ModelProto:
@@ -35,7 +38,7 @@ def export(name: str) -> tuple[bytes, int]:
     return export_jacobian(jacobian, inputs, jacobian(inputs)[0].shape[1])
 
 
-@pytest.mark.parametrize("name", sorted(set(NETWORKS) - {"called-twice", "shared-linears", "groups-all"}))
+@pytest.mark.parametrize("name", quick_among(EXPORTED, {"tied", "scalar-scaled", "transposed", "residual"}))
 def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
     model, _ = export(name)
     load_check(model)

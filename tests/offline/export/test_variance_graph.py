@@ -19,6 +19,7 @@ from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, 
 from tests import reference
 from tests.support.heads import build_head
 from tests.support.networks import NETWORKS, build
+from tests.support.tiers import quick_among
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
 
@@ -68,13 +69,13 @@ def served_variance(name: str, kind: str, rule: OutputRule) -> tuple[np.ndarray,
 @pytest.mark.parametrize(
     ("name", "kind", "count"),
     [
-        ("residual", "top", 1),
+        pytest.param("residual", "top", 1, marks=pytest.mark.slow),
         ("residual", "margin", 2),
         ("perceptron", "top", 2),
         ("normalised-together", "top", 2),
         ("attention", "margin", 2),
-        ("scaled", "top", 1),
-        ("other-use", "margin", 2),
+        pytest.param("scaled", "top", 1, marks=pytest.mark.slow),
+        pytest.param("other-use", "margin", 2, marks=pytest.mark.slow),
     ],
 )
 def test_a_few_outputs(name: str, kind: Kind, count: int) -> None:
@@ -84,7 +85,7 @@ def test_a_few_outputs(name: str, kind: Kind, count: int) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * expected.max())
 
 
-@pytest.mark.parametrize("name", ["perceptron", "scaled"])
+@pytest.mark.parametrize("name", quick_among(["perceptron", "scaled"], {"perceptron"}))
 def test_low_rank(name: str) -> None:
     found, mean, jacobian, precision = served_variance(name, "low-rank", ALL_OUTPUTS)
     np.testing.assert_allclose(found, reference.variance(jacobian, precision), rtol=1e-4)

@@ -22,6 +22,7 @@ from offline.network.weights import WeightLayout
 from service import Predictor, read_bundle
 from service.inference.onnx_runtime import onnxruntime
 from tests import reference
+from tests.support.tiers import quick_among
 
 # torch warns of its own accord about kernels that vmap handles slowly, and the exporter about its own deprecations.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -97,7 +98,7 @@ def test_jacobian_equals_plain_differentiation(name: str, dtype: torch.dtype) ->
     assert_close(case, found.numpy(), slice(None), tolerance)
 
 
-@pytest.mark.parametrize("name", sorted(set(TESTED) - {*BUNDLED, *FULL_SIZE_ONLY}))
+@pytest.mark.parametrize("name", quick_among(sorted(set(TESTED) - {*BUNDLED, *FULL_SIZE_ONLY}), {"mlp", "small-cnn"}))
 def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
     case = truth(name)
     jacobian = make_jacobian(private_copy(case.model, torch.device("cpu")), case.layout, case.indices, case.inputs)
@@ -131,7 +132,7 @@ def test_an_unknown_network_is_refused_with_the_names_there_are() -> None:
 
 
 @pytest.mark.usefixtures("without_trial")
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", quick_among(BUNDLED, {"conv1d"}))
 def test_a_verified_bundle(name: str, tmp_path: Path) -> None:
     network = network_spec(name, "miniature")
     inputs, targets = network.data(60)

@@ -47,11 +47,10 @@ def test_the_variance_is_that_of_the_definition(case: str, with_lengths: bool) -
     arrays, directions = [h.numpy() for h in training], fitted.coordinates.directions.numpy()
     with_rest = fitted.coordinates.rest is not None
 
+    t_of = coordinates(arrays, directions, with_rest=with_rest, with_lengths=with_lengths)
+
     def phi_of(parts: list[Tensor], n: int) -> np.ndarray:
-        t = coordinates(
-            [h[n].numpy() for h in parts], arrays, directions, with_rest=with_rest, with_lengths=with_lengths
-        )
-        return random_features(t, fitted.frequencies.numpy(), fitted.phases.numpy())
+        return random_features(t_of([h[n].numpy() for h in parts]), fitted.frequencies.numpy(), fitted.phases.numpy())
 
     known = [phi_of(training, n) for n in range(len(training[0]))]
     expected = [added_variance(phi_of(new, n), known, SMALL.precision, SMALL.kept) for n in range(len(new[0]))]

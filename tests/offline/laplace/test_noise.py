@@ -105,6 +105,7 @@ def fitted(tmp_path: Path, network: nn.Module, train: Data, calibration: Data, *
     return Predictor.load(out)
 
 
+@pytest.mark.slow
 def test_an_overfitted_networks_intervals_hold_what_they_say(tmp_path: Path) -> None:
     train, calibration, test = drawn(80, 0), drawn(600, 1), drawn(4000, 2)
     predictor = fitted(tmp_path, trained(train, 60, 1500), train, calibration)
@@ -150,6 +151,7 @@ def test_intervals_that_hold_too_little_are_to_be_checked(tmp_path: Path) -> Non
     assert "noise_examples" not in manifest.metrics
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("PROBITY_DATA_DIR" not in os.environ, reason="needs the benchmark data")
 def test_kin8nm(tmp_path: Path) -> None:
     """Real data, a standard split: with the noise of the training residuals 95 % held 79 to 81 %."""

@@ -68,7 +68,13 @@ def write(folder: Path, workers: str = "0") -> Path:
     return folder / "recipe.py"
 
 
-@pytest.mark.parametrize("workers", ["0", "1, multiprocessing_context='spawn'"], ids=["in-process", "spawned-worker"])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param("0", id="in-process"),
+        pytest.param("1, multiprocessing_context='spawn'", id="spawned-worker", marks=pytest.mark.slow),
+    ],
+)
 def test_a_fit_finds_what_lies_beside_the_recipe(tmp_path: Path, workers: str) -> None:
     path, modules = list(sys.path), set(sys.modules)
     out = tmp_path / "out" / "bundle"
@@ -79,6 +85,7 @@ def test_a_fit_finds_what_lies_beside_the_recipe(tmp_path: Path, workers: str) -
     assert not {name for name in set(sys.modules) - modules if name.startswith(("data_beside", "labels", "networks"))}
 
 
+@pytest.mark.slow
 def test_so_do_the_processes_of_torchrun(tmp_path: Path) -> None:
     out = tmp_path / "out" / "bundle"
     launch = [

@@ -103,6 +103,7 @@ def test_without_a_terminal_every_stage_is_one_line(tmp_path: Path, monkeypatch:
     assert lines[-2:] == ["Report: bundle/report.html", "Serve it: probity serve bundle"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "options", "selection"), [(80, (), SELECTION), (40, SHORT, ())], ids=["80", "40"])
 def test_in_a_terminal_the_running_stage_is_seen(
     tmp_path: Path, columns: int, options: tuple[str, ...], selection: tuple[str, ...]

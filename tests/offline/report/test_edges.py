@@ -29,6 +29,8 @@ from service.bundle import (
 )
 from tests.support.report_pages import SIGMA, Page, S, bare, make_data, report_manifest, titles
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;{{ 7 * 7 }}$x_"
 
 

@@ -35,6 +35,7 @@ def run(folder: Path, kill_at: int) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_a_killed_job_is_taken_up_where_it_was(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     killed = run(folder, 4)

@@ -15,6 +15,8 @@ from offline.laplace.ggn import accumulate_ggn, diagonal_ggn
 from offline.runtime.distributed import DistributedContext, environment_context, local_device, process_group
 from tests.support.job_process import CASE, make_job
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 CPU = torch.device("cpu")
 

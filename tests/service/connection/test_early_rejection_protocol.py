@@ -154,6 +154,7 @@ def test_a_failing_check_admits_the_request_and_is_logged(recorder: Recorder, ca
     assert "ZeroDivisionError: /free" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_rejected_body_in_single_bytes_is_cut_off_quietly(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     with host.connection() as connection:
         connection.sendall(post(b"/full").replace(b"%d" % len(BODY), b"%d" % (2 * MAX_TINY_PIECES)))

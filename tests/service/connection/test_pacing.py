@@ -31,6 +31,7 @@ def in_chunks(body: bytes, size: int) -> bytes:
     return CHUNKED + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [False, True], ids=["open", "with API keys"])
 def test_health_answers_while_chunks_of_one_byte_flood_in(
     classification: Synthetic, keys: bool, tmp_path: Path

@@ -17,6 +17,7 @@ CONNECTIONS, SECONDS = 250, 6
 HEALTHY_SECONDS = 2.0  # on a busy machine; a few tenths on an idle one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/nothing", "/metrics", "/openapi.json"])
 def test_health_answers_while_a_crowd_asks_for_other_things(classification: Synthetic, path: str) -> None:
     with running(classification.path, PROBITY_ACCESS_LOG="false") as server:

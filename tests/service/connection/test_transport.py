@@ -51,6 +51,7 @@ def waiting_bytes(host: Host) -> int:
     return sum(connection.transport.get_write_buffer_size() for connection in [*host.state.connections])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [

@@ -61,6 +61,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert abs(found.mean() - 0.5) < 0.05
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_promised() -> None:
     """400 tests of 2,000 scores each, against calibration sets of 60: at most 1 % may alarm, at 4 standard errors."""
     generator = np.random.default_rng(1)

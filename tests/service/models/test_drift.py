@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.inference.predictor import Predictor
@@ -51,6 +52,7 @@ def test_ordinary_inputs_are_quiet_and_others_alarm(classification: Synthetic) -
         assert found["probity_drift_alarms_total"] >= 1
 
 
+@pytest.mark.slow
 def test_several_workers_share_the_chance_of_a_false_alarm(classification: Synthetic) -> None:
     """Each demands more, so that all together keep the promise; and the sum of their alarms is seen."""
     body = json.dumps({"inputs": np.zeros((50, 4)).tolist()}).encode()

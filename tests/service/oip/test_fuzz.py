@@ -71,6 +71,7 @@ def test_any_bytes(spec: InputSpec, body: bytes, length: int | None) -> None:
     try_it(body, length, spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 @settings(max_examples=300)
 @given(data=st.data())
@@ -85,6 +86,7 @@ def test_anything_in_the_json_changed(spec: InputSpec, data: st.DataObject) -> N
     try_it(head + raw, None, spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 @settings(max_examples=300)
 @given(data=st.data())

@@ -71,6 +71,7 @@ def models(tmp_path: Path) -> Path:
 BAD = ["dimensions", "endless", "greedy", "huge"]
 
 
+@pytest.mark.slow
 def test_a_good_bundle_among_bad_ones_is_served(models: Path) -> None:
     """Where readiness demands all, it names the missing ones."""
     limits = {"PROBITY_TRIAL_SECONDS": "15", "PROBITY_TRIAL_BYTES": str(2**30)}
@@ -93,6 +94,7 @@ def test_a_good_bundle_among_bad_ones_is_served(models: Path) -> None:
         assert not [line for line in server.lines if "Traceback" in line]
 
 
+@pytest.mark.slow
 def test_the_default_model_is_demanded_where_it_is_named(tmp_path: Path) -> None:
     bundle(tmp_path / "a", "a")
     (bundle(tmp_path / "b", "b") / "model.onnx").write_bytes(b"corrupt")
@@ -104,7 +106,11 @@ def test_the_default_model_is_demanded_where_it_is_named(tmp_path: Path) -> None
             assert status == 200 or "Not loaded: b." in detail
 
 
-@pytest.mark.parametrize("make", [endless, greedy, many_dimensions, huge_input])
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(endless, marks=pytest.mark.slow), greedy, many_dimensions, huge_input],
+    ids=lambda f: f.__name__,
+)
 def test_a_bad_bundle_that_is_named_is_one_line(tmp_path: Path, make: object) -> None:
     assert callable(make)
     folder = make(tmp_path / "bundle")
@@ -116,6 +122,7 @@ def test_a_bad_bundle_that_is_named_is_one_line(tmp_path: Path, make: object) ->
     assert "(remedy: " in line
 
 
+@pytest.mark.slow
 def test_it_ends_while_it_starts(tmp_path: Path) -> None:
     endless(tmp_path / "endless")
     with starting("--models", str(tmp_path), PROBITY_TRIAL_SECONDS=NEVER) as server:
@@ -125,6 +132,7 @@ def test_it_ends_while_it_starts(tmp_path: Path) -> None:
         assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
 
 
+@pytest.mark.slow
 def test_others_are_loaded_and_it_ends_while_one_is_tried(classification: Synthetic, tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
@@ -141,6 +149,7 @@ def test_others_are_loaded_and_it_ends_while_one_is_tried(classification: Synthe
         assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
 
 
+@pytest.mark.slow
 def test_a_load_that_hangs_is_refused_and_holds_up_nothing(classification: Synthetic, tmp_path: Path) -> None:
     folder = copy_bundle(classification.path, tmp_path / "bundle")
     extra = {"PROBITY_TRIAL_SECONDS": "15", "PROBITY_REPOSITORY_API": "true"}

@@ -44,6 +44,7 @@ def oldest_batch(server: Server) -> float:
     return float(value)
 
 
+@pytest.mark.slow
 def test_a_batch_that_hangs_is_answered_at_its_deadline_and_seen(hanging: Path) -> None:
     with running(hanging, PROBITY_COMPUTE_TIMEOUT_SECONDS="3", **ONE_AT_ONCE) as server:
         assert ask(server, GOOD_BODY) == (200, "")
@@ -67,6 +68,7 @@ def test_a_model_that_hangs_leaves_the_other_workers_to_the_others(hanging: Path
         assert health(server, "live") == 200
 
 
+@pytest.mark.slow
 def test_the_process_ends_though_a_batch_hangs(hanging: Path) -> None:
     """Also while requests wait for it."""
     with (
@@ -85,6 +87,7 @@ def test_the_process_ends_though_a_batch_hangs(hanging: Path) -> None:
         assert not [line for line in server.lines if "Traceback" in line]
 
 
+@pytest.mark.slow
 def test_a_worker_whose_computation_hangs_is_replaced(hanging: Path) -> None:
     extra = {"PROBITY_WORKERS": "2", "PROBITY_COMPUTE_TIMEOUT_SECONDS": "1", "PROBITY_HANG_SECONDS": "2"}
     with running(hanging, **extra, **ONE_AT_ONCE) as server:

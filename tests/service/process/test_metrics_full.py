@@ -37,6 +37,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_service_outlives_a_full_folder(classification: Synthetic, small_disk: Path, workers: str) -> None:
     with running(classification.path, PROMETHEUS_MULTIPROC_DIR=str(small_disk), PROBITY_WORKERS=workers) as server:

@@ -51,6 +51,7 @@ def _length(head: bytes) -> int:
     return int(fields[b"content-length"])
 
 
+@pytest.mark.slow
 def test_what_arrived_while_the_process_was_starved_is_answered(classification: Synthetic) -> None:
     """Its timers have expired before it reads what arrived in time."""
     with running(classification.path) as server, contextlib.ExitStack() as stack:
@@ -114,6 +115,7 @@ def test_it_ends_in_order_where_no_file_handle_is_left(classification: Synthetic
         assert not [line for line in server.lines if "Traceback" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parent_first", [True, False])
 def test_a_signal_to_every_process_drains_once(classification: Synthetic, parent_first: bool) -> None:
     drain = 2.0
@@ -135,6 +137,7 @@ def test_a_signal_to_every_process_drains_once(classification: Synthetic, parent
         assert not [line for line in server.lines if "starting another" in line or "ERROR" in line]
 
 
+@pytest.mark.slow
 def test_one_worker_that_is_told_to_stop_leaves_the_socket_to_the_others(classification: Synthetic) -> None:
     with two_workers(classification.path) as server:
         first, _ = pids(server)
@@ -156,6 +159,7 @@ def child_of(pid: int) -> int | None:
     return int(found[0]) if found else None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
 def test_process_1_that_starts_ends_at_once(tmp_path: Path) -> None:
     """The kernel ignores signals without a handler for process 1, and a handler in Python does not run while a library
@@ -176,6 +180,7 @@ def test_process_1_that_starts_ends_at_once(tmp_path: Path) -> None:
             process.kill()
 
 
+@pytest.mark.slow
 def test_it_ends_while_a_network_is_tried_that_never_comes_to_an_end(classification: Synthetic, tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()

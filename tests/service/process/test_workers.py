@@ -62,6 +62,7 @@ def two_workers(bundle: Path, **extra: str) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.slow
 def test_each_worker_answers_and_metrics_add_up(classification: Synthetic) -> None:
     with two_workers(classification.path) as server:
         first, second = pids(server)
@@ -105,6 +106,7 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Syn
     assert tmp_path.is_dir()
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_replaced(classification: Synthetic) -> None:
     with two_workers(classification.path, PROBITY_HANG_SECONDS="2") as server:
         first, second = pids(server)
@@ -118,6 +120,7 @@ def test_a_worker_that_hangs_is_replaced(classification: Synthetic) -> None:
         assert not [line for line in server.lines if f"Worker {second} has shown" in line]
 
 
+@pytest.mark.slow
 def test_requests_that_were_begun_are_answered_before_the_end(classification: Synthetic) -> None:
     """One in each worker: while one worker is paused, the other accepts the connection."""
     with two_workers(classification.path) as server, contextlib.ExitStack() as stack:
@@ -149,6 +152,7 @@ def test_a_signal_from_a_terminal_ends_all(classification: Synthetic) -> None:
         assert len([line for line in server.lines if "Finished server process" in line]) == 2
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_parent(classification: Synthetic) -> None:
     """Also when it is killed: nothing else would ever stop them. They drain first, still sending heartbeats."""
     with two_workers(classification.path, PROBITY_DRAIN_SECONDS="1.5") as server:

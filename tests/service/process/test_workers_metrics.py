@@ -61,6 +61,7 @@ def test_a_replaced_version_leaves_nothing_behind(tmp_path: Path) -> None:
         assert server.terminate() == 0
 
 
+@pytest.mark.slow
 def test_another_bundle_of_the_same_version_takes_its_place(tmp_path: Path) -> None:
     bundle(tmp_path / "a", "1", seed=0, alpha=0.1)
     digest = read_manifest(tmp_path / "a")[1]
@@ -80,6 +81,7 @@ def test_another_bundle_of_the_same_version_takes_its_place(tmp_path: Path) -> N
         assert server.terminate() == 0
 
 
+@pytest.mark.slow
 def test_a_version_that_was_replaced_and_comes_back_is_there_again(tmp_path: Path) -> None:
     versions = [("1", 0), ("2", 1), ("1", 0)]
     bundle(tmp_path / "a", *versions[0])

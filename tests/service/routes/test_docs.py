@@ -10,6 +10,8 @@ from tests.support.bundles import Synthetic
 from tests.support.client import Client
 from tests.support.server import running
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_page_names_no_other_host(client: Client) -> None:
     response = client.get("/docs")

@@ -7,6 +7,7 @@ from tests.support.javascript import javascript_answers, needs_javascript
 from tests.support.standalone import BUNDLES, Exported, example_batches, same_prediction
 
 pytestmark = [
+    pytest.mark.slow,
     needs_javascript,
     pytest.mark.filterwarnings("ignore"),  # the exporter's own deprecations, in the bundles that are fitted
 ]
