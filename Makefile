@@ -17,19 +17,18 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-annotate 
         --python-version 3.11 --constraint constraints.txt
 LOCKS := deploy/requirements
 
-# Tests without a server and without an export.
-FAST := tests/service/batching tests/service/maths tests/service/oip --ignore tests/service/oip/test_fuzz.py \
-        tests/service/format/test_manifest.py tests/service/format/test_manifest_wrong.py tests/offline/data \
-        tests/offline/evaluation tests/offline/network --ignore tests/offline/network/test_model_copy.py \
-        tests/offline/test_config.py tests/test_checkout.py tests/test_dependencies.py tests/test_distribution.py
+# PYTEST_OPTIONS: from the environment, such as --junitxml=FILE.
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
-.PHONY: demo test test-fast coverage check hooks audit bench bench-selection bench-paper format clean smoke smoke-offline lock \
+.PHONY: demo test test-slow test-all coverage check hooks audit bench bench-selection bench-paper format clean smoke smoke-offline lock \
         image-test test-lowest javascript docs rooms help
 
 help:
 	@echo "make demo    train, fit, serve and query a digit classifier (PORT=$(PORT))"
-	@echo "make test    every test            make check   lint, types, import arrows"
-	@echo "make test-fast   without servers and exports, in a minute"
+	@echo "make check   lint, types, import arrows"
+	@echo "make test    what proves the product on small networks, without other programs (six minutes on two cores)"
+	@echo "make test-slow   the others: large networks, other programs, clocks and long jobs"
+	@echo "make test-all    both"
 	@echo "make coverage    every test, and which branches they take"
 	@echo "make hooks   run ruff, mypy and import-linter before each commit (pre-commit)"
 	@echo "make audit   known vulnerabilities of the service's packages"
@@ -61,17 +60,19 @@ demo: .venv/offline.stamp
 	$(BIN)/probity demo --port $(PORT) --out $(OUT)
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python $(PYTEST) -m "not slow"
 
-# No server, no export: what to run while writing.
-test-fast: .venv/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(FAST)
+test-slow: .venv/dev.stamp
+	$(BIN)/python $(PYTEST) -m slow
+
+test-all: .venv/dev.stamp
+	$(BIN)/python $(PYTEST)
 
 # Branches of probity, service and offline, also in the processes that tests start. Before Python 3.14 it takes about
 # twice as long as the tests alone: hosted CI runs it there.
 coverage: .venv/dev.stamp
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/coverage run $(PYTEST)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

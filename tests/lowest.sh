@@ -14,4 +14,4 @@ grep -E '^(hypothesis|packaging|pytest|pytest-timeout|pytest-xdist|PyYAML)==' "$
 cd "$root"
 [ $# -gt 0 ] || set -- tests/test_golden.py tests/service/test_app.py tests/service/connection tests/service/http \
     tests/service/process tests/service/inference/test_predictor_bundles.py tests/service/format/test_bundle.py
-"$work/venv/bin/python" -m pytest -n 2 -p no:cacheprovider "$@"
+"$work/venv/bin/python" -m pytest -n 3 -m "not slow" -p no:cacheprovider ${PYTEST_OPTIONS:-} "$@"
