@@ -28,7 +28,8 @@ from offline.laplace.ggn import Curvature, accumulate_ggn
 from offline.laplace.inference import infer
 from offline.laplace.noise import residual_noise
 from offline.laplace.temperature import plain_temperature
-from offline.publish.bundle import Fitted, publish
+from offline.publish.bundle import publish
+from offline.publish.fitted import Fitted
 from offline.publish.manifest import check_class_names, check_input_spec
 from offline.publish.served_form import check_size, choose_form
 from offline.runtime.checkpoint import Checkpoint

@@ -8,6 +8,7 @@ import pytest
 from torch.onnx._internal.exporter import _registration
 
 import offline.fit
+from tests.support.small_fit import skip_export
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,3 +33,9 @@ def without_trial() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offline.fit, "check_whole_way", lambda *_: None)
         yield
+
+
+@pytest.fixture
+def without_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit that publishes a stub of a graph: for tests that read the manifest alone."""
+    skip_export(monkeypatch)

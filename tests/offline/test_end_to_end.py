@@ -12,6 +12,7 @@ from offline import FitConfig, fit_bundle
 from offline.export.graph import export_variance
 from offline.export.verify import VerificationError
 from service import Predictor, read_bundle
+from service.bundle import read_manifest
 from tests import reference
 from tests.support.cases import CASES, Case
 from tests.support.tiers import quick_among
@@ -33,7 +34,7 @@ SERVED = (
 )
 
 
-def fit(case: Case, out: Path, **changes: object) -> Predictor:
+def fit(case: Case, out: Path, **changes: object) -> Path:
     options = {
         "likelihood": case.likelihood,
         "subnetwork_size": 0.4,
@@ -45,14 +46,13 @@ def fit(case: Case, out: Path, **changes: object) -> Predictor:
         "temperature": 1.0,
         **changes,
     }
-    fit_bundle(
+    return fit_bundle(
         case.model(),
         case.batches(TRAIN, 16),
         out,
         calibration_loader=case.batches(HELD_OUT, 25, seed=1),
         config=FitConfig.model_validate(options),
     )
-    return Predictor.load(out)
 
 
 def expected_variance(case: Case, indices: np.ndarray, used_prior: float, inputs: torch.Tensor) -> np.ndarray:
@@ -65,7 +65,7 @@ def expected_variance(case: Case, indices: np.ndarray, used_prior: float, inputs
 @pytest.mark.parametrize("name", quick_among(SERVED, {"mlp-classification-2", "cnn-regression-2"}))
 def test_served_answers_equal_the_oracle(name: str, tmp_path: Path) -> None:
     case = BY_NAME[name]
-    predictor = fit(case, tmp_path / "bundle")
+    predictor = Predictor.load(fit(case, tmp_path / "bundle"))
     bundle = read_bundle(tmp_path / "bundle")
     inputs = case.data(TEST, seed=2)[0]
     size, total = bundle.manifest.subnetwork_size, bundle.manifest.parameter_count
@@ -100,7 +100,7 @@ def test_served_answers_equal_the_oracle(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["cnn-regression-1"])
 def test_all_weights_equal_full_laplace(name: str, tmp_path: Path) -> None:
     case = BY_NAME[name]
-    predictor = fit(case, tmp_path / "bundle", subnetwork_size=1.0)
+    predictor = Predictor.load(fit(case, tmp_path / "bundle", subnetwork_size=1.0))
     inputs = case.data(TEST, seed=2)[0]
     everything = np.arange(predictor.manifest.parameter_count)
     assert predictor.manifest.subnetwork_size == len(everything)
@@ -154,7 +154,7 @@ def test_a_network_that_mixes_examples_is_refused_and_nothing_is_published(tmp_p
 
 def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verification is not a formality: export another network than the one fitted, and it is found out."""
-    import offline.publish.bundle
+    import offline.publish.exporter
 
     def changed(jacobian, example, outputs, factor, *features):  # type: ignore[no-untyped-def]
         other = copy.copy(jacobian)
@@ -163,16 +163,17 @@ def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pyt
             next(other.model.parameters()).mul_(1.001)
         return export_variance(other, example, outputs, factor, *features)
 
-    monkeypatch.setattr(offline.publish.bundle, "export_variance", changed)
+    monkeypatch.setattr(offline.publish.exporter, "export_variance", changed)
     with pytest.raises(VerificationError, match="differs from torch in float64"):
         fit(BY_NAME["mlp-classification-2"], tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("without_export")
 @pytest.mark.parametrize("prior", ["marglik"])
 def test_prior_precision_is_chosen_and_recorded(prior: str, tmp_path: Path) -> None:
-    predictor = fit(BY_NAME["mlp-regression-2"], tmp_path / "bundle", prior_precision=prior, sigma_noise="mle")
-    manifest = predictor.manifest
+    path = fit(BY_NAME["mlp-regression-2"], tmp_path / "bundle", prior_precision=prior, sigma_noise="mle")
+    manifest, _ = read_manifest(path)
     assert manifest.prior.method == prior
     ratio = manifest.subnetwork_size / manifest.parameter_count
     assert manifest.prior.used == pytest.approx(manifest.prior.precision * ratio)
@@ -184,7 +185,7 @@ def test_prior_precision_is_chosen_and_recorded(prior: str, tmp_path: Path) -> N
 
 def test_the_bundle_keeps_the_range_of_all_inputs_that_the_fit_met(tmp_path: Path) -> None:
     case = BY_NAME["mlp-regression-1"]
-    predictor = fit(case, tmp_path / "bundle")
+    predictor = Predictor.load(fit(case, tmp_path / "bundle"))
     met = torch.cat([case.data(TRAIN)[0], case.data(HELD_OUT, seed=1)[0]])
     found = predictor.manifest.input.range
     assert found is not None

@@ -12,6 +12,7 @@ import offline.job
 import offline.laplace.calibration
 import offline.laplace.inference
 import offline.publish.bundle
+import offline.publish.exporter
 import offline.publish.plain_answers
 import offline.selection.select
 from offline import fit_bundle
@@ -45,12 +46,12 @@ STAGES = {
     "factor": offline.laplace.inference,
     "predict_held_out": offline.laplace.calibration,
     "fit_temperature": offline.laplace.calibration,
-    "export_variance": offline.publish.bundle,
+    "export_variance": offline.publish.exporter,
     "make_manifest": offline.publish.bundle,
     "seal_bundle": offline.publish.bundle,
     "plain_jacobian": offline.publish.plain_answers,
-    "verify": offline.publish.bundle,
-    "foreign_rejection": offline.publish.bundle,
+    "verify": offline.publish.exporter,
+    "foreign_rejection": offline.publish.exporter,
     "report_html": offline.publish.bundle,
     "reseal_manifest": offline.publish.bundle,
 }
@@ -63,10 +64,12 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
     def fails(*_: object, **__: object) -> None:
         raise Stop
 
-    skip_export(monkeypatch)
-    if stage in ("foreign_rejection", "reseal_manifest", "report_html"):
-        monkeypatch.setattr(offline.publish.bundle, "verify", lambda *_: None)
-        monkeypatch.setattr(offline.publish.bundle, "foreign_rejection", lambda *_: None)
+    if stage in ("export_variance", "plain_jacobian", "verify", "foreign_rejection"):
+        monkeypatch.setattr(offline.fit, "check_whole_way", lambda *_: None)
+        monkeypatch.setattr(offline.publish.exporter, "export_variance", lambda *_: (b"graph", 18))
+        monkeypatch.setattr(offline.publish.exporter, "verify", lambda *_: None)
+    else:
+        skip_export(monkeypatch)
     monkeypatch.setattr(STAGES[stage], stage, fails)
     alone = stage in ("sweep_prior", "fit_temperature")
     config = CONFIG.model_copy(

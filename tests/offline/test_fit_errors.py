@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-import offline.publish.bundle
+import offline.publish.exporter
 from offline import fit_bundle
 from offline.export.graph import export_jacobian
 from offline.jacobian.plan import make_jacobian
@@ -113,7 +113,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 def test_what_cannot_be_used_is_refused_before_the_export(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline.publish.bundle, "export_variance", lambda *_: pytest.fail("the export was reached"))
+    monkeypatch.setattr(offline.publish.exporter, "export_variance", lambda *_: pytest.fail("the export was reached"))
     model = given.get("model", network())
     before = state(model)
     with pytest.raises(error, match=message):

@@ -19,6 +19,7 @@ from offline.export.standalone.verify import open_model, run_standalone
 from offline.job import Job
 from offline.laplace.scoring import ChosenScore, HeldOutOutputs, choose_score
 from probity.cli import app
+from service.bundle import read_manifest
 from service.inference.predictor import Predictor
 from service.maths.fused_score import LargestSurprise
 from tests.support.small_fit import CONFIG, Batches, batches, network
@@ -79,9 +80,10 @@ def test_few_held_out_examples(tmp_path: Path, held_out: int) -> None:
     assert np.isfinite(predictor.predict(np.concatenate([FAR, largest])).score).all()
 
 
+@pytest.mark.usefixtures("without_export")
 @pytest.mark.parametrize("score", ["surprise", "distance", "predictive_entropy"])
 def test_a_named_score(tmp_path: Path, score: str) -> None:
-    calibration = Predictor.load(fitted(tmp_path / "bundle", score=score)).manifest.calibration
+    calibration = read_manifest(fitted(tmp_path / "bundle", score=score))[0].calibration
     assert calibration.score == score
     assert (calibration.parts is not None) == (score == "surprise")
 
@@ -100,8 +102,10 @@ def test_a_regression_by_default(tmp_path: Path, added: bool, score: str) -> Non
     assert np.isfinite(predictor.predict(FAR).score).all()
 
 
+@pytest.mark.usefixtures("without_export")
 def test_the_entropy_without_added_weights(tmp_path: Path) -> None:
-    assert Predictor.load(fitted(tmp_path / "bundle", added_weights=False)).scoring.name == "predictive_entropy"
+    manifest = read_manifest(fitted(tmp_path / "bundle", added_weights=False))[0]
+    assert manifest.calibration.score == "predictive_entropy"
 
 
 class Bare(nn.Module):
@@ -115,10 +119,11 @@ class Bare(nn.Module):
         return x @ self.weight
 
 
+@pytest.mark.usefixtures("without_export")
 def test_a_network_without_a_distance(tmp_path: Path) -> None:
-    predictor = Predictor.load(fitted(tmp_path / "bundle", Bare()))
-    assert predictor.scoring.name == "predictive_entropy"
-    assert any(warning.startswith("no weights were added") for warning in predictor.manifest.warnings)
+    manifest = read_manifest(fitted(tmp_path / "bundle", Bare()))[0]
+    assert manifest.calibration.score == "predictive_entropy"
+    assert any(warning.startswith("no weights were added") for warning in manifest.warnings)
     for score in ("surprise", "distance"):
         with pytest.raises(ValueError, match=f"score: found '{score}' for a network without a layer that added"):
             fitted(tmp_path / score, Bare(), score=score)

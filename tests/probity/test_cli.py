@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import offline.publish.bundle
+import offline.publish.exporter
 from offline.export.errors import ExportError
 from probity.cli import app
 from probity.fit_options import number_or_word
@@ -232,7 +232,7 @@ def test_an_error_stops_the_progress_bars(tmp_path: Path, monkeypatch: pytest.Mo
         raise ExportError("no such operator")
 
     before = set(threading.enumerate())
-    monkeypatch.setattr(offline.publish.bundle, "export_variance", export)
+    monkeypatch.setattr(offline.publish.exporter, "export_variance", export)
     result = probity("fit", write(tmp_path), "--out", tmp_path / "bundle")
     assert result.exit_code == 2
     assert "no such operator" in result.stderr

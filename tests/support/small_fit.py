@@ -1,6 +1,8 @@
 """A fit that takes no time: a small network with everything that a user's may have, its data, and its state."""
 
+import functools
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,10 @@ from torch import Tensor, nn
 import offline.fit
 import offline.publish.bundle
 from offline import FitConfig, fit_bundle
+from offline.job import Job
+from offline.publish.bundle import publish
+from offline.publish.exporter import Measured
+from offline.publish.fitted import Fitted
 from tests.support.networks import hooks_of
 
 CONFIG = FitConfig(
@@ -71,10 +77,20 @@ def state(model: nn.Module) -> dict[str, Any]:
     }
 
 
+class StubExporter:
+    """In place of the graph a word, of which nothing is measured: for fits whose graph nobody looks at."""
+
+    def export(self, job: Job, fitted: Fitted) -> tuple[bytes, int]:
+        return b"graph", 18
+
+    def measure(self, job: Job, fitted: Fitted, folder: Path) -> Measured:
+        return Measured(None, None, (), ())
+
+
 def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what stands beside the export is tried here."""
     monkeypatch.setattr(offline.fit, "check_whole_way", lambda *_: None)
-    monkeypatch.setattr(offline.publish.bundle, "export_variance", lambda *_: (b"graph", 18))
+    monkeypatch.setattr(offline.fit, "publish", functools.partial(publish, exporter=StubExporter()))
 
 
 def captured(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-import offline.publish.bundle
+import offline.publish.exporter
 from offline.config import FitConfig
 from offline.export.verify import (
     ADDED_SHARE,
@@ -105,7 +105,7 @@ def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch:
         asked.append(rounding())
         return verify(folder, truth, rounding)
 
-    monkeypatch.setattr(offline.publish.bundle, "verify", asking)
+    monkeypatch.setattr(offline.publish.exporter, "verify", asking)
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
     loader = [(torch.randn(30, 4), torch.randint(0, 3, (30,))) for _ in range(2)]

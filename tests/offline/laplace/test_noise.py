@@ -20,7 +20,8 @@ from offline.laplace.posterior import Spectrum
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.progress import silent
-from service import Predictor, read_bundle
+from service import Predictor
+from service.bundle import Manifest, read_manifest
 from tests import reference
 
 pytestmark = pytest.mark.usefixtures("without_trial")
@@ -99,10 +100,15 @@ def test_the_likeliest_noise_equals_a_slow_search(outputs: int) -> None:
 # --------------------------------------------------------------------------- through the fit
 
 
-def fitted(tmp_path: Path, network: nn.Module, train: Data, calibration: Data, **changes: object) -> Predictor:
+def manifest_of(tmp_path: Path, network: nn.Module, train: Data, calibration: Data, **changes: object) -> Manifest:
     out = tmp_path / "bundle"
     fit_bundle(network, [train], out, calibration_loader=[calibration], config=config(**changes))
-    return Predictor.load(out)
+    return read_manifest(out)[0]
+
+
+def fitted(tmp_path: Path, network: nn.Module, train: Data, calibration: Data, **changes: object) -> Predictor:
+    manifest_of(tmp_path, network, train, calibration, **changes)
+    return Predictor.load(tmp_path / "bundle")
 
 
 @pytest.mark.slow
@@ -127,6 +133,7 @@ def test_every_kind_of_prior_takes_the_held_out_noise(tmp_path: Path, prior: obj
     assert evaluate(predictor, [test]).laplace["coverage_95"].value == pytest.approx(0.95, abs=0.03)
 
 
+@pytest.mark.usefixtures("without_export")
 def test_the_half_that_sets_the_threshold_has_no_say(tmp_path: Path) -> None:
     train, (inputs, targets) = drawn(80, 0), drawn(200, 1)
     network, half = trained(train, 20, 100), round(TUNING_SHARE * 200)
@@ -136,15 +143,15 @@ def test_the_half_that_sets_the_threshold_has_no_say(tmp_path: Path) -> None:
     spoilt["sets the threshold"][order[half:]] *= 3
     noises = {}
     for name, changed in {"neither": targets, **spoilt}.items():
-        noises[name] = fitted(tmp_path / name, network, train, (inputs, changed)).manifest.sigma_noise
+        noises[name] = manifest_of(tmp_path / name, network, train, (inputs, changed)).sigma_noise
     assert noises["sets the threshold"] == noises["neither"]
     assert noises["tunes"] > 1.2 * noises["neither"]  # type: ignore[operator]
 
 
+@pytest.mark.usefixtures("without_export")
 def test_intervals_that_hold_too_little_are_to_be_checked(tmp_path: Path) -> None:
     train, calibration = drawn(80, 0), drawn(400, 1)
-    fitted(tmp_path, trained(train, 20, 200), train, calibration, sigma_noise=0.2)
-    manifest = read_bundle(tmp_path / "bundle").manifest
+    manifest = manifest_of(tmp_path, trained(train, 20, 200), train, calibration, sigma_noise=0.2)
     (warning,) = (text for text in manifest.warnings if "intervals" in text)
     assert "the 95 % intervals are too narrow: they hold" in warning
     assert "sigma_noise" in warning

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from offline import FitConfig, fit_bundle
 from offline.publish.fill_effect import fill_warnings
 from service import Predictor
-from service.bundle import FillEffect
+from service.bundle import FillEffect, read_manifest
 from tests.support.small_fit import CONFIG, batches, network
 
 # the exporter's own deprecations are not ours to mend
@@ -93,6 +93,7 @@ def test_equal_outputs(tmp_path: Path, zero: bool, kind: str) -> None:
     assert verification.variance_error < 1e-4
 
 
+@pytest.mark.usefixtures("without_export")
 def test_a_curvature_that_leaves_much_out_is_a_warning(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 50))
@@ -100,15 +101,16 @@ def test_a_curvature_that_leaves_much_out_is_a_warning(tmp_path: Path) -> None:
     fit_bundle(
         model, batches(40, classes=50), tmp_path / "bundle", calibration_loader=batches(40, seed=1), config=config
     )
-    manifest = Predictor.load(tmp_path / "bundle").manifest
+    manifest = read_manifest(tmp_path / "bundle")[0]
     assert 0.5 < manifest.metrics["curvature_probability_together"] < 0.9
     assert any("give more curvature_outputs than 10" in warning for warning in manifest.warnings)
 
 
+@pytest.mark.usefixtures("without_export")
 def test_all_outputs_need_no_rule(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"variance_of": "top", "top_outputs": 2})
     fit_bundle(network(), batches(20), tmp_path / "bundle", calibration_loader=batches(20, seed=1), config=config)
-    graph = Predictor.load(tmp_path / "bundle").manifest.graph
+    graph = read_manifest(tmp_path / "bundle")[0].graph
     assert graph.computed is None
 
 
@@ -117,6 +119,7 @@ def test_a_regression_has_no_leading_output() -> None:
         FitConfig(likelihood="regression", variance_of="margin")
 
 
+@pytest.mark.usefixtures("without_export")
 def test_auto_serves_the_variances_that_it_chose(tmp_path: Path) -> None:
     """Where no place is as cheap as four passes but by one backward pass in place of one for each of eight classes."""
     torch.manual_seed(0)
@@ -126,7 +129,7 @@ def test_auto_serves_the_variances_that_it_chose(tmp_path: Path) -> None:
         subnetwork_size=60, within=("0",), variance_of="auto", max_cost=4.0, measure_price=False, device="cpu"
     )
     fit_bundle(model, train, tmp_path / "bundle", calibration_loader=held_out, config=config)
-    manifest = Predictor.load(tmp_path / "bundle").manifest
+    manifest = read_manifest(tmp_path / "bundle")[0]
     assert manifest.selection.candidates is not None
     (chosen,) = [candidate for candidate in manifest.selection.candidates if candidate.chosen]
     assert manifest.graph.computed is not None

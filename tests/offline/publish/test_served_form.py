@@ -14,7 +14,7 @@ import offline.publish.served_form
 from offline import ExportError, FitConfig, fit_bundle
 from probity.card import print_card
 from service import Predictor, read_bundle
-from service.bundle import Graph
+from service.bundle import Graph, read_manifest
 from tests import reference
 from tests.support.small_fit import Batches, batches
 
@@ -48,11 +48,16 @@ def inputs_of(loader: Batches) -> Tensor:
     return torch.cat([inputs for inputs, _ in loader])
 
 
-def fit(network: nn.Module, path: Path, **changes: object) -> tuple[Predictor, Graph]:
+def graph_of(network: nn.Module, path: Path, **changes: object) -> Graph:
+    """What the manifest says of it."""
     config = CONFIG.model_copy(update=changes)
     fit_bundle(network, data(200), path, calibration_loader=data(40, seed=1), config=config)
-    predictor = Predictor.load(path)
-    return predictor, predictor.manifest.graph
+    return read_manifest(path)[0].graph
+
+
+def fit(network: nn.Module, path: Path, **changes: object) -> tuple[Predictor, Graph]:
+    graph = graph_of(network, path, **changes)
+    return Predictor.load(path), graph
 
 
 def whole_variance(network: nn.Module, path: Path, inputs: Tensor) -> np.ndarray:
@@ -88,10 +93,11 @@ def test_the_threshold_is_set_with_the_variances_that_are_served(network: nn.Seq
     np.testing.assert_allclose(read_bundle(tmp_path / "bundle").calibration.scores, served, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("without_export")
 def test_a_smaller_tolerance_keeps_more_directions(network: nn.Sequential, tmp_path: Path) -> None:
     ranks = []
     for tolerance in (0.3, 1e-4):
-        _, graph = fit(network, tmp_path / str(tolerance), posterior_tolerance=tolerance)
+        graph = graph_of(network, tmp_path / str(tolerance), posterior_tolerance=tolerance)
         ranks.append(WIDTH + 1 if graph.reduced is None else graph.reduced.rank)
     assert ranks[0] < ranks[1]
 
@@ -128,16 +134,17 @@ def test_a_low_rank_that_no_graph_holds_is_refused(
         fit(network, tmp_path / "bundle", posterior="low-rank")
 
 
+@pytest.mark.usefixtures("without_export")
 @pytest.mark.parametrize("changes", [{"variance_of": "margin"}, {"posterior": "low-rank"}, {"selection": "random"}])
 def test_other_posteriors_are_served_as_they_are(
     network: nn.Sequential, tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    _, graph = fit(network, tmp_path / "bundle", **changes)
-    assert graph.reduced is None
+    assert graph_of(network, tmp_path / "bundle", **changes).reduced is None
 
 
+@pytest.mark.usefixtures("without_export")
 def test_a_small_head_is_served_exactly(tmp_path: Path) -> None:
     """The product with its factor is too little work to be worth an approximation."""
     torch.manual_seed(0)
     small = nn.Sequential(nn.Linear(4, 40), nn.Tanh(), nn.Linear(40, OUTPUTS))
-    assert fit(small, tmp_path / "bundle")[1].reduced is None
+    assert graph_of(small, tmp_path / "bundle").reduced is None

@@ -1,0 +1,80 @@
+"""The graph of a bundle, and what is measured on the bundle once the graph is in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from offline.export.graph import export_variance
+from offline.export.price import Timing, time_both
+from offline.export.verify import Truth, verify
+from offline.job import Job
+from offline.publish.fitted import Fitted
+from offline.publish.foreign_rejection import foreign_rejection
+from offline.publish.plain_answers import PlainAnswers, WholePosterior
+from offline.runtime.progress import one_step
+from service.bundle import RejectedShare, Verification
+from service.inference.predictor import Predictor
+
+VERIFY_EXAMPLES = 8
+
+
+@dataclass(frozen=True)
+class Measured:
+    """On the finished bundle: how far its answers are from torch's, what it rejects of foreigners, what a prediction
+    costs (empty where that is not asked for), and warnings."""
+
+    verification: Verification | None
+    rejection: tuple[RejectedShare, ...] | None
+    timings: tuple[Timing, ...]
+    warnings: tuple[str, ...]
+
+
+class Exporter(Protocol):
+    """Makes the graph, and measures the bundle that holds it."""
+
+    def export(self, job: Job, fitted: Fitted) -> tuple[bytes, int]:
+        """The graph, serialised, and its opset; raises `ExportError`."""
+
+    def measure(self, job: Job, fitted: Fitted, folder: Path) -> Measured:
+        """On the sealed bundle in `folder`; raises `VerificationError`."""
+
+
+class OnnxExporter:
+    """Exports to ONNX, and measures with the code that serves it."""
+
+    def export(self, job: Job, fitted: Fitted) -> tuple[bytes, int]:
+        """The graph of mean, variance and distance."""
+        outputs = job.likelihood.outputs
+        return export_variance(fitted.jacobian, job.example, outputs, fitted.form.factor, fitted.added)
+
+    def measure(self, job: Job, fitted: Fitted, folder: Path) -> Measured:
+        """Verification, foreign inputs and price."""
+        full = _plain_answers(job, fitted)
+        truth = full.truth()
+        verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))
+        inputs, seed = fitted.calibrated.data.inputs, job.config.seed
+        rejection = one_step(job.track, "Foreign inputs", lambda: foreign_rejection(folder, inputs, seed))
+        return Measured(verification, rejection, _timings(job, folder, truth), _imprecise(truth))
+
+
+def _plain_answers(job: Job, fitted: Fitted) -> PlainAnswers:
+    inputs, form = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES], fitted.form
+    whole = None if form.reduced is None else WholePosterior(fitted.inference.factor, form.reduced.error_bound)
+    return PlainAnswers(job, fitted.jacobian, form.posterior, inputs, whole, fitted.added)
+
+
+def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:
+    if not job.config.measure_price:
+        return ()
+    predictor = Predictor.load(folder, threads=1, plain_too=True)
+    full, plain = predictor.outputs, predictor.mean
+    return one_step(job.track, "Price", lambda: time_both(full, plain, truth.inputs[:1]))
+
+
+def _imprecise(truth: Truth) -> tuple[str, ...]:
+    if truth.precision == "float64":
+        return ()
+    return (
+        "the network does not run in float64 (it casts to float32, or makes float32 tensors): its derivatives were "
+        "tried, and the bundle was verified, against plain torch in float32",
+    )

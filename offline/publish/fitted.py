@@ -1,0 +1,30 @@
+"""Everything about a fit that is published."""
+
+from dataclasses import dataclass
+
+from offline.features.added_weights import AddedWeights
+from offline.jacobian.jacobian import SubnetworkJacobian
+from offline.laplace.calibration import Calibrated
+from offline.laplace.ggn import Curvature
+from offline.laplace.inference import Inference
+from offline.publish.served_form import ServedForm
+from offline.selection.subnetwork import Subnetwork
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What the steps of a fit found; `memory`: the lines of its plan."""
+
+    subnetwork: Subnetwork
+    jacobian: SubnetworkJacobian
+    curvature: Curvature
+    inference: Inference
+    form: ServedForm
+    calibrated: Calibrated
+    memory: tuple[str, ...]
+    tuning_examples: int
+
+    @property
+    def added(self) -> AddedWeights | None:
+        """The added weights, if there are any."""
+        return None if self.inference.added is None else self.inference.added.weights
