@@ -8,7 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.support.tree_guard"]
+pytest_plugins = ["tests.support.tree_guard", "tests.support.operator_signatures"]
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")

@@ -15,6 +15,7 @@ from offline.network.model_copy import in_float64, runs_in_float64
 from service.bundle import read_manifest
 from service.inference.predictor import Predictor
 from tests import reference
+from tests.support.tiers import quick_among
 
 CONFIG = FitConfig(subnetwork_size=12, selection="random", prior_precision=1.0)
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own
@@ -51,7 +52,7 @@ MADE: dict[str, Callable[[Wrapped, Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*SINGLE, *MADE])
+@pytest.mark.parametrize("name", quick_among([*SINGLE, *MADE], {"a cast", "an identity made"}))
 def test_a_network_with_tensors_of_single_precision_is_fitted(name: str, tmp_path: Path) -> None:
     net = Wrapped({**SINGLE, **MADE}[name])
     assert runs_in_float64(net, data()[0][0]) is (name in MADE)
@@ -138,6 +139,7 @@ def test_sparse_gradients_and_double_precision_are_taken(tmp_path: Path) -> None
     np.testing.assert_allclose(found, net(tokens[0][0][:4]).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_compiled_module_is_the_module_it_was_made_of(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
     compiled = torch.compile(net)
