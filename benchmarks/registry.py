@@ -22,7 +22,6 @@ from benchmarks.experiments.paper.toys import plot as paper_toy_plot
 from benchmarks.experiments.paper.toys import run as paper_toy
 from benchmarks.experiments.selection import plot as selection_plot
 from benchmarks.experiments.selection import uci as selection_uci
-from benchmarks.experiments.trials import run as trials
 from benchmarks.fit import against_laplace, bundles, cost, floor, gpu, growth, layers, price
 from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, contract, early_rejection, fuzz, load, soak
@@ -122,13 +121,6 @@ BENCHMARKS = (
         "scores",
         "out-of-distribution scores, alone and several as one, on MNIST, Fashion-MNIST and CIFAR-10",
         scores.run,
-        threads=1,
-        needs="minutes, and data, given or downloaded",
-    ),
-    Benchmark(
-        "trials",
-        "ideas that Probity might take up: two prior precisions, and a second mean",
-        trials.run,
         threads=1,
         needs="minutes, and data, given or downloaded",
     ),

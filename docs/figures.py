@@ -11,7 +11,7 @@ from typing import Any
 
 from docs.guarantee_tables import guarantees
 from docs.marked import update_parts
-from docs.trial_tables import NETWORKS, score_candidates, scores, title, trials
+from docs.score_tables import NETWORKS, scores, title
 
 PAGE = Path(__file__).with_name("benchmarks.md")
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
@@ -22,7 +22,6 @@ MEASURED = (
     ("table_rejection",),
     ("robustness",),
     ("scores",),
-    ("trials",),
     ("mnist_shift",),
     ("drift",),
     ("guarantees",),
@@ -76,7 +75,7 @@ SETTINGS = {
 def parts() -> dict[str, str]:
     """The generated parts of the page by their names."""
     dates = {f"measured: {', '.join(names)}": measured(names) for names in MEASURED}
-    return {name: make(read(SOURCES.get(name, name))) for name, make in MADE.items()} | dates
+    return {name: make(read(name)) for name, make in MADE.items()} | dates
 
 
 def read(name: str) -> dict[str, Any]:
@@ -207,12 +206,9 @@ MADE = {
     "table_rejection": table_rejection,
     "robustness": robustness,
     "scores": scores,
-    "score candidates": score_candidates,
-    "trials": trials,
     "guarantees": guarantees,
     "evaluate": evaluate,
 }
-SOURCES = {"score candidates": "scores"}  # where a part and its file have different names
 
 if __name__ == "__main__":
     update_parts(PAGE, parts())

@@ -2,8 +2,7 @@
 
 Weights of a fused score are fitted as a fit does, to synthetic shifts of held-out data, and never to a kind of data
 that it is judged on: for rotated digits without rotations, for noise without noise. The posterior is over weights of
-the head, the cheapest there is, and over added weights, whose distance is a score too. Scores that Probity does not
-have are measured beside (`benchmarks.experiments.score_candidates`).
+the head, the cheapest there is, and over added weights, whose distance is a score too.
 """
 
 import functools
@@ -27,12 +26,10 @@ from benchmarks.experiments.frontier.data import NAMES, Problem, load, normalise
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.mnist import data as mnist_data
-from benchmarks.experiments.score_candidates import Head, alone_of, candidates, joined, with_candidates
 from offline.config import FitConfig
 from offline.data.held_out import HeldOut
 from offline.data.shifts import finite_shifts, kind_of_shift
 from offline.evaluation.auroc import auroc
-from offline.features.activations import read_activations
 from offline.fit import TUNING_SHARE, fit_bundle
 from offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
 from offline.runtime.progress import Track
@@ -48,7 +45,6 @@ CHOICES: tuple[Literal["fused", "auto"], ...] = ("fused", "auto")
 PLAIN = ("predictive_entropy", "energy", "max_logit")
 ACCEPTED = 0.95
 SEEDS, BATCH, ROUNDS = 3, 50, 300
-READ = 2  # times as many training images as the bundle, to fit the candidates to
 SIZE = 750
 CONFIG = FitConfig(selection="novelty-sampling", within=("head",))
 FULL = dict.fromkeys(NAMES, frontier.Scale()) | {"cifar": frontier.Scale(curvature=4000)}
@@ -85,14 +81,10 @@ def rates(usual: Array, foreign: Array) -> dict[str, float]:
 class Scored:
     """One bundle, and what the scores are made of for any inputs; each set of images is read once."""
 
-    def __init__(self, predictor: Predictor, model: nn.Module, train: tuple[Tensor, Tensor], held_out: HeldOut) -> None:
-        self._predictor, self._model = predictor, model
+    def __init__(self, predictor: Predictor, model: nn.Module, held_out: HeldOut) -> None:
+        self._predictor = predictor
         tuning, _ = held_out.split(TUNING_SHARE, CONFIG.seed)
-        head = model.get_submodule("head")
-        assert isinstance(head, nn.Linear)
-        self._candidates = candidates(Head.of(head, self._activations(train[0]), train[1].numpy()))
         self.ordinary = self.outputs(tuning.inputs)
-        self.extended = self.with_candidates(self.ordinary, tuning.inputs)
         shifts = finite_shifts(model, tuning.inputs[:SHIFTED_EXAMPLES], CONFIG.seed)
         self.shifted = {name: self.outputs(x) for name, x in shifts.items()}
 
@@ -103,10 +95,6 @@ class Scored:
         plain = manifest.map_temperature
         probabilities = class_probabilities(found.mean, found.variance, manifest.temperature, manifest.link, plain)
         return ClassOutputs(found.mean, found.variance, probabilities, plain, found.features)
-
-    def with_candidates(self, outputs: ClassOutputs, inputs: Tensor) -> ClassOutputs:
-        """The outputs of the inputs, with the scores that Probity does not have."""
-        return with_candidates(outputs, self._candidates, self._activations(inputs))
 
     def choices(self, kind: str | None) -> dict[str, Scoring]:
         """What a fit would choose by default, and with score="fused" and score="auto" from the shifts of other
@@ -122,17 +110,6 @@ class Scored:
         default = largest_surprise(self.ordinary)
         assert default is not None
         return default
-
-    def tried(self) -> dict[str, Scoring]:
-        """The default score, each candidate alone, and the default with it."""
-        alone: dict[str, Scoring] = {name: alone_of(name) for name in self._candidates}
-        return {"surprise": self.default(), **alone, **joined(self.default(), self.extended, self._candidates)}
-
-    def _activations(self, inputs: Tensor) -> Array:
-        """Those that the head reads, (n, F)."""
-        with torch.no_grad():
-            read = [read_activations(self._model, ("head",), x)[0] for x in torch.split(inputs, BATCH)]
-        return np.asarray(torch.cat(read).numpy())
 
 
 def _plain(outputs: ClassOutputs) -> ClassOutputs:
@@ -151,18 +128,11 @@ def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings:
     fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=own)
     predictor = Predictor.load(folder, threads=1)
     prices = {price.batch: price.forward_passes for price in predictor.manifest.graph.price or ()}
-    (inputs, classes), read = problem.train, READ * scale.curvature
-    scored = Scored(predictor, model, (inputs[:read], classes[:read]), HeldOut(*problem.held_out))
+    scored = Scored(predictor, model, HeldOut(*problem.held_out))
     usual = scored.outputs(problem.tests["usual"])
-    extended = scored.with_candidates(usual, problem.tests["usual"])
     foreign = foreign_data(problem)
     choices = {kind: scored.choices(kind) for kind in {data.kind for data in foreign.values()}}
-    tried, sets, beside = scored.tried(), {}, {}
-    for label, data in foreign.items():
-        outputs = scored.outputs(data.inputs)
-        sets[label] = _rates(choices[data.kind], usual, outputs)
-        both = extended, scored.with_candidates(outputs, data.inputs)
-        beside[label] = {score: _told(scoring, *both) for score, scoring in tried.items()}
+    sets = {label: _rates(choices[data.kind], usual, scored.outputs(data.inputs)) for label, data in foreign.items()}
     ordinary, shifted = scored.ordinary, scored.shifted
     fused = fit_fused(ordinary, list(shifted.values()))
     assert fused is not None
@@ -174,7 +144,6 @@ def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings:
         "compared": {one.name: one.shift_auroc for one in compare(FitConfig(score="auto"), ordinary, shifted).compared},
         "microseconds": _microseconds(usual, scored.default(), fused),
         "sets": sets,
-        "candidates": beside,
     }
 
 
@@ -219,14 +188,11 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def summarise(runs: list[dict[str, Any]], part: str = "sets") -> dict[str, Any]:
-    """For each network, score and foreign set the means over the seeds; all rotations are one set.
-
-    gain: AUROC less that of the default score, its mean and standard deviation over the seeds.
-    """
+def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each network, score and foreign set the means over the seeds; all rotations are one set."""
     summary: dict[str, Any] = {}
     for name in dict.fromkeys(run["network"] for run in runs):
-        own = [run[part] for run in runs if run["network"] == name]
+        own = [run["sets"] for run in runs if run["network"] == name]
         groups: dict[str, list[str]] = {}
         for label in own[0]:
             groups.setdefault("rotations" if label in ROTATIONS else label, []).append(label)
@@ -238,16 +204,14 @@ def summarise(runs: list[dict[str, Any]], part: str = "sets") -> dict[str, Any]:
 
 
 def _over_seeds(seeds: list[dict[str, Any]], labels: list[str], score: str) -> dict[str, float]:
-    def of_each(wanted: str, quantity: str) -> Array:
-        return np.array([np.mean([sets[label][wanted][quantity] for label in labels]) for sets in seeds])
+    def of_each(quantity: str) -> Array:
+        return np.array([np.mean([sets[label][score][quantity] for label in labels]) for sets in seeds])
 
-    found, gain = of_each(score, "auroc"), of_each(score, "auroc") - of_each("surprise", "auroc")
+    found = of_each("auroc")
     return {
         "auroc": float(found.mean()),
         "auroc_std": float(found.std()),
-        "fpr": float(of_each(score, "fpr").mean()),
-        "gain": float(gain.mean()),
-        "gain_std": float(gain.std()),
+        "fpr": float(of_each("fpr").mean()),
     }
 
 
@@ -258,4 +222,4 @@ def run(settings: Settings) -> Values:
     runs = [_kept(name, seed, scales[name], tag, settings) for name in names for seed in range(seeds)]
     runs = [*(run for run in settings.earlier("scores", "runs") or [] if run["network"] not in names), *runs]
     runs.sort(key=lambda run: (NAMES.index(run["network"]), run["seed"]))
-    return {"summary": summarise(runs), "candidates": summarise(runs, "candidates"), "runs": runs}
+    return {"summary": summarise(runs), "runs": runs}
