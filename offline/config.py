@@ -25,6 +25,7 @@ StrategyName = Literal[
 
 DEFAULT_SCORE: Literal["default"] = "default"
 SURPRISE: Literal["surprise"] = "surprise"  # needs the distance that added weights give
+ADDED_BUDGET, SUBNETWORK_BUDGET = 0.005, 0.05  # nats
 COMPARED_SCORES = ("auto", "fused")  # these are chosen or fitted on held-out data and on synthetic shifts of it
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -66,20 +67,22 @@ class FitConfig(BaseModel):
         Field(description="`weights` excludes biases and the parameters of normalisation layers."),
     ] = "all"
     prior_precision: Annotated[
-        Positive | Literal["budget", "gridsearch", "marglik"],
+        Positive | Literal["budget", "gridsearch", "marglik"] | None,
         Field(
-            description="Prior precision lambda, or how to choose it: `budget` takes the smallest (the most "
-            "uncertainty) that costs at most `uncertainty_budget`, `gridsearch` the one with the best "
-            "held-out log-likelihood, `marglik` the one with the largest evidence."
+            description="Prior precision lambda of the chosen weights, or how to choose it: `budget` takes the "
+            "smallest (the most uncertainty) that costs at most `uncertainty_budget`, `gridsearch` the one with the "
+            "best held-out log-likelihood, `marglik` the one with the largest evidence. None: with added weights the "
+            "largest that is likeliest on held-out data, which leaves the budget to them; without, `budget`."
         ),
-    ] = "budget"
+    ] = None
     uncertainty_budget: Annotated[
-        Positive,
+        Positive | None,
         Field(
             description="How many nats of mean held-out log-likelihood the uncertainty may cost, below the best "
-            "temperature without any: of the added weights, and with prior precision `budget` of the subnetwork too."
+            "temperature without any; with added weights, its standard error included. None: 0.005 with added weights, "
+            "0.05 without."
         ),
-    ] = 0.005
+    ] = None
     added_weights: Annotated[
         bool | tuple[str, ...],
         Field(
@@ -155,12 +158,12 @@ class FitConfig(BaseModel):
         ),
     ] = "mle"
     temperature: Annotated[
-        Positive | Literal["fit"],
+        Positive | Literal["fit"] | None,
         Field(
             description="Divisor of a classifier's logits; `fit` takes the value with the best held-out "
-            "log-likelihood, and without the posterior the one next to 1 that is no worse within the error of the data."
+            "log-likelihood, with and without the posterior. None: `fit` with added weights, 1 without."
         ),
-    ] = "fit"
+    ] = None
     false_reject_rate: Annotated[
         float,
         Field(
@@ -257,14 +260,31 @@ class FitConfig(BaseModel):
         return self
 
     @property
+    def budget(self) -> float:
+        """`uncertainty_budget`, in nats."""
+        if self.uncertainty_budget is not None:
+            return self.uncertainty_budget
+        return ADDED_BUDGET if self.added_weights else SUBNETWORK_BUDGET
+
+    @property
+    def fits_temperature(self) -> bool:
+        """Whether the temperature of a classification is fitted."""
+        wanted = self.temperature == "fit" or (self.temperature is None and bool(self.added_weights))
+        return wanted and self.likelihood == "classification"
+
+    @property
+    def given_temperature(self) -> float:
+        """That of the logits before anything is fitted."""
+        return self.temperature if isinstance(self.temperature, float) else 1.0
+
+    @property
     def tunes(self) -> bool:
         """Whether half of the held-out data tunes something; otherwise all of it sets the threshold."""
-        fits_temperature = self.temperature == "fit" and self.likelihood == "classification"
-        searched = self.prior_precision in ("budget", "gridsearch")
+        searched = self.prior_precision in ("budget", "gridsearch") or self.prior_precision is None
         for_weights = self.selection == "auto" or self.posterior == "low-rank"
         for_score = self.score in COMPARED_SCORES
         added = bool(self.added_weights)
-        return added or searched or fits_temperature or for_weights or for_score or self.estimates_noise
+        return added or searched or self.fits_temperature or for_weights or for_score or self.estimates_noise
 
     def resolve_size(self, total: int) -> int:
         """S for a model with D = `total` trainable weights; `ValueError` when S > D and S is no upper limit."""

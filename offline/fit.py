@@ -122,7 +122,7 @@ def fit_bundle(
             for note in inference.notes:
                 say(note)
             if inference.added is not None:
-                say(inference.added.explanation)
+                say(inference.added.chosen.explanation)
 
             form = choose_form(job, jacobian, inference, conformal.inputs)
 
@@ -222,9 +222,9 @@ def _with_scale(job: Job, tuning: HeldOut) -> Job:
     """The job with the first estimate of a regression's observation noise, or of a classification the temperature of
     the plain network."""
     if not isinstance(job.likelihood, Regression):
-        if job.config.temperature != "fit":
+        if not job.config.fits_temperature:
             return job
-        fitted = plain_temperature(job.network, tuning)
+        fitted = plain_temperature(job.likelihood, job.network, tuning)
         return replace(job, likelihood=replace(job.likelihood, temperature=fitted, map_temperature=fitted))
     given = job.config.sigma_noise
     noise = given if isinstance(given, float) else residual_noise(job.network, tuning)

@@ -130,8 +130,9 @@ def prepare(
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
     inputs, targets = next(checked_batches(train, "train_loader", device))
     outputs = check_private(model, network, inputs)
-    temperature = 1.0 if config.temperature == "fit" else config.temperature
-    likelihood = likelihood_of(config.likelihood, outputs, temperature=temperature, most_rows=config.curvature_outputs)
+    likelihood = likelihood_of(
+        config.likelihood, outputs, temperature=config.given_temperature, most_rows=config.curvature_outputs
+    )
     likelihood.check_targets(targets, len(inputs))
     if config.likelihood == "classification":
         _refuse_probabilities(network, inputs[:FEW])

@@ -45,7 +45,6 @@ from service.format.manifest_input import ImagePreprocessing, InputRange, InputS
 from service.format.manifest_json import check_input
 from service.format.manifest_parts import (
     AddedWeights,
-    BudgetShare,
     Calibration,
     Candidate,
     ComparedScore,
@@ -92,7 +91,6 @@ __all__ = [
     "SEAL",
     "SIGNATURE",
     "AddedWeights",
-    "BudgetShare",
     "Bundle",
     "BundleError",
     "Calibration",

@@ -29,16 +29,15 @@ from offline.features.activations import read_activations
 from offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES, FeatureSettings, FeatureVariance
 from offline.features.layers import FeatureLayers, choose_layers
 from offline.fit import TUNING_SHARE
-from offline.laplace.budget import SCALES
+from offline.laplace.added_scale import Held, choose_scale
 from offline.laplace.scoring import HeldOutOutputs, largest_surprise, outputs_of
-from offline.laplace.temperature import plain_temperature, suited
+from offline.laplace.temperature import plain_temperature
 from service.maths.rejection import RejectionRule
 
 Array = npt.NDArray[Any]
 NETWORKS = frontier.NETWORKS
 FACTORS = (0.25, 0.5, 2.0, 4.0)
 BATCH, SEED = 100, 0
-BISECTIONS = 12
 TUNING, CONFORMAL = "tuning", "conformal"
 DEFAULT = "default"
 
@@ -112,28 +111,16 @@ def fitted_variance(found: Read, paths: tuple[str, ...], settings: FeatureSettin
     return {name: fitted.of(own).numpy() for name, own in parts.items() if name != "train"}
 
 
-def within_budget(
-    likelihood: Classification, mean: Array, variance: Array, targets: Array, budget: float
-) -> tuple[Classification, float]:
-    """The likelihood at the temperature that suits it, and c, the largest that costs at most the budget."""
-    least = suited(likelihood, mean, np.zeros((len(mean), 1)), targets)[1] - budget
-    low, high = np.log(likelihood.plain_temperature**2 * SCALES[[0, -1]])
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        worth = suited(likelihood, mean, np.exp(middle) * variance[:, np.newaxis], targets)[1]
-        low, high = (middle, high) if worth >= least else (low, middle)
-    scale = float(np.exp(low))
-    return suited(likelihood, mean, scale * variance[:, np.newaxis], targets)[0], scale
-
-
 def judged(found: Read, classes: dict[str, Array], problem: Problem, variant: Variant, temperature: float) -> Values:
     """One row."""
     link = fitted_variance(found, variant.layers.link, variant.link, score=False)
     distance = fitted_variance(found, variant.layers.score, variant.score, score=True)
     plain = Classification(found.outputs[TUNING].shape[1], temperature, link="probit-shared")
     plain = replace(plain, map_temperature=temperature)
-    budget = FitConfig().uncertainty_budget
-    likelihood, scale = within_budget(plain, found.outputs[TUNING], link[TUNING], classes[TUNING], budget)
+    none = np.zeros((len(link[TUNING]), 1))
+    chosen = choose_scale(FitConfig(), plain, Held(found.outputs[TUNING], classes[TUNING], none, link[TUNING]))
+    likelihood, scale = chosen.paid.likelihood, chosen.scale
+    assert isinstance(likelihood, Classification)
     spread = {name: scale * variance[:, np.newaxis] for name, variance in link.items()}
     tests = {name: likelihood.probabilities(found.outputs[name], spread[name]) for name in problem.tests}
     held = {
@@ -188,7 +175,8 @@ def one_network(name: str, settings: Settings) -> Values:
     assert layers is not None
     sets, classes = image_sets(problem, scale.curvature)
     found = read(model, layers.paths, sets)
-    temperature = plain_temperature(model, HeldOut(sets[TUNING], torch.from_numpy(classes[TUNING])))
+    tuning = HeldOut(sets[TUNING], torch.from_numpy(classes[TUNING]))
+    temperature = plain_temperature(Classification(int(problem.classes.max()) + 1), model, tuning)
     made = list(variants(layers))
     rows = [judged(found, classes, problem, one, temperature) for one in settings.track(made, name, len(made))]
     return {"network": name, "layers": list(layers.link), "distance_layers": list(layers.score), "variants": rows}

@@ -71,7 +71,7 @@ def _percent(value: dict[str, float] | None) -> str:
 
 
 def _what_it_comes_to(summary: dict[str, Any]) -> str:
-    """What the default gains inside the gap, what deciding by likelihood would, and the shares of the budget."""
+    """What the default gains inside the gap, and what deciding by likelihood would."""
     lines = ["**What it comes to**\n"]
     for title, names in (
         ("Toys", [name for name in summary if name in TOYS]),
@@ -81,11 +81,6 @@ def _what_it_comes_to(summary: dict[str, Any]) -> str:
             gains = [f"{signed(_gain(summary[name], label), 3)} on {name}" for name in names]
             if gains:
                 lines.append(f"* {title}: `{label}` against the noise alone, inside the gap: {listed(gains)} nats.")
-    taken = [
-        f"{name} {', '.join(f'{share:g}' for share in found['methods'][BOTH]['shares'])}"
-        for name, found in summary.items()
-    ]
-    lines.append(f"* Share of the budget that the added weights take by default, split by split: {'; '.join(taken)}.")
     none = [f"{name} {_zeros(found)} of {found['splits']}" for name, found in summary.items()]
     lines.append(
         f"* Splits on which the likeliest variance of the added weights is none: {'; '.join(none)}. Ordinary rows show "
@@ -97,10 +92,6 @@ def _what_it_comes_to(summary: dict[str, Any]) -> str:
 
 def _gain(found: dict[str, Any], label: str) -> float:
     return float(found["methods"][label]["gain"]["gap"]["mean"])
-
-
-def _listed_shares(found: dict[str, Any]) -> str:
-    return ", ".join(f"{share:g}" for share in found["methods"][BOTH]["shares"])
 
 
 def _zeros(found: dict[str, Any]) -> int:

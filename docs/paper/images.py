@@ -87,7 +87,7 @@ def _prices(result: dict[str, Any]) -> str:
 
 def _seen_note(published: str) -> str:
     if published == "rotated_mnist":
-        return f"{MARK} judged candidates, or the shares of the budget, by rotation too: leave it out of rankings.\n"
+        return f"{MARK} judged candidates by rotation too: leave it out of rankings.\n"
     return (
         f"{MARK} chosen by or judged on synthetic noise and blur, which resemble some of the corruptions; the last "
         f"log-likelihood leaves all of these out, for every row: {', '.join(SEEN_KINDS)}.\n"

@@ -38,7 +38,7 @@ prior precision lambda says how far weights may be from zero: a smaller one leav
 * "ours" spends a budget: lambda is the smallest one that costs at most 0.05 nats of held-out log-likelihood, below the
   best that any lambda or the plain network reaches there. On test images that may cost more or less. "Best held-out
   lambda" follows the paper's grid search. "MAP" is the plain network. These rows have the paper's setting
-  (`added_weights=False`, `uncertainty_budget=0.05`, `temperature=1.0`).
+  (`added_weights=False`).
 * Rows with "0.005 nats" have the defaults of `FitConfig`: a fitted temperature, and a tenth of that budget below the
   best one. "Added weights" are [a second head](choosing.md#added-weights) whose variance grows with the distance from
   the training data.

@@ -46,8 +46,8 @@ def steps(result: dict[str, Any]) -> list[str]:
     text = [
         "### What each step adds\n",
         f"Log-likelihood in nats at equal budgets, paired, ± half the 95 % interval over {over}; AUROC of the "
-        "predictive entropy. The default decides on synthetic shifts, rotation among them, how to share the budget; "
-        "added weights alone see no shift. The rows with 0.005 nats are of the same networks, trained again on one "
+        "predictive entropy. The default judges its candidates on synthetic shifts, rotation among them; added "
+        "weights alone see no shift. The rows with 0.005 nats are of the same networks, trained again on one "
         "thread, where rounding differs.\n",
         table(head, found),
     ]
@@ -97,12 +97,10 @@ def _rejection(result: dict[str, Any], foreign: str) -> list[str]:
 
 
 def _accepted(row: dict[str, Any], strongest: int, unit: str, foreign: str) -> list[str]:
-    """What the default leaves unnoticed, and the shares of the budget."""
+    """What the default leaves unnoticed."""
     own, wrong = row["rejection"], row["shifts"][str(strongest)]["error"]["mean"]
-    lines = [
+    return [
         f"At {'' if unit else 'level '}{strongest}{unit} {100 * wrong:.0f} % of the answers are wrong, and the default "
         f"rejects {100 * own['wrong'][str(strongest)]:.0f} % of these; the others look like what the network knows. Of "
         f"{foreign} it rejects {100 * own['foreign'][foreign]:.0f} %.\n"
     ]
-    taken = ", ".join(f"{share:g}" for share in row["shares"])
-    return [*lines, f"Share of the budget that the added weights take by default, seed by seed: {taken}.\n"]

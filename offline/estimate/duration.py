@@ -20,7 +20,6 @@ from offline.estimate.timing import (
 from offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
 from offline.job import Job
 from offline.laplace.added_fit import MOST_EXAMPLES
-from offline.laplace.budget import SHIFTED_EXAMPLES as SHARED_EXAMPLES
 from offline.laplace.inference import needs_spectrum
 from offline.laplace.scoring import SHIFTED_EXAMPLES
 from offline.runtime.progress import length_of, readable_seconds
@@ -95,24 +94,19 @@ def _added(job: Job, rates: Rates, examples: int) -> float:
 
 
 def _held_out(job: Job, rates: Rates, held_out: int) -> float:
-    """The prior precision and the shares of the budget are tuned on half of the examples, and then all are scored; with
-    added weights, each time another forward pass reads the activations."""
+    """The prior precision and the prior variance of added weights are tuned on half of the examples, and then all are
+    scored; with added weights, each time another forward pass reads the activations."""
     tuning, scored = held_out // 2, held_out + _shifted(job, held_out)
     derived, plain = tuning + scored, float(tuning)
     if job.layers is not None:
-        shifted = len(_judging(job)) * min(tuning, SHARED_EXAMPLES) if job.config.prior_precision == "budget" else 0
-        derived += tuning + shifted
-        plain += tuning + 2 * shifted + scored
+        derived += tuning
+        plain += tuning + scored
     return derived * (rates.derivatives + rates.variances(job, job.size)) + plain * rates.forward
 
 
 def _foreign(rates: Rates, held_out: int) -> float:
     """Of each kind, some are predicted by the finished bundle."""
     return KINDS_OF_FOREIGNERS * min(held_out // 2, FOREIGN_EXAMPLES) * (rates.forward + rates.derivatives)
-
-
-def _judging(job: Job) -> tuple[str, ...]:
-    return split_shifts(available_shifts(job.example))[1]
 
 
 def _shifted(job: Job, held_out: int) -> int:

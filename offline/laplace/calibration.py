@@ -19,7 +19,7 @@ from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import filled
 from offline.job import Job
 from offline.laplace.scoring import Compared, HeldOutOutputs, choose_score
-from offline.laplace.temperature import fit_temperature
+from offline.laplace.temperature import suited
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import Track
 from service.bundle import REFERENCE_LEVELS
@@ -93,10 +93,9 @@ def calibrate(
         return HeldOutOutputs(mean, variance + extra[:, np.newaxis], {"distance": distance})
 
     tuned = outputs(tuning) if len(tuning) else None
-    if isinstance(likelihood, Classification) and job.config.temperature == "fit" and added is None:
+    if isinstance(likelihood, Classification) and job.config.fits_temperature and added is None:
         assert tuned is not None  # what is tuned has examples
-        temperature = fit_temperature(tuned.mean, tuned.variance, to_numpy(tuning.targets), likelihood.link)
-        likelihood = replace(likelihood, temperature=temperature)
+        likelihood = suited(likelihood, tuned.mean, tuned.variance, to_numpy(tuning.targets))
     chosen = choose_score(job, likelihood, tuning, tuned, outputs)
     if chosen is not None:
         likelihood = replace(likelihood, scoring=chosen.scoring)

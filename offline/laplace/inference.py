@@ -13,12 +13,11 @@ from offline.data.loaders import rows_within
 from offline.features.added_weights import AddedWeights
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.job import Job
-from offline.laplace.budget import (
-    SHARES,
-    Shared,
+from offline.laplace.added_scale import (
+    AddedScale,
     Variances,
-    Way,
-    share_budget,
+    choose_scale,
+    held_outputs,
     shared_variances,
     suited_log_likelihood,
 )
@@ -32,6 +31,7 @@ from offline.laplace.prior import (
     PriorSweep,
     choose_prior,
     fixed_prior,
+    likeliest_prior,
     no_wider_than_targets,
     prior_share,
     searched_prior,
@@ -39,7 +39,7 @@ from offline.laplace.prior import (
 )
 from offline.runtime.arrays import Array, to_numpy
 from offline.runtime.progress import one_step
-from service.bundle import BudgetShare, Posterior, Prior
+from service.bundle import Posterior, Prior
 from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 LOW_RANK_EXAMPLES, LOW_RANK_BYTES = 256, 256 * 2**20
@@ -49,12 +49,10 @@ PICTURED_SIZE = 4096
 
 @dataclass(frozen=True)
 class Added:
-    """The added weights with the prior variance that was chosen, the ways to share the budget that were compared, and
-    the choice in one sentence."""
+    """The added weights with the prior variance that was chosen, and what that costs."""
 
     weights: AddedWeights
-    shares: tuple[BudgetShare, ...]
-    explanation: str
+    chosen: AddedScale
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class _Priors:
     likelihood: Likelihood
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    shared: Shared | None = None
+    added: AddedScale | None = None
 
 
 def infer(
@@ -104,9 +102,8 @@ def infer(
     found = _search(job, jacobian, ggn, spectrum, tuning, added, curvature.examples)
     prior, likelihood, warnings = found.prior, found.likelihood, found.warnings
     posterior_added = None
-    if added is not None and found.shared is not None:
-        scaled = replace(added, scale=found.shared.scale)
-        posterior_added = Added(scaled, found.shared.tried, found.shared.explanation)
+    if added is not None and found.added is not None:
+        posterior_added = Added(replace(added, scale=found.added.scale), found.added)
     if isinstance(likelihood, Regression) and spectrum is not None and config.estimates_noise:
         rows = held_out_rows(jacobian, likelihood.outputs)
         extra = None if posterior_added is None else posterior_added.weights.of_all(job.network, tuning.inputs, rows)[0]
@@ -155,33 +152,33 @@ def _search(
 ) -> _Priors:
     """lambda and lambda_S = lambda * S / D (or lambda, without scaling), and the added weights' prior variance;
     examples: N of the curvature."""
-    config, likelihood = job.config, job.likelihood
+    config = job.config
     share = prior_share(jacobian.size, job.layout.total, config.prior_scaling)
     if isinstance(config.prior_precision, float):
-        prior = fixed_prior(config, config.prior_precision, share)
-        if added is None:
-            return _Priors(prior, likelihood)
-        way, variances = Way(1.0, prior.precision), _of_factor(ggn, prior.used)
-        shared = share_budget(job, jacobian, likelihood, added, tuning, (way,), variances, None)
-        return _Priors(prior, shared.likelihood, shared=shared)
+        found = _Priors(fixed_prior(config, config.prior_precision, share), job.likelihood)
+        return found if added is None else _scaled(job, jacobian, added, tuning, found, _of_factor(ggn, found.prior))
     assert spectrum is not None
     sweep = _sweep(job, jacobian, spectrum, share, tuning, shared=added is not None)
-    method, budget = config.prior_precision, config.uncertainty_budget
-    if isinstance(likelihood, Regression) and method == "budget":
-        sweep = no_wider_than_targets(sweep, spectrum, examples, likelihood.noise, to_numpy(tuning.targets))
-    if added is None:
-        choice = choose_prior(sweep, method, budget)
-        return _Priors(searched_prior(config, sweep, choice), likelihood, choice.warnings, choice.notes)
-    shares = SHARES if method == "budget" else (1.0,)
-    choices = [choose_prior(sweep, method, (1 - part) * budget) for part in shares]
-    ways = tuple(Way(part, choice.precision) for part, choice in zip(shares, choices, strict=True))
-    used = np.array([choice.used for choice in choices])
-    shared = share_budget(
-        job, jacobian, likelihood, added, tuning, ways, lambda rows: spectrum.variances(rows, used), sweep.reference
+    likeliest = config.prior_precision is None and added is not None
+    if isinstance(job.likelihood, Regression) and (likeliest or config.prior_precision in ("budget", None)):
+        sweep = no_wider_than_targets(sweep, spectrum, examples, job.likelihood.noise, to_numpy(tuning.targets))
+    choice = (
+        likeliest_prior(sweep) if likeliest else choose_prior(sweep, config.prior_precision or "budget", config.budget)
     )
-    choice = choices[shared.place]
-    warnings = () if method == "budget" else choice.warnings  # a part of the budget may well buy nothing
-    return _Priors(searched_prior(config, sweep, choice), shared.likelihood, warnings, shared=shared)
+    prior = searched_prior(config, sweep, choice)
+    if added is None:
+        return _Priors(prior, job.likelihood, choice.warnings, choice.notes)
+    found = _Priors(prior, job.likelihood, choice.warnings)
+    return _scaled(job, jacobian, added, tuning, found, lambda rows: spectrum.variances(rows, np.array([prior.used])))
+
+
+def _scaled(
+    job: Job, jacobian: SubnetworkJacobian, added: AddedWeights, tuning: HeldOut, found: _Priors, variances: Variances
+) -> _Priors:
+    """With the prior variance of the added weights, and the likelihood that goes with both posteriors."""
+    held = held_outputs(job, jacobian, found.likelihood, added, tuning, variances)
+    chosen = choose_scale(job.config, found.likelihood, held)
+    return replace(found, likelihood=chosen.paid.likelihood, added=chosen)
 
 
 def _sweep(
@@ -189,7 +186,7 @@ def _sweep(
 ) -> PriorSweep:
     """What each lambda is worth; with one divisor for all logits (`shared`), at the temperature that suits it."""
     weights = job.weights.cpu()[jacobian.indices.cpu()]
-    if not (shared and isinstance(job.likelihood, Classification) and job.config.temperature == "fit"):
+    if not (shared and isinstance(job.likelihood, Classification) and job.config.fits_temperature):
         return sweep_prior(spectrum, weights, share, jacobian, tuning, job.likelihood, job.track)
     precisions = spectrum.search_range(share)
     tried = np.append(precisions * share, PLAIN)
@@ -202,9 +199,9 @@ def _sweep(
     return sweep.as_far_as_it_matters()
 
 
-def _of_factor(ggn: Tensor, used: float) -> Variances:
+def _of_factor(ggn: Tensor, prior: Prior) -> Variances:
     """By the factor at a lambda that is given: a decomposition would be dearer."""
-    scale_tril = factor(posterior_precision(ggn, used))[0].numpy()
+    scale_tril = factor(posterior_precision(ggn, prior.used))[0].numpy()
     posterior = CholeskyPosterior(scale_tril)
 
     def variances(rows: Tensor) -> Array:

@@ -166,7 +166,7 @@ def largest_surprise(ordinary: ClassOutputs) -> LargestSurprise | None:
     """Surprise in two ways, what the probabilities say and how far the input is; None where neither tells anything."""
     parts: list[Component] = []
     for score, least in (
-        (CLASSIFICATION_SCORES["generalised_entropy"], 0.0),
+        (CLASSIFICATION_SCORES["predictive_entropy"], 0.0),
         (FEATURE_SCORES[DISTANCE], LEAST_DISTANCE),
     ):
         if (distribution := ScoreDistribution.of(score.scored(ordinary)[0])) is not None:

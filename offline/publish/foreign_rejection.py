@@ -67,7 +67,7 @@ def _remedy(name: str, config: FitConfig) -> str:
     scaled = name.startswith("scaled")
     check_range = "check the range of inputs before the model, or " if scaled else ""
     if config.likelihood == "regression":
-        searched = config.prior_precision == "budget"
+        searched = bool(config.added_weights) or config.prior_precision in ("budget", None)
         uncertainty = "a larger uncertainty_budget" if searched else "a smaller prior_precision"
         return f"{check_range}give {uncertainty} or more weights (subnetwork_size)"
     fused = "" if config.score in COMPARED_SCORES else " with score='fused'"

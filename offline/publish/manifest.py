@@ -157,23 +157,25 @@ def make_manifest(
             compared=tuple(ComparedScore(one.name, one.shift_auroc, one.chosen) for one in compared) or None,
         ),
         verification=None,
-        added_weights=None if added is None else added_part(added),
+        added_weights=None if added is None else added_part(added, job.config.budget),
         metrics=dict(metrics),
         libraries=_libraries(),
         warnings=tuple(warnings),
     )
 
 
-def added_part(added: Added) -> AddedWeights:
+def added_part(added: Added, budget: float) -> AddedWeights:
     """What the manifest says of the added weights."""
-    weights = added.weights
+    weights, chosen = added.weights, added.chosen
     return AddedWeights(
         layers=weights.layers.link,
         distance_layers=weights.layers.score,
         features=len(weights.link.phases),
         prior_variance=weights.scale,
-        shares=added.shares,
-        explanation=added.explanation,
+        budget=budget,
+        cost=chosen.paid.cost,
+        cost_error=chosen.paid.error,
+        explanation=chosen.explanation,
     )
 
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from offline.evaluation.diagnostics import coverage_curve, rejection_curve, reliability
-from offline.report.added import added_rows, share_rows
+from offline.report.added import added_rows
 from offline.report.certified import certified_rows
 from offline.report.compared import score_rows
 from offline.report.figures import (
@@ -135,7 +135,6 @@ def report_html(data: ReportData) -> bytes:
         foreign=foreign_rows(manifest),
         certified=certified_rows(data.outcomes),
         added=added_rows(manifest),
-        shares=share_rows(manifest),
         posterior=posterior_rows(manifest),
         spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),
         verification=verification_rows(manifest),

@@ -119,42 +119,25 @@ class Prior(Part):
 
 
 @dataclass(frozen=True)
-class BudgetShare(Part):
-    """One way to share the uncertainty budget that a fit tried: `share` of it to the added weights, of prior variance
-    `prior_variance`, the rest to the subnetwork, of prior precision lambda.
-
-    `log_likelihood` (mean, nats) on held-out data, `shift_log_likelihood` on synthetic shifts of it; null: not tried.
-    """
-
-    share: Share
-    prior_variance: Positive
-    precision: Positive
-    temperature: Positive
-    log_likelihood: float
-    shift_log_likelihood: float | None
-    chosen: bool
-
-
-@dataclass(frozen=True)
 class AddedWeights(Part):
     """The posterior over weights that the network did not have, the last of which are zero: their variance is part of
     each output's.
 
     `layers`: whose inputs the variance of the outputs is made of, `distance_layers` those of the score `distance`; ""
     stands for the network's inputs. `features`: how many random features the former has. `prior_variance`: c, that of
-    an output far from all training examples. `shares`: what was compared. `explanation`: the choice in one sentence.
+    an output far from all training examples. `cost`: the held-out log-likelihood of an example, in nats, that the
+    uncertainty takes from the best without any, and `cost_error` its standard error; `budget`: what both together may
+    be. `explanation`: the choice in one sentence.
     """
 
     layers: Annotated[tuple[str, ...], Field(min_length=1)]
     distance_layers: Annotated[tuple[str, ...], Field(min_length=1)]
     features: AtLeastOne
     prior_variance: Positive
-    shares: Annotated[tuple[BudgetShare, ...], Field(min_length=1)]
+    budget: Positive
+    cost: float
+    cost_error: Annotated[float, Field(ge=0)]
     explanation: str
-
-    def __post_init__(self) -> None:
-        if (chosen := sum(share.chosen for share in self.shares)) != 1:
-            raise ManifestError(f"added_weights.shares: found {chosen} that are chosen, expected exactly 1")
 
 
 @dataclass(frozen=True)

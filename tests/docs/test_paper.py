@@ -190,11 +190,10 @@ def test_steps_are_paired_and_say_what_is_accepted_though_it_is_wrong() -> None:
     assert "| added weights, over a temperature, 0.005 nats each | +0.500 ± 3.177 |" in text
     assert "| both, over added weights alone, 0.005 nats each | 0.000 ± 0.000 |" in text
     assert "At 180° 50 % of the answers are wrong, and the default rejects 75 % of these" in text
-    assert "seed by seed: 0.5, 0.5." in text
     assert "What each step adds" not in images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0}))
 
 
-def test_a_gap_has_gains_shares_and_no_rejection_without_a_score() -> None:
+def test_a_gap_has_gains_and_no_rejection_without_a_score() -> None:
     def method(log_likelihood: float, rejected: float | None, **facts: float) -> dict[str, Any]:
         part = {"log_likelihood": log_likelihood, "coverage": 0.9, "width": 2.0, "squared_error": 1.0}
         parts = {"ordinary": part | {"rejected": rejected}, "gap": part | {"rejected": rejected, "squared_error": 3.0}}
@@ -203,7 +202,7 @@ def test_a_gap_has_gains_shares_and_no_rejection_without_a_score() -> None:
     methods = {
         gap_summary.BASELINE: method(-2.0, None),
         gaps.ADDED: method(-1.0, 0.5, prior_variance=2.0),
-        gaps.BOTH: method(-1.5, 0.5, share=0.5, prior_variance=2.0),
+        gaps.BOTH: method(-1.5, 0.5, prior_variance=2.0),
         gaps.LIKELIEST: method(-2.0, 0.5, prior_variance=0.0),
     }
     runs = [{"problem": name, "split": 0, "methods": methods} for name in ("matern_1d", "wine")]
@@ -218,7 +217,6 @@ def test_a_gap_has_gains_shares_and_no_rejection_without_a_score() -> None:
     assert "| noise alone | -2.000 | -2.000 |  | 90 % | 90 % | 2.00 | 2.00 |  |  |  |" in text
     assert "| both (default) | -1.500 | -1.500 | +0.500 | 90 % | 90 % | 2.00 | 2.00 | 50 % | 50 % | 0.500 |" in text
     assert "`both (default)` against the noise alone, inside the gap: +0.500 on wine nats" in text
-    assert "split by split: matern_1d 0.5; wine 0.5." in text
     assert "is none: matern_1d 1 of 1; wine 1 of 1." in text
     assert "the squared error in the gap is 3.0 times that of ordinary rows" in text
 

@@ -16,16 +16,16 @@ BAD: list[tuple[str, list[Any]]] = [
     ("subnetwork_size", [0, -1, 0.0, -0.1, 1.0001, 2.5, math.nan, math.inf, None, "many", True]),
     ("selection", ["wasserstein", "", None, "Random"]),
     ("selection_options", [None, [], "snapshots"]),
-    ("prior_precision", [0, 0.0, -1.0, math.nan, math.inf, "grid", None]),
+    ("prior_precision", [0, 0.0, -1.0, math.nan, math.inf, "grid"]),
     ("prior_scaling", ["paper", None, True]),
     ("sigma_noise", [0, -0.5, math.nan, math.inf, "map", None]),
-    ("temperature", [0, -1.0, math.nan, math.inf, "auto", None]),
+    ("temperature", [0, -1.0, math.nan, math.inf, "auto"]),
     ("false_reject_rate", [0, 1, -0.1, 1.5, math.nan, None]),
     ("seed", [-1, 2**63, 0.5, "zero", None]),
     ("device", ["gpu", "cuda:", "cuda:x", "cuda:0 ", "CPU", "", None]),
     ("within", ["fc", 3, [1]]),
     ("kinds", ["biases", None]),
-    ("uncertainty_budget", [0, -1, math.inf, None]),
+    ("uncertainty_budget", [0, -1, math.inf]),
     ("posterior", ["diagonal", None]),
     ("posterior_tolerance", [0, 1, math.nan, None]),
     ("memory_budget", [0, -1, "much", "2 apples"]),
@@ -35,9 +35,9 @@ BAD: list[tuple[str, list[Any]]] = [
 ]
 GOOD: list[tuple[str, list[Any]]] = [
     ("subnetwork_size", [1, 10**9, 1.0, 0.5, 1e-9]),
-    ("prior_precision", [1e-30, 1e30, 1.0, 3, "budget", "gridsearch", "marglik"]),
+    ("prior_precision", [1e-30, 1e30, 1.0, 3, "budget", "gridsearch", "marglik", None]),
     ("sigma_noise", [1e-30, 2, "mle"]),
-    ("temperature", [0.1, 2, "fit"]),
+    ("temperature", [0.1, 2, "fit", None]),
     ("false_reject_rate", [1e-9, 0.5, 1 - 1e-9]),
     ("seed", [0, 2**63 - 1]),
     ("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:12"]),
@@ -45,7 +45,7 @@ GOOD: list[tuple[str, list[Any]]] = [
     ("selection", list(get_args(StrategyName))),
     ("within", [("fc",), ("layer4", "fc"), None]),
     ("kinds", ["all", "weights"]),
-    ("uncertainty_budget", [1e-9, 0.05, 10]),
+    ("uncertainty_budget", [1e-9, 0.05, 10, None]),
     ("posterior", ["cholesky", "low-rank"]),
     ("posterior_tolerance", [1e-9, 0.5]),
     ("memory_budget", [1, 2**40]),
@@ -145,3 +145,13 @@ def test_only_auto_has_a_limit_of_cost() -> None:
     assert FitConfig(max_cost=2.0).max_cost == 2.0
     with pytest.raises(ValidationError, match="max_cost: found 2 for selection='random', expected None: only 'auto'"):
         FitConfig(selection="random", max_cost=2.0)
+
+
+def test_without_added_weights_it_is_the_papers_method() -> None:
+    both, alone = FitConfig(), FitConfig(added_weights=False)
+    assert (both.budget, both.fits_temperature) == (0.005, True)
+    assert (alone.budget, alone.fits_temperature, alone.given_temperature) == (0.05, False, 1.0)
+    given = FitConfig(uncertainty_budget=0.1, temperature="fit", added_weights=False)
+    assert (given.budget, given.fits_temperature) == (0.1, True)
+    assert not FitConfig(temperature=2.0).fits_temperature
+    assert not FitConfig(likelihood="regression").fits_temperature

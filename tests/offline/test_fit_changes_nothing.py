@@ -45,7 +45,8 @@ STAGES = {
     "sweep_prior": offline.laplace.inference,
     "factor": offline.laplace.inference,
     "predict_held_out": offline.laplace.calibration,
-    "fit_temperature": offline.laplace.calibration,
+    "suited": offline.laplace.calibration,
+    "choose_scale": offline.laplace.inference,
     "export_variance": offline.publish.exporter,
     "make_manifest": offline.publish.bundle,
     "seal_bundle": offline.publish.bundle,
@@ -71,7 +72,7 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
     else:
         skip_export(monkeypatch)
     monkeypatch.setattr(STAGES[stage], stage, fails)
-    alone = stage in ("sweep_prior", "fit_temperature")
+    alone = stage in ("sweep_prior", "suited")
     config = CONFIG.model_copy(
         update={"prior_precision": "gridsearch", "temperature": "fit", "added_weights": not alone}
     )

@@ -44,7 +44,7 @@ def test_the_default_is_the_largest_surprise(default: Path) -> None:
     predictor = Predictor.load(default)
     scoring = predictor.scoring
     assert isinstance(scoring, LargestSurprise)
-    assert [part.score.name for part in scoring.components] == ["generalised_entropy", "distance"]
+    assert [part.score.name for part in scoring.components] == ["predictive_entropy", "distance"]
     assert [part.least for part in scoring.components] == [0.0, pytest.approx(np.log(20))]
     usual = predictor.predict(np.concatenate([x.numpy() for x, _ in batches(200, seed=2)]))
     assert usual.rejected.mean() < 0.25
@@ -57,9 +57,9 @@ def test_the_default_is_the_largest_surprise(default: Path) -> None:
 def test_the_card_and_the_report_show_its_parts(default: Path) -> None:
     shown = CliRunner().invoke(app, ["inspect", str(default)])
     assert shown.exit_code == 0, shown.output
-    assert "the largest of generalised_entropy, distance beyond its 95 % quantile" in shown.stdout
+    assert "the largest of predictive_entropy, distance beyond its 95 % quantile" in shown.stdout
     report = (default / "report.html").read_text()
-    assert "largest surprise: generalised entropy, distance from the training data beyond the 95" in report
+    assert "largest surprise: predictive entropy, distance from the training data beyond the 95" in report
     assert "fused score:" not in report
 
 

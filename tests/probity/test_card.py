@@ -32,7 +32,7 @@ def test_foreign_inputs_and_warnings_are_shown(tmp_path: Path, capsys: pytest.Ca
 def test_added_weights_and_temperatures_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_card(write_added(tmp_path).path)
     card = capsys.readouterr().out
-    assert "512 features of body.3, head, prior variance 2.5\n" in card
+    assert "256 features of body.3, head, prior variance 2.5\n" in card
     assert f"{ADDED.explanation}\n" in card
     assert "0.5, of the plain network 1.5\n" in card
 

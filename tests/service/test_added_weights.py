@@ -80,5 +80,5 @@ def test_the_open_inference_protocol_gives_the_part_of_added_weights(served: tup
 def test_the_card_has_them(served: tuple[Synthetic, Client]) -> None:
     card = served[1].get("/model").json()
     assert card["added_weights"]["explanation"] == ADDED.explanation
-    assert card["added_weights"]["shares"][0]["prior_variance"] == ADDED.shares[0].prior_variance
+    assert card["added_weights"]["cost"] == ADDED.cost
     assert card["map_temperature"] == served[0].manifest.map_temperature

@@ -13,7 +13,6 @@ from onnx import helper, numpy_helper
 
 from service.bundle import (
     AddedWeights,
-    BudgetShare,
     CalibrationTensors,
     Manifest,
 )
@@ -34,14 +33,12 @@ from tests.support.bundles import (
 ADDED = AddedWeights(
     layers=("body.3", "head"),
     distance_layers=("", "body.1", "head"),
-    features=512,
+    features=256,
     prior_variance=2.5,
-    shares=(
-        BudgetShare(0.5, 2.5, 40.0, 1.25, -0.25, -1.5, chosen=True),
-        BudgetShare(0.0, 0.01, 10.0, 1.0, -0.24, -1.75, chosen=False),
-        BudgetShare(1.0, 5.0, 1e4, 1.125, -0.25, None, chosen=False),
-    ),
-    explanation="added weights take half of the budget of 0.005 nats",
+    budget=0.005,
+    cost=0.003,
+    cost_error=0.0015,
+    explanation="prior variance 2.5 of the added weights: uncertainty costs 0.003 nats",
 )
 SCORES: Array = np.linspace(0.1, 2.0, 40)
 

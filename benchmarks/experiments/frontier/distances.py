@@ -18,12 +18,11 @@ from scipy.optimize import minimize  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from benchmarks.experiments.frontier.methods import BATCH, Examples, Method
-from benchmarks.experiments.frontier.temperatures import Logits, scores_of
+from benchmarks.experiments.frontier.temperatures import TEMPERATURE_GRID, Logits, scores_of
 from offline.data.likelihood import class_log_likelihood
 from offline.data.shifts import synthetic_shifts
 from offline.features.activations import read_activations
 from offline.features.layers import choose_layers
-from offline.laplace.temperature import TEMPERATURE_GRID
 from service.maths.predictive import softmax
 
 Array = npt.NDArray[np.float64]

@@ -69,7 +69,6 @@ def ours(
     }
     if manifest.added_weights is not None:
         facts["added_weights"] = manifest.added_weights.explanation
-        facts["share"] = next(way.share for way in manifest.added_weights.shares if way.chosen)
     return Method(probabilities, prices[TIMED], facts, predictor)
 
 

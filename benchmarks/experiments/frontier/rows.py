@@ -30,8 +30,8 @@ BUNDLES: dict[str, dict[str, Any]] = {
         "subnetwork_size": 1,
         "prior_precision": NO_SUBNETWORK,
     },
-    "subnetwork alone": {"added_weights": False},
-    "subnetwork alone, 0.05 nats, T = 1": {"added_weights": False, "uncertainty_budget": 0.05, "temperature": 1.0},
+    "subnetwork alone": {"added_weights": False, "uncertainty_budget": BUDGET, "temperature": "fit"},
+    "subnetwork alone, 0.05 nats, T = 1": {"added_weights": False},
 }
 
 

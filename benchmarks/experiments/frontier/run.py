@@ -131,7 +131,6 @@ QUANTITIES: dict[str, Callable[[Row], float]] = {
     "accuracy": _fact("accuracy"),
     "labels_differ": _fact("labels_differ"),
     "temperature": _fact("temperature"),
-    "share": _fact("share"),
     "fit_seconds": _fact("fit_seconds"),
     "bytes": _fact("bytes"),
 }

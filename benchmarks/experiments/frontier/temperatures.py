@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from benchmarks.experiments.frontier.methods import BATCH, Method
 from offline.data.likelihood import class_log_likelihood
-from offline.laplace.temperature import TEMPERATURE_GRID
 from service.maths.predictive import softmax
 
 Array = npt.NDArray[np.float64]
+TEMPERATURE_GRID: Array = np.logspace(-1, 1, 201)
 
 
 class Logits:

@@ -45,7 +45,7 @@ def choose_automatically(context: AutoContext) -> Subnetwork:
     choosing, judging = split_shifts(names) if options.shifts is None else (names, names)
     proposals = propose(replace(context, options=replace(options, shifts=choosing)))
     scores = score_candidates(replace(context, options=replace(options, shifts=judging)), proposals)
-    place = nearly_best(scores, context.job.config.uncertainty_budget)[0]
+    place = nearly_best(scores, context.job.config.budget)[0]
     chosen = proposals[place]
     return replace(
         chosen.subnetwork,

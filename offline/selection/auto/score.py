@@ -166,7 +166,7 @@ def _priors(
         PriorSweep(own, u[-len(own) :], np.zeros(len(own)), t[-len(own) - 1 : -1], float(t[-1]))
         for own, u, t in zip(ranges, used, total, strict=True)
     ]
-    return [choose_prior(sweep.as_far_as_it_matters(), "budget", config.uncertainty_budget) for sweep in sweeps]
+    return [choose_prior(sweep.as_far_as_it_matters(), "budget", config.budget) for sweep in sweeps]
 
 
 def _qualities(

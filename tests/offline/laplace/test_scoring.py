@@ -141,7 +141,7 @@ def test_by_default_either_of_two_surprises_suffices() -> None:
     ordinary = replace(outputs_of(6.0, 1.0, 0), features={"distance": rng.exponential(size=200)})
     joined = largest_surprise(ordinary)
     assert joined is not None
-    assert [part.score.name for part in joined.components] == ["generalised_entropy", "distance"]
+    assert [part.score.name for part in joined.components] == ["predictive_entropy", "distance"]
     limit = np.quantile(joined.scored(ordinary)[0], 0.95)
     far = replace(outputs_of(90.0, 0.0, 1), features={"distance": np.full(200, 30.0)})
     unsure = replace(outputs_of(0.1, 1.0, 2), features={"distance": np.zeros(200)})
@@ -155,7 +155,7 @@ def test_one_surprise_where_the_other_tells_nothing() -> None:
     ordinary = replace(outputs_of(6.0, 1.0, 0), features={"distance": np.zeros(200)})
     joined = largest_surprise(ordinary)
     assert joined is not None
-    assert [part.score.name for part in joined.components] == ["generalised_entropy"]
+    assert [part.score.name for part in joined.components] == ["predictive_entropy"]
     same = ClassOutputs(np.zeros((9, 3)), np.ones((9, 3)), np.full((2, 9, 3), 1 / 3), 1.0, {"distance": np.zeros(9)})
     assert largest_surprise(same) is None
 

@@ -104,7 +104,7 @@ def test_a_bundle_that_rejects_nothing_warns_of_every_kind_that_is_judged(tmp_pa
         ),
         (
             "constant",
-            {"likelihood": "regression", "prior_precision": 1.0},
+            {"likelihood": "regression", "prior_precision": 1.0, "added_weights": False},
             "; give a smaller prior_precision or more weights (subnetwork_size)",
         ),
     ],

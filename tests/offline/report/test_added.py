@@ -1,10 +1,10 @@
-"""The report's section on added weights: their layers, their prior, and the shares of the budget that were tried."""
+"""The report's section on added weights: their layers, their prior, and what they cost."""
 
 from dataclasses import replace
 
 import pytest
 
-from offline.report.added import added_rows, share_rows
+from offline.report.added import added_rows
 from offline.report.page import ReportData, report_html
 from service.bundle import Manifest
 from tests.support.added import ADDED, with_added_weights
@@ -27,22 +27,14 @@ def test_it_says_what_they_read_and_why_their_prior_is_what_it_is(task: str) -> 
     assert page is not None
     assert page.text("h2") == "Added weights"
     assert ADDED.explanation in page.text("p")
-    for expected in ("body.3, head", "the network's inputs, body.1, head", "512", "2.5"):
+    for expected in (
+        "body.3, head",
+        "the network's inputs, body.1, head",
+        "256",
+        "2.5",
+        "0.003 nats, standard error 0.0015",
+    ):
         assert expected in page.text("bdi")
-
-
-def test_the_shares_are_a_table_with_one_chosen() -> None:
-    page = section(manifest())
-    assert page is not None
-    assert [text for tag, text in page.texts if tag == "em"] == ["chosen"]
-    assert len([row for row in page.all("tr") if row.get("class") == "chosen"]) == 1
-    assert [(row.share.split()[0], row.chosen) for row in share_rows(manifest())] == [
-        ("0", False),
-        ("50", True),
-        ("100", False),
-    ]
-    for cell in ("10,000", "1.25", "−0.250", "−1.750", "–"):  # noqa: RUF001
-        assert cell in page.text("td")
 
 
 def test_layers_are_escaped() -> None:
@@ -62,5 +54,4 @@ def test_both_temperatures_are_shown() -> None:
 
 def test_nothing_is_shown_without_them() -> None:
     assert added_rows(report_manifest()) == {}
-    assert share_rows(report_manifest()) == []
     assert section(report_manifest()) is None

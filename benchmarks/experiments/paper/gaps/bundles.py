@@ -51,7 +51,5 @@ def bundle(network: nn.Module, split: GapSplit, options: Mapping[str, Any], fold
 
     facts: dict[str, Any] = {"sigma_noise": noise, "S": manifest.subnetwork_size}
     if (added := manifest.added_weights) is not None:
-        chosen = next(way for way in added.shares if way.chosen)
-        facts |= {"share": chosen.share, "prior_variance": chosen.prior_variance / noise**2}
-        facts["under_shift"] = {str(way.share): way.shift_log_likelihood for way in added.shares}
+        facts["prior_variance"] = added.prior_variance / noise**2
     return Method(predict, facts)

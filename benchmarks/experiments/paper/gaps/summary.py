@@ -47,7 +47,6 @@ def _method(found: Sequence[dict[str, Any]], label: str) -> dict[str, Any]:
         **{part: {measure: over(part, measure) for measure in MEASURES} for part in PARTS},
         "gain": gains,
         "auroc": None if None in aurocs else spread(aurocs),
-        "shares": [fact["share"] for fact in facts if "share" in fact],
         "prior_variances": [fact["prior_variance"] for fact in facts if "prior_variance" in fact],
     }
 

@@ -200,10 +200,9 @@ def _fitted(networks: Networks, part: Examples, options: Mapping[str, Any], fold
 
 
 def _rejecting(method: Method, folder: Path, problem: Problem) -> Method:
-    """With what the bundle rejects, and how it shares the default budget."""
+    """With what the bundle rejects, and what its uncertainty costs."""
     facts: dict[str, Any] = {"rejection": rejection(of_bundle(folder), problem)}
     if (added := read_bundle(folder).manifest.added_weights) is not None:
-        facts["share"] = next(way.share for way in added.shares if way.chosen)
         facts["added_weights"] = added.explanation
     return replace(method, facts={**method.facts, **facts})
 

@@ -62,7 +62,7 @@ LOOKED_AT = {
     PRODUCTS_CHOICE: SEEN_KINDS,
     TOLD: (*SEEN_KINDS, ROTATION),
     SMALL_SUBNETWORK: (*SEEN_KINDS, ROTATION),
-    DEFAULT: (*SEEN_KINDS, ROTATION),  # it decides by rotation who takes which share of the budget
+    DEFAULT: (*SEEN_KINDS, ROTATION),  # its candidates are judged by rotation
 }
 
 
@@ -108,7 +108,6 @@ def _row(found: list[dict[str, Any]], label: str) -> dict[str, Any]:
         },
         **{name: spread([float(one[name]) for one in found]) for name in COSTS},
         "rejection": _rejection([one["rejection"] for one in found if "rejection" in one]),
-        "shares": [one["share"] for one in found if "share" in one],
     }
 
 

@@ -26,10 +26,10 @@ from benchmarks.experiments.paper.questions.forms import Form
 from benchmarks.experiments.paper.questions.posterior import SubnetworkPosterior
 from benchmarks.experiments.paper.questions.verdicts import verdicts
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import class_log_likelihood
+from offline.data.likelihood import Classification, class_log_likelihood
 from offline.evaluation.auroc import auroc
 from offline.laplace.prior import PLAIN
-from offline.laplace.temperature import fit_temperature
+from offline.laplace.temperature import suited
 from offline.selection.registry import select
 from service.maths.predictive import entropy
 
@@ -165,7 +165,8 @@ def _score(variant: Variant, mean: Array, covariance: Array, classes: Array) -> 
     """Held-out log-likelihood, and the temperature."""
     temperature = 1.0
     if variant.tempered:
-        temperature = fit_temperature(mean, np.diagonal(covariance, axis1=1, axis2=2), classes)
+        likelihood = Classification(mean.shape[1])
+        temperature = suited(likelihood, mean, np.diagonal(covariance, axis1=1, axis2=2), classes).temperature
     probabilities = variant.form(mean, covariance, temperature)
     return float(class_log_likelihood(probabilities, classes).mean()), temperature
 
