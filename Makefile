@@ -102,7 +102,6 @@ bench: .venv/dev.stamp
 
 bench-selection: .venv/dev.stamp
 	$(BIN)/python -m benchmarks selection_uci
-	$(BIN)/python -m benchmarks mnist_shift
 
 # Each goes on where it was interrupted; a full run without --fast needs a GPU.
 PAPER := toy uci gaps mnist cifar sizes questions

@@ -6,8 +6,6 @@ from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import plot as guarantees_plot
 from benchmarks.experiments.guarantees import run as guarantees
-from benchmarks.experiments.mnist import plot as mnist_plot
-from benchmarks.experiments.mnist import shift as mnist_shift
 from benchmarks.experiments.paper.gaps import plot as paper_gaps_plot
 from benchmarks.experiments.paper.gaps import run as paper_gaps
 from benchmarks.experiments.paper.images import plot as paper_images_plot
@@ -169,14 +167,6 @@ BENCHMARKS = (
         paper_questions_plot.draw,
         needs=HOURS,
         fast=True,
-    ),
-    Benchmark(
-        "mnist_shift",
-        "each strategy on MNIST under rotation and other shifts, and on Fashion-MNIST",
-        mnist_shift.run,
-        mnist_plot.draw,
-        threads=1,
-        needs=HOURS,
     ),
     Benchmark(
         "paper_toy",

@@ -22,7 +22,6 @@ MEASURED = (
     ("table_rejection",),
     ("robustness",),
     ("scores",),
-    ("mnist_shift",),
     ("drift",),
     ("guarantees",),
     ("evaluate",),

@@ -48,15 +48,6 @@ class FitConfig(BaseModel):
         ),
     ] = 1000
     selection: Annotated[StrategyName, Field(description="Strategy that chooses the weights.")] = "auto"
-    effort: Annotated[
-        Literal["quick", "thorough"],
-        Field(
-            description="How much of the network `auto` compares. `quick`: only where the derivatives of all outputs "
-            "take one backward pass or none, which is a linear head and the layers whose features reach it "
-            "separately, or else the last two modules. `thorough`: every place that `max_cost` allows. A strategy that "
-            "is named looks everywhere."
-        ),
-    ] = "quick"
     selection_options: dict[str, Any] = Field(default_factory=dict, description="Options of the strategy.")
     within: Annotated[
         tuple[str, ...] | None,
@@ -106,12 +97,12 @@ class FitConfig(BaseModel):
         ),
     ] = None
     variance_of: Annotated[
-        Literal["all", "top", "margin", "auto"],
+        Literal["all", "top", "margin"],
         Field(
             description="Which variances of a classification a prediction computes: of `all` classes; of the "
             "`top_outputs` most probable ones (`top`: the others take their mean); or of the "
             "`margin` between the two most probable ones, which all take. Weights anywhere in the network cost one "
-            "backward pass for each. `auto`: what is cheapest and nearly as good, compared by `selection='auto'`."
+            "backward pass for each."
         ),
     ] = "all"
     top_outputs: Annotated[int, Field(ge=1, description="How many classes, for `variance_of` `top`.")] = 5
@@ -225,11 +216,6 @@ class FitConfig(BaseModel):
             raise ValueError(
                 f"variance_of: found {self.variance_of!r} for a regression, expected 'all': no output leads the others"
             )
-        if self.variance_of == "auto" and self.selection != "auto":
-            raise ValueError(
-                f"variance_of: found 'auto' with selection={self.selection!r}, expected selection='auto', which "
-                "compares what can be computed; or name one: 'all', 'top' or 'margin'"
-            )
         return self
 
     @model_validator(mode="after")
@@ -255,7 +241,7 @@ class FitConfig(BaseModel):
         if self.max_cost is not None and self.selection != "auto":
             raise ValueError(
                 f"max_cost: found {self.max_cost:g} for selection={self.selection!r}, expected None: only 'auto' "
-                "compares what predictions cost; leave it out, or choose where the weights are with `within`"
+                "counts what predictions cost; leave it out, or choose where the weights are with `within`"
             )
         return self
 
@@ -281,10 +267,16 @@ class FitConfig(BaseModel):
     def tunes(self) -> bool:
         """Whether half of the held-out data tunes something; otherwise all of it sets the threshold."""
         searched = self.prior_precision in ("budget", "gridsearch") or self.prior_precision is None
-        for_weights = self.selection == "auto" or self.posterior == "low-rank"
         for_score = self.score in COMPARED_SCORES
         added = bool(self.added_weights)
-        return added or searched or self.fits_temperature or for_weights or for_score or self.estimates_noise
+        return (
+            added
+            or searched
+            or self.fits_temperature
+            or self.posterior == "low-rank"
+            or for_score
+            or self.estimates_noise
+        )
 
     def resolve_size(self, total: int) -> int:
         """S for a model with D = `total` trainable weights; `ValueError` when S > D and S is no upper limit."""

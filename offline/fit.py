@@ -20,7 +20,6 @@ from offline.estimate.job_memory import plan_job, plan_stand_in
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.trial import check_whole_way
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import output_rule
 from offline.job import Job, prepare, resolve_device
 from offline.laplace.added_fit import fit_added_weights
 from offline.laplace.calibration import calibrate
@@ -37,7 +36,6 @@ from offline.runtime.distributed import local_device, process_group
 from offline.runtime.progress import Track, length_of, silent
 from offline.runtime.resume import job_fingerprint, tensors_digest
 from offline.selection.select import reachable_weights, select_subnetwork
-from offline.selection.subnetwork import Subnetwork
 from service.bundle import InputSpec, check_destination, check_writable
 
 TUNING_SHARE = 0.5
@@ -105,7 +103,6 @@ def fit_bundle(
 
         # 4. select
         subnetwork = select_subnetwork(job, tuning, checkpoint)
-        job = _with_rule(job, subnetwork)
         jacobian = job.jacobian(subnetwork.indices)
         check_size(jacobian, job.likelihood.outputs, config.posterior)
         memory = plan_job(job, subnetwork.indices, tuning.bytes + conformal.bytes)
@@ -234,14 +231,6 @@ def _with_scale(job: Job, tuning: HeldOut) -> Job:
 def _with_foreign(job: Job, loader: Batches | None) -> Job:
     """The job with the foreign data, where some are given."""
     return job if loader is None else replace(job, foreign=collect_foreign(loader, job.example, job.device))
-
-
-def _with_rule(job: Job, subnetwork: Subnetwork) -> Job:
-    """The job with the variances that `auto` chose to compute, if it chose them."""
-    if subnetwork.variance_of is None or subnetwork.computed is None:
-        return job
-    rule = output_rule(subnetwork.variance_of, subnetwork.computed, job.likelihood.outputs)
-    return replace(job, rule=rule)
 
 
 def _accumulate(

@@ -13,7 +13,7 @@ from offline.features.layers import FeatureLayers, choose_layers, named_layers
 from offline.jacobian.find_head import find_head
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.linear_head import LinearHead
-from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule, rules_to_compare
+from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
 from offline.jacobian.plan import make_jacobian
 from offline.network.model_copy import check_private, copied_model, usable
 from offline.network.weights import WeightLayout
@@ -29,10 +29,9 @@ class Job:
     """`network` is a private copy; `example` (2, *input_shape) or fewer; `size` is S, at most.
 
     likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
-    head: the network's linear head, if it has one. rule: which variances a prediction computes; where `auto` is to
-    choose that too, the dearest of `rules` until it has. layers: what the added weights read; None: there are none.
-    foreign (n, *input_shape): inputs unlike the training data
-    that choose the score; None: synthetic shifts do.
+    head: the network's linear head, if it has one. rule: which variances a prediction computes. layers: what the
+    added weights read; None: there are none. foreign (n, *input_shape): inputs unlike the training data that choose the
+    score; None: synthetic shifts do.
     """
 
     config: FitConfig
@@ -51,11 +50,6 @@ class Job:
     rule: OutputRule = ALL_OUTPUTS
     layers: FeatureLayers | None = None
     foreign: Tensor | None = None
-
-    @property
-    def rules(self) -> tuple[OutputRule, ...]:
-        """The rules that `auto` compares, the dearest first: one, unless the configuration leaves the choice."""
-        return _rules(self.config, self.likelihood.outputs)
 
     @property
     def weights(self) -> Tensor:
@@ -77,13 +71,6 @@ def _layers(config: FitConfig, network: nn.Module, example: Tensor, head: Linear
     if isinstance(config.added_weights, tuple):
         return named_layers(network, example, config.added_weights)
     return choose_layers(network, example, None if head is None else head.path) if config.added_weights else None
-
-
-def _rules(config: FitConfig, outputs: int) -> tuple[OutputRule, ...]:
-    kind, most = config.variance_of, config.top_outputs
-    if kind == "auto":
-        return rules_to_compare(most, outputs, config.curvature_outputs)
-    return (output_rule(kind, most, outputs),)
 
 
 def _refuse_probabilities(network: nn.Module, inputs: Tensor) -> None:
@@ -136,7 +123,7 @@ def prepare(
     likelihood.check_targets(targets, len(inputs))
     if config.likelihood == "classification":
         _refuse_probabilities(network, inputs[:FEW])
-    rule, head = _rules(config, outputs)[0], find_head(network, inputs[:2])
+    rule, head = output_rule(config.variance_of, config.top_outputs, outputs), find_head(network, inputs[:2])
     layers = _layers(config, network, inputs[:2], head)
     return Job(
         config=config,

@@ -46,7 +46,6 @@ from service.format.manifest_json import check_input
 from service.format.manifest_parts import (
     AddedWeights,
     Calibration,
-    Candidate,
     ComparedScore,
     ComputedVariances,
     FileEntry,
@@ -95,7 +94,6 @@ __all__ = [
     "BundleError",
     "Calibration",
     "CalibrationTensors",
-    "Candidate",
     "CholeskyPosterior",
     "ComparedScore",
     "ComputedVariances",

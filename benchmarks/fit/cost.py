@@ -21,8 +21,7 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.networks.zoo import Size, network_spec
 from offline.config import FitConfig
 from offline.fit import fit_bundle
-from offline.selection.auto.context import TRAINING_EXAMPLES
-from offline.selection.live_weights import LIVE_EXAMPLES
+from offline.selection.strategies.last_layers import EXAMPLES
 
 T = TypeVar("T")
 BATCH, TRAINED, HELD_OUT = 128, 1024, 1000
@@ -32,8 +31,7 @@ EXTRAPOLATED = (50_000, 60_000)
 # those measured.
 PROPORTIONAL = {
     "Sample of the training data": math.inf,
-    "Live weights": LIVE_EXAMPLES,
-    "Candidates: curvature": TRAINING_EXAMPLES,
+    "Live weights": EXAMPLES,
     "Curvature": math.inf,
 }
 OTHER = "other"

@@ -7,15 +7,13 @@ from torch import Tensor
 
 from offline.config import COMPARED_SCORES
 from offline.data.foreigners import FOREIGN_EXAMPLES
-from offline.data.shifts import MOST_SHIFTS, available_shifts, split_shifts
+from offline.data.shifts import MOST_SHIFTS, available_shifts
 from offline.estimate.memory import MemoryPlan
 from offline.estimate.timing import (
-    TIMED_ROWS,
     MatrixSeconds,
     derivation_seconds,
     forward_seconds,
     seconds_per_example,
-    squares_seconds,
 )
 from offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
 from offline.job import Job
@@ -23,14 +21,11 @@ from offline.laplace.added_fit import MOST_EXAMPLES
 from offline.laplace.inference import needs_spectrum
 from offline.laplace.scoring import SHIFTED_EXAMPLES
 from offline.runtime.progress import length_of, readable_seconds
-from offline.selection.auto.context import AutoOptions
-from offline.selection.live_weights import LIVE_EXAMPLES
 from offline.selection.registry import ALL_EXAMPLES, STRATEGIES
-from offline.selection.sample import SCORE_EXAMPLES
 from offline.selection.select import spread
+from offline.selection.strategies.last_layers import EXAMPLES
 from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
 
-CANDIDATES = {"quick": 6, "thorough": 8}  # that `auto` compares, about
 LIVE_PASSES = 3  # forward passes that telling which weights live takes, at most
 ALL_WEIGHTS = 20_000  # of a large network, so many stand for all: their share of the time is known from the layers
 KINDS_OF_FOREIGNERS = 6
@@ -77,7 +72,7 @@ def predict_duration(
     decomposed = needs_spectrum(job.config, job.size)
     matrices = rates.matrices.decomposition * job.size**3 if decomposed else 0.0
     return {
-        "selection": _selection(job, reach, rates, rows, total, held_out // 2),
+        "selection": _selection(job, reach, rates, rows, total),
         "curvature": None if total is None else rates.curvature * total / job.distributed.world_size + matrices,
         "added weights": None if total is None else _added(job, rates, min(total, MOST_EXAMPLES)),
         "held-out data": _held_out(job, rates, held_out),
@@ -134,11 +129,11 @@ def examples_of(job: Job) -> int | None:
     return job.passes.examples or (length_of(dataset) if dataset is not None else None)
 
 
-def _selection(job: Job, reach: Tensor, rates: Rates, rows: int, total: int | None, tuning: int) -> float | None:
+def _selection(job: Job, reach: Tensor, rates: Rates, rows: int, total: int | None) -> float | None:
     """By the strategy's passes with its default options, over the weights that it may choose (C,)."""
     strategy = job.config.selection
     if strategy == "auto":
-        return _comparison(job, reach, rates, NOVELTY_EXAMPLES if total is None else total, tuning)
+        return LIVE_PASSES * min(EXAMPLES, EXAMPLES if total is None else total) * rates.forward
     examples = STRATEGIES[strategy].examples
     examples = total if examples == ALL_EXAMPLES else examples
     if not examples:
@@ -147,23 +142,3 @@ def _selection(job: Job, reach: Tensor, rates: Rates, rows: int, total: int | No
     every = job.jacobian(spread(reach, ALL_WEIGHTS))
     rows = max(1, rows * job.size // every.size)
     return min(examples, limit * (2 + MOST_SHIFTS)) * derivation_seconds(every, job.example, job.likelihood, rows)
-
-
-def _comparison(job: Job, reach: Tensor, rates: Rates, total: int, tuning: int) -> float:
-    """Of `auto`: which weights live; the squared derivatives of the strategies; and the candidates, which share their
-    derivatives, each with a small posterior of its own."""
-    given = {name: value for name, value in job.config.selection_options.items() if name.endswith("examples")}
-    options, quick = AutoOptions.of(job.config.effort, given), job.config.effort == "quick"
-    choosing, judging = (len(names) for names in split_shifts(available_shifts(job.example)))
-    novel, judged = min(total, NOVELTY_EXAMPLES), min(tuning, options.judged_examples)
-    live = min(total, options.training_examples if quick else LIVE_EXAMPLES)
-    plain = LIVE_PASSES * live + novel * choosing + judged * (choosing + judging)
-    pool = job.jacobian(spread(reach, options.pool_for(job.size)))
-    squares = (min(total, SCORE_EXAMPLES) + novel * (1 + choosing)) * squares_seconds(pool, job.example)
-    candidates, size = CANDIDATES[job.config.effort], min(job.size, options.judged_weights)
-    union = job.jacobian(spread(reach, candidates * size))
-    derived = min(total, options.training_examples) + judged * (2 + judging)
-    each = derivation_seconds(union, job.example, job.likelihood, TIMED_ROWS)
-    each += candidates * rates.variances(job, size)
-    spectra = candidates * rates.matrices.decomposition * size**3
-    return plain * rates.forward + squares + derived * each + spectra

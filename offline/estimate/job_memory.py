@@ -9,7 +9,6 @@ from offline.job import Job
 from offline.laplace.added_fit import added_bytes
 from offline.laplace.inference import needs_spectrum
 from offline.laplace.posterior import factor
-from offline.selection.auto.context import AutoOptions
 from offline.selection.registry import STRATEGIES
 from offline.selection.select import spread
 
@@ -48,10 +47,8 @@ def _plan(job: Job, size: int, indices: Tensor, held_bytes: int, reach: Tensor |
 
 
 def _differentiated(job: Job, reach: Tensor) -> Tensor | None:
-    """The weights whose squared derivatives the selection takes; as many as `auto` looks at in a place stand for it."""
-    if not STRATEGIES[job.config.selection].diagonal:
-        return None
-    return spread(reach, AutoOptions().pool_for(job.size)) if job.config.selection == "auto" else reach
+    """The weights whose squared derivatives the selection takes."""
+    return reach if STRATEGIES[job.config.selection].diagonal else None
 
 
 def _matrix_steps(job: Job, size: int) -> dict[str, MatrixStep]:

@@ -62,19 +62,6 @@ Mixed = EveryOutput | Mixtures
 Mixing = Callable[[Tensor], Mixed]
 
 
-def rows_of(wanted: Mixed, held: Mixed, rows: Tensor) -> Tensor:
-    """The derivatives (B, M, S) of `wanted` from `rows` (B, N, S), those of `held`.
-
-    The coefficients of `held` are orthonormal, and span the wanted ones.
-    """
-    if isinstance(wanted, EveryOutput):
-        return rows
-    shares = wanted.coefficients
-    if isinstance(held, Mixtures):
-        shares = shares @ held.coefficients.transpose(1, 2)
-    return shares @ rows
-
-
 def every_output(mean: Tensor) -> EveryOutput:
     """No mixture: the derivatives of all outputs; mean (B, K)."""
     return EveryOutput(mean.shape[1])

@@ -98,7 +98,6 @@ class Margin:
 
 
 ALL_OUTPUTS = AllOutputs()
-FEW = 3  # leading outputs whose variances are compared with those of all
 
 
 def filled(rule: OutputRule, variance: Array, mean: Tensor) -> Array:
@@ -120,14 +119,6 @@ def leading(mean: Tensor, count: int) -> Tensor:
         rows.append(rest.argmax(1, keepdim=True) == every)
         rest = rest.masked_fill(rows[-1], -torch.inf)
     return torch.stack(rows, dim=1).to(mean.dtype)
-
-
-def rules_to_compare(most: int, outputs: int, many: int) -> tuple[OutputRule, ...]:
-    """Rules for K = `outputs` to compare: that of all outputs, or for more than `many` of the leading ones; and
-    others, whose mixtures are spanned by the first one's."""
-    first: OutputRule = TopOutputs(max(most, FEW)) if outputs > many else ALL_OUTPUTS
-    few = (TopOutputs(FEW),) if first.count(outputs) > FEW else ()
-    return (first, *few, Margin())
 
 
 def output_rule(kind: Kind, most: int, outputs: int) -> OutputRule:

@@ -13,11 +13,10 @@ from offline.job import Job
 from offline.laplace.ggn import Curvature
 from offline.laplace.inference import Added
 from offline.laplace.scoring import Compared
-from offline.selection.subnetwork import CandidateScore, Subnetwork
+from offline.selection.subnetwork import Subnetwork
 from service.bundle import (
     AddedWeights,
     Calibration,
-    Candidate,
     ComparedScore,
     Graph,
     InputSpec,
@@ -198,22 +197,8 @@ def _selection(job: Job, selection: Subnetwork) -> Selection:
             ParameterSlice(p.name, p.shape, p.offset, chosen.get(p.name, 0)) for p in job.layout.parameters
         ),
         explanation=selection.explanation,
-        candidates=tuple(map(_candidate, selection.candidates)) or None,
         kinds=job.config.kinds,
         within=selection.within,
-    )
-
-
-def _candidate(score: CandidateScore) -> Candidate:
-    return Candidate(
-        name=score.name,
-        size=score.size,
-        forward_passes=score.forward_passes,
-        prior_precision=score.prior_precision,
-        log_likelihood=score.log_likelihood,
-        shift_log_likelihood=score.shift_log_likelihood,
-        shift_auroc=score.shift_auroc,
-        chosen=score.chosen,
     )
 
 

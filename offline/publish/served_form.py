@@ -18,7 +18,7 @@ from offline.laplace.whole_factor import WholeFactor, whole_size
 from offline.network.call_order import CallOrder
 from offline.runtime.peak_memory import FLOAT64
 from offline.runtime.progress import one_step
-from offline.selection.auto.price import work_of_added
+from offline.selection.price import work_of_added
 from service.bundle import ReducedHead
 
 FLOAT32 = 4

@@ -1,43 +1,12 @@
-"""Figures of the report about the fit itself: the candidates, the search for the prior precision, the curvature."""
-
-from collections.abc import Sequence
-from typing import Any
+"""Figures of the report about the fit itself: the search for the prior precision, the curvature."""
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
 
 from offline.evaluation.diagnostics import effective_dimension
-from offline.report.style import BLUE, GREEN, VERMILLION, Picture, mark_x, mark_y, name_lines, render, thinned
+from offline.report.style import BLUE, GREEN, Picture, mark_x, mark_y, name_lines, render, thinned
 from offline.runtime.arrays import Array
-from service.bundle import Candidate, Prior, Tried
-
-
-def candidates_picture(candidates: Sequence[Candidate]) -> Picture:
-    """Quality under shift of each candidate against what a prediction costs, by a count."""
-    chosen = next(candidate for candidate in candidates if candidate.chosen)
-    groups: list[tuple[str, Sequence[Candidate], dict[str, Any]]] = [
-        ("compared", candidates, {"color": BLUE}),
-        ("chosen", [chosen], {"color": VERMILLION, "marker": "D", "zorder": 3}),
-    ]
-
-    def paint(*panels: Axes) -> None:
-        for axes, name in zip(panels, ("shift_log_likelihood", "shift_auroc"), strict=True):
-            for label, group, style in groups:
-                axes.scatter([c.forward_passes for c in group], [getattr(c, name) for c in group], label=label, **style)
-        panels[0].set_ylabel("Log-likelihood\nunder shift (nats)")
-        panels[1].set(ylabel="AUROC of\nthe score", xlabel="Price of a prediction (forward passes)", xscale="log")
-        panels[1].xaxis.set_major_formatter("{x:g}")
-        panels[1].xaxis.set_minor_formatter(NullFormatter())
-        panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1.01), ncols=3, borderaxespad=0)
-
-    return Picture(
-        "Quality and price",
-        render(paint, [0.85, 0.85]),
-        f"{len(candidates)} candidates: log-likelihood under shift and AUROC against the price of a prediction; the "
-        f"one chosen, {chosen.name}, costs {chosen.forward_passes:.2g} forward passes.",
-        "Up is better, left is cheaper. The price is a count of operations.",
-    )
+from service.bundle import Prior, Tried
 
 
 def prior_picture(prior: Prior, tried: Tried) -> Picture | None:

@@ -23,12 +23,11 @@ from offline.report.figures import (
     residual_picture,
     score_picture,
 )
-from offline.report.fit_figures import candidates_picture, prior_picture, spectrum_picture
+from offline.report.fit_figures import prior_picture, spectrum_picture
 from offline.report.foreign import foreign_rows
 from offline.report.style import Picture
 from offline.report.summary import cards, checks
 from offline.report.text import (
-    candidate_cells,
     number,
     parameter_rows,
     percent,
@@ -126,8 +125,6 @@ def report_html(data: ReportData) -> bytes:
         checks=checks(manifest),
         selection=selection_rows(manifest),
         parameters=parameter_rows(manifest),
-        candidates=[(candidate, candidate_cells(candidate)) for candidate in manifest.selection.candidates or ()],
-        candidates_picture=candidates_picture(manifest.selection.candidates) if manifest.selection.candidates else None,
         prior=prior_rows(manifest),
         prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
         calibration=calibration,

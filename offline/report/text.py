@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from itertools import groupby
 
-from service.bundle import Candidate, Manifest, ParameterSlice
+from service.bundle import Manifest, ParameterSlice
 
 MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
 METHODS = {
@@ -95,18 +95,6 @@ def _parameter_row(parameter: ParameterSlice, size: int, largest: int) -> Parame
     chosen = parameter.chosen
     shares = (percent(chosen / size), percent(chosen / max(1, math.prod(parameter.shape)))) if chosen else (NONE, NONE)
     return ParameterRow(parameter.name, shape, f"{chosen:,}", *shares, round(100 * chosen / largest, 1))
-
-
-def candidate_cells(candidate: Candidate) -> list[str]:
-    """Size, prior precision, log-likelihood, the same under shift, AUROC under shift, counted cost."""
-    exact = (candidate.log_likelihood, candidate.shift_log_likelihood)
-    return [
-        f"{candidate.size:,}",
-        number(candidate.prior_precision),
-        *(f"{value:.3f}".replace("-", MINUS) for value in exact),
-        f"{candidate.shift_auroc:.3f}",
-        f"{candidate.forward_passes:.1f}",
-    ]
 
 
 def prior_rows(manifest: Manifest) -> dict[str, str]:

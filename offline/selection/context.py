@@ -1,13 +1,12 @@
 """The input of every strategy, and the choice of the largest scores."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from offline.data.held_out import HeldOut
 from offline.job import Job
 from offline.runtime.arrays import Array
 from offline.selection.candidate_weights import candidate_positions, common
@@ -16,34 +15,19 @@ from offline.selection.training_sample import TrainingSample
 
 
 @dataclass(frozen=True)
-class SharedSquares:
-    """Mean squared derivatives at `positions` (P,) ascending, kept by the number of examples and the shift.
-
-    `auto` asks for them in several places of the network that hold one another (`squared_derivatives`). `accepted`: the
-    shifts that the network takes, by the number of examples and the names asked for.
-    """
-
-    positions: Tensor
-    known: dict[tuple[int | None, str | None], Tensor] = field(default_factory=dict)
-    accepted: dict[tuple[int | None, str], tuple[str, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class SelectionContext:
     """What a strategy may use of the job; it must leave the network unchanged.
 
     size: S. candidate_weights (C,) int64 ascending: the positions that may be chosen at all. memory_bytes: what a
-    strategy may take beside vectors of D numbers. tuning: the held-out data on which `auto` compares candidates.
-    sample: training examples in memory, for the strategies that look at no more. squares: those that strategies share.
+    strategy may take beside vectors of D numbers. sample: training examples in memory, for the strategies that look at
+    no more.
     """
 
     job: Job
     size: int
     candidate_weights: Tensor
     memory_bytes: int
-    tuning: HeldOut | None = None
     sample: TrainingSample | None = None
-    squares: SharedSquares | None = None
 
     @property
     def prior_precision(self) -> float:
@@ -78,35 +62,22 @@ def choose_largest(
 ) -> Subnetwork:
     """The S of `positions` (C,) ascending with the largest scores (C,).
 
-    Raises `TooFewWeights` for fewer than S positions.
+    Raises `ValueError` for fewer than S positions.
     """
     check_size(context.size, len(positions), dead)
     return Subnetwork(positions[largest(scores.cpu().numpy(), context.size)], dead, explanation)
 
 
-class TooFewWeights(ValueError):
-    """Fewer weights than S may be chosen: `available`."""
-
-    def __init__(self, message: str, available: int) -> None:
-        self.available = available
-        super().__init__(message)
-
-    def __reduce__(self) -> tuple[type["TooFewWeights"], tuple[str, int]]:
-        return TooFewWeights, (str(self), self.available)
-
-
 def check_size(size: int, available: int, dead: int | None = None) -> None:
-    """`TooFewWeights` when S is larger than the candidates, or than those that live."""
+    """`ValueError` when S is larger than the candidates, or than those that live."""
     if size <= available:
         return
     if dead:
-        raise TooFewWeights(
+        raise ValueError(
             f"subnetwork_size: found {size}, expected at most {available}: the other {dead} weights have no curvature "
-            "on the training data (dead ReLUs) and would change no prediction; give a smaller one",
-            available,
+            "on the training data (dead ReLUs) and would change no prediction; give a smaller one"
         )
-    raise TooFewWeights(
+    raise ValueError(
         f"subnetwork_size: found {size}, expected at most the {available} weights that may be chosen; give a smaller "
-        "one, or leave more of the network to choose from",
-        available,
+        "one, or leave more of the network to choose from"
     )

@@ -25,7 +25,7 @@ def select_subnetwork(job: Job, tuning: HeldOut, checkpoint: Checkpoint) -> Subn
     saved = checkpoint.load(STAGE, identity)
     chosen = Subnetwork.from_json(*saved) if saved is not None else None
     if chosen is None and job.distributed.is_main:
-        context = selection_context(job, job.size, job.config.within, tuning)
+        context = selection_context(job, job.size, job.config.within)
         chosen = select(job.config.selection, context, job.config.selection_options)
         chosen = chosen if chosen.within is not None else replace(chosen, within=job.config.within)
     indices = job.distributed.broadcast(None if chosen is None else chosen.indices)
@@ -35,9 +35,7 @@ def select_subnetwork(job: Job, tuning: HeldOut, checkpoint: Checkpoint) -> Subn
     return Subnetwork.from_json(indices, values)
 
 
-def selection_context(
-    job: Job, size: int, within: Sequence[str] | None, tuning: HeldOut | None = None
-) -> SelectionContext:
+def selection_context(job: Job, size: int, within: Sequence[str] | None) -> SelectionContext:
     """What a strategy may use; `within` restricts it to modules."""
     config = job.config
     covariance = STRATEGIES[config.selection].memory(config.selection_options, job.layout.total) > 0
@@ -46,7 +44,6 @@ def selection_context(
         size=size,
         candidate_weights=candidate_positions(job.network, job.layout, within, config.kinds),
         memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes, covariance),
-        tuning=tuning,
     )
 
 

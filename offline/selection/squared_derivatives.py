@@ -1,4 +1,4 @@
-"""Mean squared derivatives on a sample of the training data and on synthetic shifts of it, each computed once."""
+"""Mean squared derivatives on a sample of the training data and on synthetic shifts of it."""
 
 from collections.abc import Collection, Iterator
 
@@ -18,28 +18,13 @@ def squared_derivatives(
 ) -> Tensor:
     """mean_x sum_k (d f_k(shift(x)) / d w_d)^2 at `positions` (C,), float64, over a sample of `examples` (None: all).
 
-    shift: the name of a synthetic shift, None: x as it is. Computed at all positions that the context's squares are
-    shared for, which must hold `positions`.
+    shift: the name of a synthetic shift, None: x as it is.
     """
-    shared = context.squares
-    if shared is None:
-        return mean_squares(context, positions, lambda: _inputs(context, examples, shift))
-    key = examples, shift
-    if key not in shared.known:
-        shared.known[key] = mean_squares(context, shared.positions, lambda: _inputs(context, examples, shift))
-    return shared.known[key][torch.searchsorted(shared.positions, positions.contiguous())]
+    return mean_squares(context, positions, lambda: _inputs(context, examples, shift))
 
 
 def accepted(context: SelectionContext, examples: int | None, names: Collection[str] | None) -> tuple[str, ...]:
     """The shifts of the sample, those called `names` or all (None), for which the network has finite outputs."""
-    key = examples, repr(names)
-    known = {} if context.squares is None else context.squares.accepted
-    if key not in known:
-        known[key] = _accepted(context, examples, names)
-    return known[key]
-
-
-def _accepted(context: SelectionContext, examples: int | None, names: Collection[str] | None) -> tuple[str, ...]:
     for number, inputs in enumerate(Sample.of(context, examples).inputs("Outputs under shift")):
         names = accepted_shifts(context.job.network, inputs, context.job.config.seed + number, names)
     return tuple(names or ())

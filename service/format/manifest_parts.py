@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from service.format.rules import ManifestError, Part, check_fields
+from service.format.rules import Part, check_fields
 from service.maths.score_distribution import LEAST_SCALE
 from service.maths.scores import JOINED, FeatureScoreName, ScoreName
 
@@ -31,29 +31,10 @@ class ParameterSlice(Part):
 
 
 @dataclass(frozen=True)
-class Candidate(Part):
-    """One subnetwork that the strategy `auto` tried, and how it did.
-
-    `size` weights, `forward_passes` what one prediction costs by a count, `prior_precision`
-    lambda within the budget; `log_likelihood` (mean, nats) on held-out data, `shift_log_likelihood` and `shift_auroc`
-    on synthetic shifts of it.
-    """
-
-    name: str
-    size: AtLeastOne
-    forward_passes: Positive
-    prior_precision: Positive
-    log_likelihood: float
-    shift_log_likelihood: float
-    shift_auroc: Share
-    chosen: bool
-
-
-@dataclass(frozen=True)
 class Selection(Part):
     """How the subnetwork was chosen. `dead_weights` counts weights without curvature that were left out.
 
-    `explanation`: one sentence on why, and `candidates`: what was compared, both where the strategy compares any.
+    `explanation`: one sentence on why, where the options alone do not tell.
     `kinds` ("weights": without biases and normalisation) and `within` (modules; None: all) say what was open to choice.
     """
 
@@ -63,13 +44,8 @@ class Selection(Part):
     dead_weights: int | None
     parameters: tuple[ParameterSlice, ...]
     explanation: str | None = None
-    candidates: tuple[Candidate, ...] | None = None
     kinds: Literal["all", "weights"] = "all"
     within: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.candidates is not None and (chosen := sum(c.chosen for c in self.candidates)) != 1:
-            raise ManifestError(f"selection.candidates: found {chosen} that are chosen, expected exactly 1")
 
 
 @dataclass(frozen=True)

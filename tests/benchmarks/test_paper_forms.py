@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from benchmarks.experiments.mnist.choices import Material
 from benchmarks.experiments.paper.questions import forms
+from benchmarks.experiments.paper.questions.material import Material
 from benchmarks.experiments.paper.questions.posterior import SubnetworkPosterior
 from benchmarks.experiments.paper.questions.verdicts import verdicts
 from offline.data.held_out import HeldOut

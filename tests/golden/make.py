@@ -20,7 +20,7 @@ from offline.features import added_weights
 from offline.recipes.load import load_recipe
 from offline.recipes.run import fit_recipe
 from service import Predictor, read_bundle, write_bundle
-from service.bundle import Bundle, Candidate, Manifest, ReducedHead, Tried
+from service.bundle import Bundle, Manifest, ReducedHead, Tried
 from service.inference.predictor import Prediction
 
 GOLDEN = Path(__file__).parent
@@ -78,17 +78,12 @@ def fill_in(path: Path) -> None:
     """By hand, what a fit would search and compare, and a report."""
     bundle = read_bundle(path)
     tried = Tried((10.0, 100.0, 1000.0), (-0.1, -0.0625, -0.05), (-900.0, -800.0, -850.0), -0.0375)
-    candidates = (
-        Candidate("random", 100, 21.0, 100.0, -0.0625, -1.5, 0.875, chosen=True),
-        Candidate("last-layer", 100, 1.0, 50.0, -0.0625, -1.75, 0.75, chosen=False),
-    )
     manifest = replace(
         bundle.manifest,
         prior=replace(bundle.manifest.prior, method="budget", budget=0.05, tried=tried),
         selection=replace(
             bundle.manifest.selection,
-            explanation="The better of two under shift.",
-            candidates=candidates,
+            explanation="By hand.",
             kinds="weights",
             within=("0", "2", "6"),
         ),

@@ -4,7 +4,7 @@ What depends on the data (the trial of a plan, NumPy) has no fake form: plans ar
 is a device, every strategy chooses on it, and a whole fit runs on it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -37,13 +37,12 @@ from offline.laplace.prior import sweep_log_likelihood
 from offline.network.model_copy import private_copy
 from offline.network.weights import WeightLayout
 from offline.runtime.progress import silent
-from offline.selection.auto.choose import merit, nearly_best
 from offline.selection.context import SelectionContext, largest
 from offline.selection.registry import STRATEGIES, select
 from offline.selection.strategies.greedy import closest
 from offline.selection.strategies.leverage import leverage_squares
 from offline.selection.strategies.sampled_leverage import SampleCurvature
-from offline.selection.subnetwork import CandidateScore, Subnetwork
+from offline.selection.subnetwork import Subnetwork
 from service import Predictor
 from tests.support.networks import build
 from tests.support.selections import CASE, OPTIONS, case_context
@@ -189,15 +188,13 @@ def test_the_searches_take_jacobians_from_the_device(task: Task) -> None:
 
 
 def given(name: str, device: torch.device) -> SelectionContext:
-    """A small network on a device, its training data, and the same as held-out data for `auto`."""
-    made = case_context(CASE[name], LAST_LAYER[name], device=device)
-    parts = zip(*made.job.pass_over_training(), strict=True)
-    return replace(made, tuning=HeldOut(*map(torch.cat, parts)))
+    """A small network on a device, and its training data."""
+    return case_context(CASE[name], LAST_LAYER[name], device=device)
 
 
 @contextmanager
 def noted() -> Iterator[list[np.ndarray]]:
-    """What is chosen by: scores of weights, squares that the greedy choice is from, candidates of `auto`."""
+    """What is chosen by: scores of weights, squares that the greedy choice is from."""
     seen: list[np.ndarray] = []
 
     def by_scores(scores: np.ndarray, size: int) -> Tensor:
@@ -208,14 +205,9 @@ def noted() -> Iterator[list[np.ndarray]]:
         seen.extend([curvature.diagonal().numpy(), jacobian.square().sum(0).numpy()])  # one entry may jump at a ReLU
         return closest(made, curvature, jacobian)
 
-    def by_merit(scores: Sequence[CandidateScore], budget: float) -> list[int]:
-        seen.append(np.array([(merit(score), score.forward_passes) for score in scores]))
-        return nearly_best(scores, budget)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("offline.selection.context.largest", by_scores)
         patch.setattr("offline.selection.strategies.greedy.closest", by_matrices)
-        patch.setattr("offline.selection.auto.choose.nearly_best", by_merit)
         yield seen
 
 

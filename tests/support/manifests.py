@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from service.bundle import (
     Calibration,
-    Candidate,
     Graph,
     InputSpec,
     Manifest,
@@ -35,10 +34,6 @@ SEARCHED_PRIOR = Prior(
     budget=0.05,
     tried=Tried((0.1, 1.0, 10.0), (-0.5, -0.25, -0.2), (-9.0, -8.0, -8.5), -0.21),
 )
-CANDIDATES = (
-    Candidate("random", 6, 7.0, 1.0, -0.25, -1.5, 0.75, chosen=True),
-    Candidate("last-layer", 5, 1.0, 2.0, -0.24, -1.75, 0.5, chosen=False),
-)
 REJECTION = (RejectedShare("noise", 0.75, 40), RejectedShare("constant", 1.0, 40))
 
 
@@ -55,9 +50,7 @@ def make_manifest(
 ) -> Manifest:
     """A complete manifest. Its threshold comes from `slow_threshold`; a classification has all optional parts but added
     weights, which go with another link."""
-    compared: dict[str, Any] = (
-        {} if regression else {"explanation": "by hand", "candidates": CANDIDATES, "within": ("weight",)}
-    )
+    compared: dict[str, Any] = {} if regression else {"explanation": "by hand", "within": ("weight",)}
     manifest = Manifest(
         name="synthetic",
         version="1",

@@ -9,7 +9,6 @@ import numpy as np
 from offline.report.page import ReportData
 from service.bundle import (
     Calibration,
-    Candidate,
     InputSpec,
     Manifest,
     ParameterSlice,
@@ -70,10 +69,6 @@ def report_manifest(task: Any = "classification", **changes: Any) -> Manifest:
             5,
             (ParameterSlice("body.weight", (5, 7), 0, 4), ParameterSlice("head.bias", (5,), 35, 2)),
             explanation="Live weights of the head: cheapest by far.",
-            candidates=(
-                Candidate("gradient", S, 7.25, 10.0, -0.125, -1.5, 0.75, False),
-                Candidate("head", S, 1.5, 20.0, -0.1, -1.25, 0.875, True),
-            ),
             within=("body", "head"),
         ),
         "prior": Prior("budget", 10.0, "subnetwork", 1.5, 0.05, Tried(grid, fits, fits, -0.09)),

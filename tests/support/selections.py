@@ -15,6 +15,7 @@ from offline.data.held_out import collect_held_out
 from offline.data.likelihood import Regression, Task, likelihood_of
 from offline.data.loaders import Passes
 from offline.jacobian.find_head import find_head
+from offline.jacobian.output_rule import output_rule
 from offline.job import Job
 from offline.laplace.noise import residual_noise
 from offline.network.model_copy import private_copy
@@ -83,8 +84,8 @@ def changed(job: Job, **changes: Any) -> Job:
     chosen = {name: value for name, value in changes.items() if name in FitConfig.model_fields}
     others = {name: value for name, value in changes.items() if name not in chosen}
     config = job.config.model_copy(update=chosen)
-    made = replace(job, config=config, passes=Passes("train_loader"), **others)
-    return replace(made, rule=made.rules[0])
+    rule = output_rule(config.variance_of, config.top_outputs, job.likelihood.outputs)
+    return replace(job, **{"config": config, "passes": Passes("train_loader"), "rule": rule, **others})
 
 
 class Reread:

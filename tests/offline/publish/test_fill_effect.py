@@ -117,20 +117,3 @@ def test_all_outputs_need_no_rule(tmp_path: Path) -> None:
 def test_a_regression_has_no_leading_output() -> None:
     with pytest.raises(ValueError, match="variance_of: found 'margin' for a regression, expected 'all'"):
         FitConfig(likelihood="regression", variance_of="margin")
-
-
-@pytest.mark.usefixtures("without_export")
-def test_auto_serves_the_variances_that_it_chose(tmp_path: Path) -> None:
-    """Where no place is as cheap as four passes but by one backward pass in place of one for each of eight classes."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 8))
-    train, held_out = batches(120, classes=8), batches(80, seed=1, classes=8)
-    config = FitConfig(
-        subnetwork_size=60, within=("0",), variance_of="auto", max_cost=4.0, measure_price=False, device="cpu"
-    )
-    fit_bundle(model, train, tmp_path / "bundle", calibration_loader=held_out, config=config)
-    manifest = read_manifest(tmp_path / "bundle")[0]
-    assert manifest.selection.candidates is not None
-    (chosen,) = [candidate for candidate in manifest.selection.candidates if candidate.chosen]
-    assert manifest.graph.computed is not None
-    assert chosen.name.endswith(f", {manifest.graph.computed.kind}")

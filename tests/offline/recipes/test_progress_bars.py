@@ -41,7 +41,7 @@ def calibration_data():
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-SELECTION = ("Sample of the training data", "Live weights", "Squared derivatives", "Candidates: shifts")
+SELECTION = ("Live weights",)
 # A fit that chooses its weights by chance and searches for nothing has the same bars, and fewer of them.
 SHORT = ("--selection", "random", "--prior-precision", "3.0")
 

@@ -17,7 +17,6 @@ from offline.report.page import ReportData, report_html
 from offline.report.style import MAX_POINTS, thinned
 from offline.report.text import number, parameter_rows
 from service.bundle import (
-    Candidate,
     Manifest,
     ParameterSlice,
     Posterior,
@@ -228,9 +227,8 @@ def test_arrays_that_do_not_fit_are_refused(changes: dict[str, Any], message: st
 
 
 def hostile_manifest() -> Manifest:
-    candidate = Candidate(HOSTILE, S, 7.0, 10.0, -0.1, -1.5, 0.75, True)
     slices = (ParameterSlice(HOSTILE, (5, 8), 0, S),)
-    selection = Selection(HOSTILE, {HOSTILE: [HOSTILE]}, 0, 1, slices, HOSTILE, (candidate,), "weights", (HOSTILE,))
+    selection = Selection(HOSTILE, {HOSTILE: [HOSTILE]}, 0, 1, slices, HOSTILE, "weights", (HOSTILE,))
     plain = report_manifest(
         selection=selection, metrics={HOSTILE: 1.0}, libraries={HOSTILE: HOSTILE}, warnings=(HOSTILE,)
     )
@@ -241,8 +239,8 @@ def hostile_manifest() -> Manifest:
 def test_names_cannot_become_markup() -> None:
     page = Page(report_html(ReportData(hostile_manifest(), memory=(HOSTILE,))))
     assert "script" not in {tag for tag, _ in page.elements}
-    images = page.all("img")  # the candidates, and the search for the prior precision
-    assert len(images) == 2
+    images = page.all("img")  # the search for the prior precision
+    assert len(images) == 1
     assert all((image["src"] or "").startswith("data:") for image in images)
     assert not any("onerror" in attributes for _, attributes in page.elements)
     assert HOSTILE in page.text("li")  # shown as it is, template syntax included

@@ -93,15 +93,6 @@ def test_the_numbers_of_the_manifest_are_there(page: Page) -> None:
         assert expected in text
 
 
-def test_candidates_are_a_table_with_one_chosen(classification: Page) -> None:
-    text = classification.text("th", "td", "bdi", "em")
-    assert "gradient" in text
-    for cell in ("7.2", "−1.500", "0.750", "1.5", "−1.250", "0.875"):  # noqa: RUF001
-        assert cell in text
-    assert [text for tag, text in classification.texts if tag == "em"] == ["chosen"]
-    assert len([row for row in classification.all("tr") if row.get("class") == "chosen"]) == 1
-
-
 def test_bars_are_shares_of_the_largest(classification: Page) -> None:
     widths = [div["style"] for div in classification.all("div") if "style" in div]
     assert widths == ["width:100.0%", "width:50.0%"]
@@ -110,7 +101,7 @@ def test_bars_are_shares_of_the_largest(classification: Page) -> None:
 
 
 def test_classification_figures_and_their_numbers(classification: Page) -> None:
-    figures = {"Reliability", "Rejection", "Scores", "Quality and price", "Values tried", "Spectrum of the curvature"}
+    figures = {"Reliability", "Rejection", "Scores", "Values tried", "Spectrum of the curvature"}
     assert figures <= titles(classification)
     data = make_data()
     assert data.mean is not None

@@ -29,15 +29,12 @@ from benchmarks.experiments.paper.images.summary import (
     DEFAULT,
     OURS_BY_PAPER,
     PAPERS_RULE,
-    PRODUCTS_CHOICE,
     RANDOM,
     RANDOM_BY_PAPERS_RULE,
-    ROTATION,
     SMALL_SUBNETWORK,
     SMALL_TEMPERED,
     TEMPERED,
     TEMPERED_ENSEMBLE,
-    TOLD,
 )
 from benchmarks.experiments.paper.images.trained import Networks
 from service.bundle import read_bundle
@@ -48,7 +45,6 @@ SWAG_SNAPSHOTS = 4  # of an epoch
 # What our strategies saw while choosing: no ranking may use it.
 SYNTHETIC = ("noise", "blur", "inversion", "erasing")
 UNSEEN_ROTATION: dict[str, Any] = {"selection_options": {"shifts": list(SYNTHETIC)}}
-CHEAP: dict[str, Any] = {"selection": "auto", "effort": "thorough", "max_cost": 3.0, "variance_of": "auto"}
 OURS: dict[str, dict[str, Any]] = {
     OURS_BY_PAPER: {"selection": "wasserstein-swag", **PAPERS},
     PAPERS_RULE: {"selection": "wasserstein-swag", "prior_precision": "gridsearch", **PAPERS},
@@ -56,9 +52,12 @@ OURS: dict[str, dict[str, Any]] = {
     RANDOM_BY_PAPERS_RULE: {"selection": "random", "prior_precision": "gridsearch", **PAPERS},
     "ours, novelty-sampling": {"selection": "novelty-sampling", **UNSEEN_ROTATION, **PAPERS},
     "last layer": {"selection": "last-layer", **PAPERS},
-    PRODUCTS_CHOICE: {**CHEAP, **UNSEEN_ROTATION, **PAPERS},
-    TOLD: {**CHEAP, **PAPERS},
-    SMALL_SUBNETWORK: {"selection": "auto", "added_weights": False},
+    SMALL_SUBNETWORK: {
+        "selection": "auto",
+        "added_weights": False,
+        "uncertainty_budget": SMALL_BUDGET,
+        "temperature": "fit",
+    },
     # One chosen weight that its prior does not let move: the added weights have the whole budget.
     ADDED: {"selection": "random", "subnetwork_size": 1, "prior_precision": 1e12},
     DEFAULT: {"selection": "auto"},
@@ -100,9 +99,8 @@ def rows(networks: Networks, folder: Path) -> dict[str, Row]:
         ),
     }
     whole = scale.everything and networks.seed == 0  # the dearest row by far
-    named = {label: options for label, options in OURS.items() if label != TOLD or ROTATION in problem.kind_names}
     everything = {"subnetwork_size": weights(networks.model), "selection": "random", **PAPERS}
-    chosen = named | ({EVERYTHING: everything} if whole else {})
+    chosen = OURS | ({EVERYTHING: everything} if whole else {})
     for number, (label, options) in enumerate(chosen.items()):
         kept = OURS.get(label, {})
         found[label] = Row(_fitted(networks, part, options, folder / f"bundle-{number}"), kept)

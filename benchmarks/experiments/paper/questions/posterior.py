@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from benchmarks.experiments.mnist.choices import Material
+from benchmarks.experiments.paper.questions.material import Material
 from offline.data.likelihood import Classification
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.laplace.posterior import Spectrum

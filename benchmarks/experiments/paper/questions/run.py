@@ -15,7 +15,6 @@ from torch import Tensor
 
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.kept import run_once
-from benchmarks.experiments.mnist.choices import Material, swag
 from benchmarks.experiments.paper.images.problems import PROBLEMS, Problem
 from benchmarks.experiments.paper.images.rows import SYNTHETIC
 from benchmarks.experiments.paper.images.run import FAST, FULL, QUICK
@@ -23,6 +22,7 @@ from benchmarks.experiments.paper.images.summary import SEEN_KINDS
 from benchmarks.experiments.paper.images.trained import Networks
 from benchmarks.experiments.paper.questions import forms
 from benchmarks.experiments.paper.questions.forms import Form
+from benchmarks.experiments.paper.questions.material import Material, swag
 from benchmarks.experiments.paper.questions.posterior import SubnetworkPosterior
 from benchmarks.experiments.paper.questions.verdicts import verdicts
 from offline.data.held_out import HeldOut

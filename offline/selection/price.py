@@ -70,10 +70,6 @@ class PriceModel:
         order = CallOrder.of(job.network, example)
         return cls(job, order, owners, _closed_forms(job, owners), work_of_added(job, order))
 
-    def cheapest(self, indices: Tensor) -> float:
-        """The least price by any of the job's rules."""
-        return min(self.predict(indices, rule) for rule in self.job.rules)
-
     def predict(self, indices: Tensor, rule: OutputRule) -> float:
         """Forward passes of the plain network, with the added weights: the larger of one example and of a batch.
 

@@ -17,7 +17,7 @@ from offline.export.work import (
 )
 from offline.features.layers import choose_layers
 from offline.jacobian.output_rule import ALL_OUTPUTS
-from offline.selection.auto.price import PriceModel
+from offline.selection.price import PriceModel
 from tests.support.selections import make_job
 
 

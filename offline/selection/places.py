@@ -1,14 +1,12 @@
 """The places of the network in which `auto` looks for weights: those where a prediction costs at most `max_cost`.
 
-A place is the last module, the last few, the last quarter or half of them, the layers whose features reach a linear
-head separately, or the whole network. What costs too much is left out before anything is differentiated. With little
-effort (`FitConfig.effort`), so is every place in which a derivative takes a backward pass for each output; a network
-where all do has its last modules.
+A place is the last module, the layers whose features reach a linear head separately, the last few, the last quarter or
+half of the modules, or the whole network. Each place holds the ones before it, but for the separate layers.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,43 +16,43 @@ from offline.config import FitConfig
 from offline.job import Job
 from offline.network.call_order import CallOrder
 from offline.network.weights import parameter_owners
-from offline.selection.auto.context import USUAL_COST, Place
-from offline.selection.auto.price import PriceModel
 from offline.selection.context import SelectionContext
+from offline.selection.price import PriceModel
 
+USUAL_COST = 3.0  # forward passes, where the user gives no limit
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules
 LEEWAY = 1.5  # of what costs more than is usual anyway: other weights of the same place are about as dear
-QUICK_PLACES = 2  # of a network in which every place needs backward passes for the outputs
 
 
-class Affordable(NamedTuple):
-    """The places to look in, the cheap end first, the prices by which they are known, and whether little effort leaves
-    out others."""
+@dataclass(frozen=True)
+class Place:
+    """Where weights may be chosen: a name for people, the modules (None: the whole network), the positions of the
+    weights inside, (n,) ascending, and what a prediction with S of them costs, in forward passes."""
 
-    places: tuple[Place, ...]
-    prices: PriceModel
-    left_out: bool
+    name: str
+    modules: tuple[str, ...] | None
+    positions: Tensor
+    cost: float
 
 
-def affordable_places(context: SelectionContext) -> Affordable:
-    """The places of the candidate weights where S of them, drawn at random, cost at most the limit.
+def affordable_places(context: SelectionContext) -> tuple[Place, ...]:
+    """The places where S of the candidate weights, drawn at random, cost at most the limit, the last module first.
 
     Raises `ValueError` where no place is as cheap as `max_cost` demands.
     """
     job, candidates = context.job, context.candidate_weights.cpu()
     prices = PriceModel.of(job, job.example[:1])
-    every = _places(job, prices.order, candidates)
-    costs = [prices.cheapest(drawn(place.positions, context.size, job.config.seed)) for place in every]
-    open_ones = _quick(prices, every) if job.config.effort == "quick" else [True] * len(every)
-    searched = [(place, cost) for place, cost, is_open in zip(every, costs, open_ones, strict=True) if is_open]
-    limit = cost_limit(job.config, context.size, [place.name for place, _ in searched], [cost for _, cost in searched])
-    places = tuple(place for place, cost in searched if cost <= limit)
-    return Affordable(places, prices, len(places) < sum(cost <= limit for cost in costs))
+    places = [
+        Place(name, modules, positions, prices.predict(drawn(positions, context.size, job.config.seed), job.rule))
+        for name, modules, positions in _places(job, prices.order, candidates)
+    ]
+    limit = _limit(job.config, context.size, places)
+    return tuple(place for place in places if place.cost <= limit)
 
 
 def affordable_weights(context: SelectionContext) -> Tensor:
     """The candidate weights in any of the affordable places, (C,) ascending."""
-    return weights_in(affordable_places(context).places)
+    return weights_in(affordable_places(context))
 
 
 def weights_in(places: Sequence[Place]) -> Tensor:
@@ -74,24 +72,25 @@ def drawn(positions: Tensor, size: int, seed: int) -> Tensor:
     return torch.as_tensor(np.sort(chosen))
 
 
-def cost_limit(config: FitConfig, size: int, names: Sequence[str], costs: Sequence[float]) -> float:
-    """The most that a prediction may cost; `ValueError` where the user's limit is below the least of `costs`."""
-    least = min(costs)
+def _limit(config: FitConfig, size: int, places: Sequence[Place]) -> float:
+    """The most that a prediction may cost; `ValueError` where the user's limit is below the cheapest place."""
+    cheapest = min(places, key=lambda place: place.cost)
     if config.max_cost is None:
-        return max(USUAL_COST, LEEWAY * least)
-    if config.max_cost < least:
-        shown, name = math.ceil(100 * least) / 100, names[costs.index(least)]
+        return max(USUAL_COST, LEEWAY * cheapest.cost)
+    if config.max_cost < cheapest.cost:
+        shown, name = math.ceil(100 * cheapest.cost) / 100, cheapest.name
         where = f"module {name}" if name.startswith("'") else name
         raise ValueError(
             f"max_cost: found {config.max_cost:g} forward passes, expected at least {shown:g}, since random weights of "
-            f"{where} cost {least:.4g} with subnetwork_size {size}; the plain network is 1 of them, and fewer weights "
-            "cost less"
+            f"{where} cost {cheapest.cost:.4g} with subnetwork_size {size}; the plain network is 1 of them, and fewer "
+            "weights cost less"
         )
     return config.max_cost
 
 
-def _places(job: Job, order: CallOrder, candidates: Tensor) -> list[Place]:
-    """From the last module with a matrix to the whole network, in call order from its end."""
+def _places(job: Job, order: CallOrder, candidates: Tensor) -> list[tuple[str, tuple[str, ...] | None, Tensor]]:
+    """Names, modules and positions, from the last module with a matrix to the whole network, in call order from its
+    end."""
     groups = order.groups()
     group_of = {p.name: groups[p.name] for p in job.layout.parameters}
     held = sorted({group_of[p.name] for p, _ in job.layout.locate(candidates)}, reverse=True)
@@ -103,13 +102,7 @@ def _places(job: Job, order: CallOrder, candidates: Tensor) -> list[Place]:
     if separate and separate not in chosen:
         chosen.insert(1, separate)
     places = [_place(job, order, candidates, names) for names in chosen]
-    return [*(place for place in places if len(place.positions)), Place("the network", None, candidates)]
-
-
-def _quick(prices: PriceModel, places: Sequence[Place]) -> list[bool]:
-    """In which places one backward pass gives the derivatives of all outputs; where in none, the first few."""
-    closed = [prices.touched(place.positions).is_closed for place in places]
-    return closed if any(closed) else [number < QUICK_PLACES for number in range(len(places))]
+    return [*(place for place in places if len(place[2])), ("the network", None, candidates)]
 
 
 def _separate(job: Job) -> set[str]:
@@ -121,14 +114,16 @@ def _separate(job: Job) -> set[str]:
     return {p.name for p in job.layout.parameters if {path for path, _ in owners[p.name]} <= paths}
 
 
-def _place(job: Job, order: CallOrder, candidates: Tensor, names: set[str]) -> Place:
+def _place(
+    job: Job, order: CallOrder, candidates: Tensor, names: set[str]
+) -> tuple[str, tuple[str, ...] | None, Tensor]:
     located = [(p, inside) for p, inside in job.layout.locate(candidates) if p.name in names]
     if not located:
-        return Place("", (), candidates[:0])
+        return "", (), candidates[:0]
     inside = torch.cat([p.offset + inside for p, inside in located])
     modules = _modules(job, {p.name for p, _ in located})
     first = min(modules, key=_call_of(order))
-    return Place(f"{first!r}" if len(modules) == 1 else f"{first!r} and after it", modules, inside)
+    return f"{first!r}" if len(modules) == 1 else f"{first!r} and after it", modules, inside
 
 
 def _modules(job: Job, names: set[str]) -> tuple[str, ...]:

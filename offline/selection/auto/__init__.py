@@ -1,1 +1,0 @@
-"""`auto`: compare candidates on a small scale and keep the best."""
