@@ -93,7 +93,8 @@ class FitConfig(BaseModel):
         Positive | None,
         Field(
             description="For `auto`: most that a prediction may cost, in forward passes of the plain network (one that "
-            "takes less than 50 microseconds counts as taking so long); None: 3, or 1.5 times the least there is."
+            "takes less than 50 microseconds counts as taking so long); None: 3, or 1.5 times what a single weight "
+            "costs. Where S weights cost more everywhere, fewer are taken."
         ),
     ] = None
     variance_of: Annotated[

@@ -21,13 +21,13 @@ from offline.selection.price import PriceModel
 
 USUAL_COST = 3.0  # forward passes, where the user gives no limit
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules
-LEEWAY = 1.5  # of what costs more than is usual anyway: other weights of the same place are about as dear
+LEEWAY = 1.5  # times what a single weight costs, where that is more than usual
 
 
 @dataclass(frozen=True)
 class Place:
     """Where weights may be chosen: a name for people, the modules (None: the whole network), the positions of the
-    weights inside, (n,) ascending, and what a prediction with S of them costs, in forward passes."""
+    weights inside, (n,) ascending, and what a prediction with so many of them costs, in forward passes."""
 
     name: str
     modules: tuple[str, ...] | None
@@ -35,24 +35,37 @@ class Place:
     cost: float
 
 
-def affordable_places(context: SelectionContext) -> tuple[Place, ...]:
-    """The places where S of the candidate weights, drawn at random, cost at most the limit, the last module first.
+@dataclass(frozen=True)
+class Affordable:
+    """The places to choose in, the last module first, and how many weights: S, or as many as the limit allows."""
 
-    Raises `ValueError` where no place is as cheap as `max_cost` demands.
+    places: tuple[Place, ...]
+    size: int
+
+
+def affordable_places(context: SelectionContext) -> Affordable:
+    """The places where the weights, drawn at random, cost at most the limit: S of them, or where no place is as cheap,
+    half as many, and so on.
+
+    Raises `ValueError` where a single weight costs more than `max_cost` demands.
     """
     job, candidates = context.job, context.candidate_weights.cpu()
     prices = PriceModel.of(job, job.example[:1])
-    places = [
-        Place(name, modules, positions, prices.predict(drawn(positions, context.size, job.config.seed), job.rule))
-        for name, modules, positions in _places(job, prices.order, candidates)
-    ]
-    limit = _limit(job.config, context.size, places)
-    return tuple(place for place in places if place.cost <= limit)
+    named = _places(job, prices.order, candidates)
+
+    def priced(size: int) -> list[Place]:
+        each = (drawn(positions, size, job.config.seed) for _, _, positions in named)
+        return [Place(*place, prices.predict(some, job.rule)) for place, some in zip(named, each, strict=True)]
+
+    limit, size = _limit(job.config, priced(1)), context.size
+    while not (places := tuple(place for place in priced(size) if place.cost <= limit)):
+        size //= 2
+    return Affordable(places, size)
 
 
 def affordable_weights(context: SelectionContext) -> Tensor:
     """The candidate weights in any of the affordable places, (C,) ascending."""
-    return weights_in(affordable_places(context))
+    return weights_in(affordable_places(context).places)
 
 
 def weights_in(places: Sequence[Place]) -> Tensor:
@@ -72,8 +85,11 @@ def drawn(positions: Tensor, size: int, seed: int) -> Tensor:
     return torch.as_tensor(np.sort(chosen))
 
 
-def _limit(config: FitConfig, size: int, places: Sequence[Place]) -> float:
-    """The most that a prediction may cost; `ValueError` where the user's limit is below the cheapest place."""
+def _limit(config: FitConfig, places: Sequence[Place]) -> float:
+    """The most that a prediction may cost; `ValueError` where the user's limit is below that of a single weight.
+
+    places: with a single weight each.
+    """
     cheapest = min(places, key=lambda place: place.cost)
     if config.max_cost is None:
         return max(USUAL_COST, LEEWAY * cheapest.cost)
@@ -81,9 +97,8 @@ def _limit(config: FitConfig, size: int, places: Sequence[Place]) -> float:
         shown, name = math.ceil(100 * cheapest.cost) / 100, cheapest.name
         where = f"module {name}" if name.startswith("'") else name
         raise ValueError(
-            f"max_cost: found {config.max_cost:g} forward passes, expected at least {shown:g}, since random weights of "
-            f"{where} cost {cheapest.cost:.4g} with subnetwork_size {size}; the plain network is 1 of them, and fewer "
-            "weights cost less"
+            f"max_cost: found {config.max_cost:g} forward passes, expected at least {shown:g}, the cost of a single "
+            f"weight of {where}; the plain network is 1 of them"
         )
     return config.max_cost
 

@@ -1,7 +1,8 @@
 """`auto`: live weights of the last layers, at random.
 
 The places of the network are tried from its end, and the first one with enough live weights is taken, among those where
-a prediction costs at most `max_cost`, by a count (`offline.selection.price`). Near the end, derivatives cost next to
+a prediction costs at most `max_cost`, by a count (`offline.selection.price`); where no place is as cheap, fewer weights
+are taken. Near the end, derivatives cost next to
 nothing; and which of the live weights are chosen makes no difference that shows beside added weights: a comparison of
 strategies on held-out data, judged by synthetic shifts, gained nothing beyond the noise of three seeds.
 """
@@ -18,11 +19,12 @@ EXAMPLES = 1000  # of the training data, to tell which weights live
 
 
 def last_layers(context: SelectionContext) -> Subnetwork:
-    """S live weights of the last layers, or all of them where there are fewer.
+    """S live weights of the last layers, or as many as there are, or as the price allows.
 
     Raises `ValueError` where no weight has curvature, or no place is as cheap as `max_cost` demands.
     """
-    places, job = affordable_places(context), context.job
+    affordable, job = affordable_places(context), context.job
+    places, size = affordable.places, affordable.size
     live, dead = live_candidates(replace(context, candidate_weights=weights_in(places)), EXAMPLES)
     if not len(live):
         raise ValueError(
@@ -30,14 +32,13 @@ def last_layers(context: SelectionContext) -> Subnetwork:
             "one; no choice of weights would change a prediction"
         )
     found = [(place, common(place.positions, live.cpu())) for place in places]
-    place, inside = next(
-        (pair for pair in found if len(pair[1]) >= context.size), max(found, key=lambda pair: len(pair[1]))
-    )
-    chosen = drawn(inside, context.size, job.config.seed)
+    place, inside = next((pair for pair in found if len(pair[1]) >= size), max(found, key=lambda pair: len(pair[1])))
+    chosen = drawn(inside, size, job.config.seed)
     amount = "all" if len(chosen) == len(inside) else "random"
+    fewer = f"; {context.size} weights would cost more than is usual" if size < context.size else ""
     return Subnetwork(
         chosen,
         len(place.positions) - len(inside),
-        f"{amount} live weights of {place.name}, about {place.cost:.1f} forward passes an example, by a count",
+        f"{amount} live weights of {place.name}, about {place.cost:.1f} forward passes an example, by a count{fewer}",
         within=place.modules,
     )
