@@ -1,7 +1,7 @@
 """Tables for the terminal."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from offline.export.standalone.file import StandaloneFile
 
 WARNING_COLOUR = "red"
+STEPS = {"_plain": "plain network", "_map": "without uncertainty", "": "as served"}
 
 
 def console() -> Console:
@@ -57,7 +58,7 @@ def print_card(bundle: Path) -> None:
     rows |= _graph_rows(manifest.graph)
     if manifest.verification is not None:
         rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
-    rows |= {name.replace("_", " "): f"{value:.4g}" for name, value in manifest.metrics.items()}
+    rows |= _metric_rows(manifest.metrics)
     rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
 
@@ -69,6 +70,17 @@ def _added_rows(added: AddedWeights | None) -> dict[str, str]:
     layers = ", ".join(layer or "the inputs" for layer in added.layers)
     found = f"{added.features} features of {layers}, prior variance {added.prior_variance:.4g}"
     return {"added weights": found, "budget": added.explanation}
+
+
+def _metric_rows(metrics: Mapping[str, float]) -> dict[str, str]:
+    """What uncertainty buys and costs on held-out data, step by step; then what else was measured."""
+    rows, shown = {}, set[str]()
+    for name, title in (("calibration_log_likelihood", "log-likelihood"), ("calibration_error", "calibration error")):
+        found = {text: f"{name}{step}" for step, text in STEPS.items() if f"{name}{step}" in metrics}
+        shown |= set(found.values())
+        if found:
+            rows[title] = ", ".join(f"{text} {metrics[step]:.3f}" for text, step in found.items())
+    return rows | {name.replace("_", " "): f"{value:.4g}" for name, value in metrics.items() if name not in shown}
 
 
 def _score_rows(calibration: Calibration) -> dict[str, str]:

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification, Likelihood, Regression
+from offline.data.likelihood import Classification, Likelihood, Regression, class_log_likelihood
 from offline.data.loaders import rows_within
-from offline.evaluation.diagnostics import coverage_curve
+from offline.evaluation.diagnostics import coverage_curve, expected_calibration_error
 from offline.features.added_weights import AddedWeights
 from offline.jacobian.jacobian import SubnetworkJacobian
 from offline.jacobian.output_rule import filled
@@ -144,14 +144,17 @@ def reference_quantiles(prediction: Prediction) -> dict[str, Array]:
 def held_out_metrics(
     mean: Array, variance: Array, targets: Array, likelihood: Likelihood, plain: Likelihood
 ) -> dict[str, float]:
-    """Quality on held-out data: mean log-likelihood with and without weight uncertainty, accuracy or RMSE, coverage.
+    """Quality on held-out data: mean log-likelihood with and without uncertainty; calibration error and accuracy, or
+    RMSE and coverage.
 
-    `_map` marks the plain network: its log-likelihood under `plain`, which has the noise that suits it, and its
-    accuracy; `calibration_accuracy` is that of the most probable classes as they are served.
+    `_map` marks the network without uncertainty: under `plain`, which has the noise or the temperature that suits it.
+    `_plain`: a classification at temperature 1. `calibration_accuracy` is that of the most probable classes as they are
+    served.
     """
+    none = np.zeros_like(variance)
     metrics = {
         "calibration_log_likelihood": float(likelihood.log_likelihood(mean, variance, targets).mean()),
-        "calibration_log_likelihood_map": float(plain.log_likelihood(mean, np.zeros_like(variance), targets).mean()),
+        "calibration_log_likelihood_map": float(plain.log_likelihood(mean, none, targets).mean()),
     }
     if isinstance(likelihood, Regression):
         metrics["calibration_rmse"] = float(np.sqrt(np.square(mean - targets).mean()))
@@ -159,7 +162,12 @@ def held_out_metrics(
             coverage_curve(mean, likelihood.std(variance), targets, np.array([0.95]))[0]
         )
     else:
-        served = likelihood.probabilities(mean, variance)
+        assert isinstance(plain, Classification)
+        served, untempered = likelihood.probabilities(mean, variance), softmax(mean)
+        metrics["calibration_log_likelihood_plain"] = float(class_log_likelihood(untempered, targets).mean())
+        metrics["calibration_error"] = expected_calibration_error(served, targets)
+        metrics["calibration_error_map"] = expected_calibration_error(plain.probabilities(mean, none), targets)
+        metrics["calibration_error_plain"] = expected_calibration_error(untempered, targets)
         metrics["calibration_accuracy"] = float((served.argmax(axis=1) == targets).mean())
-        metrics["calibration_accuracy_map"] = float((softmax(mean).argmax(axis=1) == targets).mean())
+        metrics["calibration_accuracy_map"] = float((untempered.argmax(axis=1) == targets).mean())
     return metrics

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from offline.evaluation.diagnostics import coverage_curve, rejection_curve, reliability
 from offline.report.added import added_rows
+from offline.report.bought import bought_rows
 from offline.report.certified import certified_rows
 from offline.report.compared import score_rows
 from offline.report.figures import (
@@ -132,6 +133,7 @@ def report_html(data: ReportData) -> bytes:
         foreign=foreign_rows(manifest),
         certified=certified_rows(data.outcomes),
         added=added_rows(manifest),
+        bought=bought_rows(manifest),
         posterior=posterior_rows(manifest),
         spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),
         verification=verification_rows(manifest),

@@ -37,6 +37,18 @@ def test_added_weights_and_temperatures_are_shown(tmp_path: Path, capsys: pytest
     assert "0.5, of the plain network 1.5\n" in card
 
 
+def test_what_uncertainty_buys_and_costs_is_shown_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "calibration_log_likelihood"
+    metrics = {f"{name}_plain": -0.5, f"{name}_map": -0.25, name: -0.125, "calibration_accuracy": 0.75}
+    print_card(write_added(tmp_path, metrics=metrics).path)
+    card = capsys.readouterr().out
+    assert "plain network -0.500, without uncertainty -0.250, as served -0.125\n" in card
+    assert "calibration accuracy" in card
+    assert "calibration error" not in card
+
+
 def test_a_terminal_shows_warnings_in_red(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

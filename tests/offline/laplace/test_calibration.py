@@ -118,6 +118,16 @@ def test_held_out_predictions_equal_a_slow_loop() -> None:
         np.testing.assert_allclose(variance[n], [row @ covariance @ row for row in j], rtol=1e-5)
 
 
+def slow_calibration_error(logits: np.ndarray, targets: np.ndarray) -> float:
+    """Over 15 bins of the confidence: the share of the examples, times what confidence and accuracy differ by."""
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for row, target in zip(logits, targets, strict=True):
+        p = np.exp(row) / np.exp(row).sum()
+        bins.setdefault(math.ceil(15 * p.max()), []).append((p.max(), p.argmax() == target))
+    gaps = (abs(sum(c for c, _ in found) - sum(right for _, right in found)) for found in bins.values())
+    return float(sum(gaps) / len(targets))
+
+
 @pytest.mark.parametrize("sigma", [None, 0.3])
 def test_held_out_metrics_equal_a_slow_loop(sigma: float | None) -> None:
     rng = np.random.default_rng(0)
@@ -134,6 +144,10 @@ def test_held_out_metrics_equal_a_slow_loop(sigma: float | None) -> None:
     }
     if sigma is None:
         scaled = mean / np.sqrt(temperature**2 + math.pi / 8 * variance)
+        likelihoods = [reference.log_likelihood(mean[n], 0 * variance[n], targets[n], None, 1.0) for n in range(8)]
+        expected["calibration_log_likelihood_plain"] = sum(likelihoods) / 8
+        for suffix, logits in (("", scaled), ("_map", mean / temperature), ("_plain", mean)):
+            expected[f"calibration_error{suffix}"] = slow_calibration_error(logits, targets)
         expected["calibration_accuracy"] = sum(scaled[n].argmax() == targets[n] for n in range(8)) / 8
         expected["calibration_accuracy_map"] = sum(mean[n].argmax() == targets[n] for n in range(8)) / 8
     else:

@@ -177,7 +177,7 @@ def test_units_may_be_of_any_size(scale: float) -> None:
         variance=scale**2 * data.variance,
         targets=scale * np.asarray(data.targets),
     )
-    assert len(Page(report_html(scaled)).all("img")) == 7
+    assert len(Page(report_html(scaled)).all("img")) == 6
 
 
 def test_one_value_tried_and_equal_values() -> None:

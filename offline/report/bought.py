@@ -1,0 +1,35 @@
+"""The report's table of what the uncertainty buys and costs on held-out data."""
+
+from dataclasses import dataclass
+
+from offline.report.text import MINUS, NONE
+from service.bundle import Manifest
+
+STEPS = {"_plain": "plain network", "_map": "best temperature alone", "": "as served"}
+REGRESSION = {"_map": "noise alone", "": "as served"}
+
+
+@dataclass(frozen=True)
+class Bought:
+    """One step from the network to what is served: mean log-likelihood in nats, expected calibration error."""
+
+    title: str
+    log_likelihood: str
+    calibration_error: str
+
+
+def bought_rows(manifest: Manifest) -> list[Bought]:
+    """The network first; nothing where the fit did not measure it."""
+    metrics, steps = manifest.metrics, STEPS if manifest.task == "classification" else REGRESSION
+    if any(f"calibration_log_likelihood{step}" not in metrics for step in steps):
+        return []
+    return [
+        Bought(
+            title, _shown(metrics[f"calibration_log_likelihood{step}"]), _shown(metrics.get(f"calibration_error{step}"))
+        )
+        for step, title in steps.items()
+    ]
+
+
+def _shown(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}".replace("-", MINUS)
