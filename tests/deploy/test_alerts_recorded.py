@@ -157,7 +157,13 @@ def test_scores_that_shift_while_few_are_rejected(tmp_path: Path) -> None:
 
     with served(GOLDEN / "v1_subnetwork" / "bundle") as service:
         recording = service.record(70, minute)
-    shifts = ("ProbityScoreShift", "ProbityVarianceShift", "ProbityInputsOutOfRange", "ProbityDrift")
+    shifts = (
+        "ProbityScoreShift",
+        "ProbityVarianceShift",
+        "ProbityEntropyShift",
+        "ProbityInputsOutOfRange",
+        "ProbityDrift",
+    )
     check_firing(tmp_path, recording, {30: (), 70: shifts})
 
 

@@ -40,7 +40,12 @@ BUNDLES: dict[str, dict[str, Any]] = {
         "variance_of": "top",
         "top_outputs": 3,
     },
-    "v1_subnetwork": {"selection": "random", "added_weights": False},
+    "v1_subnetwork": {
+        "selection": "random",
+        "added_weights": False,
+        "uncertainty_budget": 0.005,
+        "temperature": "fit",
+    },
 }
 
 
