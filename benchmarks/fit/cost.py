@@ -27,10 +27,9 @@ T = TypeVar("T")
 BATCH, TRAINED, HELD_OUT = 128, 1024, 1000
 QUICK_TRAINED, QUICK_HELD_OUT, QUICK_WEIGHTS = 64, 80, 50
 EXTRAPOLATED = (50_000, 60_000)
-# Stages whose time grows with N, and the most examples that they look at. The strategies' samples are smaller than
-# those measured.
+# Stages whose time grows with N, and the most examples that they look at. Other
+# samples are smaller than those measured.
 PROPORTIONAL = {
-    "Sample of the training data": math.inf,
     "Live weights": EXAMPLES,
     "Curvature": math.inf,
 }

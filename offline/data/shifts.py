@@ -20,10 +20,6 @@ STRETCH = 3.0  # how far "scaling" moves an example from the batch's mean
 WIDENING = 0.5  # by how much of the range "widened-range" goes beyond either end
 OUTPUT_ROWS = 64
 BLUR_SHARE, PATCH_SHARE = 4, 2  # a blur over a quarter of each side; a patch of half of each side
-REPLACES_CONTENT = frozenset({"widened-range", "random-tokens"})
-# These judge a choice of weights, and the others are for choosing them (`split_shifts`). They keep the label.
-JUDGING = frozenset({"blur", "rotation-45", "rotation-90", "scaling", "permuted-columns"})
-LEAST_KINDS = 2  # of shifts on either side
 
 
 def kind_of(inputs: Tensor) -> Kind:
@@ -33,29 +29,9 @@ def kind_of(inputs: Tensor) -> Kind:
     return {4: "images", 2: "table"}.get(inputs.dim(), "other")  # type: ignore[return-value]
 
 
-def keeps_label(name: str) -> bool:
-    """Whether a shifted example still has its label.
-
-    Most shifts are faults in recording a thing (noise, blur, a turned camera, swapped columns): the thing, and so its
-    label, is the same. Where the content is drawn anew there is no right answer.
-    """
-    return name not in REPLACES_CONTENT
-
-
 def kind_of_shift(name: str) -> str:
     """The kind: rotations by two angles are one."""
     return name.partition("-")[0]
-
-
-def split_shifts(names: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of the shifts called `names`, those for choosing weights, and those that judge the choice.
-
-    No kind of shift is on both sides (rotations by two angles are one kind), unless there are fewer than two kinds for
-    one of them: then every shift does both.
-    """
-    sides = tuple(name for name in names if name not in JUDGING), tuple(name for name in names if name in JUDGING)
-    kinds = [{kind_of_shift(name) for name in side} for side in sides]
-    return sides if min(map(len, kinds)) >= LEAST_KINDS else (tuple(names), tuple(names))
 
 
 def synthetic_shifts(inputs: Tensor, seed: int, names: Collection[str] | None = None) -> dict[str, Tensor]:

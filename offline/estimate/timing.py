@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from offline.data.likelihood import Likelihood
 from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.ggn import add_squares, write_root
+from offline.laplace.ggn import write_root
 from offline.laplace.gram import UPDATE_ROWS, Gram, update_multiplications
 
 TIMED_ROWS = 16
@@ -52,19 +52,6 @@ def derivation_seconds(
         return out
 
     derive()  # the first call compiles kernels
-    return _seconds(derive, clock) / len(chunk)
-
-
-def squares_seconds(jacobian: SubnetworkJacobian, example: Tensor, clock: Clock = time.perf_counter) -> float:
-    """Seconds that the squared derivatives of an example take."""
-    chunk = _chunk(example, TIMED_ROWS)
-    sums = torch.zeros(jacobian.size, dtype=torch.float64, device=example.device)
-
-    def derive() -> Tensor:
-        add_squares((block for _, block in jacobian.blocks(chunk)[1]), sums)
-        return sums.unsqueeze(0)
-
-    derive()
     return _seconds(derive, clock) / len(chunk)
 
 

@@ -8,11 +8,8 @@ from torch import Tensor, nn
 
 from offline.data.shifts import (
     accepted_shifts,
-    available_shifts,
-    keeps_label,
     kind_of,
     rotate,
-    split_shifts,
     synthetic_shifts,
 )
 
@@ -267,27 +264,3 @@ def test_too_little_memory_says_nothing_about_a_shift() -> None:
 def test_names_are_a_list(names: object) -> None:
     with pytest.raises(ValueError, match="expected a list of names"):
         synthetic_shifts(batch("images"), 0, names)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("kind", NAMES)
-def test_no_kind_of_shift_both_chooses_and_judges(kind: str) -> None:
-    names = available_shifts(batch(kind))
-    choosing, judging = split_shifts(names)
-    if kind in ("tokens", "other"):
-        assert choosing == judging == names, "too few kinds"
-        return
-    assert {*choosing, *judging} == set(names)
-    kinds = [{name.partition("-")[0] for name in side} for side in (choosing, judging)]
-    assert not kinds[0] & kinds[1]
-    assert all(keeps_label(name) for name in judging)
-
-
-def test_with_one_kind_left_on_a_side_every_shift_does_both() -> None:
-    names = ("noise", "inversion", "rotation-45", "rotation-90")
-    assert split_shifts(names) == (names, names)
-    assert split_shifts((*names, "blur")) == (("noise", "inversion"), ("rotation-45", "rotation-90", "blur"))
-
-
-def test_labels_are_lost_where_the_content_is_drawn_anew() -> None:
-    every = set().union(*NAMES.values())
-    assert {name for name in every if not keeps_label(name)} == {"widened-range", "random-tokens"}
