@@ -262,12 +262,12 @@ class FitConfig(BaseModel):
     @property
     def given_temperature(self) -> float:
         """That of the logits before anything is fitted."""
-        return self.temperature if isinstance(self.temperature, float) else 1.0
+        return 1.0 if self.temperature is None or self.temperature == "fit" else self.temperature
 
     @property
     def tunes(self) -> bool:
         """Whether half of the held-out data tunes something; otherwise all of it sets the threshold."""
-        searched = self.prior_precision in ("budget", "gridsearch") or self.prior_precision is None
+        searched = self.prior_precision in ("budget", "gridsearch", None)
         for_score = self.score in COMPARED_SCORES
         added = bool(self.added_weights)
         return (

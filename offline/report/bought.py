@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from offline.report.text import MINUS, NONE
 from service.bundle import Manifest
 
-STEPS = {"_plain": "plain network", "_map": "best temperature alone", "": "as served"}
+STEPS = {"_plain": "plain network", "_map": "temperature alone", "": "as served"}
 REGRESSION = {"_map": "noise alone", "": "as served"}
 
 

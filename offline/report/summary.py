@@ -94,7 +94,8 @@ def _cost(manifest: Manifest) -> Iterator[Check]:
     full = manifest.metrics.get("calibration_log_likelihood")
     if plain is None or full is None:
         return
-    cost, budget = plain - full, manifest.prior.budget
+    added = manifest.added_weights
+    cost, budget = plain - full, manifest.prior.budget if added is None else added.budget
     price = f"costs {cost:.2g} nats an example" if cost > 0 else f"gains {-cost:.2g} nats an example"
     limit = "" if budget is None else f"; the budget was {number(budget)}, spent on other held-out data"
     yield Check(budget is None or cost <= budget, f"Weight uncertainty {price} on held-out data{limit}.")

@@ -154,4 +154,6 @@ def test_without_added_weights_it_is_the_papers_method() -> None:
     given = FitConfig(uncertainty_budget=0.1, temperature="fit", added_weights=False)
     assert (given.budget, given.fits_temperature) == (0.1, True)
     assert not FitConfig(temperature=2.0).fits_temperature
+    assert FitConfig(temperature=2.0).given_temperature == 2.0
+    assert FitConfig().model_copy(update={"temperature": 2}).given_temperature == 2
     assert not FitConfig(likelihood="regression").fits_temperature

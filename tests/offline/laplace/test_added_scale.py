@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offline.config import FitConfig
 from offline.data.likelihood import Classification, Likelihood, Regression
-from offline.laplace.added_scale import LEAST_SCALE, MOST_VARIANCE, AddedScale, Held, choose_scale
+from offline.laplace.added_scale import LEAST_SCALE, MOST_VARIANCE, Held, choose_scale
 from offline.laplace.temperature import suited
 
 CLASSES = 3
@@ -94,9 +94,8 @@ def test_a_network_that_guesses_ends_at_the_bound() -> None:
     held = classified(500, right=0.0)
     likelihood = plain(held)
     found = choose_scale(FitConfig(), likelihood, held)
-    ended: AddedScale = found
-    assert ended.scale * np.median(held.added) == pytest.approx(MOST_VARIANCE * likelihood.temperature**2)
-    assert "a larger one was not tried" in ended.explanation
+    assert found.scale * np.median(held.added) == pytest.approx(MOST_VARIANCE * likelihood.temperature**2)
+    assert "a larger one was not tried" in found.explanation
 
 
 def test_the_sentence_says_what_it_costs() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from offline.report.added import added_rows
 from offline.report.page import ReportData, report_html
+from offline.report.summary import checks
 from service.bundle import Manifest
 from tests.support.added import ADDED, with_added_weights
 from tests.support.report_pages import Page, report_manifest
@@ -35,6 +36,15 @@ def test_it_says_what_they_read_and_why_their_prior_is_what_it_is(task: str) -> 
         "0.003 nats, standard error 0.0015",
     ):
         assert expected in page.text("bdi")
+
+
+@pytest.mark.parametrize(("served", "fine"), [(-0.204, True), (-0.206, False)])
+def test_what_they_cost_is_compared_with_their_budget(served: float, fine: bool) -> None:
+    name = "calibration_log_likelihood"
+    given = replace(manifest(), metrics={name: served, f"{name}_map": -0.2})
+    (found,) = [check for check in checks(given) if "on held-out data; the budget was" in check.text]
+    assert found.fine is fine
+    assert "the budget was 0.005," in found.text
 
 
 def test_layers_are_escaped() -> None:

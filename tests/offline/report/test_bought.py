@@ -19,7 +19,7 @@ def test_each_step_of_a_classification() -> None:
     manifest = dataclasses.replace(report_manifest(), metrics=METRICS)
     expected = [
         Bought("plain network", "−0.500", "0.100"),  # noqa: RUF001
-        Bought("best temperature alone", "−0.250", "0.050"),  # noqa: RUF001
+        Bought("temperature alone", "−0.250", "0.050"),  # noqa: RUF001
         Bought("as served", "−0.125", "0.025"),  # noqa: RUF001
     ]
     assert bought_rows(manifest) == expected
