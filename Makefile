@@ -17,7 +17,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-annotate 
         --python-version 3.11 --constraint constraints.txt
 LOCKS := deploy/requirements
 
-# Every worker and every process that a test starts would otherwise compile each module anew: a sixth of the time.
+# Every worker and every process that a test starts would otherwise compile each module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 # PYTEST_OPTIONS: from the environment, such as --junitxml=FILE.

@@ -39,6 +39,8 @@ prior precision lambda says how far weights may be from zero: a smaller one leav
   best that any lambda or the plain network reaches there. On test images that may cost more or less. "Best held-out
   lambda" follows the paper's grid search. "MAP" is the plain network. These rows have the paper's setting
   (`added_weights=False`).
+* Rows with `auto`, and the default, were measured when `auto` compared strategies on synthetic shifts; it no longer
+  does.
 * Rows with "0.005 nats" have the defaults of `FitConfig`: a fitted temperature, and a tenth of that budget below the
   best one. "Added weights" are [a second head](choosing.md#added-weights) whose variance grows with the distance from
   the training data.

@@ -62,7 +62,7 @@ LOOKED_AT = {
     PRODUCTS_CHOICE: SEEN_KINDS,
     TOLD: (*SEEN_KINDS, ROTATION),
     SMALL_SUBNETWORK: (*SEEN_KINDS, ROTATION),
-    DEFAULT: (*SEEN_KINDS, ROTATION),  # its candidates are judged by rotation
+    DEFAULT: (*SEEN_KINDS, ROTATION),  # `auto` judged its candidates by rotation then
 }
 
 
