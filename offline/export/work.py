@@ -7,9 +7,10 @@ MLPs, residual networks and transformers; `offline.selection.price` puts them to
 
 from collections.abc import Mapping
 
+from offline.features.activations import INPUTS
 from offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
 from offline.features.coordinates import DIRECTIONS
-from offline.features.layers import FeatureLayers
+from offline.features.layers import MOST_INPUTS, FeatureLayers
 
 CALL_WORK = 2**18  # a call of the smallest graph
 LEAST_WORK = 2**22  # the least that a call of the plain network counts as, like `offline.export.price.LEAST_SECONDS`
@@ -30,4 +31,5 @@ def added_work(layers: FeatureLayers, widths: Mapping[str, int]) -> int:
         width = sum(widths[path] for path in paths)
         coordinates = min(width, DIRECTIONS) + 1
         found += 2 * width * DIRECTIONS + size.features * (coordinates + size.kept + COSINE_WORK)
-    return found
+    inputs = widths[INPUTS] if INPUTS in layers.score else 0
+    return found + (inputs**2 if inputs <= MOST_INPUTS else 0)

@@ -27,9 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from offline.features.activations import read_activations
+from offline.features.activations import INPUTS, read_activations
 from offline.features.coordinates import Coordinates
-from offline.features.layers import FeatureLayers
+from offline.features.layers import MOST_INPUTS, FeatureLayers
 from offline.runtime.arrays import Array, to_numpy
 
 PAIRS = 10_000  # of examples, for the median distance
@@ -61,10 +61,17 @@ class FeatureVariance:
 
     @classmethod
     def fit(
-        cls, parts: Sequence[Tensor], settings: FeatureSettings, *, with_lengths: bool, generator: torch.Generator
+        cls,
+        parts: Sequence[Tensor],
+        settings: FeatureSettings,
+        *,
+        with_lengths: bool,
+        inputs: bool = False,
+        generator: torch.Generator,
     ) -> "FeatureVariance":
-        """parts: the activations (N, F_l) of each layer for training examples, float64 on the CPU."""
-        coordinates = Coordinates.fit(parts, with_lengths=with_lengths, generator=generator)
+        """parts: the activations (N, F_l) of each layer for training examples, float64 on the CPU; inputs: the first of
+        them are the network's inputs, whose combinations count."""
+        coordinates = Coordinates.fit(parts, with_lengths=with_lengths, inputs=inputs, generator=generator)
         t = coordinates.of(parts)
         normal = torch.randn(t.shape[1], settings.features, generator=generator, dtype=t.dtype)
         phases = 2 * math.pi * torch.rand(settings.features, generator=generator, dtype=t.dtype)
@@ -118,7 +125,8 @@ class AddedWeights:
         def fit(paths: Sequence[str], settings: FeatureSettings, *, with_lengths: bool, stream: int) -> FeatureVariance:
             generator = torch.Generator().manual_seed(_stream(seed, stream))
             parts = [activations[path].double() for path in paths]
-            return FeatureVariance.fit(parts, settings, with_lengths=with_lengths, generator=generator)
+            inputs = with_lengths and paths[0] == INPUTS and parts[0].shape[1] <= MOST_INPUTS
+            return FeatureVariance.fit(parts, settings, with_lengths=with_lengths, inputs=inputs, generator=generator)
 
         link = fit(layers.link, LINK_FEATURES, with_lengths=False, stream=1)
         return cls(layers, link, fit(layers.score, SCORE_FEATURES, with_lengths=True, stream=2))

@@ -11,6 +11,7 @@ from offline.features.activations import INPUTS, pooled
 from offline.jacobian.unfold import CONVOLUTIONS
 
 MOST_FEATURES = 4096  # of a layer in the middle
+MOST_INPUTS = 256  # of the network, whose combinations count: F^2 multiplications an example
 LAYERS = (*CONVOLUTIONS, nn.Linear)
 THIRDS = 3
 

@@ -41,25 +41,61 @@ def scaled_directions(training: list[Array]) -> Callable[[list[Array]], Array]:
     return z
 
 
+def standard_columns(training: Array) -> Callable[[Array], Array]:
+    """The function from the inputs (F,) of one example to the same in deviations; training (N, F)."""
+    known = []
+    for column in training.T:
+        mean = sum(column) / len(column)
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in column) / len(column))
+        known.append((mean, deviation if deviation > 1e-6 * abs(mean) else 1.0))
+
+    def columns(h: Array) -> Array:
+        pairs = zip(h, known, strict=True)
+        return np.array([min(max((value - mean) / deviation, -1e15), 1e15) for value, (mean, deviation) in pairs])
+
+    return columns
+
+
+def log_mahalanobis(z: Array, training: list[Array]) -> float:
+    """log sqrt(z^T (E[z z^T] + r I)^-1 z), r a hundredth of the mean variance; training (F,) each."""
+    covariance = sum(np.outer(other, other) for other in training) / len(training)
+    ridge = 0.01 * np.trace(covariance) / len(z)
+    square = z @ np.linalg.solve(covariance + (ridge if ridge > 0 else 1.0) * np.eye(len(z)), z)
+    return math.log(max(math.sqrt(square), 1e-12))
+
+
 def coordinates(
-    training: list[Array], directions: Array, *, with_rest: bool, with_lengths: bool
+    training: list[Array], directions: Array, *, with_rest: bool, with_lengths: bool, inputs: bool = False
 ) -> Callable[[list[Array]], Array]:
     """The function from the parts (F_l,) of one example to its t."""
+    if inputs:
+        columns = standard_columns(training[0])
+        training = [np.array([columns(other) for other in training[0]]), *training[1:]]
     z_of = scaled_directions(training)
 
     def outside(z: Array) -> float:
         return log_length(z - directions @ (directions.T @ z))
 
-    between = [outside(z_of([h[n] for h in training])) for n in range(1, len(training[0]), 2)]
+    known_z = [z_of([h[n] for h in training]) for n in range(len(training[0]))]
+    between = [outside(z) for z in known_z[1::2]]
+    width = training[0].shape[1]
+    own_inputs = [z[:width] for z in known_z]
+    combined = [log_mahalanobis(z, own_inputs[::2]) for z in own_inputs[1::2]] if inputs else []
+    weights = [1.0 if inputs and layer == 0 else 0.3 for layer in range(len(training))]
     lengths = [[log_length(other) for other in others] for others in training]
 
     def t(parts: list[Array]) -> Array:
+        if inputs:
+            parts = [columns(parts[0]), *parts[1:]]
         z = z_of(parts)
         found = list(directions.T @ z)
         if with_rest:
             found.append(standard(outside(z), between))
+        if inputs:
+            found.append(standard(log_mahalanobis(z[:width], own_inputs[::2]), combined))
         if with_lengths:
-            found += [0.3 * standard(log_length(h), known) for h, known in zip(parts, lengths, strict=True)]
+            triples = zip(weights, parts, lengths, strict=True)
+            found += [weight * standard(log_length(h), known) for weight, h, known in triples]
         return np.array(found)
 
     return t

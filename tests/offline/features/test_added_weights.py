@@ -39,15 +39,22 @@ CASES: dict[str, tuple[list[Tensor], list[Tensor]]] = {
 }
 
 
-@pytest.mark.parametrize("with_lengths", [False, True], ids=["directions", "lengths"])
+FORMS = {
+    "directions": {"with_lengths": False},
+    "lengths": {"with_lengths": True},
+    "inputs": {"with_lengths": True, "inputs": True},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", CASES)
-def test_the_variance_is_that_of_the_definition(case: str, with_lengths: bool) -> None:
+def test_the_variance_is_that_of_the_definition(case: str, form: str) -> None:
     training, new = CASES[case]
-    fitted = FeatureVariance.fit(training, SMALL, with_lengths=with_lengths, generator=generator())
+    fitted = FeatureVariance.fit(training, SMALL, **FORMS[form], generator=generator())
     arrays, directions = [h.numpy() for h in training], fitted.coordinates.directions.numpy()
     with_rest = fitted.coordinates.rest is not None
 
-    t_of = coordinates(arrays, directions, with_rest=with_rest, with_lengths=with_lengths)
+    t_of = coordinates(arrays, directions, with_rest=with_rest, **FORMS[form])
 
     def phi_of(parts: list[Tensor], n: int) -> np.ndarray:
         return random_features(t_of([h[n].numpy() for h in parts]), fitted.frequencies.numpy(), fitted.phases.numpy())
@@ -101,10 +108,39 @@ def test_length_counts_only_where_it_is_asked_for() -> None:
     assert float(with_it.of([10 * new]).min()) > 10 * float(with_it.of([new]).median())
 
 
+def table(count: int = 600) -> Tensor:
+    """Rows of four columns in units of their own, of which the last two nearly follow from the first two."""
+    draw = generator(4)
+    free = torch.randn(count, 2, generator=draw, dtype=torch.float64)
+    bound = torch.stack([free.sum(1), free[:, 0] - free[:, 1]], dim=1)
+    rows = torch.cat([free, bound + 0.05 * torch.randn(count, 2, generator=draw, dtype=torch.float64)], dim=1)
+    return rows * torch.tensor([1e-3, 1.0, 50.0, 1e4]) + torch.tensor([0.0, 3.0, -20.0, 1e5])
+
+
+def of_inputs(rows: Tensor) -> FeatureVariance:
+    return FeatureVariance.fit([rows], FeatureSettings(256, 64), with_lengths=True, inputs=True, generator=generator())
+
+
+def test_columns_that_do_not_belong_together_are_far_away() -> None:
+    rows = table()
+    fitted, new = of_inputs(rows[:500]), rows[500:]
+    usual = fitted.of([new]).quantile(0.95)
+    each_alone = torch.stack([column.roll(7 * place) for place, column in enumerate(new.T)], dim=1)
+    for foreign in (each_alone, new.flip(1), 10 * new, 0.01 * new, torch.zeros_like(new)):
+        assert float((fitted.of([foreign]) > usual).double().mean()) > 0.95
+
+
+def test_the_unit_of_a_column_changes_nothing() -> None:
+    rows, units = table(), torch.tensor([1e6, 1e-3, 7.0, 1e-9], dtype=torch.float64)
+    new = rows[500:]
+    torch.testing.assert_close(of_inputs(units * rows[:500]).of([units * new]), of_inputs(rows[:500]).of([new]))
+
+
+@pytest.mark.parametrize("inputs", [False, True], ids=["activations", "inputs"])
 @pytest.mark.parametrize("factor", [1e-30, 1e-10, 1.0, 1e10, 1e25, 1e38])
-def test_finite_in_float32_whatever_the_activations(factor: float) -> None:
-    h = clusters()
-    fitted = FeatureVariance.fit([h[:300]], FeatureSettings(64, 16), with_lengths=True, generator=generator())
+def test_finite_in_float32_whatever_the_activations(factor: float, inputs: bool) -> None:
+    h, settings = clusters(), FeatureSettings(64, 16)
+    fitted = FeatureVariance.fit([h[:300]], settings, with_lengths=True, inputs=inputs, generator=generator())
     served = fitted.to(torch.zeros((), dtype=torch.float32))
     found = served.of([(factor * h[300:]).float()])
     assert bool(torch.isfinite(found).all())

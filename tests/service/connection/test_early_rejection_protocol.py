@@ -168,4 +168,5 @@ def test_a_rejected_body_in_single_bytes_is_cut_off_quietly(host: Host, caplog: 
         protocol.loop.call_soon_threadsafe(receive)
         while connection.recv(65536):
             pass
-    assert not caplog.records
+    # Whether the line of a request is recorded depends on the level that other servers of this process left.
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
