@@ -1,6 +1,7 @@
 """The controls of the experiment on quality and price, on a network that tells bright halves of small images apart."""
 
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 from benchmarks.experiments import robustness
 from benchmarks.experiments.frontier.distances import distance_scaled
-from benchmarks.experiments.frontier.run import QUANTITIES, summarise
+from benchmarks.experiments.frontier.run import QUANTITIES, summarise, with_earlier
 from benchmarks.experiments.frontier.temperatures import Logits, at, scores_of, tempered
 from offline.data.likelihood import class_log_likelihood
 from offline.features.layers import FeatureLayers
@@ -104,6 +105,15 @@ def test_a_summary_has_what_all_seeds_have() -> None:
     assert set(found) - {"seeds"} < set(QUANTITIES)
     assert "rotation" not in found
     assert "score_auroc" not in found
+
+
+def test_a_method_that_is_measured_again_takes_the_place_of_the_earlier_one() -> None:
+    def run_of(seed: int, **methods: int) -> dict[str, Any]:
+        return {"network": "mnist", "seed": seed, "methods": {name.replace("_", " "): n for name, n in methods.items()}}
+
+    earlier = [run_of(0, plain_network=1, default_bundle=2, gone=3), run_of(1, plain_network=4)]
+    found = with_earlier([run_of(0, default_bundle=5)], earlier)
+    assert found == [run_of(0, plain_network=1, default_bundle=5), run_of(1, plain_network=4)]
 
 
 def test_each_variant_differs_from_the_default_in_one_setting() -> None:

@@ -23,7 +23,6 @@ Examples = tuple[Tensor, Tensor]
 MEMBERS, SAMPLES, DROPOUT = 5, 16, 0.1
 BATCH, TIMED, ROUNDS = 100, 16, 15
 DEAR, FEW = 20.0, 500  # passes; the test images of a method that takes so many
-SIZE = 750
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,17 @@ class Method:
     predictor: Predictor | None = None
 
 
-def ours(
-    model: nn.Module, train: Examples, held_out: Examples, options: Mapping[str, Any], folder: Path, size: int = SIZE
-) -> Method:
-    """A bundle, fitted to the training images and served; its price is that of a batch of 16."""
-    loader = DataLoader(TensorDataset(*train), batch_size=256)
+def sized(model: nn.Module, options: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """The options, with so many weights, or all where there are fewer."""
     within = [model.get_submodule(path) for path in options.get("within", ("",))]
     most = sum(p.numel() for module in within for p in module.parameters())
-    config = FitConfig(**{"subnetwork_size": min(size, most), **options})
+    return {"subnetwork_size": min(size, most), **options}
+
+
+def ours(model: nn.Module, train: Examples, held_out: Examples, options: Mapping[str, Any], folder: Path) -> Method:
+    """A bundle, fitted to the training images and served; its price is that of a batch of 16."""
+    loader = DataLoader(TensorDataset(*train), batch_size=256)
+    config = FitConfig(**options)
     start = time.perf_counter()
     fit_bundle(model, loader, folder, calibration_loader=[held_out], config=config)
     seconds = time.perf_counter() - start

@@ -1,5 +1,6 @@
 """The methods that are compared, by name: one network, networks beside it, and bundles."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ BEST, SPENT = "best temperature", "temperature, 0.005 nats"
 DEFAULT = "default bundle"
 BUDGET = 0.005  # nats, the default of a fit
 NO_SUBNETWORK = 1e12  # a prior precision that leaves one weight no variance
+SIZE = {"subnetwork_size": 750}
 BUNDLES: dict[str, dict[str, Any]] = {
     DEFAULT: {},
     "default, 0.02 nats": {"uncertainty_budget": 0.02},
@@ -30,35 +32,42 @@ BUNDLES: dict[str, dict[str, Any]] = {
         "subnetwork_size": 1,
         "prior_precision": NO_SUBNETWORK,
     },
-    "subnetwork alone": {"added_weights": False, "uncertainty_budget": BUDGET, "temperature": "fit"},
-    "subnetwork alone, 0.05 nats, T = 1": {"added_weights": False},
+    "subnetwork alone": {**SIZE, "added_weights": False, "uncertainty_budget": BUDGET, "temperature": "fit"},
+    "subnetwork alone, 0.05 nats, T = 1": {**SIZE, "added_weights": False},
 }
+DISTANCES, DROPOUT = "distances scale the temperature", "MC dropout, 16 samples"
+ENSEMBLE, BEST_ENSEMBLE = "ensemble of 5", "ensemble of 5, best temperature"
+LAPLACE = "last layer, laplace-torch"
+METHODS = (PLAIN, BEST, SPENT, DISTANCES, DROPOUT, ENSEMBLE, BEST_ENSEMBLE, *BUNDLES, LAPLACE)
 
 
-def rows(
-    members: list[nn.Module], dropped: nn.Module, problem: Problem, examples: int, folder: Path
-) -> dict[str, Make]:
-    """members: networks from other seeds, the first of which is judged; dropped: one with dropout; examples: how many
+def rows(network: Callable[..., nn.Module], problem: Problem, examples: int, folder: Path) -> dict[str, Make]:
+    """All of `METHODS`. network: from a number and a share of dropout, of which (0) is judged; examples: how many
     training images a fit reads; folder: for bundles.
 
     What is chosen on held-out images is chosen on the half that tunes a bundle.
     """
-    model, networks = members[0], [Logits(member) for member in members]
-    own, half = networks[:1], HeldOut(*problem.held_out).split(TUNING_SHARE, FitConfig().seed)[0]
+    model = network(0)
+    own, half = [Logits(model)], HeldOut(*problem.held_out).split(TUNING_SHARE, FitConfig().seed)[0]
     held_out: Examples = (half.inputs, half.targets)
     train = problem.train[0][:examples], problem.train[1][:examples]
+
+    @functools.cache
+    def members() -> list[Logits]:
+        return [*own, *(Logits(network(number)) for number in range(1, methods.MEMBERS))]
+
     found: dict[str, Make] = {
         PLAIN: lambda: at(own, 1.0),
         BEST: lambda: tempered(own, held_out),
         SPENT: lambda: tempered(own, held_out, BUDGET),
-        "distances scale the temperature": lambda: distance_scaled(model, own[0], train, held_out, BUDGET),
-        "MC dropout, 16 samples": lambda: methods.dropout(dropped),
-        "ensemble of 5": lambda: at(networks, 1.0),
-        "ensemble of 5, best temperature": lambda: tempered(networks, held_out),
+        DISTANCES: lambda: distance_scaled(model, own[0], train, held_out, BUDGET),
+        DROPOUT: lambda: methods.dropout(network(0, methods.DROPOUT)),
+        ENSEMBLE: lambda: at(members(), 1.0),
+        BEST_ENSEMBLE: lambda: tempered(members(), held_out),
     }
     for label, options in BUNDLES.items():
         found[label] = _fitted(model, problem, train, options, folder / f"bundle-{len(found)}")
-    found["last layer, laplace-torch"] = lambda: methods.last_layer_laplace(model, problem, examples)
+    found[LAPLACE] = lambda: methods.last_layer_laplace(model, problem, examples)
     return found
 
 

@@ -5,22 +5,23 @@ on held-out images is chosen on the same ones. Quality is judged on usual images
 shift that no strategy of ours sees while it chooses, and by foreign images.
 """
 
+import functools
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.corruptions import ROTATIONS, UNSEEN
-from benchmarks.experiments.frontier import methods
 from benchmarks.experiments.frontier.data import NAMES, Problem, load
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.frontier.quality import scores
-from benchmarks.experiments.frontier.rows import BUNDLES, Make, rows
+from benchmarks.experiments.frontier.rows import BUNDLES, METHODS, Make, rows
 from benchmarks.experiments.frontier.temperatures import Logits
 from benchmarks.experiments.kept import run_once
 from offline.runtime.progress import Track
@@ -52,23 +53,28 @@ def problem_of(name: str, scale: Scale) -> Problem:
     return replace(problem, train=(inputs[: scale.train], targets[: scale.train]))
 
 
-def one_network(name: str, seed: int, scale: Scale, tag: str, track: Track) -> dict[str, Any]:
-    """All methods on the network of one seed; an ensemble's other members come from the seeds behind it.
+def one_network(name: str, seed: int, scale: Scale, tag: str, wanted: Sequence[str], track: Track) -> dict[str, Any]:
+    """The wanted methods on the network of one seed; an ensemble's other members come from the seeds behind it.
 
     What an interrupted run of the same scale left in the cache is not computed again.
     """
     problem = problem_of(name, scale)
     epochs = scale.epochs or EPOCHS[name]
-    members = [trained(problem, seed + k, 0.0, tag, epochs, track) for k in range(methods.MEMBERS)]
-    dropped = trained(problem, seed, methods.DROPOUT, tag, epochs, track)
-    logits, found = Logits(members[0]), {}
+
+    @functools.cache
+    def network(number: int, dropout: float = 0.0) -> nn.Module:
+        return trained(problem, seed + number, dropout, tag, epochs, track)
+
+    model, found = network(0), {}
+    logits = Logits(model)
     with tempfile.TemporaryDirectory() as scratch:
-        made = rows(members, dropped, problem, scale.curvature, Path(scratch))
-        for label, make in track(list(made.items()), f"{name}, seed {seed}: methods", len(made)):
+        made = rows(network, problem, scale.curvature, Path(scratch))
+        chosen = {label: made[label] for label in made if label in wanted}
+        for label, make in track(list(chosen.items()), f"{name}, seed {seed}: methods", len(chosen)):
             key = f"frontier-{name}-{seed}-{tag}-{label}".replace(" ", "-").replace(",", "")
             settings = asdict(scale) | {"epochs": epochs, "options": BUNDLES.get(label, {})}
             found[label] = run_once(key, json.loads(json.dumps(settings)), _scored(make, problem, logits))
-    return {"network": name, "seed": seed, "weights": sum(p.numel() for p in members[0].parameters()), "methods": found}
+    return {"network": name, "seed": seed, "weights": sum(p.numel() for p in model.parameters()), "methods": found}
 
 
 def _scored(make: Make, problem: Problem, logits: Logits) -> Callable[[], Row]:
@@ -137,10 +143,31 @@ QUANTITIES: dict[str, Callable[[Row], float]] = {
 
 
 def run(settings: Settings) -> Values:
-    """Train and score what is not in the cache; `--rows mnist` runs one of the networks."""
-    names, (scales, tag) = settings.names(NETWORKS, NETWORKS), settings.choose((FULL, "full"), (QUICK, "quick"))
+    """Train and score what is not in the cache; `--rows mnist` runs one of the networks, or one method on it:
+    `--rows "mnist/default bundle"`, its name without commas."""
+    every = {name: [(name, label) for label in METHODS] for name in NETWORKS}
+    every |= {f"{name}/{label.replace(',', '')}": [(name, label)] for name in NETWORKS for label in METHODS}
+    wanted: dict[str, list[str]] = {}
+    for row in settings.names(tuple(every), NETWORKS):
+        for name, label in every[row]:
+            wanted.setdefault(name, []).append(label)
+    scales, tag = settings.choose((FULL, "full"), (QUICK, "quick"))
     seeds = settings.choose(settings.seeds or SEEDS, 1)
-    runs = [one_network(name, seed, scales[name], tag, settings.track) for name in names for seed in range(seeds)]
-    earlier = settings.earlier("frontier", "runs") or []
-    runs = [*(run for run in earlier if run["network"] not in names), *runs]
+    track = settings.track
+    runs = [
+        one_network(name, seed, scales[name], tag, labels, track)
+        for name, labels in wanted.items()
+        for seed in range(seeds)
+    ]
+    runs = with_earlier(runs, settings.earlier("frontier", "runs") or [])
     return {"summary": summarise(runs), "runs": runs}
+
+
+def with_earlier(runs: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs, and of earlier ones the networks and methods that were not measured again."""
+    found = {(run["network"], run["seed"]): run for run in earlier}
+    for run in runs:
+        methods = found.get((run["network"], run["seed"]), run)["methods"] | run["methods"]
+        ordered = {label: methods[label] for label in METHODS if label in methods}
+        found[run["network"], run["seed"]] = run | {"methods": ordered}
+    return sorted(found.values(), key=lambda run: (NETWORKS.index(run["network"]), run["seed"]))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from benchmarks.experiments.frontier.methods import BATCH, TIMED, Method, ours, ratio, softmax
+from benchmarks.experiments.frontier.methods import BATCH, TIMED, Method, ours, ratio, sized, softmax
 from benchmarks.experiments.paper.images.baselines.point import state_bytes
 from benchmarks.experiments.paper.images.networks import Frozen, cheap_modules, split
 from benchmarks.experiments.paper.images.problems import Examples
@@ -63,10 +63,10 @@ def with_posteriors(
     trunk, own = split(model)
     train, held_out = ((_features(trunk, x), y) for x, y in data)
     folders = [folder / f"block-{number}" for number in range(1 + len(blocks))]
-    methods = [
-        ours(block, train, held_out, {**OPTIONS, "within": cheap_modules(block), "seed": seed + number}, place, size)
-        for number, (block, place) in enumerate(zip((own, *blocks), folders, strict=True))
-    ]
+    methods = []
+    for number, (block, place) in enumerate(zip((own, *blocks), folders, strict=True)):
+        options = {**OPTIONS, "within": cheap_modules(block), "seed": seed + number}
+        methods.append(ours(block, train, held_out, sized(block, options, size), place))
 
     def probabilities(x: Tensor) -> Array:
         features = _features(trunk, x)

@@ -114,8 +114,8 @@ def first(examples: Examples, count: int) -> Examples:
 
 def subnetwork(networks: Networks, part: Examples, options: Mapping[str, Any], folder: Path, size: int) -> Method:
     """A bundle of ours; on a GPU the predictive of a subnetwork alone is computed there."""
-    own = {**options, "seed": networks.seed}
-    method = methods.ours(networks.model, part, networks.problem.held_out, own, folder, size)
+    own = methods.sized(networks.model, {**options, "seed": networks.seed}, size)
+    method = methods.ours(networks.model, part, networks.problem.held_out, own, folder)
     if networks.device.type == "cpu" or read_bundle(folder).manifest.added_weights is not None:
         return method
     return replace(method, probabilities=predictive(networks.model, read_bundle(folder), first(part, 2)))
