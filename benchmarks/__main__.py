@@ -17,9 +17,9 @@ from benchmarks.core.folders import RESULTS
 from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Benchmark, Settings, Values, write_json
 from benchmarks.registry import ALL, BENCHMARKS, select
-from offline.recipes.progress_bars import Bars
-from offline.runtime.progress import silent
-from service.environment.cpu import available_cpus
+from probity.offline.recipes.progress_bars import Bars
+from probity.offline.runtime.progress import silent
+from probity.service.environment.cpu import available_cpus
 
 
 def main(

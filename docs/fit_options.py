@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from docs.marked import update_parts
-from offline.config import FitConfig
+from probity.offline.config import FitConfig
 
 PAGE = Path(__file__).with_name("fitting.md")
 

@@ -17,8 +17,8 @@ import typer
 from docs.marked import update_parts
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("probity", "offline", "service")
-DRAWN = ("offline", "service")
+PACKAGES = ("probity", "probity.offline", "probity.service")
+DRAWN = ("probity.offline", "probity.service")
 Edges = dict[str, set[str]]
 
 
@@ -95,26 +95,31 @@ def _reachable(edges: Edges, start: str) -> set[str]:
 
 def rooms_of(package: str, graph: grimp.ImportGraph, root: Path) -> Rooms:
     """Measure one package of the graph that `read_imports` made."""
-    edges: Edges = {child.split(".")[1]: set() for child in graph.find_children(package)}
+    folder, depth = _folder(root, package), package.count(".") + 1
+    edges: Edges = {child.split(".")[depth]: set() for child in graph.find_children(package)}
     for module in graph.find_descendants(package):
-        room = module.split(".")[1]
+        room = module.split(".")[depth]
         for imported in graph.find_modules_directly_imported_by(module):
             if imported.startswith(f"{package}."):
-                edges[room].add(imported.split(".")[1])
+                edges[room].add(imported.split(".")[depth])
     for room, below in edges.items():
         below.discard(room)
-    folders = frozenset(room for room in edges if (root / package / room).is_dir())
-    files = [*(root / package).rglob("*.py")]
+    folders = frozenset(room for room in edges if (folder / room).is_dir())
+    files = [*folder.rglob("*.py")]  # of links to other packages, none
     in_folders = Counter(file.parent for file in files if file.name != "__init__.py")
     lines = sum(len(file.read_text().splitlines()) for file in files)
     return Rooms(package, lines, max(in_folders.values()), edges, folders)
+
+
+def _folder(root: Path, package: str) -> Path:
+    return root.joinpath(*package.split("."))
 
 
 def read_imports(root: Path) -> grimp.ImportGraph:
     """The imports of all packages of the checkout at `root`; nothing of it is run."""
     sys.path.insert(0, str(root))
     try:
-        return grimp.build_graph(*(name for name in PACKAGES if (root / name).is_dir()), cache_dir=None)
+        return grimp.build_graph(PACKAGES[0], cache_dir=None)
     finally:
         sys.path.remove(str(root))
 
@@ -122,7 +127,7 @@ def read_imports(root: Path) -> grimp.ImportGraph:
 def measures(root: Path) -> list[Rooms]:
     """The rooms of every package of the checkout at `root`."""
     graph = read_imports(root)
-    return [rooms_of(name, graph, root) for name in PACKAGES if (root / name).is_dir()]
+    return [rooms_of(name, graph, root) for name in PACKAGES if _folder(root, name).is_dir()]
 
 
 def table(packages: list[Rooms]) -> str:
@@ -139,7 +144,8 @@ def table(packages: list[Rooms]) -> str:
 
 def drawings(packages: list[Rooms]) -> dict[str, str]:
     """The generated parts of ARCHITECTURE.md by their names."""
-    return {f"rooms of {rooms.package}": rooms.drawing() for rooms in packages if rooms.package in DRAWN}
+    drawn = [rooms for rooms in packages if rooms.package in DRAWN]
+    return {f"rooms of {rooms.package.rpartition('.')[2]}": rooms.drawing() for rooms in drawn}
 
 
 def main(

@@ -1,12 +1,12 @@
 """`python -m docs.settings`: write docs/settings.md from the service's settings.
 
-What a setting does and its default come from `service.settings.Settings`; when to change it stands here.
+What a setting does and its default come from `probity.service.settings.Settings`; when to change it stands here.
 """
 
 from pathlib import Path
 from typing import Any
 
-from service.settings import PREFIX, Settings
+from probity.service.settings import PREFIX, Settings
 
 PAGE = Path(__file__).with_name("settings.md")
 INTRODUCTION = f"""# Settings of the service

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
 
-from service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, REGRESSION_SCORES, ScoreName
+from probity.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, REGRESSION_SCORES, ScoreName
 
 # These take whole modules or parameters: the size is what they may have at most.
 WholeStrategyName = Literal["last-layer", "modules", "parameters"]

@@ -9,34 +9,34 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from offline.config import FitConfig
-from offline.data.foreign import check_foreign, collect_foreign
-from offline.data.held_out import HeldOut, check_enough, collect_held_out
-from offline.data.input_range import RangeMeter
-from offline.data.likelihood import Regression
-from offline.data.loaders import Batches, check_loader, checked_batches
-from offline.estimate.duration import describe_duration, predict_duration
-from offline.estimate.job_memory import plan_job, plan_stand_in
-from offline.estimate.memory import MemoryPlan
-from offline.estimate.trial import check_whole_way
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.job import Job, prepare, resolve_device
-from offline.laplace.added_fit import fit_added_weights
-from offline.laplace.calibration import calibrate
-from offline.laplace.ggn import Curvature, accumulate_ggn
-from offline.laplace.inference import infer
-from offline.laplace.noise import residual_noise
-from offline.laplace.temperature import plain_temperature
-from offline.publish.bundle import publish
-from offline.publish.fitted import Fitted
-from offline.publish.manifest import check_class_names, check_input_spec
-from offline.publish.served_form import check_size, choose_form
-from offline.runtime.checkpoint import Checkpoint
-from offline.runtime.distributed import local_device, process_group
-from offline.runtime.progress import Track, length_of, silent
-from offline.runtime.resume import job_fingerprint, tensors_digest
-from offline.selection.select import reachable_weights, select_subnetwork
-from service.bundle import InputSpec, check_destination, check_writable
+from probity.offline.config import FitConfig
+from probity.offline.data.foreign import check_foreign, collect_foreign
+from probity.offline.data.held_out import HeldOut, check_enough, collect_held_out
+from probity.offline.data.input_range import RangeMeter
+from probity.offline.data.likelihood import Regression
+from probity.offline.data.loaders import Batches, check_loader, checked_batches
+from probity.offline.estimate.duration import describe_duration, predict_duration
+from probity.offline.estimate.job_memory import plan_job, plan_stand_in
+from probity.offline.estimate.memory import MemoryPlan
+from probity.offline.estimate.trial import check_whole_way
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.job import Job, prepare, resolve_device
+from probity.offline.laplace.added_fit import fit_added_weights
+from probity.offline.laplace.calibration import calibrate
+from probity.offline.laplace.ggn import Curvature, accumulate_ggn
+from probity.offline.laplace.inference import infer
+from probity.offline.laplace.noise import residual_noise
+from probity.offline.laplace.temperature import plain_temperature
+from probity.offline.publish.bundle import publish
+from probity.offline.publish.fitted import Fitted
+from probity.offline.publish.manifest import check_class_names, check_input_spec
+from probity.offline.publish.served_form import check_size, choose_form
+from probity.offline.runtime.checkpoint import Checkpoint
+from probity.offline.runtime.distributed import local_device, process_group
+from probity.offline.runtime.progress import Track, length_of, silent
+from probity.offline.runtime.resume import job_fingerprint, tensors_digest
+from probity.offline.selection.select import reachable_weights, select_subnetwork
+from probity.service.bundle import InputSpec, check_destination, check_writable
 
 TUNING_SHARE = 0.5
 Say = Callable[[str], None]
@@ -66,7 +66,7 @@ def fit_bundle(
     of training, are kept in memory, and tune prior precision, observation noise, temperature and reject threshold. out:
     a new folder; an existing bundle is replaced atomically, anything else there is refused. class_names: K names;
     input_spec: how the service makes inputs (images, feature names); by default, plain arrays of the loader's shape.
-    progress: wraps the long loops (see `offline.runtime.progress`). say: called with lines of text, such as the
+    progress: wraps the long loops (see `probity.offline.runtime.progress`). say: called with lines of text, such as the
     predicted memory before the work starts. foreign_loader: batches of inputs unlike the training data and of
     anything in place of targets: with score "fused" or "auto", they choose the score in place of synthetic shifts.
 

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from offline.config import FitConfig
-from offline.data.likelihood import Likelihood, likelihood_of
-from offline.data.loaders import Batches, Passes, checked_batches
-from offline.features.layers import FeatureLayers, choose_layers, named_layers
-from offline.jacobian.find_head import find_head
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.linear_head import LinearHead
-from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
-from offline.jacobian.plan import make_jacobian
-from offline.network.model_copy import check_private, copied_model, usable
-from offline.network.weights import WeightLayout
-from offline.runtime.available_memory import default_budget
-from offline.runtime.distributed import DistributedContext
-from offline.runtime.progress import Track, length_of
+from probity.offline.config import FitConfig
+from probity.offline.data.likelihood import Likelihood, likelihood_of
+from probity.offline.data.loaders import Batches, Passes, checked_batches
+from probity.offline.features.layers import FeatureLayers, choose_layers, named_layers
+from probity.offline.jacobian.find_head import find_head
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.linear_head import LinearHead
+from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.network.model_copy import check_private, copied_model, usable
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.available_memory import default_budget
+from probity.offline.runtime.distributed import DistributedContext
+from probity.offline.runtime.progress import Track, length_of
 
 FEW = 16
 

@@ -13,8 +13,8 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offline import FitConfig, fit_bundle
-    from service import (
+    from probity.offline import FitConfig, fit_bundle
+    from probity.service import (
         BundleError,
         ImagePreprocessing,
         InputSpec,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         read_bundle,
         write_bundle,
     )
-    from service.client import AsyncClient, Client, ProbityError
+    from probity.service.client import AsyncClient, Client, ProbityError
 
 __all__ = [
     "AsyncClient",
@@ -46,11 +46,11 @@ __all__ = [
 ]
 # Where a name comes from, and the extra of the install that it needs; every other name is of the base install.
 OPTIONAL = {
-    "AsyncClient": ("service.client", "client"),
-    "Client": ("service.client", "client"),
-    "ProbityError": ("service.client", "client"),
-    "FitConfig": ("offline", "offline"),
-    "fit_bundle": ("offline", "offline"),
+    "AsyncClient": ("probity.service.client", "client"),
+    "Client": ("probity.service.client", "client"),
+    "ProbityError": ("probity.service.client", "client"),
+    "FitConfig": ("probity.offline", "offline"),
+    "fit_bundle": ("probity.offline", "offline"),
 }
 
 
@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Any:
         return importlib.metadata.version("probity-serve")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, extra = OPTIONAL.get(name, ("service", None))
+    module, extra = OPTIONAL.get(name, ("probity.service", None))
     try:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:

@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from service.process.startup_signals import StartupSignals
+from probity.service.process.startup_signals import StartupSignals
 
 
 def main() -> None:

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from service.bundle import AddedWeights, Calibration, ComputedVariances, Graph, RejectedShare, ScorePart, read_manifest
+from probity.service.bundle import (
+    AddedWeights,
+    Calibration,
+    ComputedVariances,
+    Graph,
+    RejectedShare,
+    ScorePart,
+    read_manifest,
+)
 
 if TYPE_CHECKING:
-    from offline.export.standalone.file import StandaloneFile
+    from probity.offline.export.standalone.file import StandaloneFile
 
 WARNING_COLOUR = "red"
 STEPS = {"_plain": "plain network", "_map": "without uncertainty", "": "as served"}

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from probity.card import print_card, print_lines, print_standalone
 from probity.evaluation_table import evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
+from probity.service.__main__ import serve
+from probity.service.bundle import BundleError, read_bundle
+from probity.service.keys import app as keys
+from probity.service.keys import sign
 from probity.service_options import ServiceOptions, with_service_options
-from service.__main__ import serve
-from service.bundle import BundleError, read_bundle
-from service.keys import app as keys
-from service.keys import sign
 
 app = typer.Typer(
     name="probity",
@@ -53,7 +53,7 @@ def explained_errors(debug: bool = False) -> Iterator[None]:
 
 def _explained(error: Exception) -> str | None:
     """What to print; None for a bug of ours."""
-    from offline.recipes.user_errors import user_error, user_frames, user_frames_behind
+    from probity.offline.recipes.user_errors import user_error, user_frames, user_frames_behind
 
     if isinstance(error, ValidationError):
         return "\n".join(filter(None, [_one_line(error), user_frames(error)]))
@@ -80,13 +80,13 @@ def fail(message: str) -> None:
 
 def need_torch() -> None:
     """A clear word where the offline job is not installed."""
-    if not all(importlib.util.find_spec(name) for name in ("torch", "offline")):
+    if not all(importlib.util.find_spec(name) for name in ("torch", "probity.offline")):
         fail("this command needs the offline job: pip install 'probity-serve[offline]'")
 
 
 def need_onnx() -> None:
     """A clear word where the packages that edit a graph are not installed. Torch is not needed for that."""
-    if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "offline")):
+    if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "probity.offline")):
         fail("this command needs onnx and onnxscript: pip install 'probity-serve[offline]', or both alone")
 
 
@@ -105,7 +105,7 @@ def fit(
     when it is started again. Under torchrun the data are shared out.
     """
     need_torch()
-    from offline.recipes.run import dry_run_recipe, fit_recipe
+    from probity.offline.recipes.run import dry_run_recipe, fit_recipe
 
     with explained_errors(debug):
         stated = parsed(given)
@@ -131,7 +131,7 @@ def evaluate(
     The options after --debug are settings of a service, and measure what it then answers.
     """
     need_torch()
-    from offline.recipes.run import evaluate_recipe
+    from probity.offline.recipes.run import evaluate_recipe
 
     with explained_errors(debug):
         evaluation = evaluate_recipe(answers.open(bundle), recipe, answers.coverage().level)
@@ -209,8 +209,8 @@ def export(
     of inputs out of range.
     """
     need_onnx()
-    from offline.export.standalone.errors import StandaloneError
-    from offline.export.standalone.file import export_standalone
+    from probity.offline.export.standalone.errors import StandaloneError
+    from probity.offline.export.standalone.file import export_standalone
 
     try:
         print_standalone(export_standalone(bundle, standalone, force=force))

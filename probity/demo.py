@@ -17,12 +17,12 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from offline.recipes.load import load_recipe
-from offline.recipes.run import evaluate_recipe, fit_recipe
-from offline.runtime.arrays import Array
 from probity.card import console, print_card
 from probity.evaluation_table import print_evaluation
-from service.inference.predictor import Predictor
+from probity.offline.recipes.load import load_recipe
+from probity.offline.recipes.run import evaluate_recipe, fit_recipe
+from probity.offline.runtime.arrays import Array
+from probity.service.inference.predictor import Predictor
 
 RECIPE = Path(__file__).parent.parent / "examples" / "digits.py"
 START_SECONDS = 60
@@ -71,8 +71,8 @@ def _check_port_free(port: int) -> None:
 
 @contextmanager
 def _server(bundle: Path, port: int) -> Iterator[None]:
-    """`python -m service` in a process of its own, answering when the block starts and stopped when it ends."""
-    command = [sys.executable, "-m", "service", str(bundle), "--port", str(port)]
+    """`python -m probity.service` in a process of its own, answering when the block starts and stopped when it ends."""
+    command = [sys.executable, "-m", "probity.service", str(bundle), "--port", str(port)]
     environment = {**os.environ, "PROBITY_LOG_LEVEL": "warning"}
     with subprocess.Popen(command, env=environment) as process:  # noqa: S603  our own interpreter and module
         try:

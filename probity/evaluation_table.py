@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from probity.card import console
+from probity.service.bundle import read_manifest
+from probity.service.format.files import replace_file
 from probity.service_options import ServiceOptions
-from service.bundle import read_manifest
-from service.format.files import replace_file
 
 if TYPE_CHECKING:
-    from offline.evaluation.evaluate import Evaluation
-    from offline.evaluation.measured import Measured
+    from probity.offline.evaluation.evaluate import Evaluation
+    from probity.offline.evaluation.measured import Measured
 
 NAMES = {
     "log_likelihood": "log-likelihood",

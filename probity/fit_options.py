@@ -40,9 +40,9 @@ def _options() -> list[inspect.Parameter]:
 
 
 def _fields() -> dict[str, FieldInfo]:
-    if importlib.util.find_spec("offline") is None:
+    if importlib.util.find_spec("probity.offline") is None:
         return {}
-    from offline.config import FitConfig
+    from probity.offline.config import FitConfig
 
     return FitConfig.model_fields
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from service.codec.answers import Coverage
-from service.inference.deciding import Policy
-from service.inference.predictor import Predictor
-from service.settings import Settings
+from probity.service.codec.answers import Coverage
+from probity.service.inference.deciding import Policy
+from probity.service.inference.predictor import Predictor
+from probity.service.settings import Settings
 
 DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
 

@@ -1,17 +1,17 @@
 """Probity's runtime: a bundle in, predictions out. Never imports torch.
 
->>> from service import Predictor
+>>> from probity.service import Predictor
 >>> prediction = Predictor.load("bundles/digits").predict(inputs)
 
-Names are imported when they are first asked for, so that `service.client` does without NumPy and onnxruntime.
+Names are imported when they are first asked for, so that `probity.service.client` does without NumPy and onnxruntime.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from service.bundle import BundleError, ImagePreprocessing, InputSpec, Manifest, read_bundle, write_bundle
-    from service.inference.predictor import NonFinitePrediction, Prediction, Predictor
+    from probity.service.bundle import BundleError, ImagePreprocessing, InputSpec, Manifest, read_bundle, write_bundle
+    from probity.service.inference.predictor import NonFinitePrediction, Prediction, Predictor
 
 __all__ = [
     "BundleError",
@@ -30,5 +30,5 @@ OF_THE_PREDICTOR = ("NonFinitePrediction", "Prediction", "Predictor")
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "service.inference.predictor" if name in OF_THE_PREDICTOR else "service.bundle"
+    module = "probity.service.inference.predictor" if name in OF_THE_PREDICTOR else "probity.service.bundle"
     return getattr(importlib.import_module(module), name)

@@ -1,6 +1,6 @@
-"""`python -m service BUNDLE ...`: serve bundles."""
+"""`python -m probity.service BUNDLE ...`: serve bundles."""
 
-from service.process.startup_signals import StartupSignals
+from probity.service.process.startup_signals import StartupSignals
 
 if __name__ == "__main__":
     StartupSignals()
@@ -14,17 +14,17 @@ from typing import Annotated, NoReturn
 import typer
 from pydantic import ValidationError
 
-from service.bundle import BundleError
-from service.feedback.database import FeedbackDatabase, FeedbackFileError
-from service.models.loading import load_named
-from service.monitoring.audit_file import AuditFileError, RotatedFile
-from service.process.forced_exit import ForcedExit
-from service.process.server import build_server, log_config
-from service.process.supervisor import METRICS_FOLDER, supervise
-from service.process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
-from service.process.worker import STARTUP_FAILURE
-from service.security.api_keys import KeyFileError, KeyRing
-from service.settings import PREFIX, Settings, UnknownSettingError, load_settings
+from probity.service.bundle import BundleError
+from probity.service.feedback.database import FeedbackDatabase, FeedbackFileError
+from probity.service.models.loading import load_named
+from probity.service.monitoring.audit_file import AuditFileError, RotatedFile
+from probity.service.process.forced_exit import ForcedExit
+from probity.service.process.server import build_server, log_config
+from probity.service.process.supervisor import METRICS_FOLDER, supervise
+from probity.service.process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
+from probity.service.process.worker import STARTUP_FAILURE
+from probity.service.security.api_keys import KeyFileError, KeyRing
+from probity.service.settings import PREFIX, Settings, UnknownSettingError, load_settings
 
 
 def serve(
@@ -117,7 +117,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def main() -> None:
-    """Entry point of `python -m service`."""
+    """Entry point of `python -m probity.service`."""
     typer.run(serve)
 
 

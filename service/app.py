@@ -13,29 +13,29 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from service.batching import ComputeThreads
-from service.feedback.database import FeedbackDatabase
-from service.feedback.memory import FeedbackMemory
-from service.format.text import printable
-from service.http.errors import TRANSLATIONS, problem_of
-from service.http.middleware import ApiKeys, RequestMetrics, SecurityHeaders, secured
-from service.http.problems import render
-from service.inference.predictor import Predictor
-from service.inference.session import NetworkFailed
-from service.models.cpu_share import thread_count
-from service.models.loading import load_predictor
-from service.models.repository import Repository
-from service.models.served import ServedModel
-from service.models.store import ModelStore
-from service.models.trials import Trials
-from service.monitoring.audit import AuditTrail
-from service.monitoring.audit_file import RotatedFile
-from service.monitoring.metrics import Metrics
-from service.routes import docs, operations, predict, v2, v2_repository
-from service.routes import feedback as feedback_route
-from service.runtime import Runtime
-from service.security.api_keys import KeyRing
-from service.settings import Settings
+from probity.service.batching import ComputeThreads
+from probity.service.feedback.database import FeedbackDatabase
+from probity.service.feedback.memory import FeedbackMemory
+from probity.service.format.text import printable
+from probity.service.http.errors import TRANSLATIONS, problem_of
+from probity.service.http.middleware import ApiKeys, RequestMetrics, SecurityHeaders, secured
+from probity.service.http.problems import render
+from probity.service.inference.predictor import Predictor
+from probity.service.inference.session import NetworkFailed
+from probity.service.models.cpu_share import thread_count
+from probity.service.models.loading import load_predictor
+from probity.service.models.repository import Repository
+from probity.service.models.served import ServedModel
+from probity.service.models.store import ModelStore
+from probity.service.models.trials import Trials
+from probity.service.monitoring.audit import AuditTrail
+from probity.service.monitoring.audit_file import RotatedFile
+from probity.service.monitoring.metrics import Metrics
+from probity.service.routes import docs, operations, predict, v2, v2_repository
+from probity.service.routes import feedback as feedback_route
+from probity.service.runtime import Runtime
+from probity.service.security.api_keys import KeyRing
+from probity.service.settings import Settings
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
 VERSION = "0.1.0"

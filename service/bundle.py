@@ -1,8 +1,8 @@
 """Write and read a bundle: the contract between the offline job and the service.
 
 Reader and writer stand side by side so that they cannot drift: those of the whole bundle here, those of single files in
-`service.format`. A bundle is untrusted input: every file is checked against the manifest before it is parsed, it is
-parsed from the very bytes that were checked, and nothing is ever unpickled.
+`probity.service.format`. A bundle is untrusted input: every file is checked against the manifest before it is parsed,
+it is parsed from the very bytes that were checked, and nothing is ever unpickled.
 `service/BUNDLE.md` is the normative text.
 """
 
@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from service.format.calibration_tensors import (
+from probity.service.format.calibration_tensors import (
     REFERENCE_LEVELS,
     CalibrationTensors,
     calibration_from_bytes,
     calibration_to_bytes,
     check_scoring,
 )
-from service.format.files import (
+from probity.service.format.files import (
     CALIBRATION,
     MANIFEST,
     MODEL,
@@ -40,10 +40,10 @@ from service.format.files import (
     with_folder,
     write_file,
 )
-from service.format.manifest import FORMAT_VERSION, Manifest
-from service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
-from service.format.manifest_json import check_input
-from service.format.manifest_parts import (
+from probity.service.format.manifest import FORMAT_VERSION, Manifest
+from probity.service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
+from probity.service.format.manifest_json import check_input
+from probity.service.format.manifest_parts import (
     AddedWeights,
     Calibration,
     ComparedScore,
@@ -64,18 +64,18 @@ from service.format.manifest_parts import (
     Tried,
     Verification,
 )
-from service.format.posterior_tensors import (
+from probity.service.format.posterior_tensors import (
     check_posterior,
     pack_lower_triangle,
     posterior_from_bytes,
     posterior_to_bytes,
     unpack_lower_triangle,
 )
-from service.format.rules import ManifestError
-from service.format.seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
-from service.format.signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
-from service.format.signature import Signature, Verify, signature_from_bytes
-from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from probity.service.format.rules import ManifestError
+from probity.service.format.seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
+from probity.service.format.signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
+from probity.service.format.signature import Signature, Verify, signature_from_bytes
+from probity.service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 __all__ = [
     "CALIBRATION",

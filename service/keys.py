@@ -1,4 +1,4 @@
-"""`python -m service.keys`: API keys, keys that sign bundles, and signing. Nothing here needs torch."""
+"""`python -m probity.service.keys`: API keys, keys that sign bundles, and signing. Nothing here needs torch."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from service.bundle import BundleError
-from service.security.api_keys import KeyFileError, new_key
-from service.security.signing import SigningKeyError, load_signing_key, new_signing_key, sign_bundle
+from probity.service.bundle import BundleError
+from probity.service.security.api_keys import KeyFileError, new_key
+from probity.service.security.signing import SigningKeyError, load_signing_key, new_signing_key, sign_bundle
 
 DEFAULT_NAME = "signing-key.pem"
 app = typer.Typer(name="keys", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)

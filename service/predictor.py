@@ -1,5 +1,11 @@
-"""The predictor under its public name; it is in `service.inference.predictor`."""
+"""The predictor under its public name; it is in `probity.service.inference.predictor`."""
 
-from service.inference.predictor import NonFinitePrediction, PlainPrediction, Prediction, Predictor, check_finite
+from probity.service.inference.predictor import (
+    NonFinitePrediction,
+    PlainPrediction,
+    Prediction,
+    Predictor,
+    check_finite,
+)
 
 __all__ = ["NonFinitePrediction", "PlainPrediction", "Prediction", "Predictor", "check_finite"]

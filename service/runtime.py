@@ -14,25 +14,25 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 from fastapi import Request
 
-from service.batching import ClientDeadlineExceeded, ComputeThreads, DeadlineExceeded
-from service.codec.answers import Coverage
-from service.codec.arrays import InputLimits
-from service.codec.decoders.pool import DecoderPool
-from service.feedback.memory import FeedbackMemory
-from service.http.admission import ByteBudget
-from service.http.problems import ProblemError
-from service.http.request_id import random_id
-from service.inference.deciding import Rule
-from service.models.audit_lines import audit_lines
-from service.models.cpu_share import all_threads
-from service.models.feedback import answered_by, is_memorable
-from service.models.repository import Repository
-from service.models.served import AnyPrediction, ServedModel
-from service.models.store import ModelStore
-from service.monitoring.audit import AuditTrail, Lines
-from service.monitoring.metrics import Metrics
-from service.monitoring.process_use import ProcessUse
-from service.settings import Settings
+from probity.service.batching import ClientDeadlineExceeded, ComputeThreads, DeadlineExceeded
+from probity.service.codec.answers import Coverage
+from probity.service.codec.arrays import InputLimits
+from probity.service.codec.decoders.pool import DecoderPool
+from probity.service.feedback.memory import FeedbackMemory
+from probity.service.http.admission import ByteBudget
+from probity.service.http.problems import ProblemError
+from probity.service.http.request_id import random_id
+from probity.service.inference.deciding import Rule
+from probity.service.models.audit_lines import audit_lines
+from probity.service.models.cpu_share import all_threads
+from probity.service.models.feedback import answered_by, is_memorable
+from probity.service.models.repository import Repository
+from probity.service.models.served import AnyPrediction, ServedModel
+from probity.service.models.store import ModelStore
+from probity.service.monitoring.audit import AuditTrail, Lines
+from probity.service.monitoring.metrics import Metrics
+from probity.service.monitoring.process_use import ProcessUse
+from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")

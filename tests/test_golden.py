@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service import Predictor
-from service.bundle import MANIFEST
-from service.inference.predictor import Prediction
+from probity.service import Predictor
+from probity.service.bundle import MANIFEST
+from probity.service.inference.predictor import Prediction
 from tests.support.bundles import rewrite
 from tests.support.tamper import load_json
 

@@ -38,7 +38,7 @@ def empty_home(home: Path, **extra: str) -> dict[str, str]:
 
 def serve(home: Path, prefix: Iterable[str] = (), pass_fds: tuple[int, ...] = ()) -> None:
     """Start, answer one request and end."""
-    command = [*prefix, sys.executable, "-m", "service", str(GOLDEN / "bundle"), "--port", "0"]
+    command = [*prefix, sys.executable, "-m", "probity.service", str(GOLDEN / "bundle"), "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = subprocess.Popen(command, cwd=ROOT, env=empty_home(home), text=True, pass_fds=pass_fds, **pipes)  # type: ignore[call-overload]
     server = Server(process)
@@ -92,7 +92,7 @@ def test_no_file_in_an_empty_home_and_no_word_to_another_host(entry_point: Calla
 
 
 @pytest.mark.parametrize(("set_by_user", "seen"), [(None, "1"), ("0", "0")])
-@pytest.mark.parametrize("module", ["service.predictor", "probity.cli", "benchmarks.fit.onnx_methods"])
+@pytest.mark.parametrize("module", ["probity.service.predictor", "probity.cli", "benchmarks.fit.onnx_methods"])
 def test_it_is_off_before_the_import_unless_the_user_sets_it(
     module: str, set_by_user: str | None, seen: str, tmp_path: Path
 ) -> None:

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from offline.data.likelihood import likelihood_of
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.ggn import accumulate_ggn
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from service.maths.predictive import link_approx, softmax
+from probity.offline.data.likelihood import likelihood_of
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.laplace.ggn import accumulate_ggn
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.service.maths.predictive import link_approx, softmax
 from tests.support.cases import CASES, Case
 
 TESTS = Path(__file__).parent

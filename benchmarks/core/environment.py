@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.core.folders import ROOT
-from service.environment.cpu import available_cpus
+from probity.service.environment.cpu import available_cpus
 
 LIBRARIES = ("torch", "numpy", "onnxruntime", "onnx", "onnxscript", "laplace-torch", "transformers", "scipy")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.core.artefacts import ArtefactCache
 from benchmarks.core.harness import MeasurementError
-from offline.runtime.progress import Track
+from probity.offline.runtime.progress import Track
 
 Values = dict[str, Any]
 

@@ -12,8 +12,8 @@ import httpx
 
 from benchmarks.core.folders import CACHE
 from benchmarks.core.harness import MeasurementError
-from offline.recipes.progress_bars import Bars
-from offline.runtime.progress import Track, silent
+from probity.offline.recipes.progress_bars import Bars
+from probity.offline.runtime.progress import Track, silent
 
 CHUNK = 1 << 20  # bytes
 LARGE = 16 * CHUNK  # bytes, from which on progress is shown

@@ -13,12 +13,12 @@ from benchmarks.experiments.corruptions import rotation
 from benchmarks.experiments.frontier.data import load
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.mnist import data as mnist_data
-from offline.config import FitConfig
-from offline.fit import fit_bundle
-from offline.runtime.progress import Track
-from service.inference.predictor import Predictor
-from service.maths.betting import JUMP
-from service.maths.exchangeability import EXPONENTS, DriftTest, odds
+from probity.offline.config import FitConfig
+from probity.offline.fit import fit_bundle
+from probity.offline.runtime.progress import Track
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.betting import JUMP
+from probity.service.maths.exchangeability import EXPONENTS, DriftTest, odds
 
 Array = npt.NDArray[Any]
 Detector = Callable[[Array, Array], int | None]  # reference and stream -> requests until the first alarm

@@ -18,11 +18,11 @@ from benchmarks.core.memory import peak_bytes, reset_peak, resident_bytes
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.mnist.data import images, labels, normalise
 from benchmarks.experiments.mnist.networks import trained
-from offline.config import FitConfig
-from offline.evaluation.evaluate import evaluate
-from offline.fit import fit_bundle
+from probity.offline.config import FitConfig
+from probity.offline.evaluation.evaluate import evaluate
+from probity.offline.fit import fit_bundle
 from probity.scoring.job import score_file
-from service.inference.predictor import Predictor
+from probity.service.inference.predictor import Predictor
 
 TRAINED, HELD_OUT, EPOCHS, WEIGHTS, MAX_COST = 20_000, 2_000, 3, 750, 3.0
 BATCH, ROUNDS, THREADS = 256, 5, 1

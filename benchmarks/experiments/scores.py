@@ -26,19 +26,19 @@ from benchmarks.experiments.frontier.data import NAMES, Problem, load, normalise
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.mnist import data as mnist_data
-from offline.config import FitConfig
-from offline.data.held_out import HeldOut
-from offline.data.shifts import finite_shifts, kind_of_shift
-from offline.evaluation.auroc import auroc
-from offline.fit import TUNING_SHARE, fit_bundle
-from offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
-from offline.runtime.progress import Track
-from service.inference.prediction import uncertainties
-from service.inference.predictor import GraphOutputs, Predictor
-from service.maths.fused_score import JoinedScore, LargestSurprise
-from service.maths.predictive import class_probabilities
-from service.maths.score_outputs import ClassOutputs
-from service.maths.scores import CLASSIFICATION_SCORES, Scoring
+from probity.offline.config import FitConfig
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.shifts import finite_shifts, kind_of_shift
+from probity.offline.evaluation.auroc import auroc
+from probity.offline.fit import TUNING_SHARE, fit_bundle
+from probity.offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
+from probity.offline.runtime.progress import Track
+from probity.service.inference.prediction import uncertainties
+from probity.service.inference.predictor import GraphOutputs, Predictor
+from probity.service.maths.fused_score import JoinedScore, LargestSurprise
+from probity.service.maths.predictive import class_probabilities
+from probity.service.maths.score_outputs import ClassOutputs
+from probity.service.maths.scores import CLASSIFICATION_SCORES, Scoring
 
 Array = npt.NDArray[Any]
 CHOICES: tuple[Literal["fused", "auto"], ...] = ("fused", "auto")

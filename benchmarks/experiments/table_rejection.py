@@ -21,11 +21,11 @@ from torch.nn import functional as F
 
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.kept import run_once
-from offline.config import FitConfig
-from offline.data.foreigners import obvious_foreigners
-from offline.evaluation.diagnostics import expected_calibration_error
-from offline.fit import fit_bundle
-from service.inference.predictor import Predictor
+from probity.offline.config import FitConfig
+from probity.offline.data.foreigners import obvious_foreigners
+from probity.offline.evaluation.diagnostics import expected_calibration_error
+from probity.offline.fit import fit_bundle
+from probity.service.inference.predictor import Predictor
 
 Array = npt.NDArray[Any]
 DATA: dict[str, Callable[..., tuple[Array, Array]]] = {"cancer": load_breast_cancer, "wine": load_wine}

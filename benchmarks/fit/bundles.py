@@ -9,9 +9,9 @@ from benchmarks.core.harness import MeasurementError, call
 from benchmarks.core.memory import peak_bytes
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.networks.zoo import FULL, network_spec
-from offline.config import FitConfig
-from offline.fit import fit_bundle
-from service.inference.predictor import Predictor
+from probity.offline.config import FitConfig
+from probity.offline.fit import fit_bundle
+from probity.service.inference.predictor import Predictor
 
 WEIGHTS, QUICK_WEIGHTS = 500, 20
 TRAINED, HELD_OUT = 16, 40

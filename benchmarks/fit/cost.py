@@ -19,9 +19,9 @@ from torch import Tensor
 from benchmarks.core.harness import call
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.networks.zoo import Size, network_spec
-from offline.config import FitConfig
-from offline.fit import fit_bundle
-from offline.selection.strategies.last_layers import EXAMPLES
+from probity.offline.config import FitConfig
+from probity.offline.fit import fit_bundle
+from probity.offline.selection.strategies.last_layers import EXAMPLES
 
 T = TypeVar("T")
 BATCH, TRAINED, HELD_OUT = 128, 1024, 1000

@@ -12,10 +12,10 @@ import torch
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.methods import Predict
 from benchmarks.fit.workloads import Workload
-from offline.export.graph import export_jacobian, export_variance
-from offline.laplace.served_factor import structured_factor
-from offline.network.model_copy import private_copy
-from service.maths.posterior_factor import CholeskyPosterior
+from probity.offline.export.graph import export_jacobian, export_variance
+from probity.offline.laplace.served_factor import structured_factor
+from probity.offline.network.model_copy import private_copy
+from probity.service.maths.posterior_factor import CholeskyPosterior
 
 
 def exported(settings: Settings, workload: Workload) -> Values:

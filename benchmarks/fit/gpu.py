@@ -15,8 +15,8 @@ from torch import Tensor
 from benchmarks.core.harness import call
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.networks.zoo import network_spec
-from offline import FitConfig, fit_bundle
-from offline.runtime.progress import one_step
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.runtime.progress import one_step
 
 T = TypeVar("T")
 EXAMPLES, HELD_OUT, WEIGHTS = 60_000, 2_000, 42_438

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from benchmarks.core.harness import MeasurementError, call
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.layer_cases import FUNCTIONS, LAYERS, OUTPUTS, Case, network
-from offline.export.errors import ExportError
-from offline.export.graph import export_jacobian
-from offline.jacobian.plain import plain_jacobian
-from offline.jacobian.plan import make_jacobian
-from offline.jacobian.routes import Chosen
-from offline.network.model_copy import check_private, private_copy
-from offline.network.weights import WeightLayout
-from service.inference.onnx_runtime import onnxruntime
+from probity.offline.export.errors import ExportError
+from probity.offline.export.graph import export_jacobian
+from probity.offline.jacobian.plain import plain_jacobian
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.jacobian.routes import Chosen
+from probity.offline.network.model_copy import check_private, private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.service.inference.onnx_runtime import onnxruntime
 
 Array = npt.NDArray[Any]
 Truth = Callable[[nn.Module, Tensor], tuple[Array, Array]]

@@ -9,16 +9,16 @@ import torch._dynamo  # torch imports it on first use of some calls: part of eve
 from torch import Tensor
 
 from benchmarks.fit.workloads import Workload
-from offline.data.likelihood import Classification
-from offline.estimate.memory import plan_memory
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.ggn import Curvature, accumulate_ggn
-from offline.laplace.posterior import factor, posterior_precision
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.available_memory import default_budget
-from service.maths.predictive import functional_variance, link_approx
+from probity.offline.data.likelihood import Classification
+from probity.offline.estimate.memory import plan_memory
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.laplace.ggn import Curvature, accumulate_ggn
+from probity.offline.laplace.posterior import factor, posterior_precision
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.available_memory import default_budget
+from probity.service.maths.predictive import functional_variance, link_approx
 
 Array = npt.NDArray[Any]
 CPU = torch.device("cpu")
@@ -78,7 +78,8 @@ class Fit(SubnetworkMethod):
 
 
 class Predict(SubnetworkMethod):
-    """Probabilities from the eager Jacobian: what `service.predictor` computes, with torch in place of onnxruntime."""
+    """Probabilities from the eager Jacobian: what `probity.service.predictor` computes, with torch in place of
+    onnxruntime."""
 
     preparation_counts = False
 

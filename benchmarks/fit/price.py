@@ -20,13 +20,13 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.mnist.networks import small_cnn
 from benchmarks.fit.networks.zoo import NetworkSpec, network_spec
 from benchmarks.fit.onnx_methods import open_session
-from offline.config import FitConfig
-from offline.export.price import BATCHES, seconds_of
-from offline.export.standalone.file import export_standalone
-from offline.fit import fit_bundle
-from offline.recipes.load import load_recipe
-from service.inference.onnx_runtime import onnxruntime
-from service.inference.predictor import Predictor
+from probity.offline.config import FitConfig
+from probity.offline.export.price import BATCHES, seconds_of
+from probity.offline.export.standalone.file import export_standalone
+from probity.offline.fit import fit_bundle
+from probity.offline.recipes.load import load_recipe
+from probity.service.inference.onnx_runtime import onnxruntime
+from probity.service.inference.predictor import Predictor
 
 TRAINED, HELD_OUT = 64, 40
 ROUNDS, ROUND_SECONDS = 9, 0.05

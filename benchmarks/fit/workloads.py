@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.fit.networks import small
 from benchmarks.fit.networks.zoo import NetworkSpec, Size, network_spec
-from offline.network.weights import WeightLayout
+from probity.offline.network.weights import WeightLayout
 
 POOL = 32  # examples held in memory: batches are taken from these
 

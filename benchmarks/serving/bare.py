@@ -9,9 +9,9 @@ import threadpoolctl
 
 from benchmarks.fit.onnx_methods import open_session
 from benchmarks.serving.digits import Array, rows
-from service.bundle import MODEL
-from service.inference.onnx_subgraph import extract_subgraph
-from service.inference.predictor import Predictor
+from probity.service.bundle import MODEL
+from probity.service.inference.onnx_subgraph import extract_subgraph
+from probity.service.inference.predictor import Predictor
 
 LARGEST = 64
 

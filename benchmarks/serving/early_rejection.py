@@ -13,7 +13,7 @@ from benchmarks.serving.fitted import bundle
 from benchmarks.serving.load import OVERLOAD, OVERLOAD_ROWS, QUEUE_SECONDS, QUIET, offer_three_times
 from benchmarks.serving.process import ServerProcess, free_port, started
 from benchmarks.serving.wrk import ROWS_IN_FLIGHT, saturate
-from service.environment.cpu import available_cpus
+from probity.service.environment.cpu import available_cpus
 
 VARIANTS = (WITH, WITHOUT)
 

@@ -7,9 +7,9 @@ answers every request. The service itself needs no setting for that.
 import sys
 from typing import Any
 
-from service.process.forced_exit import ForcedExit
-from service.process.server import build_server
-from service.settings import load_settings
+from probity.service.process.forced_exit import ForcedExit
+from probity.service.process.server import build_server
+from probity.service.settings import load_settings
 
 WITH, WITHOUT = "with", "without"
 

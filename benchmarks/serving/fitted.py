@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from benchmarks.core.folders import CACHE, ROOT
-from offline.recipes.run import fit_recipe
-from service.bundle import MANIFEST
+from probity.offline.recipes.run import fit_recipe
+from probity.service.bundle import MANIFEST
 
 SERVING = CACHE / "serving"
 

@@ -15,17 +15,17 @@ import numpy as np
 
 from benchmarks.core.memory import peak_bytes, reset_peak, resident_bytes
 from benchmarks.core.settings import Settings, Values
-from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, InputSpec, read_manifest
-from service.codec.arrays import InputError, InputLimits
-from service.codec.decoding import FieldError, NotJson, from_json, from_npy
-from service.codec.json_limits import JsonLimits
-from service.format.calibration_tensors import calibration_from_bytes
-from service.format.files import BundleError
-from service.format.posterior_tensors import posterior_from_bytes
-from service.format.seal import manifest_from_bytes
-from service.inference.onnx_subgraph import extract_subgraph
-from service.inference.onnx_wire import WireError
-from service.oip import array_of, parse_request
+from probity.service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, InputSpec, read_manifest
+from probity.service.codec.arrays import InputError, InputLimits
+from probity.service.codec.decoding import FieldError, NotJson, from_json, from_npy
+from probity.service.codec.json_limits import JsonLimits
+from probity.service.format.calibration_tensors import calibration_from_bytes
+from probity.service.format.files import BundleError
+from probity.service.format.posterior_tensors import posterior_from_bytes
+from probity.service.format.seal import manifest_from_bytes
+from probity.service.inference.onnx_subgraph import extract_subgraph
+from probity.service.inference.onnx_wire import WireError
+from probity.service.oip import array_of, parse_request
 
 GOLDEN = Path("tests/golden/v1/bundle")
 REFUSALS = (BundleError, InputError, NotJson, FieldError, WireError)

@@ -15,7 +15,7 @@ from benchmarks.core.folders import ROOT
 from benchmarks.core.harness import MeasurementError
 from benchmarks.serving.digits import Request
 from benchmarks.serving.tree import session
-from service.environment.cpu import available_cpus
+from probity.service.environment.cpu import available_cpus
 
 START_SECONDS, STOP_SECONDS = 90.0, 60.0
 LOG_TAIL = 1500
@@ -109,9 +109,10 @@ def started(command: Sequence[str], environment: Mapping[str, str], port: int, l
 
 @contextlib.contextmanager
 def probity(bundle: Path, log: Path, ready: Request, threads: int, **settings: str) -> Iterator[ServerProcess]:
-    """`python -m service` with its defaults, but for the settings that are given, once it has answered `ready`."""
+    """`python -m probity.service` with its defaults, but for the settings that are given, once it has answered
+    `ready`."""
     port = free_port()
-    command = [sys.executable, "-m", "service", str(bundle), "--port", str(port)]
+    command = [sys.executable, "-m", "probity.service", str(bundle), "--port", str(port)]
     if threads != available_cpus():
         settings["PROBITY_THREADS"] = str(threads)
     with started(command, settings, port, log) as server:

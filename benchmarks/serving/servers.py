@@ -101,7 +101,7 @@ def module(name: str) -> Callable[[Place], Sequence[str]]:
 
 
 def probity(place: Place) -> Sequence[str]:
-    return [str(place.python), "-m", "service", str(place.bundle), "--port", str(place.port)]
+    return [str(place.python), "-m", "probity.service", str(place.bundle), "--port", str(place.port)]
 
 
 def bento(place: Place) -> Sequence[str]:

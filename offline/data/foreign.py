@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from offline.config import COMPARED_SCORES, FitConfig
-from offline.data.loaders import Batches, check_loader, checked_batches
+from probity.offline.config import COMPARED_SCORES, FitConfig
+from probity.offline.data.loaders import Batches, check_loader, checked_batches
 
 MOST_EXAMPLES = 2000
 

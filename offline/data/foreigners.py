@@ -1,8 +1,8 @@
 """Obvious foreigners: inputs that nobody should answer, made from a batch of ordinary ones.
 
-`synthetic_shifts` in `offline.data.shifts` makes what may go wrong with an ordinary input; these hold nothing that a
-network could have learned, or come from a forgotten scaling. Random draws follow the seed and an example's place in the
-batch.
+`synthetic_shifts` in `probity.offline.data.shifts` makes what may go wrong with an ordinary input; these hold nothing
+that a network could have learned, or come from a forgotten scaling. Random draws follow the seed and an example's
+place in the batch.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from offline.data.shifts import Kind, inversion, kind_of, random_tokens, restored, stream, uniform, value_range, wide
+from probity.offline.data.shifts import (
+    Kind,
+    inversion,
+    kind_of,
+    random_tokens,
+    restored,
+    stream,
+    uniform,
+    value_range,
+    wide,
+)
 
 Change = Callable[[Tensor, torch.Generator], Tensor]
 FOREIGN_EXAMPLES = 100  # of each kind: shares to within 10 %, in the time of a few hundred predictions

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.data.likelihood import Likelihood
-from offline.runtime.arrays import Array
-from offline.runtime.progress import Track
-from service.maths.rejection import minimum_calibration_examples
+from probity.offline.data.likelihood import Likelihood
+from probity.offline.runtime.arrays import Array
+from probity.offline.runtime.progress import Track
+from probity.service.maths.rejection import minimum_calibration_examples
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from offline.runtime.arrays import Array
-from service.inference.predictor import Prediction, undecided_prediction
-from service.maths.predictive import Link, link_approx, predictive_std
-from service.maths.score_outputs import NO_FEATURES
-from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
+from probity.offline.runtime.arrays import Array
+from probity.service.inference.predictor import Prediction, undecided_prediction
+from probity.service.maths.predictive import Link, link_approx, predictive_std
+from probity.service.maths.score_outputs import NO_FEATURES
+from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
 
 Task = Literal["classification", "regression"]
 
@@ -24,7 +24,7 @@ class Classification:
     """K >= 2 classes; the outputs are logits, which the predictive divides by `temperature`.
 
     most_rows: for more classes, the curvature of an example has so many rows (`leading_root`). scoring: what makes the
-    out-of-distribution score. link: what the variances are of (`service.maths.predictive.link_approx`).
+    out-of-distribution score. link: what the variances are of (`probity.service.maths.predictive.link_approx`).
     map_temperature: of the network without the posterior; None: `temperature`.
     """
 

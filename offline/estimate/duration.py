@@ -5,26 +5,26 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from offline.config import COMPARED_SCORES
-from offline.data.foreigners import FOREIGN_EXAMPLES
-from offline.data.shifts import MOST_SHIFTS, available_shifts
-from offline.estimate.memory import MemoryPlan
-from offline.estimate.timing import (
+from probity.offline.config import COMPARED_SCORES
+from probity.offline.data.foreigners import FOREIGN_EXAMPLES
+from probity.offline.data.shifts import MOST_SHIFTS, available_shifts
+from probity.offline.estimate.memory import MemoryPlan
+from probity.offline.estimate.timing import (
     MatrixSeconds,
     derivation_seconds,
     forward_seconds,
     seconds_per_example,
 )
-from offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
-from offline.job import Job
-from offline.laplace.added_fit import MOST_EXAMPLES
-from offline.laplace.inference import needs_spectrum
-from offline.laplace.scoring import SHIFTED_EXAMPLES
-from offline.runtime.progress import length_of, readable_seconds
-from offline.selection.registry import ALL_EXAMPLES, STRATEGIES
-from offline.selection.select import spread
-from offline.selection.strategies.last_layers import EXAMPLES
-from offline.selection.strategies.novelty import NOVELTY_EXAMPLES
+from probity.offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
+from probity.offline.job import Job
+from probity.offline.laplace.added_fit import MOST_EXAMPLES
+from probity.offline.laplace.inference import needs_spectrum
+from probity.offline.laplace.scoring import SHIFTED_EXAMPLES
+from probity.offline.runtime.progress import length_of, readable_seconds
+from probity.offline.selection.registry import ALL_EXAMPLES, STRATEGIES
+from probity.offline.selection.select import spread
+from probity.offline.selection.strategies.last_layers import EXAMPLES
+from probity.offline.selection.strategies.novelty import NOVELTY_EXAMPLES
 
 LIVE_PASSES = 3  # forward passes that telling which weights live takes, at most
 ALL_WEIGHTS = 20_000  # of a large network, so many stand for all: their share of the time is known from the layers

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from offline.estimate.memory import MemoryPlan, plan_memory
-from offline.estimate.stage_memory import MatrixStep
-from offline.job import Job
-from offline.laplace.added_fit import added_bytes
-from offline.laplace.inference import needs_spectrum
-from offline.laplace.posterior import factor
-from offline.selection.registry import STRATEGIES
-from offline.selection.select import spread
+from probity.offline.estimate.memory import MemoryPlan, plan_memory
+from probity.offline.estimate.stage_memory import MatrixStep
+from probity.offline.job import Job
+from probity.offline.laplace.added_fit import added_bytes
+from probity.offline.laplace.inference import needs_spectrum
+from probity.offline.laplace.posterior import factor
+from probity.offline.selection.registry import STRATEGIES
+from probity.offline.selection.select import spread
 
 
 def plan_stand_in(job: Job, reach: Tensor, held_bytes: int) -> MemoryPlan:

@@ -2,7 +2,7 @@
 
 A stage takes fixed + rows * bytes_per_row, and takes as many examples (rows) at once as its budget allows. The S x S
 matrices are known; what an example takes is measured by running the very code of the stage
-(`offline.estimate.stage_memory`).
+(`probity.offline.estimate.stage_memory`).
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from offline.data.likelihood import Likelihood
-from offline.estimate.stage_memory import (
+from probity.offline.data.likelihood import Likelihood
+from probity.offline.estimate.stage_memory import (
     MatrixStep,
     Stage,
     copies,
@@ -21,12 +21,12 @@ from offline.estimate.stage_memory import (
     least_check,
     row_stages,
 )
-from offline.jacobian.linear_head import LinearHead
-from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
-from offline.laplace.ggn import MAX_ROWS
-from offline.network.weights import WeightLayout
-from offline.runtime.available_memory import CHUNK_BYTES, OVERHEAD_BYTES, default_budget, model_bytes
-from offline.runtime.peak_memory import FLOAT64
+from probity.offline.jacobian.linear_head import LinearHead
+from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
+from probity.offline.laplace.ggn import MAX_ROWS
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.available_memory import CHUNK_BYTES, OVERHEAD_BYTES, default_budget, model_bytes
+from probity.offline.runtime.peak_memory import FLOAT64
 
 MIB = 2**20
 EIGENVALUES: Mapping[str, MatrixStep] = {"eigenvalues": torch.linalg.eigh}

@@ -8,21 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.export.errors import ExportError
-from offline.export.graph import export_jacobian
-from offline.export.verify import LOOSEST, VerificationError, relative_error
-from offline.jacobian.mixtures import Mixing
-from offline.jacobian.output_rule import AllOutputs, OutputRule, TopOutputs
-from offline.jacobian.plain import plain_jacobian
-from offline.jacobian.plan import few_mixtures
-from offline.jacobian.routes import Chosen
-from offline.job import Job
-from offline.network.model_copy import highest_precision
-from offline.runtime.arrays import Array, to_numpy
-from offline.runtime.progress import one_step
-from offline.selection.registry import STRATEGIES, select
-from offline.selection.select import selection_context
-from service.inference.onnx_runtime import onnxruntime
+from probity.offline.export.errors import ExportError
+from probity.offline.export.graph import export_jacobian
+from probity.offline.export.verify import LOOSEST, VerificationError, relative_error
+from probity.offline.jacobian.mixtures import Mixing
+from probity.offline.jacobian.output_rule import AllOutputs, OutputRule, TopOutputs
+from probity.offline.jacobian.plain import plain_jacobian
+from probity.offline.jacobian.plan import few_mixtures
+from probity.offline.jacobian.routes import Chosen
+from probity.offline.job import Job
+from probity.offline.network.model_copy import highest_precision
+from probity.offline.runtime.arrays import Array, to_numpy
+from probity.offline.runtime.progress import one_step
+from probity.offline.selection.registry import STRATEGIES, select
+from probity.offline.selection.select import selection_context
+from probity.service.inference.onnx_runtime import onnxruntime
 
 EXAMPLES = 2
 MOST_OUTPUTS = 64  # a backward pass for each

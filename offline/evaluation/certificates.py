@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from offline.evaluation.measured import CONFIDENCE, Measured, measured_share
-from offline.runtime.arrays import Array
-from service.maths.certified import Certificate, NotCertified, certify
-from service.maths.outcomes import ClassOutcomes, Outcomes, Verdicts
+from probity.offline.evaluation.measured import CONFIDENCE, Measured, measured_share
+from probity.offline.runtime.arrays import Array
+from probity.service.maths.certified import Certificate, NotCertified, certify
+from probity.service.maths.outcomes import ClassOutcomes, Outcomes, Verdicts
 
 ACCURACIES = (0.999, 0.995, 0.99, 0.98, 0.95, 0.9)
 

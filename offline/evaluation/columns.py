@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from offline.data.likelihood import class_log_likelihood, gaussian_log_likelihood
-from offline.runtime.arrays import Array
-from service.inference.predictor import Prediction, Predictor
-from service.maths.predictive import entropy, gaussian_interval, predictive_std
+from probity.offline.data.likelihood import class_log_likelihood, gaussian_log_likelihood
+from probity.offline.runtime.arrays import Array
+from probity.service.inference.predictor import Prediction, Predictor
+from probity.service.maths.predictive import entropy, gaussian_interval, predictive_std
 
 LEVELS = (0.9, 0.95, 0.99)
 Columns = dict[str, Array]

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offline.runtime.arrays import Array
-from service.maths.predictive import gaussian_interval
+from probity.offline.runtime.arrays import Array
+from probity.service.maths.predictive import gaussian_interval
 
 ECE_BINS = 15
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from offline.data.likelihood import likelihood_of
-from offline.data.loaders import Batches, checked_batches
-from offline.evaluation.auroc import auroc
-from offline.evaluation.certificates import certified_figures
-from offline.evaluation.columns import (
+from probity.offline.data.likelihood import likelihood_of
+from probity.offline.data.loaders import Batches, checked_batches
+from probity.offline.evaluation.auroc import auroc
+from probity.offline.evaluation.certificates import certified_figures
+from probity.offline.evaluation.columns import (
     LEVELS,
     Columns,
     Levels,
@@ -24,11 +24,11 @@ from offline.evaluation.columns import (
     set_columns,
     value_columns,
 )
-from offline.evaluation.diagnostics import equal_mass, equal_width
-from offline.evaluation.measured import Measured, measured_share
-from offline.evaluation.selective import augrc, aurc, false_positive_rate
-from offline.runtime.arrays import Array
-from service.inference.predictor import Prediction, Predictor, check_finite
+from probity.offline.evaluation.diagnostics import equal_mass, equal_width
+from probity.offline.evaluation.measured import Measured, measured_share
+from probity.offline.evaluation.selective import augrc, aurc, false_positive_rate
+from probity.offline.runtime.arrays import Array
+from probity.service.inference.predictor import Prediction, Predictor, check_finite
 
 Figures = dict[str, Measured]
 

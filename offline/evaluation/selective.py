@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from offline.evaluation.diagnostics import rejection_curve
-from offline.runtime.arrays import Array
+from probity.offline.evaluation.diagnostics import rejection_curve
+from probity.offline.runtime.arrays import Array
 
 
 def aurc(score: Array, wrong: Array) -> float:

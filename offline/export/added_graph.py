@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from offline.export.split_graph import traced
-from offline.features.added_weights import AddedWeights
+from probity.offline.export.split_graph import traced
+from probity.offline.features.added_weights import AddedWeights
 
 
 class AddedWeightsGraph(nn.Module):

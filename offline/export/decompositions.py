@@ -2,8 +2,8 @@
 
 Tracing a backward pass leaves operators such as `convolution_backward` in the graph, for which there is no ONNX
 equivalent. PyTorch's own decompositions are taken where it has one; the others are written here and in
-`offline.export.resampling`. The input gradient of a convolution is the transposed convolution with the output padding
-that restores the input's size exactly.
+`probity.offline.export.resampling`. The input gradient of a convolution is the transposed convolution with the output
+padding that restores the input's size exactly.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
-from offline.export import resampling
+from probity.offline.export import resampling
 
 aten = torch.ops.aten
 Decompositions = dict[Any, Callable[..., Any]]

@@ -2,7 +2,7 @@
 
 import re
 
-from offline.export.failing_layer import FailingLayer
+from probity.offline.export.failing_layer import FailingLayer
 
 OPERATOR = re.compile(r"(?:aten|prims|onnx)(?:\.|::)\w+|op='(?:aten|prims)\.\w+")
 UNSUPPORTED = re.compile(r"No ONNX function found|no fake impl or Meta kernel|not supported|Unsupported", re.IGNORECASE)

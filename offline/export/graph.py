@@ -14,16 +14,16 @@ from onnxscript import ir, optimizer
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from offline.export.added_graph import AddedWeightsGraph
-from offline.export.errors import ExportError, export_error, first_cause, operator_of
-from offline.export.failing_layer import failing_layer
-from offline.export.jacobian_graph import FilledVarianceGraph, JacobianGraph, StructuredVarianceGraph
-from offline.export.split_graph import traced
-from offline.features.added_weights import AddedWeights
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.routes import JacobianPlan
-from offline.laplace.served_factor import StructuredFactor
-from offline.laplace.whole_factor import WholeFactor
+from probity.offline.export.added_graph import AddedWeightsGraph
+from probity.offline.export.errors import ExportError, export_error, first_cause, operator_of
+from probity.offline.export.failing_layer import failing_layer
+from probity.offline.export.jacobian_graph import FilledVarianceGraph, JacobianGraph, StructuredVarianceGraph
+from probity.offline.export.split_graph import traced
+from probity.offline.features.added_weights import AddedWeights
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.routes import JacobianPlan
+from probity.offline.laplace.served_factor import StructuredFactor
+from probity.offline.laplace.whole_factor import WholeFactor
 
 # The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
 NAMES = {"probity_inputs": "inputs", "probity_mean": "mean"}

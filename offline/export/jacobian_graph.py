@@ -1,10 +1,10 @@
 """The modules that become the graph: inputs (B, *input_shape) -> the mean and the variance.
 
 The structured part runs a forward pass on B rows and a backward pass on B * K rows, one output each, so that its size
-does not grow with K (`offline.export.split_graph`); layers whose features reach the head separately need a backward
-pass on B rows, the head's own weights none. All are traced by `make_fx` with symbolic shapes, because `torch.export`
-cannot see through a backward pass; parameters of the generic route become an ONNX Scan over the examples. What these
-parts compute twice, the forward pass, is merged when the graph is simplified.
+does not grow with K (`probity.offline.export.split_graph`); layers whose features reach the head separately need a
+backward pass on B rows, the head's own weights none. All are traced by `make_fx` with symbolic shapes, because
+`torch.export` cannot see through a backward pass; parameters of the generic route become an ONNX Scan over the
+examples. What these parts compute twice, the forward pass, is merged when the graph is simplified.
 """
 
 import torch
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 from torch.func import functionalize
 
-from offline.export.split_graph import repeated, split, traced
-from offline.jacobian.jacobian import SubnetworkJacobian, example_products, structured_block
-from offline.jacobian.probes import ProbeCall, ProbedForward, probed_forward
-from offline.laplace.served_factor import StructuredFactor
-from offline.laplace.whole_factor import WholeFactor
-from offline.network.model_copy import check_output
+from probity.offline.export.split_graph import repeated, split, traced
+from probity.offline.jacobian.jacobian import SubnetworkJacobian, example_products, structured_block
+from probity.offline.jacobian.probes import ProbeCall, ProbedForward, probed_forward
+from probity.offline.laplace.served_factor import StructuredFactor
+from probity.offline.laplace.whole_factor import WholeFactor
+from probity.offline.network.model_copy import check_output
 
 
 class StructuredGraph(nn.Module):

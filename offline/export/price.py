@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from offline.runtime.arrays import Array
-from service.bundle import MeasuredPrice
+from probity.offline.runtime.arrays import Array
+from probity.service.bundle import MeasuredPrice
 
 BATCHES = (1, 16)
 Work = Callable[[Array], object]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from offline.runtime.arrays import Array
-from service.bundle import Verification
-from service.inference.predictor import Predictor
+from probity.offline.runtime.arrays import Array
+from probity.service.bundle import Verification
+from probity.service.inference.predictor import Predictor
 
 TOLERANCE = 1e-4
 # Relative to the largest entry of the batch: below this share a variance is compared absolutely, since an output

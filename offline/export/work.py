@@ -2,18 +2,20 @@
 long.
 
 A core does some 7e10 multiply-adds of float32 a second in onnxruntime. The constants are measured on convolutions,
-MLPs, residual networks and transformers; `offline.selection.price` puts them together.
+MLPs, residual networks and transformers; `probity.offline.selection.price` puts them together.
 """
 
 from collections.abc import Mapping
 
-from offline.features.activations import INPUTS
-from offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
-from offline.features.coordinates import DIRECTIONS
-from offline.features.layers import MOST_INPUTS, FeatureLayers
+from probity.offline.features.activations import INPUTS
+from probity.offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
+from probity.offline.features.coordinates import DIRECTIONS
+from probity.offline.features.layers import MOST_INPUTS, FeatureLayers
 
 CALL_WORK = 2**18  # a call of the smallest graph
-LEAST_WORK = 2**22  # the least that a call of the plain network counts as, like `offline.export.price.LEAST_SECONDS`
+LEAST_WORK = (
+    2**22
+)  # the least that a call of the plain network counts as, like `probity.offline.export.price.LEAST_SECONDS`
 OPERATOR_WORK = 2**15  # an operator of the graph, however little it computes
 POOLED_WORK = 2**8  # a number of a convolution's input, whose mean and deviation are activations of added weights
 CROSSED_WORK = 2**6  # a number in the output of a layer that a backward pass crosses

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from offline.jacobian.unfold import CONVOLUTIONS
+from probity.offline.jacobian.unfold import CONVOLUTIONS
 
 INPUTS = ""  # the path that stands for the network's inputs
 

@@ -4,9 +4,9 @@ The head's inputs are random Fourier features (Rahimi and Recht, NeurIPS 2007) o
 
     phi(t) = sqrt(2 / R) cos(W t / (s d) + b),   W normal, b uniform in [0, 2 pi),
 
-d the median distance of two examples, s = 1, t the coordinates of an example (`offline.features.coordinates`). So the
-mean of the predictive, and the label, are the network's. A Gaussian prior of variance c over the added weights beta,
-and the training data's curvature, give the posterior, whose variance of an output is c v(x),
+d the median distance of two examples, s = 1, t the coordinates of an example (`probity.offline.features.coordinates`).
+So the mean of the predictive, and the label, are the network's. A Gaussian prior of variance c over the added weights
+beta, and the training data's curvature, give the posterior, whose variance of an output is c v(x),
 
     v(x) = rho phi^T (C + rho I)^-1 phi,   C = E[phi phi^T]:
 
@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from offline.features.activations import INPUTS, read_activations
-from offline.features.coordinates import Coordinates
-from offline.features.layers import MOST_INPUTS, FeatureLayers
-from offline.runtime.arrays import Array, to_numpy
+from probity.offline.features.activations import INPUTS, read_activations
+from probity.offline.features.coordinates import Coordinates
+from probity.offline.features.layers import MOST_INPUTS, FeatureLayers
+from probity.offline.runtime.arrays import Array, to_numpy
 
 PAIRS = 10_000  # of examples, for the median distance
 BLOCK = 1024

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from offline.data.shifts import kind_of
-from offline.features.activations import INPUTS, pooled
-from offline.jacobian.unfold import CONVOLUTIONS
+from probity.offline.data.shifts import kind_of
+from probity.offline.features.activations import INPUTS, pooled
+from probity.offline.jacobian.unfold import CONVOLUTIONS
 
 MOST_FEATURES = 4096  # of a layer in the middle
 MOST_INPUTS = 256  # of the network, whose combinations count: F^2 multiplications an example

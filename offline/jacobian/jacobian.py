@@ -1,12 +1,12 @@
 """Subnetwork Jacobians: the derivatives of the outputs with respect to the chosen weights only.
 
 For a layer with input a and output z, a zero probe is added to z, and its gradient g = d out / d z follows from one
-backward pass for each output. The chosen entries are then formed from a and g alone (`offline.jacobian.layer_rules`).
-Nothing of size (batch, outputs, D) ever exists, and layers below the lowest chosen weight are not differentiated. A
-bare parameter of shape (1, ...) is given to the model once an example, with a probe of its own. Weights of a linear
-head and of layers whose features reach it separately need none or one backward pass (`offline.jacobian.linear_head`).
-Every other parameter takes the generic route: reverse-mode differentiation of one example, restricted to the touched
-tensors.
+backward pass for each output. The chosen entries are then formed from a and g alone
+(`probity.offline.jacobian.layer_rules`). Nothing of size (batch, outputs, D) ever exists, and layers below the lowest
+chosen weight are not differentiated. A bare parameter of shape (1, ...) is given to the model once an example, with a
+probe of its own. Weights of a linear head and of layers whose features reach it separately need none or one backward
+pass (`probity.offline.jacobian.linear_head`). Every other parameter takes the generic route: reverse-mode
+differentiation of one example, restricted to the touched tensors.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
-from offline.jacobian.linear_head import FeatureParameter, LinearHead
-from offline.jacobian.mixtures import Mixed, Mixing, every_output
-from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
-from offline.jacobian.probes import (
+from probity.offline.jacobian.linear_head import FeatureParameter, LinearHead
+from probity.offline.jacobian.mixtures import Mixed, Mixing, every_output
+from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
+from probity.offline.jacobian.probes import (
     ProbeCall,
     ProbedForward,
     feature_gradients,
@@ -27,8 +27,8 @@ from offline.jacobian.probes import (
     probe_gradients,
     probed_forward,
 )
-from offline.jacobian.routes import Chosen, JacobianPlan, StructuredParameter
-from offline.network.weights import Parameter, WeightLayout
+from probity.offline.jacobian.routes import Chosen, JacobianPlan, StructuredParameter
+from probity.offline.network.weights import Parameter, WeightLayout
 
 BlockMakers = dict[str, Callable[[], Tensor]]
 
@@ -37,7 +37,7 @@ class SubnetworkJacobian:
     """x (B, *input_shape) -> (mean (B, K), jacobian (B, K, S)), S = len(indices), in the order of `indices`.
 
     `model` is a private copy in eval mode with frozen parameters (`private_copy`): hooks are placed on it. Made by
-    `offline.jacobian.plan.make_jacobian`. `rule` tells which variances a prediction needs.
+    `probity.offline.jacobian.plan.make_jacobian`. `rule` tells which variances a prediction needs.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Chosen entries of a layer's Jacobian from its input x and the gradient g of the outputs in the layer's output.
 
 Each rule is x (B, ...), g (B, K, *layer output) -> (B, K, n) for n chosen entries of one parameter. A weight that
-multiplies inputs is a sum of products over positions t (`offline.jacobian.sparse_products`); a scale or shift of a
-normalisation is an element-wise product summed over positions.
+multiplies inputs is a sum of products over positions t (`probity.offline.jacobian.sparse_products`); a scale or shift
+of a normalisation is an element-wise product summed over positions.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from offline.jacobian.sparse_products import ProductIndex, take
-from offline.jacobian.unfold import CONVOLUTIONS, Convolution, PatchRows, patch_row
+from probity.offline.jacobian.sparse_products import ProductIndex, take
+from probity.offline.jacobian.unfold import CONVOLUTIONS, Convolution, PatchRows, patch_row
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 CHANNELS_FIRST = (*CONVOLUTIONS, *BATCH_NORMS, nn.GroupNorm)

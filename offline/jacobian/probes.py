@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from offline.jacobian.linear_head import HeadInput
-from offline.jacobian.routes import JacobianPlan
-from offline.network.model_copy import check_output
+from probity.offline.jacobian.linear_head import HeadInput
+from probity.offline.jacobian.routes import JacobianPlan
+from probity.offline.network.model_copy import check_output
 
 # More rows than these in a backward pass are no faster on a CPU: they leave the caches.
 ROWS_AT_ONCE = 32

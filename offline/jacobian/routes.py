@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from offline.jacobian.layer_rules import Entries
-from offline.jacobian.linear_head import FeatureParameter, HeadParameter, LinearHead
-from offline.network.weights import Parameter
+from probity.offline.jacobian.layer_rules import Entries
+from probity.offline.jacobian.linear_head import FeatureParameter, HeadParameter, LinearHead
+from probity.offline.network.weights import Parameter
 
 
 @dataclass(frozen=True)

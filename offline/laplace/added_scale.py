@@ -2,8 +2,8 @@
 
 The two posteriors are independent: an output's variance is v_S(x) + c v(x), of the chosen weights and of the added
 ones. What uncertainty costs is the held-out log-likelihood below the best without any, each at the temperature that
-suits it (`offline.laplace.temperature`). c is the largest for which the cost *and its standard error*, paired over the
-examples, are at most the uncertainty budget: with few examples it errs on the safe side by itself.
+suits it (`probity.offline.laplace.temperature`). c is the largest for which the cost *and its standard error*, paired
+over the examples, are at most the uncertainty budget: with few examples it errs on the safe side by itself.
 
 Where uncertainty costs nothing at all, as of a network that guesses, c ends where its typical variance is ten times the
 square of the temperature, or of the noise.
@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from offline.config import FitConfig
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification, Likelihood
-from offline.features.added_weights import AddedWeights
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import filled
-from offline.job import Job
-from offline.laplace.calibration import held_out_rows
-from offline.laplace.temperature import suited
-from offline.runtime.arrays import Array, to_numpy
+from probity.offline.config import FitConfig
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Classification, Likelihood
+from probity.offline.features.added_weights import AddedWeights
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.output_rule import filled
+from probity.offline.job import Job
+from probity.offline.laplace.calibration import held_out_rows
+from probity.offline.laplace.temperature import suited
+from probity.offline.runtime.arrays import Array, to_numpy
 
 LEAST_SCALE, MOST_VARIANCE = 0.01, 10.0  # of c, and of c median(v): in squares of the temperature or of the noise
 LEAST_TYPICAL = 1e-3  # of median(v)

@@ -1,4 +1,4 @@
-"""Held-out data decide: temperature and reject threshold here, the prior precision in `offline.laplace.prior`.
+"""Held-out data decide: temperature and reject threshold here, the prior precision in `probity.offline.laplace.prior`.
 
 The examples that tune anything never set the threshold: the data are split once, at random by the seed, and the
 conformal half is seen only after everything else is fixed (otherwise its p-values would not be valid).
@@ -10,22 +10,22 @@ from typing import Protocol
 
 import numpy as np
 
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification, Likelihood, Regression, class_log_likelihood
-from offline.data.loaders import rows_within
-from offline.evaluation.diagnostics import coverage_curve, expected_calibration_error
-from offline.features.added_weights import AddedWeights
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import filled
-from offline.job import Job
-from offline.laplace.scoring import Compared, HeldOutOutputs, choose_score
-from offline.laplace.temperature import suited
-from offline.runtime.arrays import Array, to_numpy
-from offline.runtime.progress import Track
-from service.bundle import REFERENCE_LEVELS
-from service.inference.predictor import Prediction
-from service.maths.predictive import softmax
-from service.maths.rejection import RejectionRule
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Classification, Likelihood, Regression, class_log_likelihood
+from probity.offline.data.loaders import rows_within
+from probity.offline.evaluation.diagnostics import coverage_curve, expected_calibration_error
+from probity.offline.features.added_weights import AddedWeights
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.output_rule import filled
+from probity.offline.job import Job
+from probity.offline.laplace.scoring import Compared, HeldOutOutputs, choose_score
+from probity.offline.laplace.temperature import suited
+from probity.offline.runtime.arrays import Array, to_numpy
+from probity.offline.runtime.progress import Track
+from probity.service.bundle import REFERENCE_LEVELS
+from probity.service.inference.predictor import Prediction
+from probity.service.maths.predictive import softmax
+from probity.service.maths.rejection import RejectionRule
 
 MEMORY_BYTES = 256 * 2**20
 MAX_ROWS = 32  # activations and gradients of a batch take memory too, and more rows at once gain no speed

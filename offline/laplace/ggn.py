@@ -2,7 +2,7 @@
 
 H = sum_n J_n^T Lambda_n J_n (Daxberger et al. 2021, section 3), Lambda_n the Hessian of the negative log-likelihood in
 the outputs. With Lambda_n = C_n C_n^T its rows C_n^T J_n are gathered and added by symmetric updates
-(`offline.laplace.gram`), positive semi-definite by construction, accumulated in float64.
+(`probity.offline.laplace.gram`), positive semi-definite by construction, accumulated in float64.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from offline.data.likelihood import Classification, Likelihood, Regression
-from offline.data.loaders import in_chunks, rows_within
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.mixtures import Mixtures
-from offline.laplace.gram import Gram
-from offline.runtime.checkpoint import Checkpoint
-from offline.runtime.distributed import DistributedContext
-from offline.runtime.resume import ResumablePass, tensors_digest
+from probity.offline.data.likelihood import Classification, Likelihood, Regression
+from probity.offline.data.loaders import in_chunks, rows_within
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.mixtures import Mixtures
+from probity.offline.laplace.gram import Gram
+from probity.offline.runtime.checkpoint import Checkpoint
+from probity.offline.runtime.distributed import DistributedContext
+from probity.offline.runtime.resume import ResumablePass, tensors_digest
 
 MEMORY_BYTES = 512 * 2**20
 MAX_ROWS = 512
@@ -77,7 +77,8 @@ def accumulate_ggn(
     checkpoint: Checkpoint | None = None,
     distributed: DistributedContext = SINGLE,
 ) -> Curvature:
-    """Sum over one pass of the data, at most `rows` examples at once (`offline.estimate.memory`; default: 512 MiB).
+    """Sum over one pass of the data, at most `rows` examples at once (`probity.offline.estimate.memory`; default: 512
+    MiB).
 
     checkpoint: saved between batches when it is due, and resumed where it holds this job. distributed: the processes
     that share the batches; every one returns the whole sum.

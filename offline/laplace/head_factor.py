@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from offline.laplace.block_factor import BlockFactor
-from service.maths.predictive import column_blocks
+from probity.offline.laplace.block_factor import BlockFactor
+from probity.service.maths.predictive import column_blocks
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.config import FitConfig
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification, Likelihood, Regression
-from offline.data.loaders import rows_within
-from offline.features.added_weights import AddedWeights
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.job import Job
-from offline.laplace.added_scale import (
+from probity.offline.config import FitConfig
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Classification, Likelihood, Regression
+from probity.offline.data.loaders import rows_within
+from probity.offline.features.added_weights import AddedWeights
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.job import Job
+from probity.offline.laplace.added_scale import (
     AddedScale,
     Variances,
     choose_scale,
@@ -21,12 +21,12 @@ from offline.laplace.added_scale import (
     shared_variances,
     suited_log_likelihood,
 )
-from offline.laplace.calibration import held_out_rows
-from offline.laplace.ggn import Curvature
-from offline.laplace.low_rank import low_rank
-from offline.laplace.noise import likeliest_noise
-from offline.laplace.posterior import Spectrum, factor, posterior_precision
-from offline.laplace.prior import (
+from probity.offline.laplace.calibration import held_out_rows
+from probity.offline.laplace.ggn import Curvature
+from probity.offline.laplace.low_rank import low_rank
+from probity.offline.laplace.noise import likeliest_noise
+from probity.offline.laplace.posterior import Spectrum, factor, posterior_precision
+from probity.offline.laplace.prior import (
     PLAIN,
     PriorSweep,
     choose_prior,
@@ -37,10 +37,10 @@ from offline.laplace.prior import (
     searched_prior,
     sweep_prior,
 )
-from offline.runtime.arrays import Array, to_numpy
-from offline.runtime.progress import one_step
-from service.bundle import Posterior, Prior
-from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from probity.offline.runtime.arrays import Array, to_numpy
+from probity.offline.runtime.progress import one_step
+from probity.service.bundle import Posterior, Prior
+from probity.service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 LOW_RANK_EXAMPLES, LOW_RANK_BYTES = 256, 256 * 2**20
 # Where nothing else asks for it, a decomposition only for the report's picture is not worth S^3 work.

@@ -9,7 +9,7 @@ Every direction beyond k keeps its prior variance 1 / p in place of 1 / (e_i + p
     J Sigma_k J^T - J Sigma J^T = sum_{i > k} (J q_i)^2 e_i / (p (e_i + p)) >= 0,
 
 a sum over what is left out: exact in the eigenbasis, without cancellation, zero at k = S, and growing as k falls. How
-it is served: `service.maths.predictive.low_rank_variance`.
+it is served: `probity.service.maths.predictive.low_rank_variance`.
 """
 
 import math
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from offline.runtime.arrays import Array
+from probity.offline.runtime.arrays import Array
 
 MEMORY_BYTES = 128 * 2**20
 WORKING_COPIES = 3  # of a chunk of rows, float64: as given, projected, in order

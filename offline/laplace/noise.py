@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import gaussian_log_likelihood
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.calibration import held_out_rows
-from offline.laplace.posterior import Spectrum
-from offline.runtime.arrays import Array, to_numpy
-from offline.runtime.progress import Track
-from service.maths.predictive import predictive_std
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import gaussian_log_likelihood
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.laplace.calibration import held_out_rows
+from probity.offline.laplace.posterior import Spectrum
+from probity.offline.runtime.arrays import Array, to_numpy
+from probity.offline.runtime.progress import Track
+from probity.service.maths.predictive import predictive_std
 
 RESIDUAL_ROWS = 256
 # Around the first estimate, 1 % apart: the weights take a part of it, seldom nearly all.

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from offline.config import DEFAULT_SCORE, FitConfig
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification, Likelihood
-from offline.data.shifts import finite_shifts, has_finite_outputs, kind_of_shift
-from offline.evaluation.auroc import auroc
-from offline.job import Job
-from offline.laplace.score_weights import fit_weights
-from offline.runtime.arrays import Array
-from service.inference.prediction import finite_rows
-from service.maths.fused_score import Component, FusedScore, LargestSurprise, surprises
-from service.maths.predictive import class_probabilities
-from service.maths.score_distribution import ScoreDistribution
-from service.maths.score_outputs import ClassOutputs
-from service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, SCORES, Score, ScoreName, Scoring
+from probity.offline.config import DEFAULT_SCORE, FitConfig
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Classification, Likelihood
+from probity.offline.data.shifts import finite_shifts, has_finite_outputs, kind_of_shift
+from probity.offline.evaluation.auroc import auroc
+from probity.offline.job import Job
+from probity.offline.laplace.score_weights import fit_weights
+from probity.offline.runtime.arrays import Array
+from probity.service.inference.prediction import finite_rows
+from probity.service.maths.fused_score import Component, FusedScore, LargestSurprise, surprises
+from probity.service.maths.predictive import class_probabilities
+from probity.service.maths.score_distribution import ScoreDistribution
+from probity.service.maths.score_outputs import ClassOutputs
+from probity.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, SCORES, Score, ScoreName, Scoring
 
 SHIFTED_EXAMPLES = 250  # under each shift
 LEAST_WEIGHT = 0.01  # a component with less is left out: it costs time with every prediction

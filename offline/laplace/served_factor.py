@@ -1,12 +1,12 @@
 """The form in which the posterior's covariance becomes a part of the graph that is served."""
 
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import AllOutputs
-from offline.laplace.block_factor import BlockFactor, factor_of, factor_size
-from offline.laplace.head_factor import HeadFactor, head_factor
-from offline.laplace.reduced_head import ReducedHeadFactor
-from offline.laplace.whole_factor import WholeFactor, whole_factor, whole_size
-from service.maths.posterior_factor import CholeskyPosterior, PosteriorFactor
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.output_rule import AllOutputs
+from probity.offline.laplace.block_factor import BlockFactor, factor_of, factor_size
+from probity.offline.laplace.head_factor import HeadFactor, head_factor
+from probity.offline.laplace.reduced_head import ReducedHeadFactor
+from probity.offline.laplace.whole_factor import WholeFactor, whole_factor, whole_size
+from probity.service.maths.posterior_factor import CholeskyPosterior, PosteriorFactor
 
 StructuredFactor = BlockFactor | HeadFactor | ReducedHeadFactor
 """What gives the variances from the derivatives outside the head and the head's input."""

@@ -1,6 +1,6 @@
 """The posterior as matrices that every row of derivatives is multiplied with, in the graph that is served.
 
-The formulas are those of `service.maths.predictive`, in torch: they become a part of the graph.
+The formulas are those of `probity.service.maths.predictive`, in torch: they become a part of the graph.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from service.maths.posterior_factor import LowRankPosterior, PosteriorFactor
+from probity.service.maths.posterior_factor import LowRankPosterior, PosteriorFactor
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from offline.network.layer_outputs import layer_outputs
+from probity.offline.network.layer_outputs import layer_outputs
 
 FEW = 2
 # Allowed differences relative to the largest output: between float64 and float32, and from half precision.

@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from offline.export.price import Price, Timing, published
-from offline.job import Job
-from offline.laplace.calibration import Predicted, held_out_metrics, reference_quantiles
-from offline.laplace.served_factor import StructuredFactor
-from offline.publish.exporter import Exporter, OnnxExporter
-from offline.publish.fill_effect import fill_effect, fill_warnings
-from offline.publish.fitted import Fitted
-from offline.publish.foreign_rejection import rejection_warnings
-from offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
-from offline.publish.outcomes import outcomes_of
-from offline.report.page import ReportData, report_html
-from offline.runtime.arrays import to_numpy
-from offline.runtime.progress import length_of, one_step
-from service.bundle import (
+from probity.offline.export.price import Price, Timing, published
+from probity.offline.job import Job
+from probity.offline.laplace.calibration import Predicted, held_out_metrics, reference_quantiles
+from probity.offline.laplace.served_factor import StructuredFactor
+from probity.offline.publish.exporter import Exporter, OnnxExporter
+from probity.offline.publish.fill_effect import fill_effect, fill_warnings
+from probity.offline.publish.fitted import Fitted
+from probity.offline.publish.foreign_rejection import rejection_warnings
+from probity.offline.publish.manifest import coverage_warning, make_manifest, together_warning, training_metrics
+from probity.offline.publish.outcomes import outcomes_of
+from probity.offline.report.page import ReportData, report_html
+from probity.offline.runtime.arrays import to_numpy
+from probity.offline.runtime.progress import length_of, one_step
+from probity.service.bundle import (
     CalibrationTensors,
     ComputedVariances,
     Graph,
@@ -28,8 +28,8 @@ from service.bundle import (
     seal_bundle,
     staged_bundle,
 )
-from service.maths.outcomes import Outcomes
-from service.maths.scores import PREDICTIVE_ENTROPY, FeatureScoreName
+from probity.service.maths.outcomes import Outcomes
+from probity.service.maths.scores import PREDICTIVE_ENTROPY, FeatureScoreName
 
 COUNT_ERROR = 1.5  # of the counted prices by which weights are chosen, on the networks that were tried
 

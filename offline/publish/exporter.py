@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from offline.export.graph import export_variance
-from offline.export.price import Timing, time_both
-from offline.export.verify import Truth, verify
-from offline.job import Job
-from offline.publish.fitted import Fitted
-from offline.publish.foreign_rejection import foreign_rejection
-from offline.publish.plain_answers import PlainAnswers, WholePosterior
-from offline.runtime.progress import one_step
-from service.bundle import RejectedShare, Verification
-from service.inference.predictor import Predictor
+from probity.offline.export.graph import export_variance
+from probity.offline.export.price import Timing, time_both
+from probity.offline.export.verify import Truth, verify
+from probity.offline.job import Job
+from probity.offline.publish.fitted import Fitted
+from probity.offline.publish.foreign_rejection import foreign_rejection
+from probity.offline.publish.plain_answers import PlainAnswers, WholePosterior
+from probity.offline.runtime.progress import one_step
+from probity.service.bundle import RejectedShare, Verification
+from probity.service.inference.predictor import Predictor
 
 VERIFY_EXAMPLES = 8
 

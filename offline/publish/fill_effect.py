@@ -4,14 +4,14 @@ import time
 
 import numpy as np
 
-from offline.data.held_out import HeldOut
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.output_rule import ALL_OUTPUTS
-from offline.laplace.calibration import Calibrated, predict_held_out
-from offline.runtime.arrays import Array, to_numpy
-from offline.runtime.progress import silent
-from service.bundle import FillEffect
-from service.maths.posterior_factor import PosteriorFactor
+from probity.offline.data.held_out import HeldOut
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.output_rule import ALL_OUTPUTS
+from probity.offline.laplace.calibration import Calibrated, predict_held_out
+from probity.offline.runtime.arrays import Array, to_numpy
+from probity.offline.runtime.progress import silent
+from probity.service.bundle import FillEffect
+from probity.service.maths.posterior_factor import PosteriorFactor
 
 MOST_EXAMPLES, MOST_SECONDS = 256, 20.0  # each output may take a backward pass
 HARM = 0.05  # of a probability or of the decisions

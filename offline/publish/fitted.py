@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from offline.features.added_weights import AddedWeights
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.calibration import Calibrated
-from offline.laplace.ggn import Curvature
-from offline.laplace.inference import Inference
-from offline.publish.served_form import ServedForm
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.features.added_weights import AddedWeights
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.laplace.calibration import Calibrated
+from probity.offline.laplace.ggn import Curvature
+from probity.offline.laplace.inference import Inference
+from probity.offline.publish.served_form import ServedForm
+from probity.offline.selection.subnetwork import Subnetwork
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from offline.config import COMPARED_SCORES, FitConfig
-from offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
-from offline.report.foreign import passing
-from offline.runtime.arrays import Array, to_numpy
-from service.bundle import RejectedShare
-from service.inference.predictor import Predictor
-from service.inference.session import NetworkError, NetworkFailed
+from probity.offline.config import COMPARED_SCORES, FitConfig
+from probity.offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
+from probity.offline.report.foreign import passing
+from probity.offline.runtime.arrays import Array, to_numpy
+from probity.service.bundle import RejectedShare
+from probity.service.inference.predictor import Predictor
+from probity.service.inference.session import NetworkError, NetworkFailed
 
 WORDS = {
     "noise": "that are uniform noise",

@@ -7,14 +7,14 @@ from typing import Literal
 
 from torch import Tensor
 
-from offline.data.likelihood import Likelihood, Regression
-from offline.evaluation.diagnostics import coverage_band
-from offline.job import Job
-from offline.laplace.ggn import Curvature
-from offline.laplace.inference import Added
-from offline.laplace.scoring import Compared
-from offline.selection.subnetwork import Subnetwork
-from service.bundle import (
+from probity.offline.data.likelihood import Likelihood, Regression
+from probity.offline.evaluation.diagnostics import coverage_band
+from probity.offline.job import Job
+from probity.offline.laplace.ggn import Curvature
+from probity.offline.laplace.inference import Added
+from probity.offline.laplace.scoring import Compared
+from probity.offline.selection.subnetwork import Subnetwork
+from probity.service.bundle import (
     AddedWeights,
     Calibration,
     ComparedScore,
@@ -30,9 +30,9 @@ from service.bundle import (
     Selection,
     check_input,
 )
-from service.maths.fused_score import JoinedScore
-from service.maths.rejection import RejectionRule
-from service.maths.scores import Scoring
+from probity.service.maths.fused_score import JoinedScore
+from probity.service.maths.rejection import RejectionRule
+from probity.service.maths.scores import Scoring
 
 MOST_TOGETHER = 0.02
 LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from offline.laplace.calibration import Predicted
-from offline.runtime.arrays import Array, to_numpy
-from service.bundle import Outcomes as OutcomesPart
-from service.bundle import SetScore
-from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
-from service.maths.prediction_sets import set_scores, tuned_sets
+from probity.offline.laplace.calibration import Predicted
+from probity.offline.runtime.arrays import Array, to_numpy
+from probity.service.bundle import Outcomes as OutcomesPart
+from probity.service.bundle import SetScore
+from probity.service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from probity.service.maths.prediction_sets import set_scores, tuned_sets
 
 PLAIN_SETS = (0.0, 1)  # without examples that tune
 

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from offline.export.errors import ExportError
-from offline.export.work import CALL_WORK
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.job import Job
-from offline.laplace.calibration import GivesVariance
-from offline.laplace.head_factor import HeadFactor
-from offline.laplace.inference import Inference
-from offline.laplace.reduced_head import ReducedHeadFactor, ReducedHeadPosterior, reduced_head, reduction_bytes
-from offline.laplace.served_factor import StructuredFactor, least_size, served_factor
-from offline.laplace.whole_factor import WholeFactor, whole_size
-from offline.network.call_order import CallOrder
-from offline.runtime.peak_memory import FLOAT64
-from offline.runtime.progress import one_step
-from offline.selection.price import work_of_added
-from service.bundle import ReducedHead
+from probity.offline.export.errors import ExportError
+from probity.offline.export.work import CALL_WORK
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.job import Job
+from probity.offline.laplace.calibration import GivesVariance
+from probity.offline.laplace.head_factor import HeadFactor
+from probity.offline.laplace.inference import Inference
+from probity.offline.laplace.reduced_head import ReducedHeadFactor, ReducedHeadPosterior, reduced_head, reduction_bytes
+from probity.offline.laplace.served_factor import StructuredFactor, least_size, served_factor
+from probity.offline.laplace.whole_factor import WholeFactor, whole_size
+from probity.offline.network.call_order import CallOrder
+from probity.offline.runtime.peak_memory import FLOAT64
+from probity.offline.runtime.progress import one_step
+from probity.offline.selection.price import work_of_added
+from probity.service.bundle import ReducedHead
 
 FLOAT32 = 4
 LARGEST_FACTOR = 2**30  # bytes of the factor in the graph, which has less than 2 GiB

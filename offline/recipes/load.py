@@ -19,10 +19,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from offline.config import FitConfig
-from offline.data.loaders import Batches
-from offline.recipes.imports import RecipeImports
-from service.bundle import InputSpec
+from probity.offline.config import FitConfig
+from probity.offline.data.loaders import Batches
+from probity.offline.recipes.imports import RecipeImports
+from probity.service.bundle import InputSpec
 
 BATCH_SIZE = 128
 

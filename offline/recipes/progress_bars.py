@@ -23,7 +23,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from offline.runtime.progress import readable_seconds
+from probity.offline.runtime.progress import readable_seconds
 
 T = TypeVar("T")
 NARROW = 60  # columns: below, there is no room for the bar and the rate

@@ -4,15 +4,15 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from offline.config import FitConfig
-from offline.evaluation.columns import with_level
-from offline.evaluation.evaluate import Evaluation, evaluate
-from offline.fit import dry_run, fit_bundle, quiet
-from offline.recipes.load import Recipe, RecipeError, load_recipe
-from offline.recipes.progress_bars import Bars
-from offline.runtime.distributed import environment_context
-from offline.runtime.progress import silent
-from service.inference.predictor import Predictor
+from probity.offline.config import FitConfig
+from probity.offline.evaluation.columns import with_level
+from probity.offline.evaluation.evaluate import Evaluation, evaluate
+from probity.offline.fit import dry_run, fit_bundle, quiet
+from probity.offline.recipes.load import Recipe, RecipeError, load_recipe
+from probity.offline.recipes.progress_bars import Bars
+from probity.offline.runtime.distributed import environment_context
+from probity.offline.runtime.progress import silent
+from probity.service.inference.predictor import Predictor
 
 
 def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
@@ -54,7 +54,7 @@ def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
 
 
 def evaluate_recipe(predictor: Predictor, recipe_path: Path, level: float | None = None) -> Evaluation:
-    """The figures of `offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data().
+    """The figures of `probity.offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data().
 
     level: of sets and intervals, beside the usual ones.
     """

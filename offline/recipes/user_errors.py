@@ -12,14 +12,12 @@ import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import offline
-import service
-
 FIRST, LAST = 2, 6  # frames shown of a long recursion
 LONGEST_MESSAGE = 1500  # characters; `load_state_dict` lists every missing key
 LIBRARIES = {"site-packages", "dist-packages"}
-PACKAGES = [Path(str(package.__file__)).resolve().parent for package in (offline, service)]
-OURS = tuple(str(folder) + os.sep for folder in (*PACKAGES, PACKAGES[0].with_name("probity")))
+# In a checkout, the packages within `probity` are links to folders beside it.
+PACKAGE = Path(__file__).absolute().parents[2]
+OURS = tuple(str(folder.resolve()) + os.sep for folder in (PACKAGE, PACKAGE / "offline", PACKAGE / "service"))
 STANDARD = tuple(str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "platstdlib"))
 # A data loader's worker process sends its traceback as text; the last line of it is the error itself.
 IN_WORKER = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)

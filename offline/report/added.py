@@ -1,7 +1,7 @@
 """What the report says of added weights: what they read, and how much uncertainty they have."""
 
-from offline.report.text import number
-from service.bundle import Manifest
+from probity.offline.report.text import number
+from probity.service.bundle import Manifest
 
 
 def added_rows(manifest: Manifest) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from offline.report.text import MINUS, NONE
-from service.bundle import Manifest
+from probity.offline.report.text import MINUS, NONE
+from probity.service.bundle import Manifest
 
 STEPS = {"_plain": "plain network", "_map": "temperature alone", "": "as served"}
 REGRESSION = {"_map": "noise alone", "": "as served"}

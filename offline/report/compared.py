@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from offline.report.text import percent
-from service.bundle import Manifest
-from service.maths.scores import SCORES
+from probity.offline.report.text import percent
+from probity.service.bundle import Manifest
+from probity.service.maths.scores import SCORES
 
 
 @dataclass(frozen=True)

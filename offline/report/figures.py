@@ -5,8 +5,8 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from offline.evaluation.diagnostics import Reliability, coverage_curve
-from offline.report.style import (
+from probity.offline.evaluation.diagnostics import Reliability, coverage_curve
+from probity.offline.report.style import (
     BLUE,
     GREY,
     VERMILLION,
@@ -18,8 +18,8 @@ from offline.report.style import (
     render,
     thinned,
 )
-from offline.runtime.arrays import Array
-from service.maths.scores import SCORES
+from probity.offline.runtime.arrays import Array
+from probity.service.maths.scores import SCORES
 
 LEVELS: Array = np.linspace(0.05, 0.95, 19)
 

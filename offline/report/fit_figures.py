@@ -3,10 +3,10 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from offline.evaluation.diagnostics import effective_dimension
-from offline.report.style import BLUE, GREEN, Picture, mark_x, mark_y, name_lines, render, thinned
-from offline.runtime.arrays import Array
-from service.bundle import Prior, Tried
+from probity.offline.evaluation.diagnostics import effective_dimension
+from probity.offline.report.style import BLUE, GREEN, Picture, mark_x, mark_y, name_lines, render, thinned
+from probity.offline.runtime.arrays import Array
+from probity.service.bundle import Prior, Tried
 
 
 def prior_picture(prior: Prior, tried: Tried) -> Picture | None:

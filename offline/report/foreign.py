@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offline.data.foreigners import is_judged
-from offline.report.text import percent
-from service.bundle import Manifest, RejectedShare
+from probity.offline.data.foreigners import is_judged
+from probity.offline.report.text import percent
+from probity.service.bundle import Manifest, RejectedShare
 
 LEAST_REJECTED = 0.5
 

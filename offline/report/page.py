@@ -12,23 +12,23 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from offline.evaluation.diagnostics import coverage_curve, rejection_curve, reliability
-from offline.report.added import added_rows
-from offline.report.bought import bought_rows
-from offline.report.certified import certified_rows
-from offline.report.compared import score_rows
-from offline.report.figures import (
+from probity.offline.evaluation.diagnostics import coverage_curve, rejection_curve, reliability
+from probity.offline.report.added import added_rows
+from probity.offline.report.bought import bought_rows
+from probity.offline.report.certified import certified_rows
+from probity.offline.report.compared import score_rows
+from probity.offline.report.figures import (
     coverage_picture,
     rejection_picture,
     reliability_picture,
     residual_picture,
     score_picture,
 )
-from offline.report.fit_figures import prior_picture, spectrum_picture
-from offline.report.foreign import foreign_rows
-from offline.report.style import Picture
-from offline.report.summary import cards, checks
-from offline.report.text import (
+from probity.offline.report.fit_figures import prior_picture, spectrum_picture
+from probity.offline.report.foreign import foreign_rows
+from probity.offline.report.style import Picture
+from probity.offline.report.summary import cards, checks
+from probity.offline.report.text import (
     number,
     parameter_rows,
     percent,
@@ -37,11 +37,11 @@ from offline.report.text import (
     selection_rows,
     verification_rows,
 )
-from offline.runtime.arrays import Array
-from service.bundle import Manifest
-from service.inference.predictor import Prediction, undecided_prediction
-from service.maths.outcomes import Outcomes
-from service.maths.scores import SCORES, Scoring
+from probity.offline.runtime.arrays import Array
+from probity.service.bundle import Manifest
+from probity.service.inference.predictor import Prediction, undecided_prediction
+from probity.service.maths.outcomes import Outcomes
+from probity.service.maths.scores import SCORES, Scoring
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def report_html(data: ReportData) -> bytes:
     calibration = [] if held_out is None else list(held_out.pictures)
     if scores is not None:
         calibration.append(score_picture(scores, manifest.calibration.threshold, manifest.calibration.score))
-    folder = importlib.resources.files("offline.report") / "templates"
+    folder = importlib.resources.files("probity.offline.report") / "templates"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string((folder / "report.html").read_text("utf-8")).render(
         style=Markup((folder / "report.css").read_text("utf-8")),  # noqa: S704 - ours, and no place for a name

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offline.evaluation.diagnostics import coverage_band
-from offline.report.foreign import passing
-from offline.report.text import number, percent
-from service.bundle import Calibration, Manifest, ScorePart
-from service.maths.scores import SCORES
+from probity.offline.evaluation.diagnostics import coverage_band
+from probity.offline.report.foreign import passing
+from probity.offline.report.text import number, percent
+from probity.service.bundle import Calibration, Manifest, ScorePart
+from probity.service.maths.scores import SCORES
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from offline.network.weights import Parameter, WeightLayout, parameter_owners
+from probity.offline.network.weights import Parameter, WeightLayout, parameter_owners
 
 Kinds = Literal["all", "weights"]
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)  # noqa: SLF001  InstanceNorm, too

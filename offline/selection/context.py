@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.job import Job
-from offline.runtime.arrays import Array
-from offline.selection.candidate_weights import candidate_positions, common
-from offline.selection.subnetwork import Subnetwork
-from offline.selection.training_sample import TrainingSample
+from probity.offline.job import Job
+from probity.offline.runtime.arrays import Array
+from probity.offline.selection.candidate_weights import candidate_positions, common
+from probity.offline.selection.subnetwork import Subnetwork
+from probity.offline.selection.training_sample import TrainingSample
 
 
 @dataclass(frozen=True)

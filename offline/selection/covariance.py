@@ -4,11 +4,11 @@ from math import isqrt
 
 from torch import Tensor
 
-from offline.laplace.ggn import accumulate_ggn
-from offline.laplace.posterior import factor, posterior_precision
-from offline.runtime.peak_memory import FLOAT64
-from offline.selection.context import SelectionContext
-from offline.selection.streaming import curvature_rows
+from probity.offline.laplace.ggn import accumulate_ggn
+from probity.offline.laplace.posterior import factor, posterior_precision
+from probity.offline.runtime.peak_memory import FLOAT64
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.streaming import curvature_rows
 
 # For the full covariance of the candidates: H, H + lambda I, the identity, its copies on the way to the factor, and the
 # factor; half of the memory is for the rows.

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from offline.laplace.ggn import check_finite
-from offline.network.model_copy import check_output
-from offline.network.weights import Parameter
-from offline.selection.context import SelectionContext
-from offline.selection.sample import Sample
-from offline.selection.streaming import measured_rows
+from probity.offline.laplace.ggn import check_finite
+from probity.offline.network.model_copy import check_output
+from probity.offline.network.weights import Parameter
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.sample import Sample
+from probity.offline.selection.streaming import measured_rows
 
 Located = tuple[tuple[Parameter, Tensor], ...]
 # A weight whose curvature is below this share of the largest carries none that float32 derivatives can show.

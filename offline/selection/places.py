@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.config import FitConfig
-from offline.job import Job
-from offline.network.call_order import CallOrder
-from offline.network.weights import parameter_owners
-from offline.selection.context import SelectionContext
-from offline.selection.price import PriceModel
+from probity.offline.config import FitConfig
+from probity.offline.job import Job
+from probity.offline.network.call_order import CallOrder
+from probity.offline.network.weights import parameter_owners
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.price import PriceModel
 
 USUAL_COST = 3.0  # forward passes, where the user gives no limit
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules

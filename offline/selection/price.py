@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from offline.export.price import BATCHES
-from offline.export.work import (
+from probity.offline.export.price import BATCHES
+from probity.offline.export.work import (
     ADDED_OPERATORS,
     CALL_WORK,
     CROSSED_WORK,
@@ -19,13 +19,13 @@ from offline.export.work import (
     READ_WORK,
     added_work,
 )
-from offline.jacobian.output_rule import AllOutputs, OutputRule
-from offline.jacobian.plan import trusted_routes
-from offline.jacobian.routes import Chosen
-from offline.job import Job
-from offline.laplace.added_fit import layer_widths
-from offline.network.call_order import CallOrder
-from offline.network.weights import Owners, parameter_owners
+from probity.offline.jacobian.output_rule import AllOutputs, OutputRule
+from probity.offline.jacobian.plan import trusted_routes
+from probity.offline.jacobian.routes import Chosen
+from probity.offline.job import Job
+from probity.offline.laplace.added_fit import layer_widths
+from probity.offline.network.call_order import CallOrder
+from probity.offline.network.weights import Owners, parameter_owners
 
 
 @dataclass
@@ -73,7 +73,7 @@ class PriceModel:
     def predict(self, indices: Tensor, rule: OutputRule) -> float:
         """Forward passes of the plain network, with the added weights: the larger of one example and of a batch.
 
-        As `offline.export.price.Price.weighed`, for the same batch sizes.
+        As `probity.offline.export.price.Price.weighed`, for the same batch sizes.
         """
         found = self.touched(indices)
         operators = HEAD_OPERATORS + PARAMETER_OPERATORS * len(found.separate + found.one_by_one)

@@ -3,8 +3,8 @@
 The paper keeps the S weights of largest marginal variance (Daxberger et al. 2021, section 4): under an independence
 assumption they minimise the 2-Wasserstein distance to the full posterior. Ties go to the smaller index.
 
-To add a strategy: write its function in `offline.selection.strategies`, give it an entry in `STRATEGIES`, and add its
-name to `offline.config.StrategyName`, which must not import torch; a test holds the two equal.
+To add a strategy: write its function in `probity.offline.selection.strategies`, give it an entry in `STRATEGIES`, and
+add its name to `probity.offline.config.StrategyName`, which must not import torch; a test holds the two equal.
 """
 
 import inspect
@@ -16,21 +16,21 @@ from typing import Any
 
 from torch import Tensor
 
-from offline.data.shifts import MOST_SHIFTS
-from offline.selection.context import SelectionContext
-from offline.selection.covariance import covariance_bytes
-from offline.selection.places import affordable_weights
-from offline.selection.sample import SCORE_EXAMPLES
-from offline.selection.strategies.baselines import magnitude, random_weights
-from offline.selection.strategies.gradient import gradient
-from offline.selection.strategies.greedy import POOL, greedy
-from offline.selection.strategies.last_layers import last_layers
-from offline.selection.strategies.leverage import leverage
-from offline.selection.strategies.named import last_layer, modules, parameters
-from offline.selection.strategies.novelty import NOVELTY_EXAMPLES, novelty, novelty_sampling
-from offline.selection.strategies.wasserstein_laplace import wasserstein_exact, wasserstein_laplace
-from offline.selection.strategies.wasserstein_swag import wasserstein_swag
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.data.shifts import MOST_SHIFTS
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.covariance import covariance_bytes
+from probity.offline.selection.places import affordable_weights
+from probity.offline.selection.sample import SCORE_EXAMPLES
+from probity.offline.selection.strategies.baselines import magnitude, random_weights
+from probity.offline.selection.strategies.gradient import gradient
+from probity.offline.selection.strategies.greedy import POOL, greedy
+from probity.offline.selection.strategies.last_layers import last_layers
+from probity.offline.selection.strategies.leverage import leverage
+from probity.offline.selection.strategies.named import last_layer, modules, parameters
+from probity.offline.selection.strategies.novelty import NOVELTY_EXAMPLES, novelty, novelty_sampling
+from probity.offline.selection.strategies.wasserstein_laplace import wasserstein_exact, wasserstein_laplace
+from probity.offline.selection.strategies.wasserstein_swag import wasserstein_swag
+from probity.offline.selection.subnetwork import Subnetwork
 
 Options = Mapping[str, Any]
 ALL_EXAMPLES = math.inf

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.runtime.arrays import Array
-from offline.selection.context import SelectionContext
-from offline.selection.training_sample import draw_sample, smallest
+from probity.offline.runtime.arrays import Array
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.training_sample import draw_sample, smallest
 
 SCORE_EXAMPLES = 512
 # Inputs are regrouped to this many: a small sample would leave only a few of each of the loader's batches.

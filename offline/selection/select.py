@@ -6,15 +6,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from offline.data.held_out import HeldOut
-from offline.job import Job
-from offline.runtime.available_memory import selection_bytes
-from offline.runtime.checkpoint import Checkpoint
-from offline.runtime.resume import tensors_digest
-from offline.selection.candidate_weights import candidate_positions
-from offline.selection.context import SelectionContext
-from offline.selection.registry import STRATEGIES, select
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.data.held_out import HeldOut
+from probity.offline.job import Job
+from probity.offline.runtime.available_memory import selection_bytes
+from probity.offline.runtime.checkpoint import Checkpoint
+from probity.offline.runtime.resume import tensors_digest
+from probity.offline.selection.candidate_weights import candidate_positions
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.registry import STRATEGIES, select
+from probity.offline.selection.subnetwork import Subnetwork
 
 STAGE = "selection"
 

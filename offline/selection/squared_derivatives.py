@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.data.shifts import accepted_shifts, synthetic_shifts
-from offline.selection.context import SelectionContext
-from offline.selection.sample import Sample, check_count
-from offline.selection.streaming import mean_squares
-from offline.selection.training_sample import smallest
+from probity.offline.data.shifts import accepted_shifts, synthetic_shifts
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.sample import Sample, check_count
+from probity.offline.selection.streaming import mean_squares
+from probity.offline.selection.training_sample import smallest
 
 
 def squared_derivatives(

@@ -10,13 +10,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from offline.data.loaders import rows_within
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.plan import Routes, plan_for
-from offline.jacobian.routes import Chosen
-from offline.laplace.ggn import add_curvature, add_squares, check_finite, diagonal_ggn
-from offline.runtime.peak_memory import peak_bytes
-from offline.selection.context import SelectionContext
+from probity.offline.data.loaders import rows_within
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.plan import Routes, plan_for
+from probity.offline.jacobian.routes import Chosen
+from probity.offline.laplace.ggn import add_curvature, add_squares, check_finite, diagonal_ggn
+from probity.offline.runtime.peak_memory import peak_bytes
+from probity.offline.selection.context import SelectionContext
 
 MAX_ROWS = 256
 MARGIN = 1.25  # the allocator's fragments

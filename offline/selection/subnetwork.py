@@ -11,8 +11,8 @@ class Subnetwork:
     """The chosen weights: `indices` (S,) int64 ascending, and what chooses them again.
 
     dead_weights: candidates without curvature that were left out, None: not counted. explanation: one sentence, where
-    the options alone do not tell. strategy, options: filled in by `offline.selection.registry.select`. within: the
-    modules that the choice is restricted to, None: all.
+    the options alone do not tell. strategy, options: filled in by `probity.offline.selection.registry.select`. within:
+    the modules that the choice is restricted to, None: all.
     """
 
     indices: Tensor

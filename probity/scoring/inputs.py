@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from probity.scoring.errors import ScoringError
-from service.bundle import InputSpec
-from service.codec.arrays import InputError, array_from_array
-from service.codec.images import image_to_array
-from service.settings import Settings
+from probity.service.bundle import InputSpec
+from probity.service.codec.arrays import InputError, array_from_array
+from probity.service.codec.images import image_to_array
+from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})

@@ -14,10 +14,10 @@ from probity.scoring.output import check_format, publish
 from probity.scoring.progress_file import REMEDY, Job, ProgressFile
 from probity.scoring.rows import Row, columns, scored
 from probity.scoring.tables import open_csv, open_parquet
-from service.bundle import InputSpec
-from service.codec.answers import Coverage
-from service.inference.predictor import NonFinitePrediction, Predictor
-from service.settings import Settings
+from probity.service.bundle import InputSpec
+from probity.service.codec.answers import Coverage
+from probity.service.inference.predictor import NonFinitePrediction, Predictor
+from probity.service.settings import Settings
 
 SAVE_SECONDS = 2.0
 CSV = ".csv"

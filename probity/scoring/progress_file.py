@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Self
 
 from probity.scoring.errors import ScoringError
 from probity.scoring.rows import Row
-from service.format.files import replace_file
+from probity.service.format.files import replace_file
 
 REMEDY = "give another --out, or --force to start again"
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from probity.scoring.inputs import Batch
-from service.bundle import Manifest
-from service.codec.answers import Coverage, class_names, predictions_json
-from service.inference.predictor import Predictor, check_finite
+from probity.service.bundle import Manifest
+from probity.service.codec.answers import Coverage, class_names, predictions_json
+from probity.service.inference.predictor import Predictor, check_finite
 
 Row = dict[str, Any]
 DECISION = ("score", "p_value", "rejected")

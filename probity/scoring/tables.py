@@ -11,7 +11,7 @@ import numpy as np
 
 from probity.scoring.errors import ScoringError
 from probity.scoring.inputs import Array, Batch, Source, checked_rows
-from service.bundle import InputSpec
+from probity.service.bundle import InputSpec
 
 NEED_PYARROW = "needs pyarrow: pip install 'probity-serve[score]', or use another format"
 

@@ -5,12 +5,19 @@
 `queue` schedules, `pieces` merges and splits, `batcher` runs. None knows about networks or HTTP.
 """
 
-from service.batching.batcher import Answered, Batch, DynamicBatcher, Fallback
-from service.batching.clock import Clock, Timer
-from service.batching.compute_threads import ComputeThreads
-from service.batching.errors import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull, Unserved
-from service.batching.pieces import Rows
-from service.batching.queue import Limits
+from probity.service.batching.batcher import Answered, Batch, DynamicBatcher, Fallback
+from probity.service.batching.clock import Clock, Timer
+from probity.service.batching.compute_threads import ComputeThreads
+from probity.service.batching.errors import (
+    BatcherFailed,
+    ClientDeadlineExceeded,
+    Closed,
+    DeadlineExceeded,
+    QueueFull,
+    Unserved,
+)
+from probity.service.batching.pieces import Rows
+from probity.service.batching.queue import Limits
 
 __all__ = [
     "Answered",

@@ -10,11 +10,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy.typing as npt
 
-from service.batching.clock import Clock, Timer
-from service.batching.compute_threads import ComputeThreads
-from service.batching.errors import BatcherFailed, Closed, DeadlineExceeded
-from service.batching.pieces import Rows, compute_merged, join
-from service.batching.queue import Item, Limits, NextBatch, Piece, RowQueue
+from probity.service.batching.clock import Clock, Timer
+from probity.service.batching.compute_threads import ComputeThreads
+from probity.service.batching.errors import BatcherFailed, Closed, DeadlineExceeded
+from probity.service.batching.pieces import Rows, compute_merged, join
+from probity.service.batching.queue import Item, Limits, NextBatch, Piece, RowQueue
 
 Array = npt.NDArray[Any]
 R = TypeVar("R", bound=Rows)

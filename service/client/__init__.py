@@ -1,6 +1,6 @@
 """A typed client of the native API, over httpx: `pip install '.[client]'`.
 
->>> from service.client import Client
+>>> from probity.service.client import Client
 >>> with Client("http://127.0.0.1:8000") as client:
 ...     answer = client.predict([[0.5, -1.0, 2.0, 0.25]])
 
@@ -8,9 +8,9 @@
 react.
 """
 
-from service.client.aio import AsyncClient
-from service.client.calls import File, Inputs
-from service.client.errors import (
+from probity.service.client.aio import AsyncClient
+from probity.service.client.calls import File, Inputs
+from probity.service.client.errors import (
     BadRequestError,
     ConnectionFailedError,
     DeadlineError,
@@ -24,9 +24,9 @@ from service.client.errors import (
     UnavailableError,
     UnexpectedAnswerError,
 )
-from service.client.retrying import Clocks
-from service.client.sync import Client
-from service.schemas import (
+from probity.service.client.retrying import Clocks
+from probity.service.client.sync import Client
+from probity.service.schemas import (
     ClassificationPrediction,
     FeedbackResponse,
     ModelVersion,

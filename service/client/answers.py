@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from service.client.errors import ProbityError, UnexpectedAnswerError, refusal
-from service.schemas import Problem
+from probity.service.client.errors import ProbityError, UnexpectedAnswerError, refusal
+from probity.service.schemas import Problem
 
 EXCERPT = 200
 SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)

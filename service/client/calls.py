@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from service.client.answers import Answer, error_of, excerpt
-from service.client.encoding import File as File
-from service.client.encoding import Inputs as Inputs
-from service.client.encoding import encode_files, encode_inputs
-from service.client.errors import UnexpectedAnswerError
-from service.schemas import FeedbackRequest, FeedbackResponse, Health, ModelList, ModelVersion, PredictResponse
+from probity.service.client.answers import Answer, error_of, excerpt
+from probity.service.client.encoding import File as File
+from probity.service.client.encoding import Inputs as Inputs
+from probity.service.client.encoding import encode_files, encode_inputs
+from probity.service.client.errors import UnexpectedAnswerError
+from probity.service.schemas import FeedbackRequest, FeedbackResponse, Health, ModelList, ModelVersion, PredictResponse
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from service.client.calls import (
+from probity.service.client.calls import (
     Asked,
     Call,
     File,
@@ -22,10 +22,10 @@ from service.client.calls import (
     models_call,
     predict_call,
 )
-from service.client.connection import Connection
-from service.client.errors import ProbityError
-from service.client.retrying import Clocks, Tries
-from service.schemas import FeedbackResponse, ModelVersion, PredictResponse
+from probity.service.client.connection import Connection
+from probity.service.client.errors import ProbityError
+from probity.service.client.retrying import Clocks, Tries
+from probity.service.schemas import FeedbackResponse, ModelVersion, PredictResponse
 
 
 class Client:

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.bundle import Manifest
-from service.inference.deciding import Rule
-from service.inference.predictor import PlainPrediction, Prediction, Predictor
-from service.maths.certified import CertifiedRule
-from service.maths.class_rules import ClassRules
-from service.maths.fused_score import JoinedScore
-from service.maths.predictive import gaussian_interval
-from service.maths.scores import SCORES
+from probity.service.bundle import Manifest
+from probity.service.inference.deciding import Rule
+from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
+from probity.service.maths.certified import CertifiedRule
+from probity.service.maths.class_rules import ClassRules
+from probity.service.maths.fused_score import JoinedScore
+from probity.service.maths.predictive import gaussian_interval
+from probity.service.maths.scores import SCORES
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
@@ -54,7 +54,7 @@ def class_names(manifest: Manifest) -> list[str]:
 def predictions_json(
     prediction: Prediction | PlainPrediction, predictor: Predictor, rule: Rule, coverage: Coverage
 ) -> list[Json]:
-    """One JSON object an example, as `service.schemas` describes them; `rule` has decided."""
+    """One JSON object an example, as `probity.service.schemas` describes them; `rule` has decided."""
     if isinstance(prediction, PlainPrediction):
         return _plain(prediction, predictor.manifest)
     if prediction.probabilities is not None:

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
-from service.bundle import InputSpec
-from service.codec.arrays import InputError, InputLimits, array_from_array, array_from_json, check_rows
-from service.codec.encoded_images import ImageTexts
-from service.codec.images import check_images
-from service.codec.json_limits import check_json_size, json_limits_for
-from service.schemas import PredictRequest
+from probity.service.bundle import InputSpec
+from probity.service.codec.arrays import InputError, InputLimits, array_from_array, array_from_json, check_rows
+from probity.service.codec.encoded_images import ImageTexts
+from probity.service.codec.images import check_images
+from probity.service.codec.json_limits import check_json_size, json_limits_for
+from probity.service.schemas import PredictRequest
 
 Array = npt.NDArray[Any]
 M = TypeVar("M", bound=BaseModel)

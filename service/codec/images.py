@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from service.codec.arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
-from service.codec.image_cost import JPEG, scans_of
-from service.format.manifest_input import ImagePreprocessing, InputSpec
+from probity.service.codec.arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
+from probity.service.codec.image_cost import JPEG, scans_of
+from probity.service.format.manifest_input import ImagePreprocessing, InputSpec
 
 IMAGE_FORMATS = ("PNG", "JPEG", "WEBP")
 IMAGE_NAMES = "PNG, JPEG or WebP"

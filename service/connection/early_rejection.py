@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from fastapi import FastAPI, Response
 
-from service.batching import QueueFull
-from service.http.errors import problem_of
-from service.http.middleware import secured
-from service.http.problems import render
-from service.models.served import ServedModel
-from service.models.store import ModelNotFound
-from service.runtime import Runtime
+from probity.service.batching import QueueFull
+from probity.service.http.errors import problem_of
+from probity.service.http.middleware import secured
+from probity.service.http.problems import render
+from probity.service.models.served import ServedModel
+from probity.service.models.store import ModelNotFound
+from probity.service.runtime import Runtime
 
 # A larger body may still be on its way. It is read first, or its client would never see the response.
 SMALL_BODY = 64 * 2**10

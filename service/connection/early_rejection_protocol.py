@@ -8,7 +8,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import get_client_addr
 
-from service.connection.state import ReadState
+from probity.service.connection.state import ReadState
 
 # From the target and the headers of a POST to its response; None: the application answers.
 RejectEarly = Callable[[str, list[tuple[bytes, bytes]]], Response | None]

@@ -10,10 +10,10 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from service.connection.paced_protocol import PacedProtocol
-from service.connection.state import ReadState
-from service.connection.transport import ClientTransport
-from service.schemas import Problem
+from probity.service.connection.paced_protocol import PacedProtocol
+from probity.service.connection.state import ReadState
+from probity.service.connection.transport import ClientTransport
+from probity.service.schemas import Problem
 
 FIRST_CHECK_SECONDS, LAST_CHECK_SECONDS = 0.01, 1.0
 

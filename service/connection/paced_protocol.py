@@ -5,9 +5,9 @@ from typing import Any
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
-from service.connection.early_rejection_protocol import EarlyRejectionProtocol
-from service.connection.pacing import HeldFlow, Pacer, is_dense
-from service.connection.state import ReadState
+from probity.service.connection.early_rejection_protocol import EarlyRejectionProtocol
+from probity.service.connection.pacing import HeldFlow, Pacer, is_dense
+from probity.service.connection.state import ReadState
 
 
 class PacedProtocol(EarlyRejectionProtocol):

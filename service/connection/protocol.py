@@ -13,18 +13,18 @@ from typing import Any, NoReturn
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from service.connection.client_timeout import GRACE_SECONDS, ClientTimeout
-from service.connection.early_rejection_protocol import RejectEarly
-from service.connection.pacing import MAX_TINY_PIECES, SLICE_BYTES, UNCHUNKED_SLICE_BYTES, Pacer, is_flood
-from service.connection.refusing_protocol import RefusingProtocol
-from service.connection.start_queue import StartQueue
-from service.connection.state import ReadState
-from service.connection.transport import ClientTransport
-from service.http.disconnect import DisconnectEvent
-from service.http.middleware import PUBLIC_PATHS
-from service.http.problems import make_problem
-from service.schemas import Problem
-from service.settings import Settings
+from probity.service.connection.client_timeout import GRACE_SECONDS, ClientTimeout
+from probity.service.connection.early_rejection_protocol import RejectEarly
+from probity.service.connection.pacing import MAX_TINY_PIECES, SLICE_BYTES, UNCHUNKED_SLICE_BYTES, Pacer, is_flood
+from probity.service.connection.refusing_protocol import RefusingProtocol
+from probity.service.connection.start_queue import StartQueue
+from probity.service.connection.state import ReadState
+from probity.service.connection.transport import ClientTransport
+from probity.service.http.disconnect import DisconnectEvent
+from probity.service.http.middleware import PUBLIC_PATHS
+from probity.service.http.problems import make_problem
+from probity.service.schemas import Problem
+from probity.service.settings import Settings
 
 # How long a connection without a request may take to send one when the service stops.
 LAST_REQUEST_SECONDS = 1.0

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from service.connection.client_timeout import ClientTimeout
-from service.connection.half_closed_protocol import HalfClosedProtocol
-from service.connection.state import ReadState
-from service.http.middleware import secured
-from service.http.problems import render
-from service.schemas import Problem
+from probity.service.connection.client_timeout import ClientTimeout
+from probity.service.connection.half_closed_protocol import HalfClosedProtocol
+from probity.service.connection.state import ReadState
+from probity.service.http.middleware import secured
+from probity.service.http.problems import render
+from probity.service.schemas import Problem
 
 # How long to read on after an error response: closing a connection with unread bytes resets it, and the client may
 # never see the response.

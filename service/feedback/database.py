@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from service.feedback.answers import Answers, Array
-from service.maths.accuracy_evidence import AccuracyEvidence, bet_on_errors, fresh_gambler
-from service.maths.betting import Gambler
+from probity.service.feedback.answers import Answers, Array
+from probity.service.maths.accuracy_evidence import AccuracyEvidence, bet_on_errors, fresh_gambler
+from probity.service.maths.betting import Gambler
 
 APPLICATION, SCHEMA = 0x50524F42, 1  # "PROB"
 PRIVATE = 0o600

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from prometheus_client import Counter
 
-from service.feedback.answers import Array
-from service.feedback.database import Answered, FeedbackDatabase, Labelled
-from service.monitoring.background import BackgroundThread, Work
+from probity.service.feedback.answers import Array
+from probity.service.feedback.database import Answered, FeedbackDatabase, Labelled
+from probity.service.monitoring.background import BackgroundThread, Work
 
 SETTLE_SECONDS = 1.0  # what a label may wait for the answer that it belongs to
 

@@ -1,4 +1,5 @@
-"""The folder of a bundle on disk: read safely, published atomically. `service.bundle` knows the files' content."""
+"""The folder of a bundle on disk: read safely, published atomically. `probity.service.bundle` knows the files'
+content."""
 
 import contextlib
 import ctypes
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from service.format.text import printable
+from probity.service.format.text import printable
 
 MANIFEST, MODEL = "manifest.json", "model.onnx"
 POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.format.manifest_input import LARGEST, SMALLEST, InputSpec
-from service.format.manifest_parts import (
+from probity.service.format.manifest_input import LARGEST, SMALLEST, InputSpec
+from probity.service.format.manifest_parts import (
     AddedWeights,
     Calibration,
     FileEntry,
@@ -17,9 +17,9 @@ from service.format.manifest_parts import (
     Selection,
     Verification,
 )
-from service.format.rules import Part, check_fields
-from service.maths.predictive import Link
-from service.maths.scores import CLASSIFICATION_SCORES, JOINED, REGRESSION_SCORES, FeatureScoreName
+from probity.service.format.rules import Part, check_fields
+from probity.service.maths.predictive import Link
+from probity.service.maths.scores import CLASSIFICATION_SCORES, JOINED, REGRESSION_SCORES, FeatureScoreName
 
 FORMAT_MAJOR, FORMAT_MINOR = 1, 0
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"

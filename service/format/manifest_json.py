@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from service.format.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION, Manifest
-from service.format.manifest_input import InputSpec
-from service.format.rules import FieldNameError, ManifestError
+from probity.service.format.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION, Manifest
+from probity.service.format.manifest_input import InputSpec
+from probity.service.format.rules import FieldNameError, ManifestError
 
 MAX_DEPTH = 34  # the options of a strategy stand at level 2, and may be as deep as 32
 LARGEST_FLOAT, LARGEST_INT = 1e300, 2**63

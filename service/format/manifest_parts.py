@@ -1,4 +1,4 @@
-"""The parts of a manifest other than its input. `service.format.manifest` combines them.
+"""The parts of a manifest other than its input. `probity.service.format.manifest` combines them.
 
 A bound in a field's annotation is checked when a manifest is read or written, one in `__post_init__` always.
 `service/BUNDLE.md` is the normative text.
@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from service.format.rules import Part, check_fields
-from service.maths.score_distribution import LEAST_SCALE
-from service.maths.scores import JOINED, FeatureScoreName, ScoreName
+from probity.service.format.rules import Part, check_fields
+from probity.service.maths.score_distribution import LEAST_SCALE
+from probity.service.maths.scores import JOINED, FeatureScoreName, ScoreName
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]

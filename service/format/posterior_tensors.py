@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 
-from service.format.files import BundleError
-from service.format.manifest import Manifest
-from service.format.tensors import Tensors, read_tensors, refuse_rest, take
-from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from probity.service.format.files import BundleError
+from probity.service.format.manifest import Manifest
+from probity.service.format.tensors import Tensors, read_tensors, refuse_rest, take
+from probity.service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 
 # Of entries of U^T U - I. Float32 vectors stay below 1e-5; a larger error would make the variance wrong by this share.
 ORTHONORMAL_TOLERANCE = 1e-3

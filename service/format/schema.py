@@ -1,14 +1,14 @@
-"""`python -m service.format.schema`: write the JSON Schema of manifest.json to `service/bundle.schema.json`."""
+"""`python -m probity.service.format.schema`: write the JSON Schema of manifest.json to `service/bundle.schema.json`."""
 
 import inspect
 import json
 from pathlib import Path
 from typing import Any
 
-from service.format.manifest import FORMAT_VERSION, Manifest
-from service.format.manifest_json import manifest_adapter
-from service.format.rules import Part
-from service.format.seal import SEAL
+from probity.service.format.manifest import FORMAT_VERSION, Manifest
+from probity.service.format.manifest_json import manifest_adapter
+from probity.service.format.rules import Part
+from probity.service.format.seal import SEAL
 
 SCHEMA_FILE = Path(__file__).parents[1] / "bundle.schema.json"
 

@@ -1,4 +1,4 @@
-"""The form of signature.json. Checking a signature needs cryptography: see `service.security.signing`."""
+"""The form of signature.json. Checking a signature needs cryptography: see `probity.service.security.signing`."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.format.files import BundleError
+from probity.service.format.files import BundleError
 
 ALGORITHM = "ed25519"
 SIGNATURE_BYTES = 64

@@ -7,18 +7,18 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from service.batching import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull
-from service.bundle import BundleError
-from service.codec.arrays import InputError, InputTooLarge
-from service.codec.decoders.pool import DecoderUnavailable
-from service.codec.decoding import FieldError, NotJson
-from service.codec.forms import FormError, FormFieldError
-from service.http.problems import ProblemError, make_problem
-from service.inference.predictor import NonFinitePrediction
-from service.inference.session import NetworkError, NetworkFailed
-from service.models.rates import RateError
-from service.models.store import ModelNotFound
-from service.schemas import Problem
+from probity.service.batching import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull
+from probity.service.bundle import BundleError
+from probity.service.codec.arrays import InputError, InputTooLarge
+from probity.service.codec.decoders.pool import DecoderUnavailable
+from probity.service.codec.decoding import FieldError, NotJson
+from probity.service.codec.forms import FormError, FormFieldError
+from probity.service.http.problems import ProblemError, make_problem
+from probity.service.inference.predictor import NonFinitePrediction
+from probity.service.inference.session import NetworkError, NetworkFailed
+from probity.service.models.rates import RateError
+from probity.service.models.store import ModelNotFound
+from probity.service.schemas import Problem
 
 # The client disconnected before a response was begun (nginx's number).
 CLIENT_GONE = 499

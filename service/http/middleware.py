@@ -8,10 +8,10 @@ from fastapi import Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.errors import CLIENT_GONE
-from service.http.problems import make_problem, render
-from service.monitoring.metrics import Metrics
-from service.security.api_keys import KeyRing
+from probity.service.http.errors import CLIENT_GONE
+from probity.service.http.problems import make_problem, render
+from probity.service.monitoring.metrics import Metrics
+from probity.service.security.api_keys import KeyRing
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),

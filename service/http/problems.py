@@ -1,4 +1,4 @@
-"""RFC 9457 problem details: the form of every error response. `service.http.errors` maps exceptions to them."""
+"""RFC 9457 problem details: the form of every error response. `probity.service.http.errors` maps exceptions to them."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from fastapi import Response
 
-from service.schemas import Problem
+from probity.service.schemas import Problem
 
 MEDIA_TYPE = "application/problem+json"
 

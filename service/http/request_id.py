@@ -5,7 +5,7 @@ import uuid
 
 from fastapi import Request
 
-from service.http.problems import ProblemError
+from probity.service.http.problems import ProblemError
 
 HEADER = "X-Request-ID"
 FORM = re.compile(r"[!-~]{1,128}")

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from service.bundle import Bundle, BundleError
-from service.maths.certified import CertifiedRule, NotCertified, certify
-from service.maths.class_rules import LEAST_EXAMPLES, ClassRules
-from service.maths.outcomes import ClassOutcomes, Outcomes
-from service.maths.rejection import RejectionRule, minimum_calibration_examples
+from probity.service.bundle import Bundle, BundleError
+from probity.service.maths.certified import CertifiedRule, NotCertified, certify
+from probity.service.maths.class_rules import LEAST_EXAMPLES, ClassRules
+from probity.service.maths.outcomes import ClassOutcomes, Outcomes
+from probity.service.maths.rejection import RejectionRule, minimum_calibration_examples
 
 Rule = RejectionRule | ClassRules
 

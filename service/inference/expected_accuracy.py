@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from service.inference.deciding import Rule
-from service.maths.certified import CertifiedRule
-from service.maths.class_rules import ClassRules
-from service.maths.outcomes import ClassOutcomes, Outcomes
-from service.maths.prediction_sets import ConformalIntervals, conformal_rank
-from service.maths.rejection import share_bound
+from probity.service.inference.deciding import Rule
+from probity.service.maths.certified import CertifiedRule
+from probity.service.maths.class_rules import ClassRules
+from probity.service.maths.outcomes import ClassOutcomes, Outcomes
+from probity.service.maths.prediction_sets import ConformalIntervals, conformal_rank
+from probity.service.maths.rejection import share_bound
 
 CONFIDENCE = 0.95
 

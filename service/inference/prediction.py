@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from service.bundle import Manifest
-from service.inference.deciding import Rule
-from service.maths.class_rules import ClassRules
-from service.maths.predictive import Link, class_probabilities, predictive_std
-from service.maths.score_outputs import NO_FEATURES, ClassOutputs, RegressionOutputs
-from service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
+from probity.service.bundle import Manifest
+from probity.service.inference.deciding import Rule
+from probity.service.maths.class_rules import ClassRules
+from probity.service.maths.predictive import Link, class_probabilities, predictive_std
+from probity.service.maths.score_outputs import NO_FEATURES, ClassOutputs, RegressionOutputs
+from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
 
 Array = npt.NDArray[Any]
 P = TypeVar("P", "Prediction", "PlainPrediction")

@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest, read_bundle
-from service.inference.deciding import Policy, Rule, deciding_rule
-from service.inference.expected_accuracy import expected_accuracy
-from service.inference.input_range import RangeCheck
-from service.inference.prediction import NonFinitePrediction as NonFinitePrediction
-from service.inference.prediction import PlainPrediction as PlainPrediction
-from service.inference.prediction import Prediction as Prediction
-from service.inference.prediction import check_finite as check_finite
-from service.inference.prediction import decide as decide
-from service.inference.prediction import decided_by as decided_by
-from service.inference.prediction import undecided_prediction as undecided_prediction
-from service.inference.session import open_plain, open_session, run
-from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes
-from service.maths.prediction_sets import ConformalIntervals, PredictionSets
-from service.maths.predictive import softmax
-from service.maths.rejection import RejectionRule
-from service.maths.score_outputs import NO_FEATURES
-from service.maths.scores import SCORES, Scoring
+from probity.service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest, read_bundle
+from probity.service.inference.deciding import Policy, Rule, deciding_rule
+from probity.service.inference.expected_accuracy import expected_accuracy
+from probity.service.inference.input_range import RangeCheck
+from probity.service.inference.prediction import NonFinitePrediction as NonFinitePrediction
+from probity.service.inference.prediction import PlainPrediction as PlainPrediction
+from probity.service.inference.prediction import Prediction as Prediction
+from probity.service.inference.prediction import check_finite as check_finite
+from probity.service.inference.prediction import decide as decide
+from probity.service.inference.prediction import decided_by as decided_by
+from probity.service.inference.prediction import undecided_prediction as undecided_prediction
+from probity.service.inference.session import open_plain, open_session, run
+from probity.service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes
+from probity.service.maths.prediction_sets import ConformalIntervals, PredictionSets
+from probity.service.maths.predictive import softmax
+from probity.service.maths.rejection import RejectionRule
+from probity.service.maths.score_outputs import NO_FEATURES
+from probity.service.maths.scores import SCORES, Scoring
 
 Array = npt.NDArray[Any]
 MAX_CHUNK_ROWS = 64  # more rows at once gain no speed

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.bundle import MODEL, Bundle, BundleError, InputSpec, Manifest
-from service.inference.onnx_external import ExternalDataError, refuse_external_data
-from service.inference.onnx_runtime import InvalidArgument, onnxruntime
-from service.inference.onnx_subgraph import extract_subgraph
-from service.inference.onnx_wire import WireError
+from probity.service.bundle import MODEL, Bundle, BundleError, InputSpec, Manifest
+from probity.service.inference.onnx_external import ExternalDataError, refuse_external_data
+from probity.service.inference.onnx_runtime import InvalidArgument, onnxruntime
+from probity.service.inference.onnx_subgraph import extract_subgraph
+from probity.service.inference.onnx_wire import WireError
 
 Array = npt.NDArray[np.float32]
 ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from service.maths.betting import Gambler
+from probity.service.maths.betting import Gambler
 
 ODDS_RATIOS = (1.5, 2.0, 4.0, 8.0)  # r: from somewhat worse than expected to far worse
 LEVEL = 100.0  # an alarm without cause has a probability of 1 %

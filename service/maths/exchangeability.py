@@ -1,7 +1,7 @@
 """A test, while requests come, of whether their scores are exchangeable with the calibration scores.
 
-A gambler (`service.maths.betting`) bets against it on conformal p-values, which are independent and uniform as long as
-scores are exchangeable (Vovk, Nouretdinov and Gammerman, "Testing exchangeability on-line", ICML 2003).
+A gambler (`probity.service.maths.betting`) bets against it on conformal p-values, which are independent and uniform as
+long as scores are exchangeable (Vovk, Nouretdinov and Gammerman, "Testing exchangeability on-line", ICML 2003).
 """
 
 import bisect
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.maths.betting import Gambler
+from probity.service.maths.betting import Gambler
 
 Array = npt.NDArray[Any]
 EXPONENTS = (0.8, 0.95)  # the smaller, the more is won from single tiny p-values, and lost while there are none

@@ -26,8 +26,8 @@ class ClassOutcomes:
     """A classification's outcomes.
 
     calibration: of the examples that set the threshold; set_scores: their true classes' scores for prediction sets
-    (`service.maths.prediction_sets`), (n,), in the order of the calibration scores. tuning: of other examples, by which
-    anything may be chosen; None where there are none.
+    (`probity.service.maths.prediction_sets`), (n,), in the order of the calibration scores. tuning: of other examples,
+    by which anything may be chosen; None where there are none.
     """
 
     calibration: Verdicts

@@ -1,6 +1,6 @@
 """The two forms of a posterior over the chosen weights; each gives the variance of the outputs. Pure NumPy.
 
-The formulas are in `service.maths.predictive`, the storage in `service.format.posterior_tensors`.
+The formulas are in `probity.service.maths.predictive`, the storage in `probity.service.format.posterior_tensors`.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from service.maths.predictive import functional_variance, low_rank_variance
+from probity.service.maths.predictive import functional_variance, low_rank_variance
 
 Array = npt.NDArray[Any]
 

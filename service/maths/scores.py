@@ -5,7 +5,7 @@ their variances, T the temperature, p (B, K) the probabilities as served, q = so
 c the most probable class of p, H the entropy.
 
 The feature score `distance` comes from the graph, which computes it from the network's own activations
-(`offline.features.added_weights`).
+(`probity.offline.features.added_weights`).
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from service.maths.score_outputs import ClassOutputs, Outputs, RegressionOutputs
+from probity.service.maths.score_outputs import ClassOutputs, Outputs, RegressionOutputs
 
 Array = npt.NDArray[Any]
 FeatureScoreName = Literal["distance"]

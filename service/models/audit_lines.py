@@ -6,10 +6,10 @@ from typing import Any
 import numpy.typing as npt
 from pydantic_core import to_json
 
-from service.codec.answers import class_names, decisions
-from service.inference.deciding import Rule
-from service.inference.predictor import PlainPrediction, Prediction
-from service.models.served import AnyPrediction, ServedModel
+from probity.service.codec.answers import class_names, decisions
+from probity.service.inference.deciding import Rule
+from probity.service.inference.predictor import PlainPrediction, Prediction
+from probity.service.models.served import AnyPrediction, ServedModel
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]

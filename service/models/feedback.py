@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.codec.answers import Coverage, class_names
-from service.codec.decoding import FieldError
-from service.feedback.answers import Answers, Decision, Outcomes, class_outcomes, interval_outcomes
-from service.feedback.database import Answered
-from service.inference.deciding import Rule
-from service.inference.predictor import PlainPrediction, Prediction, decided_by
-from service.models.served import AnyPrediction, ServedModel
-from service.schemas import FeedbackRequest
+from probity.service.codec.answers import Coverage, class_names
+from probity.service.codec.decoding import FieldError
+from probity.service.feedback.answers import Answers, Decision, Outcomes, class_outcomes, interval_outcomes
+from probity.service.feedback.database import Answered
+from probity.service.inference.deciding import Rule
+from probity.service.inference.predictor import PlainPrediction, Prediction, decided_by
+from probity.service.models.served import AnyPrediction, ServedModel
+from probity.service.schemas import FeedbackRequest
 
 Array = npt.NDArray[Any]
 MOST_CHARACTERS = 128  # of a request's id

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from service.feedback.answers import Decision, Outcomes
-from service.maths.accuracy_evidence import AccuracyEvidence
-from service.monitoring.feedback_metrics import FeedbackMetrics
+from probity.service.feedback.answers import Decision, Outcomes
+from probity.service.maths.accuracy_evidence import AccuracyEvidence
+from probity.service.monitoring.feedback_metrics import FeedbackMetrics
 
 BINS = 10
 UPPER = [f"{(number + 1) / BINS:g}" for number in range(BINS)]

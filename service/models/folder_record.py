@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from service.format.text import printable
-from service.models.folders import Stamp
-from service.models.served import ServedModel
+from probity.service.format.text import printable
+from probity.service.models.folders import Stamp
+from probity.service.models.served import ServedModel
 
 State = Literal["READY", "UNAVAILABLE"]
 MAX_BACKOFF = 32  # scans between attempts to load a bundle that is refused each time

@@ -4,7 +4,7 @@ import itertools
 import os
 from pathlib import Path
 
-from service.bundle import MANIFEST
+from probity.service.bundle import MANIFEST
 
 # The files with their inodes, times and sizes; or the reason why the folder cannot be read.
 Stamp = tuple[tuple[str | int, ...], ...]

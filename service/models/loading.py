@@ -3,16 +3,16 @@
 import logging
 from pathlib import Path
 
-from service.bundle import Bundle, BundleError, Verify, read_bundle
-from service.codec.answers import class_names
-from service.format.text import printable
-from service.inference.deciding import Policy
-from service.inference.predictor import Predictor
-from service.maths.class_rules import ClassRules
-from service.models.cpu_share import all_threads
-from service.models.trials import Trials
-from service.security.signing import TrustedKeys
-from service.settings import Settings
+from probity.service.bundle import Bundle, BundleError, Verify, read_bundle
+from probity.service.codec.answers import class_names
+from probity.service.format.text import printable
+from probity.service.inference.deciding import Policy
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.class_rules import ClassRules
+from probity.service.models.cpu_share import all_threads
+from probity.service.models.trials import Trials
+from probity.service.security.signing import TrustedKeys
+from probity.service.settings import Settings
 
 # Where one example takes one thread longer than this, all threads compute one batch, to shorten the client's wait. For
 # faster networks, one batch a thread gives more throughput.

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from prometheus_client import Counter, Histogram
 
-from service.batching import Batch
-from service.bundle import REFERENCE_LEVELS
-from service.codec.answers import class_names
-from service.inference.predictor import PlainPrediction, Prediction, Predictor
-from service.maths.exchangeability import DriftTest
-from service.maths.scores import PREDICTIVE_ENTROPY
-from service.models.buckets import around, around_any, around_complement, p_values
-from service.models.feedback_series import FeedbackSeries
-from service.models.reference_series import ReferenceSeries
-from service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
+from probity.service.batching import Batch
+from probity.service.bundle import REFERENCE_LEVELS
+from probity.service.codec.answers import class_names
+from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
+from probity.service.maths.exchangeability import DriftTest
+from probity.service.maths.scores import PREDICTIVE_ENTROPY
+from probity.service.models.buckets import around, around_any, around_complement, p_values
+from probity.service.models.feedback_series import FeedbackSeries
+from probity.service.models.reference_series import ReferenceSeries
+from probity.service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 
 SOON_SECONDS = 0.05
 # Examples in `SOON_SECONDS` that are tested for drift: under load a part, taken whatever their scores, tells as much.
@@ -127,7 +127,8 @@ class ModelMetrics:
     def remove(self) -> None:
         """Remove every series, so that versions that came and went do not pile up.
 
-        With several processes the series are in files, and a scrape leaves them out: `service.monitoring.exposition`.
+        With several processes the series are in files, and a scrape leaves them out:
+        `probity.service.monitoring.exposition`.
         """
         if several_processes():
             return

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from service.inference.deciding import Rule
-from service.settings import Settings
+from probity.service.inference.deciding import Rule
+from probity.service.settings import Settings
 
 
 class RateError(ValueError):

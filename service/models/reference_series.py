@@ -15,7 +15,7 @@ import numpy.typing as npt
 from prometheus_client import Gauge
 from prometheus_client.utils import floatToGoString
 
-from service.monitoring.metrics import Labels, Metrics, several_processes
+from probity.service.monitoring.metrics import Labels, Metrics, several_processes
 
 Array = npt.NDArray[Any]
 # Of the reference. Tenths are meant; a tenth of few examples, rounded down to whole ones, is less.

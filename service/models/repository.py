@@ -7,14 +7,14 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from service.bundle import BundleError, is_bundle_at
-from service.format.text import printable
-from service.inference.predictor import Predictor
-from service.models.folder_record import FolderRecord, Listed
-from service.models.folders import Stamp, bundles_in, stamp_of
-from service.models.served import ServedModel
-from service.models.store import ModelNotFound, ModelStore
-from service.monitoring.metrics import Metrics
+from probity.service.bundle import BundleError, is_bundle_at
+from probity.service.format.text import printable
+from probity.service.inference.predictor import Predictor
+from probity.service.models.folder_record import FolderRecord, Listed
+from probity.service.models.folders import Stamp, bundles_in, stamp_of
+from probity.service.models.served import ServedModel
+from probity.service.models.store import ModelNotFound, ModelStore
+from probity.service.monitoring.metrics import Metrics
 
 # A folder that is being replaced is gone for an instant: it counts as removed after this many scans without it.
 MAX_MISSED_SCANS = 2

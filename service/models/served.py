@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy.typing as npt
 
-from service.batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
-from service.inference.deciding import Rule
-from service.inference.expected_accuracy import expected_coverage
-from service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite, decided_by
-from service.models.cpu_share import batches_at_once, share_of
-from service.models.metrics import ModelMetrics
-from service.models.rates import RateBounds
-from service.monitoring.metrics import Metrics
-from service.settings import Settings
+from probity.service.batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
+from probity.service.inference.deciding import Rule
+from probity.service.inference.expected_accuracy import expected_coverage
+from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite, decided_by
+from probity.service.models.cpu_share import batches_at_once, share_of
+from probity.service.models.metrics import ModelMetrics
+from probity.service.models.rates import RateBounds
+from probity.service.monitoring.metrics import Metrics
+from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]
 AnyPrediction = Prediction | PlainPrediction

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from service.models.served import ServedModel
+from probity.service.models.served import ServedModel
 
 
 class ModelNotFound(LookupError):

@@ -1,7 +1,8 @@
-"""`python -m service.models.trial_process`: load one bundle and predict with it, in a process that may hang or crash.
+"""`python -m probity.service.models.trial_process`: load one bundle and predict with it, in a process that may hang or
+crash.
 
 Standard input holds a `Task` as one JSON object; standard output receives the verdict as one JSON line: the bundle's
-`digest`, or `file`, `problem` and `remedy` as in `BundleError`. The other side is `service.models.trials`.
+`digest`, or `file`, `problem` and `remedy` as in `BundleError`. The other side is `probity.service.models.trials`.
 """
 
 import contextlib
@@ -19,9 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.bundle import BundleError, InputSpec, Verify, read_bundle
-from service.inference.predictor import Predictor
-from service.inference.session import NetworkError, NetworkFailed
+from probity.service.bundle import BundleError, InputSpec, Verify, read_bundle
+from probity.service.inference.predictor import Predictor
+from probity.service.inference.session import NetworkError, NetworkFailed
 
 EXAMPLES = 3
 # An orphan ends by itself this long after its parent would have killed it.
@@ -58,7 +59,7 @@ def attempt(task: Task) -> str:
 def _verify(trusted_keys: str | None) -> Verify | None:
     if trusted_keys is None:
         return None
-    from service.security.signing import TrustedKeys  # cryptography is slow to import, and few need it
+    from probity.service.security.signing import TrustedKeys  # cryptography is slow to import, and few need it
 
     return TrustedKeys.from_file(Path(trusted_keys))
 

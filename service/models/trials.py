@@ -10,14 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-import service
-from service.bundle import BundleError
-from service.environment.memory import available_bytes
-from service.models.trial_process import Task
-from service.settings import PREFIX, Settings
+from probity.service.bundle import BundleError
+from probity.service.environment.memory import available_bytes
+from probity.service.models.trial_process import Task
+from probity.service.settings import PREFIX, Settings
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-COMMAND = (sys.executable, "-P", "-m", "service.models.trial_process")
+COMMAND = (sys.executable, "-P", "-m", "probity.service.models.trial_process")
 
 
 class Trials:
@@ -94,7 +93,7 @@ class Trials:
 
 def _environment() -> dict[str, str]:
     """This process's environment; the package is found where it is here, whatever the current folder holds."""
-    root = str(Path(service.__file__).absolute().parents[1])
+    root = str(Path(__file__).absolute().parents[3])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter
 
-from service.monitoring.audit_file import RotatedFile
-from service.monitoring.background import BackgroundThread, Work
+from probity.service.monitoring.audit_file import RotatedFile
+from probity.service.monitoring.background import BackgroundThread, Work
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from service.monitoring.metrics import FINISHING, SERVING, Metrics, several_processes
+from probity.service.monitoring.metrics import FINISHING, SERVING, Metrics, several_processes
 
 INFO = "probity_model_info"
 REFERENCES = (

@@ -1,7 +1,7 @@
 """The service's Prometheus metrics. The registry is an argument; nothing is registered globally.
 
 Every metric can be summed over worker processes (`PROMETHEUS_MULTIPROC_DIR`): gauges that are counts add up, those that
-describe a model agree. `service.monitoring.exposition` renders them.
+describe a model agree. `probity.service.monitoring.exposition` renders them.
 """
 
 import functools
@@ -11,7 +11,7 @@ from typing import cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from service.monitoring.feedback_metrics import FeedbackMetrics
+from probity.service.monitoring.feedback_metrics import FeedbackMetrics
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

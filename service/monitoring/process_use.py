@@ -2,8 +2,8 @@
 
 import time
 
-from service.environment.memory import resident_bytes
-from service.monitoring.metrics import Metrics
+from probity.service.environment.memory import resident_bytes
+from probity.service.monitoring.metrics import Metrics
 
 
 class ProcessUse:

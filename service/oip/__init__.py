@@ -5,10 +5,10 @@
 A request that is wrong raises `NotJson` or `InputError`, of which `RequestError` is one kind.
 """
 
-from service.oip.errors import OutputUnavailable, RequestError
-from service.oip.inputs import array_of, input_of
-from service.oip.request import InferRequest, parse_request
-from service.oip.response import Encoded, encode
+from probity.service.oip.errors import OutputUnavailable, RequestError
+from probity.service.oip.inputs import array_of, input_of
+from probity.service.oip.request import InferRequest, parse_request
+from probity.service.oip.response import Encoded, encode
 
 __all__ = [
     "Encoded",

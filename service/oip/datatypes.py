@@ -1,6 +1,7 @@
 """The protocol's datatypes <-> NumPy: little-endian bytes and JSON lists, row by row.
 
-BF16, the upper half of a float32, is float32 here. BYTES is a list of bytes objects: see `service.oip.elements`.
+BF16, the upper half of a float32, is float32 here. BYTES is a list of bytes objects: see
+`probity.service.oip.elements`.
 """
 
 from collections.abc import Sequence
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.oip.errors import RequestError
-from service.oip.parsing import shown
+from probity.service.oip.errors import RequestError
+from probity.service.oip.parsing import shown
 
 Array = npt.NDArray[Any]
 BF16, BOOL, BYTES = "BF16", "BOOL", "BYTES"

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterable
 
-from service.oip.errors import RequestError
+from probity.service.oip.errors import RequestError
 
 LENGTH = struct.Struct("<I")
 

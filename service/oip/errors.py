@@ -1,6 +1,6 @@
-"""Errors of requests, beside `service.codec.decoding.NotJson` and `service.codec.arrays.InputError`."""
+"""Errors of requests, beside `probity.service.codec.decoding.NotJson` and `probity.service.codec.arrays.InputError`."""
 
-from service.codec.arrays import InputError
+from probity.service.codec.arrays import InputError
 
 
 class RequestError(InputError):

@@ -1,14 +1,14 @@
 """An input tensor -> one array (B, *input_shape), or the image files in it."""
 
-from service.bundle import InputSpec
-from service.codec.arrays import InputLimits, array_from_array
-from service.codec.encoded_images import ImageFiles, ImageTexts
-from service.codec.images import check_images
-from service.oip.datatypes import BYTES, Array
-from service.oip.errors import RequestError
-from service.oip.parsing import shown
-from service.oip.schemas import INPUT
-from service.oip.tensor import Tensor
+from probity.service.bundle import InputSpec
+from probity.service.codec.arrays import InputLimits, array_from_array
+from probity.service.codec.encoded_images import ImageFiles, ImageTexts
+from probity.service.codec.images import check_images
+from probity.service.oip.datatypes import BYTES, Array
+from probity.service.oip.errors import RequestError
+from probity.service.oip.parsing import shown
+from probity.service.oip.schemas import INPUT
+from probity.service.oip.tensor import Tensor
 
 IMAGE_SHAPES = "the shape (batch,) or (batch, 1): an encoded image file in each element"
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from service.codec.answers import Coverage
-from service.inference.predictor import Predictor
-from service.oip.outputs import FP32, outputs_of
-from service.oip.schemas import INPUT
+from probity.service.codec.answers import Coverage
+from probity.service.inference.predictor import Predictor
+from probity.service.oip.outputs import FP32, outputs_of
+from probity.service.oip.schemas import INPUT
 
 Json = dict[str, Any]
 PLATFORM, BACKEND = "onnxruntime_onnx", "onnxruntime"

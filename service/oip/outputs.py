@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from service.codec.answers import Coverage
-from service.inference.predictor import PlainPrediction, Prediction, Predictor
-from service.oip.datatypes import BOOL, Array
-from service.oip.errors import OutputUnavailable, RequestError
-from service.oip.parsing import shown
-from service.oip.request import InferRequest, Wanted
+from probity.service.codec.answers import Coverage
+from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
+from probity.service.oip.datatypes import BOOL, Array
+from probity.service.oip.errors import OutputUnavailable, RequestError
+from probity.service.oip.parsing import shown
+from probity.service.oip.request import InferRequest, Wanted
 
 AnyPrediction = Prediction | PlainPrediction
 FP32, FP64 = "FP32", "FP64"

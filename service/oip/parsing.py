@@ -1,14 +1,15 @@
-"""JSON -> the pydantic models of `service.oip.schemas`; what does not fit is a `RequestError` that names the place."""
+"""JSON -> the pydantic models of `probity.service.oip.schemas`; what does not fit is a `RequestError` that names the
+place."""
 
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from service.codec.decoding import NotJson
-from service.codec.json_limits import JsonLimits, check_json_size
-from service.oip.errors import RequestError
-from service.oip.schemas import REFUSED_PARAMETER
+from probity.service.codec.decoding import NotJson
+from probity.service.codec.json_limits import JsonLimits, check_json_size
+from probity.service.oip.errors import RequestError
+from probity.service.oip.schemas import REFUSED_PARAMETER
 
 M = TypeVar("M", bound=BaseModel)
 MAX_SHOWN = 60

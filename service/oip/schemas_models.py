@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, WithJsonSchema
 
-from service.oip.schemas import Flag, RequestPart
+from probity.service.oip.schemas import Flag, RequestPart
 
 Parameters = dict[str, bool | int | float | str]
 

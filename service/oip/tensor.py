@@ -5,12 +5,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from service.codec.arrays import InputTooLarge
-from service.oip import datatypes
-from service.oip.elements import split_elements
-from service.oip.errors import RequestError
-from service.oip.parsing import shown
-from service.oip.schemas import InputTensor
+from probity.service.codec.arrays import InputTooLarge
+from probity.service.oip import datatypes
+from probity.service.oip.elements import split_elements
+from probity.service.oip.errors import RequestError
+from probity.service.oip.parsing import shown
+from probity.service.oip.schemas import InputTensor
 
 
 @dataclass(frozen=True)

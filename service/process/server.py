@@ -15,17 +15,17 @@ from typing import Any
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
-from service.app import create_app
-from service.connection.early_rejection import EarlyRejection
-from service.connection.protocol import limited_protocol
-from service.inference.session import share_memory
-from service.models.loading import load_named
-from service.monitoring.metrics import several_processes
-from service.process.forced_exit import ForcedExit, exit_now
-from service.process.listening import OutOfDescriptors, accept_waiting, refuse_new_connections
-from service.process.metrics_files import reserve_room_for_metrics
-from service.runtime import Runtime
-from service.settings import Settings
+from probity.service.app import create_app
+from probity.service.connection.early_rejection import EarlyRejection
+from probity.service.connection.protocol import limited_protocol
+from probity.service.inference.session import share_memory
+from probity.service.models.loading import load_named
+from probity.service.monitoring.metrics import several_processes
+from probity.service.process.forced_exit import ForcedExit, exit_now
+from probity.service.process.listening import OutOfDescriptors, accept_waiting, refuse_new_connections
+from probity.service.process.metrics_files import reserve_room_for_metrics
+from probity.service.runtime import Runtime
+from probity.service.settings import Settings
 
 log = logging.getLogger("probity")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -32,9 +32,9 @@ from pathlib import Path
 
 from prometheus_client import multiprocess as metrics_files
 
-from service.process.server import SIGNALS
-from service.process.worker import STARTUP_FAILURE, Worker, run_worker
-from service.settings import Settings
+from probity.service.process.server import SIGNALS
+from probity.service.process.worker import STARTUP_FAILURE, Worker, run_worker
+from probity.service.settings import Settings
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 # Between attempts to start a worker, so that failing starts do not take the CPU from workers that serve.

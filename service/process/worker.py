@@ -15,13 +15,13 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from service.bundle import BundleError
-from service.feedback.database import FeedbackFileError
-from service.monitoring.audit_file import AuditFileError
-from service.process.forced_exit import ForcedExit
-from service.process.server import build_server
-from service.security.api_keys import KeyFileError
-from service.settings import Settings
+from probity.service.bundle import BundleError
+from probity.service.feedback.database import FeedbackFileError
+from probity.service.monitoring.audit_file import AuditFileError
+from probity.service.process.forced_exit import ForcedExit
+from probity.service.process.server import build_server
+from probity.service.security.api_keys import KeyFileError
+from probity.service.settings import Settings
 
 STARTUP_FAILURE = 3
 

@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from service.batching import DeadlineExceeded
-from service.bundle import InputSpec
-from service.codec.arrays import Array, InputTooLarge
-from service.codec.encoded_images import CHEAP_PIXELS, EncodedImages
-from service.codec.images import check_images
-from service.http.disconnect import CancelOnDisconnect
-from service.runtime import Runtime
+from probity.service.batching import DeadlineExceeded
+from probity.service.bundle import InputSpec
+from probity.service.codec.arrays import Array, InputTooLarge
+from probity.service.codec.encoded_images import CHEAP_PIXELS, EncodedImages
+from probity.service.codec.images import check_images
+from probity.service.http.disconnect import CancelOnDisconnect
+from probity.service.runtime import Runtime
 
 T = TypeVar("T")
 # Decoding so few bytes takes no longer than handing them to a thread.

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.http.admission import Lease
-from service.http.disconnect import response_taken
-from service.runtime import Runtime
+from probity.service.http.admission import Lease
+from probity.service.http.disconnect import response_taken
+from probity.service.runtime import Runtime
 
 LEASE = "probity.lease"
 

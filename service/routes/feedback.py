@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 
-from service.codec.decoding import JSON, parse_json
-from service.feedback.database import Answered, Labelled
-from service.feedback.memory import FeedbackMemory
-from service.http.bodies import media_type, read_body
-from service.http.problems import ProblemError
-from service.models.feedback import errors_of, outcomes_of
-from service.models.served import ServedModel
-from service.routes.direct import direct_router, lease_of
-from service.routes.predict import ERRORS
-from service.runtime import Runtime, runtime_of
-from service.schemas import FeedbackRequest, FeedbackResponse, ModelName
+from probity.service.codec.decoding import JSON, parse_json
+from probity.service.feedback.database import Answered, Labelled
+from probity.service.feedback.memory import FeedbackMemory
+from probity.service.http.bodies import media_type, read_body
+from probity.service.http.problems import ProblemError
+from probity.service.models.feedback import errors_of, outcomes_of
+from probity.service.models.served import ServedModel
+from probity.service.routes.direct import direct_router, lease_of
+from probity.service.routes.predict import ERRORS
+from probity.service.runtime import Runtime, runtime_of
+from probity.service.schemas import FeedbackRequest, FeedbackResponse, ModelName
 
 PATH = "/feedback"
 MAX_BODY_BYTES = 2**20

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from service.codec.answers import rule_json
-from service.format.manifest_json import to_json
-from service.http.problems import MEDIA_TYPE, ProblemError
-from service.models.served import ServedModel
-from service.monitoring.exposition import exposition
-from service.runtime import Runtime, get_runtime
-from service.schemas import Health, ModelList, ModelVersion, Problem
+from probity.service.codec.answers import rule_json
+from probity.service.format.manifest_json import to_json
+from probity.service.http.problems import MEDIA_TYPE, ProblemError
+from probity.service.models.served import ServedModel
+from probity.service.monitoring.exposition import exposition
+from probity.service.runtime import Runtime, get_runtime
+from probity.service.schemas import Health, ModelList, ModelVersion, Problem
 
 router = APIRouter(tags=["operations"])
 MAX_NAMED = 10

@@ -7,24 +7,24 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic_core import to_json
 
-from service.batching import Answered
-from service.bundle import InputSpec
-from service.codec.answers import predictions_json, warnings_of
-from service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
-from service.codec.encoded_images import Form, ImageFiles, ImageTexts
-from service.http.admission import Lease
-from service.http.bodies import media_type, read_body, reserve, reserve_response
-from service.http.disconnect import CancelOnDisconnect
-from service.http.problems import MEDIA_TYPE, ProblemError
-from service.http.request_id import HEADER as ID_HEADER
-from service.http.request_id import request_id
-from service.inference.deciding import Rule
-from service.inference.predictor import NonFinitePrediction
-from service.models.served import AnyPrediction, ServedModel
-from service.routes.decode import decode_images, decode_numbers
-from service.routes.direct import direct_router, lease_of, path_parameters
-from service.runtime import Runtime, runtime_of
-from service.schemas import PredictRequest, PredictResponse, Problem
+from probity.service.batching import Answered
+from probity.service.bundle import InputSpec
+from probity.service.codec.answers import predictions_json, warnings_of
+from probity.service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
+from probity.service.codec.encoded_images import Form, ImageFiles, ImageTexts
+from probity.service.http.admission import Lease
+from probity.service.http.bodies import media_type, read_body, reserve, reserve_response
+from probity.service.http.disconnect import CancelOnDisconnect
+from probity.service.http.problems import MEDIA_TYPE, ProblemError
+from probity.service.http.request_id import HEADER as ID_HEADER
+from probity.service.http.request_id import request_id
+from probity.service.inference.deciding import Rule
+from probity.service.inference.predictor import NonFinitePrediction
+from probity.service.models.served import AnyPrediction, ServedModel
+from probity.service.routes.decode import decode_images, decode_numbers
+from probity.service.routes.direct import direct_router, lease_of, path_parameters
+from probity.service.runtime import Runtime, runtime_of
+from probity.service.schemas import PredictRequest, PredictResponse, Problem
 
 router = direct_router(tags=["predict"])
 RATE = "false_reject_rate"

@@ -8,20 +8,20 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.http.problems import ProblemError
-from service.models.served import ServedModel
-from service.monitoring.exposition import readable
-from service.oip.metadata import configuration, metadata, statistics
-from service.oip.schemas_models import (
+from probity.service.http.problems import ProblemError
+from probity.service.models.served import ServedModel
+from probity.service.monitoring.exposition import readable
+from probity.service.oip.metadata import configuration, metadata, statistics
+from probity.service.oip.schemas_models import (
     ModelConfig,
     ModelMetadata,
     ModelStatistics,
     ServerMetadata,
 )
-from service.routes import operations, v2_infer
-from service.routes.direct import DirectRoute, path_parameters
-from service.routes.v2_errors import errors
-from service.runtime import Runtime, runtime_of
+from probity.service.routes import operations, v2_infer
+from probity.service.routes.direct import DirectRoute, path_parameters
+from probity.service.routes.v2_errors import errors
+from probity.service.runtime import Runtime, runtime_of
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 Json = dict[str, Any]

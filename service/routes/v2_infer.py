@@ -7,30 +7,30 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from service.batching import Answered
-from service.codec.answers import Coverage, warnings_of
-from service.codec.decoding import JSON
-from service.codec.encoded_images import ImageFiles, ImageTexts
-from service.codec.json_limits import json_limits_for
-from service.http.admission import Lease
-from service.http.bodies import media_type, read_body, reserve, reserve_response
-from service.http.disconnect import CancelOnDisconnect
-from service.http.problems import ProblemError
-from service.http.request_id import given_id
-from service.models.served import AnyPrediction, ServedModel
-from service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
-from service.oip.compression import coding, compressed
-from service.oip.datatypes import Array
-from service.oip.outputs import Answer, check_outputs, chosen, outputs_of
-from service.oip.request import LENGTH_HEADER, header_length
-from service.oip.response import Head
-from service.oip.schemas import InferRequest as DocumentedRequest
-from service.oip.schemas import InferResponse
-from service.oip.schemas_models import inlined
-from service.routes.decode import decode_images, decode_numbers
-from service.routes.direct import lease_of
-from service.routes.v2_errors import ALL_ERRORS
-from service.runtime import Runtime, runtime_of
+from probity.service.batching import Answered
+from probity.service.codec.answers import Coverage, warnings_of
+from probity.service.codec.decoding import JSON
+from probity.service.codec.encoded_images import ImageFiles, ImageTexts
+from probity.service.codec.json_limits import json_limits_for
+from probity.service.http.admission import Lease
+from probity.service.http.bodies import media_type, read_body, reserve, reserve_response
+from probity.service.http.disconnect import CancelOnDisconnect
+from probity.service.http.problems import ProblemError
+from probity.service.http.request_id import given_id
+from probity.service.models.served import AnyPrediction, ServedModel
+from probity.service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
+from probity.service.oip.compression import coding, compressed
+from probity.service.oip.datatypes import Array
+from probity.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
+from probity.service.oip.request import LENGTH_HEADER, header_length
+from probity.service.oip.response import Head
+from probity.service.oip.schemas import InferRequest as DocumentedRequest
+from probity.service.oip.schemas import InferResponse
+from probity.service.oip.schemas_models import inlined
+from probity.service.routes.decode import decode_images, decode_numbers
+from probity.service.routes.direct import lease_of
+from probity.service.routes.v2_errors import ALL_ERRORS
+from probity.service.runtime import Runtime, runtime_of
 
 OCTETS = "application/octet-stream"
 INLINE_NUMBERS = 4096  # serialising so many takes no longer than handing them to a thread

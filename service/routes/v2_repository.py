@@ -4,14 +4,14 @@ from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 
-from service.codec.json_limits import JsonLimits
-from service.http.bodies import read_body
-from service.http.problems import ProblemError
-from service.oip import RequestError
-from service.oip.parsing import parse, read_json
-from service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, UnloadRequest, inlined
-from service.routes.v2_errors import errors
-from service.runtime import Runtime, runtime_of
+from probity.service.codec.json_limits import JsonLimits
+from probity.service.http.bodies import read_body
+from probity.service.http.problems import ProblemError
+from probity.service.oip import RequestError
+from probity.service.oip.parsing import parse, read_json
+from probity.service.oip.schemas_models import IndexEntry, IndexRequest, LoadRequest, UnloadRequest, inlined
+from probity.service.routes.v2_errors import errors
+from probity.service.runtime import Runtime, runtime_of
 
 router = APIRouter(prefix="/v2/repository", tags=["open inference protocol"])
 Json = dict[str, Any]

@@ -10,9 +10,9 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from service.bundle import MANIFEST, SIGNATURE, BundleError, Signature, read_bundle
-from service.format.files import replace_file
-from service.format.signature import signature_to_bytes
+from probity.service.bundle import MANIFEST, SIGNATURE, BundleError, Signature, read_bundle
+from probity.service.format.files import replace_file
+from probity.service.format.signature import signature_to_bytes
 
 MAX_KEY_BYTES = 2**20
 BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
@@ -38,7 +38,7 @@ class TrustedKeys:
     @classmethod
     def from_file(cls, file: Path) -> "TrustedKeys":
         """Read the PEM blocks `PUBLIC KEY` in `file`; text between them is comment. Raises `BundleError`."""
-        remedy = f"put the public keys there that `python -m service.keys signing` wrote (NAME{PUBLIC_SUFFIX})"
+        remedy = f"put the public keys there that `python -m probity.service.keys signing` wrote (NAME{PUBLIC_SUFFIX})"
         try:
             data = _read(file)
             keys = [_public_key(match) for match in BLOCK.finditer(data)]

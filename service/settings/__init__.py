@@ -8,13 +8,13 @@ from typing import Any
 from pydantic import field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from service.environment.kubernetes import is_link_url, is_service_link
-from service.settings.access import AccessSettings
-from service.settings.computation import ComputationSettings
-from service.settings.decisions import DecisionSettings
-from service.settings.limits import LimitSettings
-from service.settings.models import ModelSettings
-from service.settings.records import RecordSettings
+from probity.service.environment.kubernetes import is_link_url, is_service_link
+from probity.service.settings.access import AccessSettings
+from probity.service.settings.computation import ComputationSettings
+from probity.service.settings.decisions import DecisionSettings
+from probity.service.settings.limits import LimitSettings
+from probity.service.settings.models import ModelSettings
+from probity.service.settings.records import RecordSettings
 
 PREFIX = "PROBITY_"
 # Names with the prefix that belong to the benchmarks, to docker-compose.yml and to the client, not to the service.

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from service.settings.types import Positive, Seconds
+from probity.service.settings.types import Positive, Seconds
 
 
 class ComputationSettings(BaseModel):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 from pydantic_settings import NoDecode
 
-from service.settings.types import Rate
+from probity.service.settings.types import Rate
 
 
 class DecisionSettings(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from service.settings.types import Positive, Seconds
+from probity.service.settings.types import Positive, Seconds
 
 
 class LimitSettings(BaseModel):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.settings.types import Positive, Seconds, Words
+from probity.service.settings.types import Positive, Seconds, Words
 
 
 class ModelSettings(BaseModel):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.settings.types import Positive
+from probity.service.settings.types import Positive
 
 
 class RecordSettings(BaseModel):

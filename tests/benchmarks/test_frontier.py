@@ -13,9 +13,9 @@ from benchmarks.experiments import robustness
 from benchmarks.experiments.frontier.distances import distance_scaled
 from benchmarks.experiments.frontier.run import QUANTITIES, summarise, with_earlier
 from benchmarks.experiments.frontier.temperatures import Logits, at, scores_of, tempered
-from offline.data.likelihood import class_log_likelihood
-from offline.features.layers import FeatureLayers
-from service.maths.predictive import entropy
+from probity.offline.data.likelihood import class_log_likelihood
+from probity.offline.features.layers import FeatureLayers
+from probity.service.maths.predictive import entropy
 
 BUDGET = 0.02
 Examples = tuple[Tensor, Tensor]

@@ -15,7 +15,7 @@ from benchmarks.experiments.paper.questions import forms
 from benchmarks.experiments.paper.questions.material import Material
 from benchmarks.experiments.paper.questions.posterior import SubnetworkPosterior
 from benchmarks.experiments.paper.questions.verdicts import verdicts
-from offline.data.held_out import HeldOut
+from probity.offline.data.held_out import HeldOut
 from tests import reference
 
 Array = npt.NDArray[np.float64]

@@ -28,8 +28,8 @@ from benchmarks.experiments.paper.images.quality import by_kind, metrics, reject
 from benchmarks.experiments.paper.images.summary import ordering, summarise
 from benchmarks.experiments.paper.published import image_tables, ood_auroc
 from benchmarks.experiments.training import Recipe, one_cycle, paper_schedule, train, varied
-from offline.data.likelihood import class_log_likelihood
-from offline.runtime.progress import silent
+from probity.offline.data.likelihood import class_log_likelihood
+from probity.offline.runtime.progress import silent
 from tests import reference
 
 CPU = torch.device("cpu")

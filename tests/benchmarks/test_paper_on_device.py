@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from benchmarks.experiments.paper.images.on_device import predictive
-from offline import FitConfig, fit_bundle
-from service.bundle import read_bundle
-from service.inference.predictor import Predictor
+from probity.offline import FitConfig, fit_bundle
+from probity.service.bundle import read_bundle
+from probity.service.inference.predictor import Predictor
 
 
 @pytest.mark.parametrize("options", [{}, {"variance_of": "top", "top_outputs": 2}], ids=["all", "top"])

@@ -27,7 +27,7 @@ from benchmarks.experiments.paper.images.summary import (
     TOLD,
 )
 from benchmarks.experiments.paper.images.trained import NETWORKS, Networks, Scale
-from offline.runtime.progress import silent
+from probity.offline.runtime.progress import silent
 
 SCALE = Scale("small CNN", 60, 8, 20, 50, 1, 1, 1)
 

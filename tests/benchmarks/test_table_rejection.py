@@ -9,7 +9,7 @@ from benchmarks.core.artefacts import ArtefactCache
 from benchmarks.core.settings import Settings
 from benchmarks.experiments import kept
 from benchmarks.experiments.table_rejection import run, split, trained
-from offline.runtime.progress import silent
+from probity.offline.runtime.progress import silent
 
 
 def test_raw_and_standardised_columns_are_the_same_rows() -> None:

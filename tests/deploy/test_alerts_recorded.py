@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bundle import MODEL, InputRange, read_bundle
-from service.inference.predictor import Prediction, Predictor
-from service.settings import Settings
+from probity.service.bundle import MODEL, InputRange, read_bundle
+from probity.service.inference.predictor import Prediction, Predictor
+from probity.service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, rewrite, write_linear
 from tests.support.client import serving
 from tests.support.digits import GOLDEN, Array, digits, inverted, turned

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import yaml
 
-from service.app import create_app
-from service.process.server import KEEP_ALIVE_SECONDS
-from service.settings import PREFIX, Settings
+from probity.service.app import create_app
+from probity.service.process.server import KEEP_ALIVE_SECONDS
+from probity.service.settings import PREFIX, Settings
 from tests.support.deployment import (
     COMPOSE,
     COMPOSE_FILE,

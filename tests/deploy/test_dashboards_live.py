@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.inference.predictor import Predictor
+from probity.service.inference.predictor import Predictor
 from tests.reference import calibration_error, kolmogorov_smirnov, population_stability_index
 from tests.support.deployment import DASHBOARDS, PANELS, RECORDED, filled
 from tests.support.digits import GOLDEN, Array, digits, turned

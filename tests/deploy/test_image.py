@@ -12,8 +12,8 @@ import tomllib
 
 import pytest
 
-from service.app import create_app
-from service.settings import Settings
+from probity.service.app import create_app
+from probity.service.settings import Settings
 from tests.support.deployment import (
     ROOT,
     STAGES,
@@ -74,7 +74,7 @@ def test_the_service_starts_the_package_it_ships() -> None:
     (entrypoint,) = values("service", "ENTRYPOINT")
     python, flag, module = json.loads(entrypoint)
     assert (python, flag) == ("python", "-m")
-    assert (ROOT / module / "__main__.py").is_file()
+    assert ROOT.joinpath(*module.split("."), "__main__.py").is_file()
     assert list(STAGES)[-1] == "service"
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from service.app import create_app
-from service.settings import PREFIX, Settings
+from probity.service.app import create_app
+from probity.service.settings import PREFIX, Settings
 from tests.support.deployment import COMPOSE, NGINX_TEXT, ROOT, SETTINGS
 
 

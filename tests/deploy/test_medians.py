@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bundle import read_bundle
-from service.inference.predictor import Prediction, Predictor
+from probity.service.bundle import read_bundle
+from probity.service.inference.predictor import Prediction, Predictor
 from tests.support.digits import GOLDEN, Array, digits, inverted, turned
 from tests.support.live_prometheus import scraping
 from tests.support.server import Server, running

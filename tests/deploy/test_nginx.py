@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.http.middleware import SECURITY_HEADERS
-from service.schemas import PredictResponse, Problem
+from probity.service.http.middleware import SECURITY_HEADERS
+from probity.service.schemas import PredictResponse, Problem
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.client import PROBLEM_TYPE
 from tests.support.nginx import CONFIGURATION, needs_nginx, proxying

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from service.maths.rejection import RejectionRule
+from probity.service.maths.rejection import RejectionRule
 from tests.support.deployment import ALERTS
 
 LEAST, ERRORS = 30, 4  # rejections, and standard errors of the share, as the alert has them

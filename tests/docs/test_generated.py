@@ -5,8 +5,8 @@ import pytest
 from docs import figures, fit_options, settings
 from docs.marked import replace_part
 from docs.paper import page as paper
-from offline.config import FitConfig
-from service.settings import Settings
+from probity.offline.config import FitConfig
+from probity.service.settings import Settings
 
 REMEDY = "run `make docs`"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.registry import select
-from service.settings import PREFIX, Settings
+from probity.service.settings import PREFIX, Settings
 from tests.support.pages import PAGES, prose
 from tests.support.server import ROOT
 

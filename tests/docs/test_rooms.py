@@ -40,13 +40,15 @@ def test_a_cycle_counts_as_one_level_and_keeps_its_arrows() -> None:
 
 def test_another_checkout_is_measured(tmp_path: Path) -> None:
     files = {
-        "offline/__init__.py": "from offline.fit import fit",
-        "offline/fit.py": "from offline.data.loaders import load\nimport offline.config",
-        "offline/config.py": "",
-        "offline/data/__init__.py": "",
-        "offline/data/loaders.py": "from offline.data.shifts import shift",
-        "offline/data/shifts.py": "def late():\n    import offline.config",
-        "offline/data/noise.py": "",
+        "probity/__init__.py": "",
+        "probity/cli.py": "from probity.offline.fit import fit",
+        "probity/offline/__init__.py": "from probity.offline.fit import fit",
+        "probity/offline/fit.py": "from probity.offline.data.loaders import load\nimport probity.offline.config",
+        "probity/offline/config.py": "",
+        "probity/offline/data/__init__.py": "",
+        "probity/offline/data/loaders.py": "from probity.offline.data.shifts import shift",
+        "probity/offline/data/shifts.py": "def late():\n    import probity.offline.config",
+        "probity/offline/data/noise.py": "",
     }
     for name, text in files.items():
         file = tmp_path / name
@@ -54,4 +56,7 @@ def test_another_checkout_is_measured(tmp_path: Path) -> None:
         file.write_text(text)
     command = [sys.executable, "-m", "docs.rooms", "--root", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[2:] == ["| `offline` | 6 | 3 | 3 | 3 | 3 | 0 |"]
+    assert done.stdout.splitlines()[2:] == [
+        "| `probity` | 7 | 3 | 2 | 2 | 1 | 0 |",
+        "| `probity.offline` | 6 | 3 | 3 | 3 | 3 | 0 |",
+    ]

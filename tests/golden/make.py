@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from offline.features import added_weights
-from offline.recipes.load import load_recipe
-from offline.recipes.run import fit_recipe
-from service import Predictor, read_bundle, write_bundle
-from service.bundle import Bundle, Manifest, ReducedHead, Tried
-from service.inference.predictor import Prediction
+from probity.offline.features import added_weights
+from probity.offline.recipes.load import load_recipe
+from probity.offline.recipes.run import fit_recipe
+from probity.service import Predictor, read_bundle, write_bundle
+from probity.service.bundle import Bundle, Manifest, ReducedHead, Tried
+from probity.service.inference.predictor import Prediction
 
 GOLDEN = Path(__file__).parent
 RECIPE = GOLDEN.parents[1] / "examples" / "digits.py"

@@ -56,6 +56,9 @@ def inspect(image: str) -> dict[str, Any]:
     return dict(found)
 
 
+OURS = ("probity", "probity.service", "probity.offline", "service", "offline")
+
+
 def look_into(image: str, modules: tuple[str, ...], programs: tuple[str, ...]) -> dict[str, Any]:
     code = LOOK % (modules, programs)
     done = podman("run", "--rm", "--no-healthcheck", *HARDENED, "--entrypoint=python", image, "-c", code)
@@ -132,10 +135,10 @@ def test_its_health_check_fails_where_nothing_is_served(tmp_path: Path) -> None:
 
 
 def test_the_service_holds_no_torch_no_offline_code_no_compiler_and_no_installer() -> None:
-    modules = ("torch", "onnx", "sklearn", "offline", "tests", "pip", "setuptools", "ensurepip", "probity", "service")
+    modules = ("torch", "onnx", "sklearn", "tests", "pip", "setuptools", "ensurepip", *OURS)
     found = look_into(SERVICE, modules, (*COMPILERS, *INSTALLERS, "probity"))
     assert found["user"] == [10001, 10001]
-    assert found["modules"] == ["probity", "service"]
+    assert found["modules"] == ["probity", "probity.service"]
     assert found["programs"] == ["probity"]
     assert found["left"] == []
     locked = re.findall(r"^([\w.-]+)==", (ROOT / "deploy/requirements/service.txt").read_text(), re.MULTILINE)
@@ -144,7 +147,7 @@ def test_the_service_holds_no_torch_no_offline_code_no_compiler_and_no_installer
 
 @pytest.mark.parametrize("image", [SERVICE, OFFLINE])
 def test_the_bill_of_materials_names_every_package_that_is_there(image: str) -> None:
-    found = look_into(image, ("service",), ())
+    found = look_into(image, ("probity.service",), ())
     bill = found["sbom"]
     assert bill["bomFormat"] == "CycloneDX"
     assert bill["metadata"]["component"]["name"] == "probity-serve"
@@ -190,10 +193,8 @@ def test_the_offline_job_fits_a_bundle(tmp_path: Path) -> None:
 
 
 def test_the_offline_image_holds_no_compiler_and_no_installer() -> None:
-    found = look_into(
-        OFFLINE, ("pip", "ensurepip", "torch", "offline", "probity", "service"), (*COMPILERS, *INSTALLERS, "probity")
-    )
+    found = look_into(OFFLINE, ("pip", "ensurepip", "torch", *OURS), (*COMPILERS, *INSTALLERS, "probity"))
     assert found["user"] == [10001, 10001]
-    assert found["modules"] == ["torch", "offline", "probity", "service"]
+    assert found["modules"] == ["torch", "probity", "probity.service", "probity.offline"]
     assert found["programs"] == ["probity"]
     assert found["left"] == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch.onnx._internal.exporter import _registration
 
-import offline.fit
+import probity.offline.fit
 from tests.support.small_fit import skip_export
 
 
@@ -31,7 +31,7 @@ def without_trial() -> Iterator[None]:
     with it.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offline.fit, "check_whole_way", lambda *_: None)
+        patch.setattr(probity.offline.fit, "check_whole_way", lambda *_: None)
         yield
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from offline.config import FitConfig, StrategyName, WholeStrategyName
-from offline.selection.registry import STRATEGIES
+from probity.offline.config import FitConfig, StrategyName, WholeStrategyName
+from probity.offline.selection.registry import STRATEGIES
 
 BAD: list[tuple[str, list[Any]]] = [
     ("likelihood", ["poisson", None, ""]),

@@ -22,28 +22,28 @@ from torch._subclasses.fake_tensor import (
 )
 
 from benchmarks.fit.networks.zoo import network_spec
-from offline.config import FitConfig, StrategyName
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Task, likelihood_of
-from offline.data.shifts import SHIFTS, Kind
-from offline.fit import fit_bundle
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.ggn import add_curvature, add_squares, write_root
-from offline.laplace.gram import Gram
-from offline.laplace.noise import likeliest_noise
-from offline.laplace.posterior import Spectrum
-from offline.laplace.prior import sweep_log_likelihood
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.progress import silent
-from offline.selection.context import SelectionContext, largest
-from offline.selection.registry import STRATEGIES, select
-from offline.selection.strategies.greedy import closest
-from offline.selection.strategies.leverage import leverage_squares
-from offline.selection.strategies.sampled_leverage import SampleCurvature
-from offline.selection.subnetwork import Subnetwork
-from service import Predictor
+from probity.offline.config import FitConfig, StrategyName
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Task, likelihood_of
+from probity.offline.data.shifts import SHIFTS, Kind
+from probity.offline.fit import fit_bundle
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.laplace.ggn import add_curvature, add_squares, write_root
+from probity.offline.laplace.gram import Gram
+from probity.offline.laplace.noise import likeliest_noise
+from probity.offline.laplace.posterior import Spectrum
+from probity.offline.laplace.prior import sweep_log_likelihood
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.progress import silent
+from probity.offline.selection.context import SelectionContext, largest
+from probity.offline.selection.registry import STRATEGIES, select
+from probity.offline.selection.strategies.greedy import closest
+from probity.offline.selection.strategies.leverage import leverage_squares
+from probity.offline.selection.strategies.sampled_leverage import SampleCurvature
+from probity.offline.selection.subnetwork import Subnetwork
+from probity.service import Predictor
 from tests.support.networks import build
 from tests.support.selections import CASE, OPTIONS, case_context
 
@@ -206,8 +206,8 @@ def noted() -> Iterator[list[np.ndarray]]:
         return closest(made, curvature, jacobian)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("offline.selection.context.largest", by_scores)
-        patch.setattr("offline.selection.strategies.greedy.closest", by_matrices)
+        patch.setattr("probity.offline.selection.context.largest", by_scores)
+        patch.setattr("probity.offline.selection.strategies.greedy.closest", by_matrices)
         yield seen
 
 

@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-import offline.fit
-import offline.job
-import offline.laplace.calibration
-import offline.laplace.inference
-import offline.publish.bundle
-import offline.publish.exporter
-import offline.publish.plain_answers
-import offline.selection.select
-from offline import fit_bundle
-from service.bundle import read_bundle
+import probity.offline.fit
+import probity.offline.job
+import probity.offline.laplace.calibration
+import probity.offline.laplace.inference
+import probity.offline.publish.bundle
+import probity.offline.publish.exporter
+import probity.offline.publish.plain_answers
+import probity.offline.selection.select
+from probity.offline import fit_bundle
+from probity.service.bundle import read_bundle
 from tests.support.small_fit import CONFIG, Stop, batches, captured, network, skip_export, state
 
 
@@ -35,26 +35,26 @@ def test_success_changes_nothing_of_the_users_and_records_dropped_examples(tmp_p
 
 
 STAGES = {
-    "copied_model": offline.job,
-    "check_input_spec": offline.fit,
-    "collect_held_out": offline.fit,
-    "select": offline.selection.select,
-    "make_jacobian": offline.job,
-    "accumulate_ggn": offline.fit,
-    "fit_added_weights": offline.fit,
-    "sweep_prior": offline.laplace.inference,
-    "factor": offline.laplace.inference,
-    "predict_held_out": offline.laplace.calibration,
-    "suited": offline.laplace.calibration,
-    "choose_scale": offline.laplace.inference,
-    "export_variance": offline.publish.exporter,
-    "make_manifest": offline.publish.bundle,
-    "seal_bundle": offline.publish.bundle,
-    "plain_jacobian": offline.publish.plain_answers,
-    "verify": offline.publish.exporter,
-    "foreign_rejection": offline.publish.exporter,
-    "report_html": offline.publish.bundle,
-    "reseal_manifest": offline.publish.bundle,
+    "copied_model": probity.offline.job,
+    "check_input_spec": probity.offline.fit,
+    "collect_held_out": probity.offline.fit,
+    "select": probity.offline.selection.select,
+    "make_jacobian": probity.offline.job,
+    "accumulate_ggn": probity.offline.fit,
+    "fit_added_weights": probity.offline.fit,
+    "sweep_prior": probity.offline.laplace.inference,
+    "factor": probity.offline.laplace.inference,
+    "predict_held_out": probity.offline.laplace.calibration,
+    "suited": probity.offline.laplace.calibration,
+    "choose_scale": probity.offline.laplace.inference,
+    "export_variance": probity.offline.publish.exporter,
+    "make_manifest": probity.offline.publish.bundle,
+    "seal_bundle": probity.offline.publish.bundle,
+    "plain_jacobian": probity.offline.publish.plain_answers,
+    "verify": probity.offline.publish.exporter,
+    "foreign_rejection": probity.offline.publish.exporter,
+    "report_html": probity.offline.publish.bundle,
+    "reseal_manifest": probity.offline.publish.bundle,
 }
 
 
@@ -66,9 +66,9 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
         raise Stop
 
     if stage in ("export_variance", "plain_jacobian", "verify", "foreign_rejection"):
-        monkeypatch.setattr(offline.fit, "check_whole_way", lambda *_: None)
-        monkeypatch.setattr(offline.publish.exporter, "export_variance", lambda *_: (b"graph", 18))
-        monkeypatch.setattr(offline.publish.exporter, "verify", lambda *_: None)
+        monkeypatch.setattr(probity.offline.fit, "check_whole_way", lambda *_: None)
+        monkeypatch.setattr(probity.offline.publish.exporter, "export_variance", lambda *_: (b"graph", 18))
+        monkeypatch.setattr(probity.offline.publish.exporter, "verify", lambda *_: None)
     else:
         skip_export(monkeypatch)
     monkeypatch.setattr(STAGES[stage], stage, fails)

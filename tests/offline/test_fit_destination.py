@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import service.bundle
-from offline import fit_bundle
-from service.bundle import BundleError
-from service.format.files import write_file
+import probity.service.bundle
+from probity.offline import fit_bundle
+from probity.service.bundle import BundleError
+from probity.service.format.files import write_file
 from tests.support.small_fit import CONFIG, batches, network, skip_export
 
 
@@ -56,7 +56,7 @@ def test_a_full_disk_leaves_the_old_bundle(tmp_path: Path, monkeypatch: pytest.M
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         write_file(path, data)
 
-    monkeypatch.setattr(service.bundle, "write_file", full)
+    monkeypatch.setattr(probity.service.bundle, "write_file", full)
     with pytest.raises(BundleError, match=r"bundle: could not be written \(No space left on device\) .*free some"):
         fit_bundle(network(), batches(), out, calibration_loader=batches(seed=1), config=CONFIG)
     assert len(calls) == written + 1

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-import offline.publish.exporter
-from offline import fit_bundle
-from offline.export.graph import export_jacobian
-from offline.jacobian.plan import make_jacobian
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from service.bundle import ImagePreprocessing, InputSpec
+import probity.offline.publish.exporter
+from probity.offline import fit_bundle
+from probity.offline.export.graph import export_jacobian
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.service.bundle import ImagePreprocessing, InputSpec
 from tests.support.small_fit import CONFIG, Batches, batches, captured, network, skip_export, state
 
 
@@ -113,7 +113,9 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 def test_what_cannot_be_used_is_refused_before_the_export(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline.publish.exporter, "export_variance", lambda *_: pytest.fail("the export was reached"))
+    monkeypatch.setattr(
+        probity.offline.publish.exporter, "export_variance", lambda *_: pytest.fail("the export was reached")
+    )
     model = given.get("model", network())
     before = state(model)
     with pytest.raises(error, match=message):

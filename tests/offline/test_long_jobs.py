@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bundle import Bundle, read_bundle
-from service.maths.posterior_factor import CholeskyPosterior
+from probity.service.bundle import Bundle, read_bundle
+from probity.service.maths.posterior_factor import CholeskyPosterior
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 RECIPE = """
 import atexit, contextlib, os, pathlib, signal, torch
 from torch import nn
-from offline import FitConfig
+from probity.offline import FitConfig
 
 def threads():
     names = []

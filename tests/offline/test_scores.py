@@ -10,17 +10,17 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-import offline.laplace.scoring
-from offline import FitConfig, fit_bundle
-from offline.export.standalone.file import export_standalone
-from offline.export.standalone.verify import open_model, run_standalone
-from offline.laplace.scoring import compare
+import probity.offline.laplace.scoring
 from probity.cli import app
-from service.bundle import BundleError, ManifestError, read_bundle, reseal_manifest, seal_bundle
-from service.codec.answers import Coverage, predictions_json
-from service.inference.predictor import Predictor, undecided_prediction
-from service.maths.fused_score import FusedScore
-from service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.export.standalone.file import export_standalone
+from probity.offline.export.standalone.verify import open_model, run_standalone
+from probity.offline.laplace.scoring import compare
+from probity.service.bundle import BundleError, ManifestError, read_bundle, reseal_manifest, seal_bundle
+from probity.service.codec.answers import Coverage, predictions_json
+from probity.service.inference.predictor import Predictor, undecided_prediction
+from probity.service.maths.fused_score import FusedScore
+from probity.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES
 from tests.support.small_fit import CONFIG, batches, network
 
 pytestmark = pytest.mark.usefixtures("without_trial")
@@ -113,7 +113,7 @@ def test_foreign_data_take_the_place_of_synthetic_shifts(tmp_path: Path, monkeyp
         seen.append([f"{name} {len(outputs.mean)}" for name, outputs in others.items()])
         return compare(config, ordinary, others)
 
-    monkeypatch.setattr(offline.laplace.scoring, "compare", watching)
+    monkeypatch.setattr(probity.offline.laplace.scoring, "compare", watching)
     config = CONFIG.model_copy(update={"score": "fused"})
     held_out = batches(120, seed=1)
     out = fit_bundle(

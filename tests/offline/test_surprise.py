@@ -11,17 +11,17 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from offline import FitConfig, fit_bundle
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification
-from offline.export.standalone.file import export_standalone
-from offline.export.standalone.verify import open_model, run_standalone
-from offline.job import Job
-from offline.laplace.scoring import ChosenScore, HeldOutOutputs, choose_score
 from probity.cli import app
-from service.bundle import read_manifest
-from service.inference.predictor import Predictor
-from service.maths.fused_score import LargestSurprise
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Classification
+from probity.offline.export.standalone.file import export_standalone
+from probity.offline.export.standalone.verify import open_model, run_standalone
+from probity.offline.job import Job
+from probity.offline.laplace.scoring import ChosenScore, HeldOutOutputs, choose_score
+from probity.service.bundle import read_manifest
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.fused_score import LargestSurprise
 from tests.support.small_fit import CONFIG, Batches, batches, network
 
 pytestmark = pytest.mark.usefixtures("without_trial")

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from probity.card import computed_variances, print_card
-from service.bundle import ComputedVariances, FillEffect
+from probity.service.bundle import ComputedVariances, FillEffect
 from tests.support.added import ADDED, write_added
 from tests.support.bundles import FEATURE_SPEC, write_linear
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import offline.publish.exporter
-from offline.export.errors import ExportError
 from probity.cli import app
 from probity.fit_options import number_or_word
-from service.bundle import read_bundle
+from probity.offline.export.errors import ExportError
+from probity.offline.publish import exporter
+from probity.service.bundle import read_bundle
 
 RECIPE = """
 import torch
-from offline import FitConfig
+from probity.offline import FitConfig
 
 config = FitConfig(
     name="tiny", subnetwork_size=5, selection="random", false_reject_rate=0.1, prior_precision=3.0, device="cpu", seed=1
@@ -213,7 +213,7 @@ def test_a_recipe_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_a_recipe_whose_input_spec_does_not_fit(tmp_path: Path) -> None:
-    recipe = write(tmp_path, RECIPE + "\nfrom offline import InputSpec\ninput_spec = InputSpec(shape=(5,))\n")
+    recipe = write(tmp_path, RECIPE + "\nfrom probity.offline import InputSpec\ninput_spec = InputSpec(shape=(5,))\n")
     refused(probity("fit", recipe, "--out", tmp_path / "bundle"), "input_spec: found (5,)", "expected (4,)")
 
 
@@ -232,7 +232,7 @@ def test_an_error_stops_the_progress_bars(tmp_path: Path, monkeypatch: pytest.Mo
         raise ExportError("no such operator")
 
     before = set(threading.enumerate())
-    monkeypatch.setattr(offline.publish.exporter, "export_variance", export)
+    monkeypatch.setattr(exporter, "export_variance", export)
     result = probity("fit", write(tmp_path), "--out", tmp_path / "bundle")
     assert result.exit_code == 2
     assert "no such operator" in result.stderr

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from probity.cli import app
-from service import Predictor
+from probity.service import Predictor
 from tests.support.server import ROOT
 
 BUNDLE = ROOT / "tests" / "golden" / "v1" / "bundle"
@@ -95,7 +95,7 @@ def test_it_needs_no_torch(tmp_path: Path) -> None:
     assert (tmp_path / "model.onnx").is_file()
 
 
-@pytest.mark.parametrize("package", ["onnx", "onnxscript", "offline"])
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "probity.offline"])
 def test_it_says_what_to_install(package: str, tmp_path: Path) -> None:
     done = without(package, BUNDLE, "--standalone", tmp_path / "model.onnx")
     assert done.returncode == 2

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-import offline
 import probity
-import service
-import service.client
+import probity.offline
+import probity.service
+import probity.service.client
 
 
 @pytest.mark.parametrize("name", probity.__all__)
@@ -19,9 +19,9 @@ def test_every_name_is_there(name: str) -> None:
 
 
 def test_the_names_are_those_of_the_packages() -> None:
-    assert probity.fit_bundle is offline.fit_bundle
-    assert probity.Predictor is service.Predictor
-    assert probity.Client is service.client.Client
+    assert probity.fit_bundle is probity.offline.fit_bundle
+    assert probity.Predictor is probity.service.Predictor
+    assert probity.Client is probity.service.client.Client
     assert probity.__version__ == importlib.metadata.version("probity-serve")
 
 

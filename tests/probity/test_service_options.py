@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from probity.cli import app
-from service.bundle import InputSpec
-from service.inference.predictor import Predictor
-from service.models.loading import load_named
-from service.settings import Settings
+from probity.service.bundle import InputSpec
+from probity.service.inference.predictor import Predictor
+from probity.service.models.loading import load_named
+from probity.service.settings import Settings
 from tests.support.bundles import write_linear
 from tests.support.client import serving
 from tests.support.outcomes import draw_inputs, keeping_outcomes
@@ -169,7 +169,7 @@ def test_evaluate_measures_what_a_service_with_these_settings_answers(
     targets = rng.normal(size=(ROWS, 2)) if regression else rng.integers(0, 3, ROWS)
     np.savez(tmp_path / "kept.npz", inputs=inputs, targets=targets)
     recipe = tmp_path / "recipe.py"
-    task = "from offline import FitConfig\nconfig = FitConfig(likelihood='regression')\n" if regression else ""
+    task = "from probity.offline import FitConfig\nconfig = FitConfig(likelihood='regression')\n" if regression else ""
     recipe.write_text(task + RECIPE.format(path=str(tmp_path / "kept.npz")))
     result = probity("evaluate", bundles[kind], recipe, "--json", tmp_path / "figures.json", *options)
     assert result.exit_code == 0, result.output

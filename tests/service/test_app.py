@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 from pydantic import BaseModel
 
-from service.app import create_app
-from service.bundle import SEAL
-from service.inference.predictor import Predictor
-from service.routes.predict import ERRORS
-from service.runtime import Runtime
-from service.schemas import (
+from probity.service.app import create_app
+from probity.service.bundle import SEAL
+from probity.service.inference.predictor import Predictor
+from probity.service.routes.predict import ERRORS
+from probity.service.runtime import Runtime
+from probity.service.schemas import (
     ClassificationPrediction,
     Health,
     Interval,
@@ -28,7 +28,7 @@ from service.schemas import (
     Timing,
     Uncertainty,
 )
-from service.settings import Settings
+from probity.service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, Synthetic, slow_threshold, write_linear
 from tests.support.client import Client, base64_text, encoded, problem, serving
 from tests.support.tamper import load_json

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.inference.predictor import Predictor
-from service.settings import Settings
+from probity.service.inference.predictor import Predictor
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.server import run_to_end, running

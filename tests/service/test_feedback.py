@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.inference.deciding import Policy
-from service.inference.predictor import Predictor
-from service.security.api_keys import new_key
-from service.settings import Settings
+from probity.service.inference.deciding import Policy
+from probity.service.inference.predictor import Predictor
+from probity.service.security.api_keys import new_key
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.outcomes import keeping_outcomes

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.bundle import BundleError, read_bundle
-from service.inference.deciding import Policy
-from service.inference.predictor import Predictor
-from service.maths.certified import CertifiedRule, certify
-from service.maths.class_rules import ClassRules
-from service.maths.outcomes import ClassOutcomes
-from service.maths.prediction_sets import conformal_quantile, set_scores
-from service.models.loading import load_named
-from service.settings import Settings
+from probity.service.bundle import BundleError, read_bundle
+from probity.service.inference.deciding import Policy
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.certified import CertifiedRule, certify
+from probity.service.maths.class_rules import ClassRules
+from probity.service.maths.outcomes import ClassOutcomes
+from probity.service.maths.prediction_sets import conformal_quantile, set_scores
+from probity.service.models.loading import load_named
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 from tests.support.outcomes import SET_SCORE, draw_inputs, draw_targets, keeping_outcomes

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.batching.queue import RowQueue
-from service.bundle import read_bundle
-from service.environment.cpu import available_cpus
-from service.inference.predictor import Predictor
-from service.settings import Settings
+from probity.service.batching.queue import RowQueue
+from probity.service.bundle import read_bundle
+from probity.service.environment.cpu import available_cpus
+from probity.service.inference.predictor import Predictor
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, base64_text, encoded, problem, serving
 from tests.support.metrics import metric

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.bundle import BundleError
-from service.inference.predictor import Predictor
-from service.maths.rejection import RejectionRule
-from service.models.rates import RateBounds, RateError
-from service.settings import Settings
+from probity.service.bundle import BundleError
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.rejection import RejectionRule
+from probity.service.models.rates import RateBounds, RateError
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.v2 import GOOD, INFER, binary, post, refused

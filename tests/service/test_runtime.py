@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.bundle import read_bundle
-from service.codec.decoding import from_json
-from service.inference.predictor import Predictor
-from service.routes import decode as decode_route
-from service.routes import predict as predict_route
-from service.settings import Settings
+from probity.service.bundle import read_bundle
+from probity.service.codec.decoding import from_json
+from probity.service.inference.predictor import Predictor
+from probity.service.routes import decode as decode_route
+from probity.service.routes import predict as predict_route
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic, in_chunks
 from tests.support.client import Client, serving
 from tests.support.requests import GOOD, JSON

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.settings import FOREIGN, PREFIX, Settings, UnknownSettingError, load_settings
+from probity.service.settings import FOREIGN, PREFIX, Settings, UnknownSettingError, load_settings
 from tests.support.server import run_to_end
 
 VALUES: dict[str, tuple[str, Any]] = {

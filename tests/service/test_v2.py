@@ -12,12 +12,12 @@ import httpx
 import numpy as np
 import pytest
 
-from service.inference.predictor import Predictor
-from service.oip.request import parse_request
-from service.oip.schemas_models import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics, ServerMetadata
-from service.routes import decode as decode_route
-from service.routes import v2_infer
-from service.settings import Settings
+from probity.service.inference.predictor import Predictor
+from probity.service.oip.request import parse_request
+from probity.service.oip.schemas_models import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics, ServerMetadata
+from probity.service.routes import decode as decode_route
+from probity.service.routes import v2_infer
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, base64_text, serving
 from tests.support.requests import image_file

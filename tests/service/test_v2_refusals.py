@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service.bundle import Bundle, read_bundle
-from service.inference.predictor import Prediction, Predictor
-from service.settings import Settings
+from probity.service.bundle import Bundle, read_bundle
+from probity.service.inference.predictor import Prediction, Predictor
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 from tests.support.metrics import metric

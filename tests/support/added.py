@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from service.bundle import (
+from probity.service.bundle import (
     AddedWeights,
     CalibrationTensors,
     Manifest,
 )
-from service.maths.rejection import RejectionRule
-from service.maths.scores import Scoring
+from probity.service.maths.rejection import RejectionRule
+from probity.service.maths.scores import Scoring
 from tests.support.bundles import (
     FEATURE_SPEC,
     Array,

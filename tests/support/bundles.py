@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from service.bundle import (
+from probity.service.bundle import (
     CalibrationTensors,
     CholeskyPosterior,
     ImagePreprocessing,
@@ -28,8 +28,8 @@ from service.bundle import (
     read_bundle,
     write_bundle,
 )
-from service.inference.predictor import CHUNK_BYTES
-from service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from probity.service.inference.predictor import CHUNK_BYTES
+from probity.service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from tests.support.manifests import OPSET, make_manifest
 from tests.support.manifests import slow_threshold as slow_threshold
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from offline.data.likelihood import Task
+from probity.offline.data.likelihood import Task
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from service.settings import PREFIX, Settings
+from probity.service.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "Dockerfile"

@@ -11,9 +11,9 @@ from anyio.from_thread import start_blocking_portal
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from service.connection.early_rejection_protocol import RejectEarly
-from service.connection.protocol import limited_protocol
-from service.settings import Settings
+from probity.service.connection.early_rejection_protocol import RejectEarly
+from probity.service.connection.protocol import limited_protocol
+from probity.service.settings import Settings
 from tests.support.server import TIMEOUT
 from tests.support.sockets import answers
 

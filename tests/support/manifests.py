@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from service.bundle import (
+from probity.service.bundle import (
     Calibration,
     Graph,
     InputSpec,
@@ -22,7 +22,7 @@ from service.bundle import (
     Tried,
     Verification,
 )
-from service.format.manifest_json import to_json
+from probity.service.format.manifest_json import to_json
 
 Array = npt.NDArray[Any]
 OPSET = 20

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from offline.report.page import ReportData
-from service.bundle import (
+from probity.offline.report.page import ReportData
+from probity.service.bundle import (
     Calibration,
     InputSpec,
     Manifest,

@@ -10,20 +10,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.config import FitConfig
-from offline.data.held_out import collect_held_out
-from offline.data.likelihood import Regression, Task, likelihood_of
-from offline.data.loaders import Passes
-from offline.jacobian.find_head import find_head
-from offline.jacobian.output_rule import output_rule
-from offline.job import Job
-from offline.laplace.noise import residual_noise
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.distributed import DistributedContext
-from offline.runtime.progress import silent
-from offline.selection.context import SelectionContext
-from offline.selection.registry import STRATEGIES
+from probity.offline.config import FitConfig
+from probity.offline.data.held_out import collect_held_out
+from probity.offline.data.likelihood import Regression, Task, likelihood_of
+from probity.offline.data.loaders import Passes
+from probity.offline.jacobian.find_head import find_head
+from probity.offline.jacobian.output_rule import output_rule
+from probity.offline.job import Job
+from probity.offline.laplace.noise import residual_noise
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.distributed import DistributedContext
+from probity.offline.runtime.progress import silent
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.registry import STRATEGIES
 from tests import reference
 from tests.support.cases import CASES, Case
 

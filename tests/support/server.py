@@ -120,7 +120,7 @@ def running(bundle: Path, **extra: str) -> Iterator[Server]:
 @contextlib.contextmanager
 def starting(*arguments: str, **extra: str) -> Iterator[Server]:
     """The service with these arguments, not ready yet; the block ends it."""
-    command = [sys.executable, "-m", "service", *arguments, "--port", "0"]
+    command = [sys.executable, "-m", "probity.service", *arguments, "--port", "0"]
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment(**extra), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -132,8 +132,8 @@ def starting(*arguments: str, **extra: str) -> Iterator[Server]:
 
 
 def run_to_end(*arguments: str, **extra: str) -> tuple[int, str, str]:
-    """Exit status, standard output and error of a `python -m service` that ends by itself."""
-    command = [sys.executable, "-m", "service", *arguments]
+    """Exit status, standard output and error of a `python -m probity.service` that ends by itself."""
+    command = [sys.executable, "-m", "probity.service", *arguments]
     ended = subprocess.run(
         command, cwd=ROOT, env=environment(**extra), text=True, capture_output=True, timeout=TIMEOUT, check=False
     )

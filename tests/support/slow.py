@@ -3,8 +3,8 @@
 import threading
 from typing import Any
 
-from service.bundle import Bundle
-from service.inference.predictor import Prediction, Predictor
+from probity.service.bundle import Bundle
+from probity.service.inference.predictor import Prediction, Predictor
 
 TIMEOUT = 30
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import offline.fit
-import offline.publish.bundle
-from offline import FitConfig, fit_bundle
-from offline.job import Job
-from offline.publish.bundle import publish
-from offline.publish.exporter import Measured
-from offline.publish.fitted import Fitted
+import probity.offline.fit
+import probity.offline.publish.bundle
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.job import Job
+from probity.offline.publish.bundle import publish
+from probity.offline.publish.exporter import Measured
+from probity.offline.publish.fitted import Fitted
 from tests.support.networks import hooks_of
 
 CONFIG = FitConfig(
@@ -89,8 +89,8 @@ class StubExporter:
 
 def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what stands beside the export is tried here."""
-    monkeypatch.setattr(offline.fit, "check_whole_way", lambda *_: None)
-    monkeypatch.setattr(offline.fit, "publish", functools.partial(publish, exporter=StubExporter()))
+    monkeypatch.setattr(probity.offline.fit, "check_whole_way", lambda *_: None)
+    monkeypatch.setattr(probity.offline.fit, "publish", functools.partial(publish, exporter=StubExporter()))
 
 
 def captured(
@@ -104,7 +104,7 @@ def captured(
         raise Stop
 
     skip_export(monkeypatch)
-    monkeypatch.setattr(offline.publish.bundle, "make_manifest", make_manifest)
+    monkeypatch.setattr(probity.offline.publish.bundle, "make_manifest", make_manifest)
     with pytest.raises(Stop):
         fit_bundle(model, train, "never-written", calibration_loader=held_out, config=config)
     return found

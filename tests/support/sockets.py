@@ -3,8 +3,8 @@
 import contextlib
 import socket
 
-from service.http.middleware import SECURITY_HEADERS
-from service.schemas import Problem
+from probity.service.http.middleware import SECURITY_HEADERS
+from probity.service.schemas import Problem
 from tests.support.client import PROBLEM_TYPE
 from tests.support.server import Server
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pytest
 import safetensors.numpy
 
-from service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, SEAL, BundleError, seal
-from service.inference.predictor import Predictor
+from probity.service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, SEAL, BundleError, seal
+from probity.service.inference.predictor import Predictor
 
 FILES = (MANIFEST, MODEL, POSTERIOR, CALIBRATION)
 Tensors = dict[str, npt.NDArray[Any]]

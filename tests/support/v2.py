@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
-from service.oip.schemas import ErrorResponse, InferResponse
+from probity.service.oip.schemas import ErrorResponse, InferResponse
 from tests.support.client import Client
 
 Array = npt.NDArray[Any]

@@ -9,7 +9,7 @@ from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.kept import trained_once
 from benchmarks.experiments.mnist.networks import Block
 from benchmarks.experiments.training import Recipe, one_cycle, same, varied
-from offline.runtime.progress import Track
+from probity.offline.runtime.progress import Track
 
 EPOCHS = {"mnist": 3, "fashion": 5, "cifar": 8}
 

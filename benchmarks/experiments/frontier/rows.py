@@ -12,9 +12,9 @@ from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.frontier.distances import distance_scaled
 from benchmarks.experiments.frontier.methods import Examples, Method
 from benchmarks.experiments.frontier.temperatures import Logits, at, tempered
-from offline.config import FitConfig
-from offline.data.held_out import HeldOut
-from offline.fit import TUNING_SHARE
+from probity.offline.config import FitConfig
+from probity.offline.data.held_out import HeldOut
+from probity.offline.fit import TUNING_SHARE
 
 Make = Callable[[], Method]
 PLAIN = "plain network"

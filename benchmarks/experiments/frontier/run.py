@@ -24,7 +24,7 @@ from benchmarks.experiments.frontier.quality import scores
 from benchmarks.experiments.frontier.rows import BUNDLES, METHODS, Make, rows
 from benchmarks.experiments.frontier.temperatures import Logits
 from benchmarks.experiments.kept import run_once
-from offline.runtime.progress import Track
+from probity.offline.runtime.progress import Track
 
 NETWORKS = NAMES
 SEEDS = 3

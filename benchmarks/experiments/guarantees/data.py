@@ -21,9 +21,9 @@ from benchmarks.experiments.mnist import data as mnist_data
 from benchmarks.experiments.mnist import networks as mnist_networks
 from benchmarks.experiments.selection.data import Problem
 from benchmarks.experiments.selection.uci import train as train_regression
-from offline.config import FitConfig
-from offline.fit import fit_bundle
-from service.inference.predictor import Prediction, Predictor
+from probity.offline.config import FitConfig
+from probity.offline.fit import fit_bundle
+from probity.service.inference.predictor import Prediction, Predictor
 
 Array = npt.NDArray[Any]
 Examples = tuple[Tensor, Tensor]  # inputs and targets

@@ -13,24 +13,24 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.experiments.selection.data import Problem
-from offline.config import FitConfig
-from offline.data.likelihood import Regression
-from offline.data.shifts import synthetic_shifts
-from offline.jacobian.plan import make_jacobian
-from offline.job import prepare
-from offline.laplace.posterior import Spectrum
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.distributed import DistributedContext
-from offline.runtime.progress import silent
-from offline.selection.context import SelectionContext
-from offline.selection.live_weights import is_live
-from offline.selection.sample import Sample
-from offline.selection.strategies.greedy import closest, outputs_to_match
-from offline.selection.strategies.leverage import exact_leverage
-from offline.selection.strategies.sampled_leverage import draw, sampled_leverage
-from offline.selection.strategies.wasserstein_swag import Trajectory, trajectory_variance
-from offline.selection.streaming import mean_squares
+from probity.offline.config import FitConfig
+from probity.offline.data.likelihood import Regression
+from probity.offline.data.shifts import synthetic_shifts
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.job import prepare
+from probity.offline.laplace.posterior import Spectrum
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.distributed import DistributedContext
+from probity.offline.runtime.progress import silent
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.live_weights import is_live
+from probity.offline.selection.sample import Sample
+from probity.offline.selection.strategies.greedy import closest, outputs_to_match
+from probity.offline.selection.strategies.leverage import exact_leverage
+from probity.offline.selection.strategies.sampled_leverage import draw, sampled_leverage
+from probity.offline.selection.strategies.wasserstein_swag import Trajectory, trajectory_variance
+from probity.offline.selection.streaming import mean_squares
 
 PRECISIONS = np.logspace(-3, 4, 71)
 BATCH = 128

@@ -20,7 +20,7 @@ from benchmarks.experiments.selection.bound import gaussian_divergence, least_di
 from benchmarks.experiments.selection.data import Problem, toy, uci
 from benchmarks.experiments.selection.scores import Fitted, greedy, orders
 from benchmarks.experiments.selection.summary import print_table, summarise
-from offline.laplace.prior import prior_share
+from probity.offline.laplace.prior import prior_share
 
 Array = npt.NDArray[Any]
 SHARES = (0.01, 0.03, 0.1, 0.5)

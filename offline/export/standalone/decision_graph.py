@@ -1,8 +1,9 @@
 """What `Predictor.predict` computes after the network, as ONNX nodes.
 
-Each function adds the nodes of the function with its name in `service.maths.predictive` or `service.maths.rejection`,
-whose docstrings have the equations; `decide` is that of `service.inference.predictor`. Change both together:
-`tests/offline/export/standalone/test_decision_graph.py` compares them.
+Each function adds the nodes of the function with its name in `probity.service.maths.predictive` or
+`probity.service.maths.rejection`, whose docstrings have the equations; `decide` is that of
+`probity.service.inference.predictor`. Change both together: `tests/offline/export/standalone/test_decision_graph.py`
+compares them.
 
 Probabilities, scores and p-values are float64 as in the service: rounded to float32, a score could fall on the other
 side of a calibration score.
@@ -18,12 +19,12 @@ import numpy.typing as npt
 from onnx import TensorProto
 from onnxscript import ir
 
-from offline.export.standalone.nodes import LAST, NodeBuilder
-from offline.export.standalone.score_graph import Outputs, score_of
-from service.bundle import Manifest
-from service.maths.predictive import Link
-from service.maths.rejection import RejectionRule
-from service.maths.scores import SCORES, Scoring
+from probity.offline.export.standalone.nodes import LAST, NodeBuilder
+from probity.offline.export.standalone.score_graph import Outputs, score_of
+from probity.service.bundle import Manifest
+from probity.service.maths.predictive import Link
+from probity.service.maths.rejection import RejectionRule
+from probity.service.maths.scores import SCORES, Scoring
 
 Array = npt.NDArray[Any]
 

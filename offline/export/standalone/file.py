@@ -6,12 +6,12 @@ from pathlib import Path
 
 import onnx
 
-from offline.export.standalone.errors import StandaloneError
-from offline.export.standalone.model import standalone_model
-from offline.export.standalone.verify import verify_standalone
-from service.bundle import read_bundle
-from service.format.files import replace_file
-from service.inference.predictor import Predictor
+from probity.offline.export.standalone.errors import StandaloneError
+from probity.offline.export.standalone.model import standalone_model
+from probity.offline.export.standalone.verify import verify_standalone
+from probity.service.bundle import read_bundle
+from probity.service.format.files import replace_file
+from probity.service.inference.predictor import Predictor
 
 
 @dataclass(frozen=True)

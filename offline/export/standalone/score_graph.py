@@ -1,4 +1,5 @@
-"""Out-of-distribution scores as ONNX nodes: those of `service.maths.scores` and `service.maths.fused_score`.
+"""Out-of-distribution scores as ONNX nodes: those of `probity.service.maths.scores` and
+`probity.service.maths.fused_score`.
 
 Their docstrings have the equations. Change both together: `tests/offline/export/standalone/test_score_graph.py`
 compares them.
@@ -13,10 +14,10 @@ import numpy.typing as npt
 from onnx import TensorProto
 from onnxscript import ir
 
-from offline.export.standalone.nodes import LAST, NodeBuilder
-from service.maths.fused_score import FusedScore, JoinedScore
-from service.maths.score_distribution import ScoreDistribution
-from service.maths.scores import EXPONENT, LEAST_SQUARE, MOST_CLASSES, Scoring
+from probity.offline.export.standalone.nodes import LAST, NodeBuilder
+from probity.service.maths.fused_score import FusedScore, JoinedScore
+from probity.service.maths.score_distribution import ScoreDistribution
+from probity.service.maths.scores import EXPONENT, LEAST_SQUARE, MOST_CLASSES, Scoring
 
 Array = npt.NDArray[Any]
 

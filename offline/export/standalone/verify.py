@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from offline.export.standalone.errors import StandaloneError
-from service.inference.onnx_runtime import onnxruntime
-from service.inference.predictor import Prediction, Predictor
-from service.maths.fused_score import FusedScore, LargestSurprise
-from service.maths.scores import Scoring
+from probity.offline.export.standalone.errors import StandaloneError
+from probity.service.inference.onnx_runtime import onnxruntime
+from probity.service.inference.predictor import Prediction, Predictor
+from probity.service.maths.fused_score import FusedScore, LargestSurprise
+from probity.service.maths.scores import Scoring
 
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-5

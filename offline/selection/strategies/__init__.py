@@ -1,1 +1,2 @@
-"""Selection strategies: functions `(context, **options) -> Subnetwork`, named in `offline.selection.registry`."""
+"""Selection strategies: functions `(context, **options) -> Subnetwork`, named in
+`probity.offline.selection.registry`."""

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from offline.selection.context import SelectionContext, check_size, choose_largest
-from offline.selection.live_weights import eligible
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.selection.context import SelectionContext, check_size, choose_largest
+from probity.offline.selection.live_weights import eligible
+from probity.offline.selection.subnetwork import Subnetwork
 
 
 def random_weights(context: SelectionContext, live_only: bool = False) -> Subnetwork:

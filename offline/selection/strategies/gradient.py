@@ -1,10 +1,10 @@
 """Weights that move the outputs most on the training data."""
 
-from offline.selection.context import SelectionContext, choose_largest
-from offline.selection.live_weights import eligible
-from offline.selection.sample import SCORE_EXAMPLES, check_count
-from offline.selection.squared_derivatives import pooled, squared_derivatives
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.selection.context import SelectionContext, choose_largest
+from probity.offline.selection.live_weights import eligible
+from probity.offline.selection.sample import SCORE_EXAMPLES, check_count
+from probity.offline.selection.squared_derivatives import pooled, squared_derivatives
+from probity.offline.selection.subnetwork import Subnetwork
 
 
 def gradient(

@@ -21,17 +21,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.data.likelihood import Classification
-from offline.data.shifts import accepted_shifts, synthetic_shifts
-from offline.laplace.posterior import factor, posterior_precision
-from offline.laplace.prior import prior_share
-from offline.runtime.progress import Track, silent
-from offline.selection.context import SelectionContext, check_size
-from offline.selection.covariance import full_curvature, largest_that_fits
-from offline.selection.live_weights import eligible
-from offline.selection.sample import Sample, check_count
-from offline.selection.streaming import measured_rows
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.data.likelihood import Classification
+from probity.offline.data.shifts import accepted_shifts, synthetic_shifts
+from probity.offline.laplace.posterior import factor, posterior_precision
+from probity.offline.laplace.prior import prior_share
+from probity.offline.runtime.progress import Track, silent
+from probity.offline.selection.context import SelectionContext, check_size
+from probity.offline.selection.covariance import full_curvature, largest_that_fits
+from probity.offline.selection.live_weights import eligible
+from probity.offline.selection.sample import Sample, check_count
+from probity.offline.selection.streaming import measured_rows
+from probity.offline.selection.subnetwork import Subnetwork
 
 POOL = 4096
 OUTPUTS = 256  # of training examples; as many again of shifted ones
@@ -50,9 +50,9 @@ def greedy(
     """The weights whose predictive comes closest to the full network's, on training inputs and on shifts of them.
 
     Outputs of `examples` training examples drawn by the seed (None: 256 / K, at least 8) count, and those of each after
-    one of the `shifts` in turn (`offline.data.shifts`, None: every one). Chooses among a random `pool` of so many
-    weights (None: as many as fit in the memory); "full" is then the posterior over these. Raises `ValueError` for S
-    larger than the pool.
+    one of the `shifts` in turn (`probity.offline.data.shifts`, None: every one). Chooses among a random `pool` of so
+    many weights (None: as many as fit in the memory); "full" is then the posterior over these. Raises `ValueError` for
+    S larger than the pool.
     """
     check_count(examples, "examples")
     check_count(pool, "pool")

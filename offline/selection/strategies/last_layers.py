@@ -1,19 +1,19 @@
 """`auto`: live weights of the last layers, at random.
 
 The places of the network are tried from its end, and the first one with enough live weights is taken, among those where
-a prediction costs at most `max_cost`, by a count (`offline.selection.price`); where no place is as cheap, fewer weights
-are taken. Near the end, derivatives cost next to
+a prediction costs at most `max_cost`, by a count (`probity.offline.selection.price`); where no place is as cheap,
+fewer weights are taken. Near the end, derivatives cost next to
 nothing; and which of the live weights are chosen makes no difference that shows beside added weights: a comparison of
 strategies on held-out data, judged by synthetic shifts, gained nothing beyond the noise of three seeds.
 """
 
 from dataclasses import replace
 
-from offline.selection.candidate_weights import common
-from offline.selection.context import SelectionContext
-from offline.selection.live_weights import live_candidates
-from offline.selection.places import affordable_places, drawn, weights_in
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.selection.candidate_weights import common
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.live_weights import live_candidates
+from probity.offline.selection.places import affordable_places, drawn, weights_in
+from probity.offline.selection.subnetwork import Subnetwork
 
 EXAMPLES = 1000  # of the training data, to tell which weights live
 

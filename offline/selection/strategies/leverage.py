@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from offline.selection.context import SelectionContext, choose_largest
-from offline.selection.covariance import full_curvature, largest_that_fits, posterior_factor
-from offline.selection.live_weights import eligible
-from offline.selection.sample import SCORE_EXAMPLES, Sample, check_count
-from offline.selection.strategies.sampled_leverage import default_examples, draw, sampled_leverage
-from offline.selection.streaming import measured_rows
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.selection.context import SelectionContext, choose_largest
+from probity.offline.selection.covariance import full_curvature, largest_that_fits, posterior_factor
+from probity.offline.selection.live_weights import eligible
+from probity.offline.selection.sample import SCORE_EXAMPLES, Sample, check_count
+from probity.offline.selection.strategies.sampled_leverage import default_examples, draw, sampled_leverage
+from probity.offline.selection.streaming import measured_rows
+from probity.offline.selection.subnetwork import Subnetwork
 
 
 def leverage(
@@ -22,7 +22,7 @@ def leverage(
 
     Where C fits in the memory, H sums over all training data and x over `examples` of them (None: all). Where it does
     not, or where `curvature_examples` is given, both H and x take a sample of that many examples
-    (`offline.selection.strategies.sampled_leverage`).
+    (`probity.offline.selection.strategies.sampled_leverage`).
     """
     check_count(curvature_examples, "curvature_examples")
     positions, dead = eligible(context, live_only)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from offline.selection.candidate_weights import check_names, module_parameters, positions_of, unknown_name
-from offline.selection.context import SelectionContext
-from offline.selection.live_weights import eligible
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.selection.candidate_weights import check_names, module_parameters, positions_of, unknown_name
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.live_weights import eligible
+from probity.offline.selection.subnetwork import Subnetwork
 
 NAMES = "selection_options['names']"
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offline.selection.context import SelectionContext, choose_largest
-from offline.selection.live_weights import check_live_only, split_live
-from offline.selection.sample import SCORE_EXAMPLES, holding
-from offline.selection.squared_derivatives import accepted, pooled, squared_derivatives
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.selection.context import SelectionContext, choose_largest
+from probity.offline.selection.live_weights import check_live_only, split_live
+from probity.offline.selection.sample import SCORE_EXAMPLES, holding
+from probity.offline.selection.squared_derivatives import accepted, pooled, squared_derivatives
+from probity.offline.selection.subnetwork import Subnetwork
 
 # An example is differentiated once as it is and once for each shift.
 NOVELTY_EXAMPLES = SCORE_EXAMPLES // 2
@@ -33,9 +33,9 @@ def novelty(
 ) -> Subnetwork:
     """Largest mean_s r_sd: the mean squared Jacobian under shift over that on the training data.
 
-    Over `examples` training examples drawn by the seed (None: all) and the `shifts` of `offline.data.shifts` (None:
-    every one), each counted alike. Chooses among a random `pool` of so many weights (None: among all). Only weights
-    with a derivative on these examples are ranked (`live_only` is always True), the others are counted as dead.
+    Over `examples` training examples drawn by the seed (None: all) and the `shifts` of `probity.offline.data.shifts`
+    (None: every one), each counted alike. Chooses among a random `pool` of so many weights (None: among all). Only
+    weights with a derivative on these examples are ranked (`live_only` is always True), the others are counted as dead.
     """
     check_live_only(live_only, always="novelty")
     ratios = _Ratios.of(context, examples, shifts, pool)

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from offline.data.loaders import rows_within
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.posterior import factor, posterior_precision
-from offline.selection.context import SelectionContext
-from offline.selection.covariance import largest_that_fits
-from offline.selection.sample import Sample, count_examples
-from offline.selection.streaming import measured_rows, restricted
+from probity.offline.data.loaders import rows_within
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.laplace.posterior import factor, posterior_precision
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.covariance import largest_that_fits
+from probity.offline.selection.sample import Sample, count_examples
+from probity.offline.selection.streaming import measured_rows, restricted
 
 # At 512 rows (51 examples of 10 classes, or 512 of one output) the weights chosen have 95 % of the leverage that the
 # exact ones have, on a digits CNN with D = 1,446 and S = D / 10; the cost of the products grows with its square.

@@ -4,11 +4,11 @@ Under an independence assumption they minimise the 2-Wasserstein distance to the
 section 4). Dead weights have the prior's variance, the largest there is, and are always left out and counted.
 """
 
-from offline.selection.context import SelectionContext, choose_largest
-from offline.selection.covariance import check_fits, full_curvature, posterior_factor
-from offline.selection.live_weights import check_live_only, split_live
-from offline.selection.streaming import curvature_diagonal
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.selection.context import SelectionContext, choose_largest
+from probity.offline.selection.covariance import check_fits, full_curvature, posterior_factor
+from probity.offline.selection.live_weights import check_live_only, split_live
+from probity.offline.selection.streaming import curvature_diagonal
+from probity.offline.selection.subnetwork import Subnetwork
 
 
 def wasserstein_laplace(context: SelectionContext, live_only: bool = True) -> Subnetwork:

@@ -9,10 +9,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from offline.data.likelihood import Classification
-from offline.selection.context import SelectionContext, choose_largest
-from offline.selection.live_weights import eligible
-from offline.selection.subnetwork import Subnetwork
+from probity.offline.data.likelihood import Classification
+from probity.offline.selection.context import SelectionContext, choose_largest
+from probity.offline.selection.live_weights import eligible
+from probity.offline.selection.subnetwork import Subnetwork
 
 Schedule = Literal["constant", "cosine-cyclic"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)

@@ -10,15 +10,15 @@ import subprocess
 import sys
 from typing import Any
 
-from service.codec.arrays import Array, InputError, InputLimits
-from service.codec.decoders.channel import SIZE, pack, sizes_from_bytes, unpack
-from service.codec.encoded_images import EncodedImages
-from service.format.manifest_input import InputSpec
+from probity.service.codec.arrays import Array, InputError, InputLimits
+from probity.service.codec.decoders.channel import SIZE, pack, sizes_from_bytes, unpack
+from probity.service.codec.encoded_images import EncodedImages
+from probity.service.format.manifest_input import InputSpec
 
 # As `multiprocessing` starts processes, but without importing the service's own main module into them.
 BOOT = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from service.codec.decoders.child import main
+from probity.service.codec.decoders.child import main
 main(int(sys.argv[2]), int(sys.argv[3]))"""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 log = logging.getLogger("probity")

@@ -2,8 +2,8 @@
 
 import torch
 
-from offline.data.input_range import MAX_PLACES, RangeMeter
-from service.bundle import InputRange, InputSpec
+from probity.offline.data.input_range import MAX_PLACES, RangeMeter
+from probity.service.bundle import InputRange, InputSpec
 
 
 def described(spec: InputSpec, train: torch.Tensor, held_out: torch.Tensor) -> InputRange | None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from offline.data.shifts import (
+from probity.offline.data.shifts import (
     accepted_shifts,
     kind_of,
     rotate,

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offline.data.held_out import HeldOut, collect_held_out
-from offline.data.loaders import Passes
-from offline.estimate import duration
-from offline.estimate.job_memory import plan_stand_in
-from offline.estimate.timing import MatrixSeconds
-from offline.features.layers import choose_layers
-from offline.job import Job
-from offline.laplace.scoring import HeldOutOutputs, choose_score
-from offline.selection.select import reachable_weights
+from probity.offline.data.held_out import HeldOut, collect_held_out
+from probity.offline.data.loaders import Passes
+from probity.offline.estimate import duration
+from probity.offline.estimate.job_memory import plan_stand_in
+from probity.offline.estimate.timing import MatrixSeconds
+from probity.offline.features.layers import choose_layers
+from probity.offline.job import Job
+from probity.offline.laplace.scoring import HeldOutOutputs, choose_score
+from probity.offline.selection.select import reachable_weights
 from tests.support.cases import CASES
 from tests.support.selections import make_job
 

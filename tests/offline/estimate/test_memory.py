@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.data.likelihood import Classification
-from offline.estimate.memory import MemoryPlan, plan_memory, readable
-from offline.estimate.stage_memory import Stage, copies
-from offline.estimate.timing import seconds_per_example
-from offline.jacobian.plan import make_jacobian
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.available_memory import AVAILABLE_SHARE, available_memory, default_budget
-from offline.runtime.peak_memory import Ledger, peak_bytes
-from offline.runtime.progress import readable_seconds
+from probity.offline.data.likelihood import Classification
+from probity.offline.estimate.memory import MemoryPlan, plan_memory, readable
+from probity.offline.estimate.stage_memory import Stage, copies
+from probity.offline.estimate.timing import seconds_per_example
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.available_memory import AVAILABLE_SHARE, available_memory, default_budget
+from probity.offline.runtime.peak_memory import Ledger, peak_bytes
+from probity.offline.runtime.progress import readable_seconds
 from tests.support.cases import CASES
 
 ROOT = Path(__file__).parents[3]

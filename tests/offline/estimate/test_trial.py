@@ -9,16 +9,16 @@ import torch
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from offline import FitConfig, fit_bundle
-from offline.estimate.trial import check_whole_way, weights_to_try
-from offline.export.errors import ExportError
-from offline.export.verify import VerificationError
-from offline.fit import dry_run
-from offline.job import prepare
-from offline.runtime.distributed import DistributedContext
-from offline.runtime.progress import silent
-from offline.selection.select import reachable_weights
 from probity.cli import app
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.estimate.trial import check_whole_way, weights_to_try
+from probity.offline.export.errors import ExportError
+from probity.offline.export.verify import VerificationError
+from probity.offline.fit import dry_run
+from probity.offline.job import prepare
+from probity.offline.runtime.distributed import DistributedContext
+from probity.offline.runtime.progress import silent
+from probity.offline.selection.select import reachable_weights
 
 CPU = torch.device("cpu")
 DATA = [(torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2)]
@@ -122,7 +122,7 @@ def test_a_dry_run_checks_the_names_of_modules() -> None:
 def test_the_line_at_fault_is_shown(tmp_path: Path) -> None:
     (tmp_path / "recipe.py").write_text("""
 import torch
-from offline import FitConfig
+from probity.offline import FitConfig
 config = FitConfig(subnetwork_size=5, device="cpu")
 
 class Branching(torch.nn.Module):

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from offline.evaluation.diagnostics import ECE_BINS, equal_mass, expected_calibration_error
-from offline.evaluation.evaluate import evaluate
-from offline.evaluation.measured import Measured, clopper_pearson
-from service.bundle import (
+from probity.offline.evaluation.diagnostics import ECE_BINS, equal_mass, expected_calibration_error
+from probity.offline.evaluation.evaluate import evaluate
+from probity.offline.evaluation.measured import Measured, clopper_pearson
+from probity.service.bundle import (
     Calibration,
     CalibrationTensors,
     Graph,
@@ -27,9 +27,9 @@ from service.bundle import (
     Selection,
     write_bundle,
 )
-from service.inference.predictor import Predictor
-from service.maths.posterior_factor import CholeskyPosterior
-from service.maths.rejection import RejectionRule
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.posterior_factor import CholeskyPosterior
+from probity.service.maths.rejection import RejectionRule
 from tests import reference
 from tests.support.bundles import even_outcomes
 from tests.support.manifests import described_outcomes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offline.evaluation.measured import clopper_pearson, measured_share
+from probity.offline.evaluation.measured import clopper_pearson, measured_share
 from tests import reference
 
 

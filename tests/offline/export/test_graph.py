@@ -9,12 +9,12 @@ import torch
 from onnxscript import ir
 from torch import nn
 
-from offline.export.errors import ExportError
-from offline.export.graph import export_jacobian, fold
-from offline.jacobian.plan import make_jacobian
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from service.inference.onnx_runtime import onnxruntime
+from probity.offline.export.errors import ExportError
+from probity.offline.export.graph import export_jacobian, fold
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.service.inference.onnx_runtime import onnxruntime
 from tests import reference
 from tests.support.networks import NETWORKS, build
 from tests.support.tiers import quick_among

@@ -11,7 +11,7 @@ from torch import nn
 
 from benchmarks.fit.layer_cases import FUNCTIONS, LAYERS, network
 from benchmarks.fit.layers import CASES, TOLERANCE, export, relative_error
-from offline.export.errors import ExportError
+from probity.offline.export.errors import ExportError
 from tests import reference
 from tests.support.tiers import quick_among
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offline.export.price import LEAST_SECONDS, Price, Timing, published
+from probity.offline.export.price import LEAST_SECONDS, Price, Timing, published
 
 
 def test_passes_are_a_ratio_and_a_fast_network_weighs_as_a_slower_one() -> None:

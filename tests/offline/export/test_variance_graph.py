@@ -5,17 +5,17 @@ import pytest
 import torch
 from torch import nn
 
-from offline.export.graph import export_variance
-from offline.jacobian.find_head import find_head
-from offline.jacobian.output_rule import ALL_OUTPUTS, Kind, OutputRule, output_rule
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.block_factor import BlockFactor
-from offline.laplace.head_factor import HeadFactor
-from offline.laplace.served_factor import served_factor
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from service.inference.onnx_runtime import onnxruntime
-from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from probity.offline.export.graph import export_variance
+from probity.offline.jacobian.find_head import find_head
+from probity.offline.jacobian.output_rule import ALL_OUTPUTS, Kind, OutputRule, output_rule
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.laplace.block_factor import BlockFactor
+from probity.offline.laplace.head_factor import HeadFactor
+from probity.offline.laplace.served_factor import served_factor
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.service.inference.onnx_runtime import onnxruntime
+from probity.service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 from tests import reference
 from tests.support.heads import build_head
 from tests.support.networks import NETWORKS, build

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.fit.networks.zoo import FULL, MINIATURE, network_spec
-from offline import FitConfig, fit_bundle
-from offline.export.graph import export_jacobian
-from offline.jacobian.plan import make_jacobian
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from service import Predictor, read_bundle
-from service.inference.onnx_runtime import onnxruntime
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.export.graph import export_jacobian
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.service import Predictor, read_bundle
+from probity.service.inference.onnx_runtime import onnxruntime
 from tests import reference
 from tests.support.tiers import quick_among
 

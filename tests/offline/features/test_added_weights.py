@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.features.activations import INPUTS
-from offline.features.added_weights import AddedWeights, FeatureSettings, FeatureVariance
-from offline.features.layers import FeatureLayers
+from probity.offline.features.activations import INPUTS
+from probity.offline.features.added_weights import AddedWeights, FeatureSettings, FeatureVariance
+from probity.offline.features.layers import FeatureLayers
 from tests.reference.added_weights import added_variance, coordinates, random_features
 
 SMALL = FeatureSettings(24, 6, precision=2e-4, length_scale=0.7)

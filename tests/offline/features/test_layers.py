@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.features.activations import INPUTS, read_activations
-from offline.features.layers import MOST_FEATURES, FeatureLayers, choose_layers, named_layers
-from offline.jacobian.find_head import find_head
+from probity.offline.features.activations import INPUTS, read_activations
+from probity.offline.features.layers import MOST_FEATURES, FeatureLayers, choose_layers, named_layers
+from probity.offline.jacobian.find_head import find_head
 from tests.support.heads import Residual
 
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.jacobian.find_head import find_head
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.linear_head import LinearHead
-from offline.jacobian.plan import make_jacobian
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
+from probity.offline.jacobian.find_head import find_head
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.linear_head import LinearHead
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
 from tests import reference
 from tests.support.heads import HEADS, Gated, ShuffledChannels, build_head
 

@@ -9,20 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from offline.data.held_out import HeldOut, check_enough, collect_held_out
-from offline.data.likelihood import Classification, Regression, Task
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.calibration import (
+from probity.offline.data.held_out import HeldOut, check_enough, collect_held_out
+from probity.offline.data.likelihood import Classification, Regression, Task
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.laplace.calibration import (
     held_out_metrics,
     predict_held_out,
     reference_quantiles,
 )
-from offline.laplace.posterior import factor
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.progress import silent
-from service.maths.posterior_factor import CholeskyPosterior
+from probity.offline.laplace.posterior import factor
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.progress import silent
+from probity.service.maths.posterior_factor import CholeskyPosterior
 from tests import reference
 
 CPU = torch.device("cpu")

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from offline.data.likelihood import Classification, Regression, Task, likelihood_of
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.ggn import accumulate_ggn, default_rows, diagonal_ggn
-from offline.laplace.gram import UPDATE_ROWS, Gram, mirror
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.blocks import BLOCK
-from offline.runtime.distributed import DistributedContext
+from probity.offline.data.likelihood import Classification, Regression, Task, likelihood_of
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.laplace.ggn import accumulate_ggn, default_rows, diagonal_ggn
+from probity.offline.laplace.gram import UPDATE_ROWS, Gram, mirror
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.blocks import BLOCK
+from probity.offline.runtime.distributed import DistributedContext
 from tests import reference
 
 CPU = torch.device("cpu")

@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch import nn
 
-from offline.jacobian.find_head import find_head
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.block_factor import BlockFactor, OwnWeights, block_factor
-from offline.laplace.head_factor import HeadFactor, TriangularFactors, head_factor
-from offline.laplace.served_factor import structured_factor
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from service.maths.posterior_factor import CholeskyPosterior
+from probity.offline.jacobian.find_head import find_head
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.laplace.block_factor import BlockFactor, OwnWeights, block_factor
+from probity.offline.laplace.head_factor import HeadFactor, TriangularFactors, head_factor
+from probity.offline.laplace.served_factor import structured_factor
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.service.maths.posterior_factor import CholeskyPosterior
 from tests import reference
 
 

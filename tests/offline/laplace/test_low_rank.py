@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-import offline.laplace.low_rank
-from offline.laplace.low_rank import LowRank, low_rank, low_rank_errors
-from service.maths.posterior_factor import LowRankPosterior
+import probity.offline.laplace.low_rank
+from probity.offline.laplace.low_rank import LowRank, low_rank, low_rank_errors
+from probity.service.maths.posterior_factor import LowRankPosterior
 
 Array = npt.NDArray[Any]
 
@@ -115,9 +115,11 @@ def test_chunks_types_and_shapes_of_the_sample_change_nothing(monkeypatch: pytes
     expected = low_rank_errors(values, vectors, 0.5, sample)
     torch.testing.assert_close(low_rank_errors(values, vectors, 0.5, sample.reshape(8, 3, 15)), expected)
     torch.testing.assert_close(low_rank_errors(values, vectors, 0.5, sample.float()), expected, rtol=1e-4, atol=1e-6)
-    monkeypatch.setattr(offline.laplace.low_rank, "MEMORY_BYTES", 5 * 8 * offline.laplace.low_rank.WORKING_COPIES * 15)
+    monkeypatch.setattr(
+        probity.offline.laplace.low_rank, "MEMORY_BYTES", 5 * 8 * probity.offline.laplace.low_rank.WORKING_COPIES * 15
+    )
     torch.testing.assert_close(low_rank_errors(values, vectors, 0.5, sample), expected, rtol=1e-12, atol=0)
-    monkeypatch.setattr(offline.laplace.low_rank, "MEMORY_BYTES", 1)
+    monkeypatch.setattr(probity.offline.laplace.low_rank, "MEMORY_BYTES", 1)
     torch.testing.assert_close(low_rank_errors(values, vectors, 0.5, sample), expected, rtol=1e-12, atol=0)
 
 

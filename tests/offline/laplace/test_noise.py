@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline import FitConfig, fit_bundle
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Regression, gaussian_log_likelihood
-from offline.evaluation.evaluate import evaluate
-from offline.fit import TUNING_SHARE
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.ggn import accumulate_ggn
-from offline.laplace.noise import STEPS, likeliest_noise, residual_noise
-from offline.laplace.posterior import Spectrum
-from offline.network.model_copy import private_copy
-from offline.network.weights import WeightLayout
-from offline.runtime.progress import silent
-from service import Predictor
-from service.bundle import Manifest, read_manifest
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Regression, gaussian_log_likelihood
+from probity.offline.evaluation.evaluate import evaluate
+from probity.offline.fit import TUNING_SHARE
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.laplace.ggn import accumulate_ggn
+from probity.offline.laplace.noise import STEPS, likeliest_noise, residual_noise
+from probity.offline.laplace.posterior import Spectrum
+from probity.offline.network.model_copy import private_copy
+from probity.offline.network.weights import WeightLayout
+from probity.offline.runtime.progress import silent
+from probity.service import Predictor
+from probity.service.bundle import Manifest, read_manifest
 from tests import reference
 
 pytestmark = pytest.mark.usefixtures("without_trial")

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification
-from offline.laplace.temperature import LEAST, SPREAD, plain_temperature, suited
-from service.maths.predictive import Link
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Classification
+from probity.offline.laplace.temperature import LEAST, SPREAD, plain_temperature, suited
+from probity.service.maths.predictive import Link
 
 LIKELIHOOD = Classification(4, 1.0, link="probit-shared", map_temperature=1.0)
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.config import FitConfig
-from offline.fit import fit_bundle
-from offline.network.finite import NotFiniteError, check_finite_jacobian, check_finite_outputs
-from offline.network.model_copy import private_copy
+from probity.offline.config import FitConfig
+from probity.offline.fit import fit_bundle
+from probity.offline.network.finite import NotFiniteError, check_finite_jacobian, check_finite_outputs
+from probity.offline.network.model_copy import private_copy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from offline.config import FitConfig
-from offline.fit import fit_bundle
-from offline.network.model_copy import in_float64, runs_in_float64
-from service.bundle import read_manifest
-from service.inference.predictor import Predictor
+from probity.offline.config import FitConfig
+from probity.offline.fit import fit_bundle
+from probity.offline.network.model_copy import in_float64, runs_in_float64
+from probity.service.bundle import read_manifest
+from probity.service.inference.predictor import Predictor
 from tests import reference
 from tests.support.tiers import quick_among
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline import FitConfig, fit_bundle
-from offline.publish.fill_effect import fill_warnings
-from service import Predictor
-from service.bundle import FillEffect, read_manifest
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.publish.fill_effect import fill_warnings
+from probity.service import Predictor
+from probity.service.bundle import FillEffect, read_manifest
 from tests.support.small_fit import CONFIG, batches, network
 
 # the exporter's own deprecations are not ours to mend

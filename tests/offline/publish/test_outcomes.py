@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification, Regression
-from offline.laplace.calibration import Predicted
-from offline.publish.outcomes import outcomes_of
-from service.bundle import Outcomes, SetScore
-from service.maths.outcomes import ClassOutcomes, RegressionOutcomes
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Classification, Regression
+from probity.offline.laplace.calibration import Predicted
+from probity.offline.publish.outcomes import outcomes_of
+from probity.service.bundle import Outcomes, SetScore
+from probity.service.maths.outcomes import ClassOutcomes, RegressionOutcomes
 from tests import reference
 
 K, N = 4, 60

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import offline.fit
-import offline.publish.served_form
-from offline import ExportError, FitConfig, fit_bundle
+import probity.offline.fit
+import probity.offline.publish.served_form
 from probity.card import print_card
-from service import Predictor, read_bundle
-from service.bundle import Graph, read_manifest
+from probity.offline import ExportError, FitConfig, fit_bundle
+from probity.service import Predictor, read_bundle
+from probity.service.bundle import Graph, read_manifest
 from tests import reference
 from tests.support.small_fit import Batches, batches
 
@@ -119,8 +119,8 @@ def test_no_clock_decides(network: nn.Sequential, tmp_path: Path, monkeypatch: p
 def test_a_factor_that_no_graph_holds_is_refused_before_the_curvature(
     tmp_path: Path, network: nn.Sequential, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], size: int
 ) -> None:
-    monkeypatch.setattr(offline.publish.served_form, "LARGEST_FACTOR", 10_000)
-    monkeypatch.setattr(offline.fit, "accumulate_ggn", None)
+    monkeypatch.setattr(probity.offline.publish.served_form, "LARGEST_FACTOR", 10_000)
+    monkeypatch.setattr(probity.offline.fit, "accumulate_ggn", None)
     message = f"found a posterior over 1290 weights, whose factor takes {size} bytes, .* posterior='low-rank'$"
     with pytest.raises(ExportError, match=message):
         fit(network, tmp_path / "bundle", **changes)
@@ -129,7 +129,7 @@ def test_a_factor_that_no_graph_holds_is_refused_before_the_curvature(
 def test_a_low_rank_that_no_graph_holds_is_refused(
     tmp_path: Path, network: nn.Sequential, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline.publish.served_form, "LARGEST_FACTOR", 10_000)
+    monkeypatch.setattr(probity.offline.publish.served_form, "LARGEST_FACTOR", 10_000)
     with pytest.raises(ExportError, match=r"over 1290 weights, .* with a larger posterior_tolerance$"):
         fit(network, tmp_path / "bundle", posterior="low-rank")
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from offline.recipes.load import Recipe, load_recipe
 from probity.cli import app
-from service.bundle import read_manifest
+from probity.offline.recipes.load import Recipe, load_recipe
+from probity.service.bundle import read_manifest
 
 ROOT = Path(__file__).parents[3]
 RECIPE = """
 import torch
 from torch.utils.data import DataLoader
 from data_beside import Points
-from offline import FitConfig
+from probity.offline import FitConfig
 
 config = FitConfig(subnetwork_size=5, selection="random", false_reject_rate=0.1, prior_precision=3.0, device="cpu")
 

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from offline import FitConfig, InputSpec
-from offline.data.loaders import check_loader, checked_batches
-from offline.recipes.load import BATCH_SIZE, Recipe, RecipeError, as_batches, load_recipe
+from probity.offline import FitConfig, InputSpec
+from probity.offline.data.loaders import check_loader, checked_batches
+from probity.offline.recipes.load import BATCH_SIZE, Recipe, RecipeError, as_batches, load_recipe
 
 WHOLE = """
 import torch
-from offline import FitConfig, InputSpec
+from probity.offline import FitConfig, InputSpec
 
 config = FitConfig(name="tiny", seed=3)
 class_names = ["no", "yes"]
@@ -62,7 +62,7 @@ def test_what_is_optional_has_a_default(tmp_path: Path) -> None:
 
 def test_optional_things_may_be_functions(tmp_path: Path) -> None:
     text = """
-from offline import FitConfig, InputSpec
+from probity.offline import FitConfig, InputSpec
 def config(): return FitConfig(seed=7)
 def class_names(): return ("a", "b")
 def input_spec(): return InputSpec(shape=(4,))

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from offline.estimate.duration import describe_duration
 from probity.cli import app
+from probity.offline.estimate.duration import describe_duration
 
 ROOT = Path(__file__).parents[3]
 COMMAND = Path(sys.executable).with_name("probity")
 RECIPE = """
 import torch
-from offline import FitConfig
+from probity.offline import FitConfig
 
 config = FitConfig(name="tiny", subnetwork_size=20, false_reject_rate=0.1, device="cpu")
 

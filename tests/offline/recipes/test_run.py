@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-import offline.recipes.run
-from offline.recipes.run import fit_recipe
+import probity.offline.recipes.run
+from probity.offline.recipes.run import fit_recipe
 
 RECIPE = """
 import torch
@@ -30,7 +30,7 @@ def score_data():
 def test_data_that_choose_the_score(text: str, foreign: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, given = tmp_path / "recipe.py", dict[str, Any]()
     path.write_text(text)
-    monkeypatch.setattr(offline.recipes.run, "fit_bundle", lambda *_, **named: given.update(named))
+    monkeypatch.setattr(probity.offline.recipes.run, "fit_bundle", lambda *_, **named: given.update(named))
     assert fit_recipe(path, tmp_path / "bundle", {"score": "fused"})
     assert given["config"].score == "fused"
     assert (given["foreign_loader"] is not None) is foreign

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import offline.recipes.run
-from offline.recipes import user_errors
+import probity.offline.recipes.run
 from probity.cli import app
+from probity.offline.recipes import user_errors
 
 RECIPE = """
 import torch
-from offline import FitConfig
+from probity.offline import FitConfig
 
 config = FitConfig(subnetwork_size=5, selection="random", false_reject_rate=0.1, prior_precision=3.0, device="cpu")
 
@@ -122,7 +122,7 @@ def test_a_bug_of_ours_keeps_its_traceback(tmp_path: Path, monkeypatch: pytest.M
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(offline.recipes.run, "fit_bundle", broken)
+    monkeypatch.setattr(probity.offline.recipes.run, "fit_bundle", broken)
     monkeypatch.setattr(user_errors, "OURS", (*user_errors.OURS, __file__))
     result = fit(write(tmp_path, []))
     assert isinstance(result.exception, RuntimeError)

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from offline.report.bought import Bought, bought_rows
-from offline.report.page import ReportData, report_html
+from probity.offline.report.bought import Bought, bought_rows
+from probity.offline.report.page import ReportData, report_html
 from tests.support.report_pages import Page, report_manifest
 
 METRICS = {

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offline.report.page import ReportData, report_html
-from offline.report.style import MAX_POINTS, thinned
-from offline.report.text import number, parameter_rows
-from service.bundle import (
+from probity.offline.report.page import ReportData, report_html
+from probity.offline.report.style import MAX_POINTS, thinned
+from probity.offline.report.text import number, parameter_rows
+from probity.service.bundle import (
     Manifest,
     ParameterSlice,
     Posterior,

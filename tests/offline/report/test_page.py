@@ -7,11 +7,11 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from offline.evaluation.diagnostics import effective_dimension, expected_calibration_error
-from offline.report.page import report_html
-from service.bundle import Posterior
-from service.inference.predictor import undecided_prediction
-from service.maths.predictive import link_approx, softmax
+from probity.offline.evaluation.diagnostics import effective_dimension, expected_calibration_error
+from probity.offline.report.page import report_html
+from probity.service.bundle import Posterior
+from probity.service.inference.predictor import undecided_prediction
+from probity.service.maths.predictive import link_approx, softmax
 from tests.support.report_pages import SIGMA, THRESHOLD, Page, S, bare, make_data, titles
 
 PAPER = "https://arxiv.org/abs/2010.14689"

@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from offline.data.likelihood import Classification
-from offline.laplace.ggn import accumulate_ggn
-from offline.runtime.checkpoint import Checkpoint, CheckpointError, update_digest
-from offline.runtime.resume import job_fingerprint, tensors_digest
+from probity.offline.data.likelihood import Classification
+from probity.offline.laplace.ggn import accumulate_ggn
+from probity.offline.runtime.checkpoint import Checkpoint, CheckpointError, update_digest
+from probity.offline.runtime.resume import job_fingerprint, tensors_digest
 from tests.support.job_process import BATCHES, CASE, count_calls, make_job
 
 ROOT = Path(__file__).parents[3]

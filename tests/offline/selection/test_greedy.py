@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from offline.selection.registry import select
-from offline.selection.strategies.greedy import match
+from probity.offline.selection.registry import select
+from probity.offline.selection.strategies.greedy import match
 from tests import reference
 from tests.support.cases import Case
 from tests.support.selections import CASE, PRIOR, case_context, cases, context, problem, truth

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.selection.registry import select
-from offline.selection.sample import Sample
-from offline.selection.strategies.leverage import exact_leverage
-from offline.selection.strategies.sampled_leverage import sampled_leverage
+from probity.offline.selection.registry import select
+from probity.offline.selection.sample import Sample
+from probity.offline.selection.strategies.leverage import exact_leverage
+from probity.offline.selection.strategies.sampled_leverage import sampled_leverage
 from tests import reference
 from tests.support.cases import Case
 from tests.support.selections import (

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.selection.context import SelectionContext
-from offline.selection.places import LEEWAY, USUAL_COST, affordable_places, affordable_weights, drawn
-from offline.selection.registry import select
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.places import LEEWAY, USUAL_COST, affordable_places, affordable_weights, drawn
+from probity.offline.selection.registry import select
 from tests.support.selections import DEAD, context, dead_problem
 
 NESTED = [("8",), ("6", "8"), ("3", "6", "8"), None]
@@ -76,7 +76,7 @@ def test_by_default_the_limit_is_what_is_usual_or_a_little_above_the_least(monke
     every = affordable_places(context_of(max_cost=1000.0)).places
     usual = [place.name for place in affordable_places(context_of()).places]
     assert usual == [place.name for place in every if place.cost <= USUAL_COST]
-    monkeypatch.setattr("offline.selection.places.USUAL_COST", 1.0)
+    monkeypatch.setattr("probity.offline.selection.places.USUAL_COST", 1.0)
     least = min(place.cost for place in affordable_places(context_of(1, max_cost=1000.0)).places)
     assert all(place.cost <= LEEWAY * least for place in affordable_places(context_of()).places)
 

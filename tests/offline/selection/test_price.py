@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.export.work import (
+from probity.offline.export.work import (
     ADDED_OPERATORS,
     CALL_WORK,
     GATHERED_WORK,
@@ -15,9 +15,9 @@ from offline.export.work import (
     OPERATOR_WORK,
     READ_WORK,
 )
-from offline.features.layers import choose_layers
-from offline.jacobian.output_rule import ALL_OUTPUTS
-from offline.selection.price import PriceModel
+from probity.offline.features.layers import choose_layers
+from probity.offline.jacobian.output_rule import ALL_OUTPUTS
+from probity.offline.selection.price import PriceModel
 from tests.support.selections import make_job
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from offline.selection.context import largest
-from offline.selection.registry import select
+from probity.offline.selection.context import largest
+from probity.offline.selection.registry import select
 from tests.support.networks import hooks_of
 from tests.support.selections import ALWAYS_LIVE, DEAD, NAMED, OPTIONS, WHOLE, context, dead_problem, problem
 

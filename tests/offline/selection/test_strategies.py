@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.data.shifts import synthetic_shifts
-from offline.selection.context import SelectionContext
-from offline.selection.registry import select
-from offline.selection.strategies.novelty import LEAST_RATIO, perturbed
+from probity.offline.data.shifts import synthetic_shifts
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.registry import select
+from probity.offline.selection.strategies.novelty import LEAST_RATIO, perturbed
 from tests import reference
 from tests.support.cases import Case
 from tests.support.selections import CASE, COUNT, PRIOR, case_context, cases, context, dead_problem, truth

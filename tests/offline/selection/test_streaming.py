@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from offline.runtime.peak_memory import peak_bytes
-from offline.selection.context import SelectionContext
-from offline.selection.registry import select
-from offline.selection.sample import Sample
-from offline.selection.streaming import curvature_diagonal, groups, mean_squares
+from probity.offline.runtime.peak_memory import peak_bytes
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.registry import select
+from probity.offline.selection.sample import Sample
+from probity.offline.selection.streaming import curvature_diagonal, groups, mean_squares
 from tests import reference
 from tests.support.cases import Case
 from tests.support.networks import build

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from service.bundle import InputSpec
-from service.inference.predictor import Predictor
+from probity.service.bundle import InputSpec
+from probity.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear
 from tests.support.outcomes import keeping_outcomes
 

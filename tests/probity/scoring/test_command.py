@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from probity.cli import app
 from probity.scoring.progress_file import Job, ProgressFile
-from service.inference.predictor import Predictor
+from probity.service.inference.predictor import Predictor
 
 # Pretends that packages are not installed; with a number at the end, the process kills itself after so many inputs.
 COMMAND = """

@@ -10,7 +10,7 @@ from pyarrow import parquet
 from probity.scoring.errors import ScoringError
 from probity.scoring.job import open_source
 from probity.scoring.output import check_format
-from service.bundle import InputSpec
+from probity.service.bundle import InputSpec
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC
 
 PLAIN = InputSpec(shape=(2, 2))

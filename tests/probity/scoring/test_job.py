@@ -15,8 +15,8 @@ from pyarrow import parquet
 
 from probity.scoring.errors import ScoringError
 from probity.scoring.job import score_file
-from service.codec.arrays import InputError
-from service.inference.predictor import Predictor
+from probity.service.codec.arrays import InputError
+from probity.service.inference.predictor import Predictor
 from tests.support.client import serving
 
 EXACT = ("label", "rejected", "prediction_set")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.batching import Batch, Closed, ComputeThreads
-from service.batching.batcher import DynamicBatcher
-from service.batching.queue import Limits
+from probity.service.batching import Batch, Closed, ComputeThreads
+from probity.service.batching.batcher import DynamicBatcher
+from probity.service.batching.queue import Limits
 from tests.support.batching import Gate, Numbers, Poison, batcher, held, numbers, picky, run, settle, until
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from service.batching import BatcherFailed, ComputeThreads
-from service.batching.batcher import DynamicBatcher
-from service.batching.queue import Limits, RowQueue
+from probity.service.batching import BatcherFailed, ComputeThreads
+from probity.service.batching.batcher import DynamicBatcher
+from probity.service.batching.queue import Limits, RowQueue
 from tests.support.batching import Gate, Numbers, batcher, held, numbers, run, settle, until
 
 

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from service.batching import Batch, DeadlineExceeded, Fallback, QueueFull
+from probity.service.batching import Batch, DeadlineExceeded, Fallback, QueueFull
 from tests.support.batching import Gate, ManualClock, Numbers, batcher, held, numbers, run, settle, until
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from service.batching import ComputeThreads
+from probity.service.batching import ComputeThreads
 from tests.support.batching import ManualClock, settle, until
 
 

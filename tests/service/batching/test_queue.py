@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from service.batching import DeadlineExceeded, Limits, QueueFull
-from service.batching.queue import Item, RowQueue
+from probity.service.batching import DeadlineExceeded, Limits, QueueFull
+from probity.service.batching.queue import Item, RowQueue
 
 
 def queue(

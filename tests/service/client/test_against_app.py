@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.client import (
+from probity.service.client import (
     BadRequestError,
     ClassificationPrediction,
     FeedbackResponse,
@@ -19,9 +19,9 @@ from service.client import (
     RegressionPrediction,
     UnauthorizedError,
 )
-from service.inference.predictor import Predictor
-from service.security.api_keys import new_key
-from service.settings import Settings
+from probity.service.inference.predictor import Predictor
+from probity.service.security.api_keys import new_key
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client as App
 from tests.support.client import serving

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.client import (
+from probity.service.client import (
     AsyncClient,
     BadRequestError,
     Client,
@@ -22,7 +22,7 @@ from service.client import (
     TimedOutError,
     UnauthorizedError,
 )
-from service.security.api_keys import new_key
+from probity.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import up_to_rounding
 from tests.support.fake_service import ask

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.client import (
+from probity.service.client import (
     BadRequestError,
     ConnectionFailedError,
     DeadlineError,

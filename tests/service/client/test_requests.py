@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.client import AsyncClient, Client
+from probity.service.client import AsyncClient, Client
 from tests.support.fake_service import URL, World, ok
 
 KEY = "probity_secret"

@@ -7,7 +7,7 @@ from email.utils import formatdate
 import httpx
 import pytest
 
-from service.client import (
+from probity.service.client import (
     BadRequestError,
     ConnectionFailedError,
     DeadlineError,

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from service.bundle import ImagePreprocessing, InputSpec
-from service.codec.arrays import InputError, InputLimits, InputTooLarge
-from service.codec.images import array_from_images, image_to_array
+from probity.service.bundle import ImagePreprocessing, InputSpec
+from probity.service.codec.arrays import InputError, InputLimits, InputTooLarge
+from probity.service.codec.images import array_from_images, image_to_array
 from tests.support.client import base64_text, encoded, pixel_bomb
 
 Array = npt.NDArray[Any]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.bundle import ImagePreprocessing, InputSpec
-from service.codec.arrays import InputError, InputLimits
-from service.codec.images import array_from_images, image_to_array
+from probity.service.bundle import ImagePreprocessing, InputSpec
+from probity.service.codec.arrays import InputError, InputLimits
+from probity.service.codec.images import array_from_images, image_to_array
 from tests.support.bundles import FEATURE_SPEC
 from tests.support.client import base64_text, encoded
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from fastapi import Response
 
-from service.bundle import read_bundle
-from service.connection.early_rejection import SMALL_BODY, EarlyRejection, may_reject
-from service.settings import Settings
+from probity.service.bundle import read_bundle
+from probity.service.connection.early_rejection import SMALL_BODY, EarlyRejection, may_reject
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 from tests.support.metrics import metric

@@ -9,8 +9,8 @@ import pytest
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
-from service.connection.pacing import MAX_TINY_PIECES
-from service.settings import Settings
+from probity.service.connection.pacing import MAX_TINY_PIECES
+from probity.service.settings import Settings
 from tests.support.host import Host, hosting
 from tests.support.sockets import answers
 

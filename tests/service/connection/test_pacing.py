@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.connection.pacing import SLICE_BYTES, SLICES_PER_TURN, Pacer, is_dense
-from service.connection.protocol import LimitedProtocol
-from service.security.api_keys import new_key
+from probity.service.connection.pacing import SLICE_BYTES, SLICES_PER_TURN, Pacer, is_dense
+from probity.service.connection.protocol import LimitedProtocol
+from probity.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
 from tests.support.flood import CHUNKED, TINY
 from tests.support.health import checked_health

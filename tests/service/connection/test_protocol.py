@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.schemas import PredictResponse
+from probity.service.schemas import PredictResponse
 from tests.support.bundles import Synthetic
 from tests.support.requests import GOOD
 from tests.support.server import TIMEOUT, Server, running

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from service.connection.start_queue import MAX_REQUESTS, StartQueue
+from probity.service.connection.start_queue import MAX_REQUESTS, StartQueue
 from tests.support.bundles import Synthetic
 from tests.support.health import checked_health
 from tests.support.server import ROOT, TIMEOUT, running

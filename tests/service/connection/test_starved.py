@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from service.connection.protocol import LAST_REQUEST_SECONDS, LimitedProtocol, limited_protocol
-from service.settings import Settings
+from probity.service.connection.protocol import LAST_REQUEST_SECONDS, LimitedProtocol, limited_protocol
+from probity.service.settings import Settings
 from tests.support.sockets import answers
 
 CONNECTIONS = 12

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.settings import Settings
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.host import hosting
 from tests.support.metrics import metric

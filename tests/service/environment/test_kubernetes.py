@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.settings import Settings, UnknownSettingError, load_settings
+from probity.service.settings import Settings, UnknownSettingError, load_settings
 from tests.support.bundles import Synthetic
 from tests.support.server import running
 

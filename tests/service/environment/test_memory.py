@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.environment.memory import available_bytes
+from probity.service.environment.memory import available_bytes
 
 MIB = 2**20
 

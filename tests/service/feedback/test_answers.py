@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from service.feedback.answers import Answers, class_outcomes, interval_outcomes
+from probity.service.feedback.answers import Answers, class_outcomes, interval_outcomes
 
 NAN = np.nan
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.feedback.answers import Answers
-from service.feedback.database import Answered, FeedbackDatabase, FeedbackFileError
-from service.maths.accuracy_evidence import bet_on_errors, fresh_gambler
+from probity.service.feedback.answers import Answers
+from probity.service.feedback.database import Answered, FeedbackDatabase, FeedbackFileError
+from probity.service.maths.accuracy_evidence import bet_on_errors, fresh_gambler
 
 RIGHT, WRONG = 0.0, 1.0
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from service.feedback.answers import Answers
-from service.feedback.database import Answered, FeedbackDatabase
-from service.feedback.memory import FeedbackMemory
+from probity.service.feedback.answers import Answers
+from probity.service.feedback.database import Answered, FeedbackDatabase
+from probity.service.feedback.memory import FeedbackMemory
 
 
 def answered(name: str, examples: int) -> Answered:

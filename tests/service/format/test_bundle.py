@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from service.bundle import (
+from probity.service.bundle import (
     CALIBRATION,
     MANIFEST,
     POSTERIOR,

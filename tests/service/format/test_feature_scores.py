@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from service.bundle import Graph, Manifest
-from service.format.manifest_json import manifest_from_json
-from service.format.rules import ManifestError
+from probity.service.bundle import Graph, Manifest
+from probity.service.format.manifest_json import manifest_from_json
+from probity.service.format.rules import ManifestError
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.manifests import document
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.bundle import (
+from probity.service.bundle import (
     CALIBRATION,
     MANIFEST,
     MAX_MANIFEST_BYTES,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from service.bundle import (
+from probity.service.bundle import (
     MANIFEST,
     POSTERIOR,
     CholeskyPosterior,
@@ -17,8 +17,8 @@ from service.bundle import (
     PosteriorFactor,
     read_bundle,
 )
-from service.format.posterior_tensors import BLOCK_COLUMNS, ORTHONORMAL_TOLERANCE
-from service.inference.predictor import Predictor
+from probity.service.format.posterior_tensors import BLOCK_COLUMNS, ORTHONORMAL_TOLERANCE
+from probity.service.inference.predictor import Predictor
 from tests.support.bundles import (
     FEATURE_SPEC,
     LOW_RANK_PRIOR,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from service.format.manifest import FORMAT_VERSION
-from service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
-from service.format.manifest_json import manifest_from_json, to_json
-from service.format.rules import ManifestError
-from service.format.seal import manifest_to_bytes
+from probity.service.format.manifest import FORMAT_VERSION
+from probity.service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
+from probity.service.format.manifest_json import manifest_from_json, to_json
+from probity.service.format.rules import ManifestError
+from probity.service.format.seal import manifest_to_bytes
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.manifests import document
 from tests.support.tamper import Place, places, replaced

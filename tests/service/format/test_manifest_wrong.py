@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.format.manifest_json import manifest_from_json
-from service.format.rules import ManifestError
+from probity.service.format.manifest_json import manifest_from_json
+from probity.service.format.rules import ManifestError
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.manifests import document
 from tests.support.tamper import Place, replaced

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bundle import (
+from probity.service.bundle import (
     CalibrationTensors,
     CholeskyPosterior,
     InputSpec,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.bundle import (
+from probity.service.bundle import (
     MANIFEST,
     MODEL,
     BundleError,

@@ -10,9 +10,9 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Scope
 
-from service.bundle import read_bundle
-from service.http.disconnect import CancelOnDisconnect, DisconnectEvent, disconnect_event
-from service.settings import Settings
+from probity.service.bundle import read_bundle
+from probity.service.http.disconnect import CancelOnDisconnect, DisconnectEvent, disconnect_event
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import serving
 from tests.support.host import listening

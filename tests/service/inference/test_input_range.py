@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.bundle import InputRange, InputSpec
-from service.inference.input_range import MAX_NAMED, RangeCheck
-from service.inference.predictor import Predictor
-from service.schemas import PredictResponse
-from service.settings import Settings
+from probity.service.bundle import InputRange, InputSpec
+from probity.service.inference.input_range import MAX_NAMED, RangeCheck
+from probity.service.inference.predictor import Predictor
+from probity.service.schemas import PredictResponse
+from probity.service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear
 from tests.support.client import Client, serving
 from tests.support.metrics import metric

@@ -8,9 +8,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from service.bundle import MODEL
-from service.inference.predictor import Predictor
-from service.inference.session import NetworkFailed
+from probity.service.bundle import MODEL
+from probity.service.inference.predictor import Predictor
+from probity.service.inference.session import NetworkFailed
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.tamper import put, refusal

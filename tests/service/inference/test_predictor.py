@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from service.inference.predictor import CHUNK_BYTES, NonFinitePrediction, Prediction, Predictor, check_finite
+from probity.service.inference.predictor import CHUNK_BYTES, NonFinitePrediction, Prediction, Predictor, check_finite
 from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite, write_linear
 from tests.support.manifests import slow_threshold
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.maths.accuracy_evidence import LEVEL, bet_on_errors, fresh_gambler
-from service.maths.betting import JUMP
+from probity.service.maths.accuracy_evidence import LEVEL, bet_on_errors, fresh_gambler
+from probity.service.maths.betting import JUMP
 from tests import reference
 
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.maths.accuracy_evidence import ODDS_RATIOS
-from service.maths.betting import JUMP, Gambler
-from service.maths.exchangeability import odds
+from probity.service.maths.accuracy_evidence import ODDS_RATIOS
+from probity.service.maths.betting import JUMP, Gambler
+from probity.service.maths.exchangeability import odds
 from tests import reference
 
 BETS = len(odds(0.5))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.maths.class_rules import ClassRules, class_groups
-from service.maths.outcomes import Verdicts
-from service.maths.rejection import RejectionRule
+from probity.service.maths.class_rules import ClassRules, class_groups
+from probity.service.maths.outcomes import Verdicts
+from probity.service.maths.rejection import RejectionRule
 
 Array = npt.NDArray[Any]
 CLASSES = 4

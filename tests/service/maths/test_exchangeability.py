@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.maths import exchangeability
-from service.maths.exchangeability import DriftTest, SmoothedPValues, odds
+from probity.service.maths import exchangeability
+from probity.service.maths.exchangeability import DriftTest, SmoothedPValues, odds
 from tests import reference
 
 Array = npt.NDArray[Any]

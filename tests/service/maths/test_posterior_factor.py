@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from probity.service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
 from tests.support.bundles import dense_covariance, draw_cholesky, draw_low_rank
 
 Array = npt.NDArray[Any]

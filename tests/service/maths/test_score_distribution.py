@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from service.maths.score_distribution import LEAST_SCALE, MOST_LEVELS, MOST_SHAPE, TAIL_LEVEL, ScoreDistribution, pareto
+from probity.service.maths.score_distribution import (
+    LEAST_SCALE,
+    MOST_LEVELS,
+    MOST_SHAPE,
+    TAIL_LEVEL,
+    ScoreDistribution,
+    pareto,
+)
 from tests import reference
 
 Array = npt.NDArray[Any]

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from service.maths.predictive import class_probabilities
-from service.maths.score_outputs import ClassOutputs, RegressionOutputs
-from service.maths.scores import (
+from probity.service.maths.predictive import class_probabilities
+from probity.service.maths.score_outputs import ClassOutputs, RegressionOutputs
+from probity.service.maths.scores import (
     CLASSIFICATION_SCORES,
     REGRESSION_SCORES,
     SCORES,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.maths.fused_score import Component, LargestSurprise
-from service.maths.predictive import class_probabilities
-from service.maths.rejection import RejectionRule
-from service.maths.score_distribution import TAIL_LEVEL, ScoreDistribution
-from service.maths.score_outputs import ClassOutputs
-from service.maths.scores import SCORES
+from probity.service.maths.fused_score import Component, LargestSurprise
+from probity.service.maths.predictive import class_probabilities
+from probity.service.maths.rejection import RejectionRule
+from probity.service.maths.score_distribution import TAIL_LEVEL, ScoreDistribution
+from probity.service.maths.score_outputs import ClassOutputs
+from probity.service.maths.scores import SCORES
 from tests import reference
 
 Array = npt.NDArray[Any]

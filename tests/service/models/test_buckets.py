@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.models.buckets import UNIT, UNKNOWN_SIZE, around, around_any, around_complement, p_values
+from probity.service.models.buckets import UNIT, UNKNOWN_SIZE, around, around_any, around_complement, p_values
 
 MOST = 30
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.inference.predictor import Predictor
-from service.settings import Settings
+from probity.service.inference.predictor import Predictor
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 from tests.support.server import running

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from service.bundle import BundleError
-from service.inference.predictor import Predictor
-from service.models import cpu_share, loading
-from service.models.cpu_share import all_threads, batches_at_once, share_of, thread_count
-from service.models.loading import load_named
-from service.models.loading import load_predictor as load_tried
-from service.models.trials import Trials
-from service.settings import Settings
+from probity.service.bundle import BundleError
+from probity.service.inference.predictor import Predictor
+from probity.service.models import cpu_share, loading
+from probity.service.models.cpu_share import all_threads, batches_at_once, share_of, thread_count
+from probity.service.models.loading import load_named
+from probity.service.models.loading import load_predictor as load_tried
+from probity.service.models.trials import Trials
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 
 

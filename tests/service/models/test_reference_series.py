@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from service.bundle import read_bundle
-from service.inference.predictor import Predictor
-from service.maths.outcomes import ClassOutcomes
-from service.maths.rejection import RejectionRule
-from service.models.metrics import ModelMetrics
-from service.models.reference_series import LEAST_SHARE, ReferenceSeries, cumulative_shares, merged_bins
-from service.monitoring.metrics import Metrics
+from probity.service.bundle import read_bundle
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.outcomes import ClassOutcomes
+from probity.service.maths.rejection import RejectionRule
+from probity.service.models.metrics import ModelMetrics
+from probity.service.models.reference_series import LEAST_SHARE, ReferenceSeries, cumulative_shares, merged_bins
+from probity.service.monitoring.metrics import Metrics
 from tests.reference import left_out_p_value
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.outcomes import keeping_outcomes

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service.bundle import MODEL, BundleError
-from service.models.store import ModelNotFound
+from probity.service.bundle import MODEL, BundleError
+from probity.service.models.store import ModelNotFound
 from tests.support.model_folders import INPUTS, World, bundle, run
 
 

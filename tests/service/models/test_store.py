@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.models.served import ServedModel
-from service.models.store import ModelNotFound, ModelStore, version_key
+from probity.service.models.served import ServedModel
+from probity.service.models.store import ModelNotFound, ModelStore, version_key
 
 
 def model(name: str, version: str = "1") -> ServedModel:

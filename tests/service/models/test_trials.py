@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from service.bundle import MODEL, BundleError, read_manifest
-from service.models.loading import load_predictor
-from service.models.trials import Trials
-from service.settings import Settings
+from probity.service.bundle import MODEL, BundleError, read_manifest
+from probity.service.models.loading import load_predictor
+from probity.service.models.trials import Trials
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.hostile import endless, greedy, huge_input, many_dimensions
 from tests.support.processes import children_of, wait_until
@@ -125,8 +125,8 @@ def test_the_end_waits_for_no_trial_and_leaves_none(tmp_path: Path) -> None:
 ORPHAN = """
 import os, sys, threading
 from pathlib import Path
-from service.models.trials import Trials
-from service.settings import Settings
+from probity.service.models.trials import Trials
+from probity.service.settings import Settings
 from tests.support.processes import children_of, wait_until
 trials = Trials(Settings())
 threading.Thread(target=trials.check, args=[Path(sys.argv[1])], daemon=True).start()

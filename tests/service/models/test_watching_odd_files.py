@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.bundle import MANIFEST, MODEL
+from probity.service.bundle import MANIFEST, MODEL
 from tests.support.model_folders import World, bundle, run
 
 

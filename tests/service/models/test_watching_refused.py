@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from service.bundle import CALIBRATION, MODEL, POSTERIOR, BundleError
-from service.inference.predictor import Predictor
-from service.models.folder_record import FolderRecord
+from probity.service.bundle import CALIBRATION, MODEL, POSTERIOR, BundleError
+from probity.service.inference.predictor import Predictor
+from probity.service.models.folder_record import FolderRecord
 from tests.support.model_folders import World, bundle, run
 
 

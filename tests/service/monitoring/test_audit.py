@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from service.monitoring.audit import AuditTrail, Lines
-from service.monitoring.audit_file import RotatedFile
-from service.monitoring.background import BATCH_NUMBERS, QUEUED
+from probity.service.monitoring.audit import AuditTrail, Lines
+from probity.service.monitoring.audit_file import RotatedFile
+from probity.service.monitoring.background import BATCH_NUMBERS, QUEUED
 
 
 class Failing(RotatedFile):

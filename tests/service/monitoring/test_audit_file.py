@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.monitoring.audit_file import AuditFileError, RotatedFile
+from probity.service.monitoring.audit_file import AuditFileError, RotatedFile
 
 LINE = b"0123456789\n"
 

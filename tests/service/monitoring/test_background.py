@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from service.monitoring.background import BATCH, BATCH_NUMBERS, QUEUED, QUEUED_NUMBERS, BackgroundThread, Work
+from probity.service.monitoring.background import BATCH, BATCH_NUMBERS, QUEUED, QUEUED_NUMBERS, BackgroundThread, Work
 
 NEVER = 3600.0
 

@@ -11,12 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-import service
-from service.bundle import REFERENCE_LEVELS
-from service.http.errors import HTTP_CODES
-from service.inference.predictor import Prediction, Predictor
-from service.models import metrics as model_metrics
-from service.monitoring.metrics import ERROR_REASONS, Metrics
+import probity.service
+from probity.service.bundle import REFERENCE_LEVELS
+from probity.service.http.errors import HTTP_CODES
+from probity.service.inference.predictor import Prediction, Predictor
+from probity.service.models import metrics as model_metrics
+from probity.service.monitoring.metrics import ERROR_REASONS, Metrics
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 
@@ -224,7 +224,7 @@ def test_every_error_and_every_answer_to_a_prediction_starts_at_zero(fresh: Clie
 
 def test_every_reason_in_the_source_is_known() -> None:
     """So that a new one starts at zero, too."""
-    root = Path(service.__file__).parent
+    root = Path(str(probity.service.__file__)).parent
     calls = [
         node
         for file in root.rglob("*.py")

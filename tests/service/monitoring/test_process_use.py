@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
-from service.monitoring.metrics import Metrics
-from service.monitoring.process_use import ProcessUse
-from service.settings import Settings
+from probity.service.monitoring.metrics import Metrics
+from probity.service.monitoring.process_use import ProcessUse
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.server import Server, running
 

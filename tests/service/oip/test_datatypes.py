@@ -9,10 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from service.oip.datatypes import BF16, BOOL, NAMES, NUMPY, from_bytes, from_values, item_size, to_bytes, to_values
-from service.oip.elements import join_elements, split_elements
-from service.oip.errors import RequestError
-from service.oip.schemas import Datatype
+from probity.service.oip.datatypes import (
+    BF16,
+    BOOL,
+    NAMES,
+    NUMPY,
+    from_bytes,
+    from_values,
+    item_size,
+    to_bytes,
+    to_values,
+)
+from probity.service.oip.elements import join_elements, split_elements
+from probity.service.oip.errors import RequestError
+from probity.service.oip.schemas import Datatype
 
 PLAIN = [name for name in NUMPY if name != BF16]
 WHOLE = [name for name, dtype in NUMPY.items() if dtype.kind in "iu"]

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.bundle import ImagePreprocessing, InputSpec
-from service.codec.arrays import InputError, InputLimits
-from service.codec.decoding import NotJson
-from service.codec.json_limits import JsonLimits
-from service.oip import array_of, parse_request
-from service.oip.datatypes import NAMES
-from service.oip.elements import join_elements
+from probity.service.bundle import ImagePreprocessing, InputSpec
+from probity.service.codec.arrays import InputError, InputLimits
+from probity.service.codec.decoding import NotJson
+from probity.service.codec.json_limits import JsonLimits
+from probity.service.oip import array_of, parse_request
+from probity.service.oip.datatypes import NAMES
+from probity.service.oip.elements import join_elements
 from tests.support.requests import image_file
 from tests.support.tamper import places, replaced
 

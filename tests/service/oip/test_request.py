@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.bundle import ImagePreprocessing, InputSpec
-from service.codec.arrays import InputError, InputLimits, InputTooLarge
-from service.codec.decoding import NotJson
-from service.codec.json_limits import JsonLimits
-from service.oip import InferRequest, RequestError, array_of, parse_request
-from service.oip.elements import join_elements
-from service.oip.request import header_length
+from probity.service.bundle import ImagePreprocessing, InputSpec
+from probity.service.codec.arrays import InputError, InputLimits, InputTooLarge
+from probity.service.codec.decoding import NotJson
+from probity.service.codec.json_limits import JsonLimits
+from probity.service.oip import InferRequest, RequestError, array_of, parse_request
+from probity.service.oip.elements import join_elements
+from probity.service.oip.request import header_length
 from tests.support.client import base64_text
 from tests.support.requests import image_file
 

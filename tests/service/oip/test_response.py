@@ -7,15 +7,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from service.codec.answers import Coverage
-from service.inference.predictor import PlainPrediction, Prediction, Predictor
-from service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
-from service.oip.compression import coding
-from service.oip.datatypes import NUMPY
-from service.oip.outputs import Answer, check_outputs, chosen, outputs_of
-from service.oip.request import Wanted
-from service.oip.response import Head
-from service.oip.tensor import Tensor
+from probity.service.codec.answers import Coverage
+from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
+from probity.service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
+from probity.service.oip.compression import coding
+from probity.service.oip.datatypes import NUMPY
+from probity.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
+from probity.service.oip.request import Wanted
+from probity.service.oip.response import Head
+from probity.service.oip.tensor import Tensor
 from tests.support.bundles import Synthetic
 
 Array = npt.NDArray[Any]

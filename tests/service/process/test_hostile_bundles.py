@@ -51,7 +51,7 @@ def trial_of(server: Server) -> int:
         for task in children.iterdir():
             with contextlib.suppress(OSError):
                 for pid in (task / "children").read_text().split():
-                    if b"service.models.trial_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    if b"probity.service.models.trial_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         return int(pid)
     pytest.fail("no bundle was tried")
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from service.process.listening import accept_waiting, refuse_new_connections
+from probity.service.process.listening import accept_waiting, refuse_new_connections
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's socket filters")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.mmap_dict import MmapedDict
 
-from service.process.metrics_files import FIRST_BYTES, ReservedDict
+from probity.service.process.metrics_files import FIRST_BYTES, ReservedDict
 from tests.support.bundles import Synthetic
 from tests.support.requests import GOOD
 from tests.support.server import TIMEOUT, running

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.schemas import PredictResponse, Problem
+from probity.service.schemas import PredictResponse, Problem
 from tests.support.bundles import Synthetic
 from tests.support.client import PROBLEM_TYPE, base64_text
 from tests.support.processes import wait_until

@@ -17,12 +17,12 @@ import typer
 import uvicorn
 from typer.testing import CliRunner
 
-from service.__main__ import serve
-from service.app import create_app
-from service.inference.predictor import Predictor
-from service.process.server import Server
-from service.schemas import PredictResponse
-from service.settings import Settings
+from probity.service.__main__ import serve
+from probity.service.app import create_app
+from probity.service.inference.predictor import Predictor
+from probity.service.process.server import Server
+from probity.service.schemas import PredictResponse
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import PROBLEM_TYPE
 from tests.support.processes import wait_until
@@ -181,12 +181,12 @@ class Block(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Block())
 
 import numpy as np
-import service.__main__
-from service import Predictor
-from service.settings import Settings
+import probity.service.__main__
+from probity.service import Predictor
+from probity.service.settings import Settings
 
 for bundle, inputs in json.loads(sys.argv[1]):
-    server = service.__main__.build_server(Settings(bundle=bundle, port=0, threads=1))
+    server = probity.service.__main__.build_server(Settings(bundle=bundle, port=0, threads=1))
     assert server.config.app.title == "Probity"
     prediction = Predictor.load(bundle).predict(np.array(inputs, np.float32))
     print(json.dumps({"mean": prediction.mean.tolist(), "variance": prediction.variance.tolist()}))

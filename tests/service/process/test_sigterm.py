@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from service.connection.protocol import LAST_REQUEST_SECONDS
+from probity.service.connection.protocol import LAST_REQUEST_SECONDS
 from tests.service.process.test_workers import pids, stopped, two_workers
 from tests.support.bundles import Synthetic
 from tests.support.hanging import write_hanging
@@ -165,7 +165,7 @@ def test_process_1_that_starts_ends_at_once(tmp_path: Path) -> None:
     """The kernel ignores signals without a handler for process 1, and a handler in Python does not run while a library
     loads a network, which never ends here."""
     bundle = write_hanging(tmp_path / "bundle", tmp_path / "plain", magic=0.0)
-    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-m", "service", str(bundle)]
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-m", "probity.service", str(bundle)]
     with subprocess.Popen([*command, "--port", "0"], cwd=ROOT, env=environment()) as process:
         try:
             wait_until(lambda: child_of(process.pid) is not None)

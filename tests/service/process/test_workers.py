@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service.schemas import PredictResponse
+from probity.service.schemas import PredictResponse
 from tests.support.bundles import Synthetic
 from tests.support.processes import wait_until
 from tests.support.requests import GOOD

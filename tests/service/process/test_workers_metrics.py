@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.bundle import read_manifest
+from probity.service.bundle import read_manifest
 from tests.service.process.test_workers import predict, two_workers, wait_for_metric
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.server import Server

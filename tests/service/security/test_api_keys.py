@@ -1,4 +1,4 @@
-"""service/security/api_keys.py: the file of keys, and the owners of keys; `python -m service.keys new`."""
+"""service/security/api_keys.py: the file of keys, and the owners of keys; `python -m probity.service.keys new`."""
 
 import logging
 import os
@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from service.keys import app
-from service.security.api_keys import CHECK_SECONDS, MAX_FILE_BYTES, KeyFileError, KeyRing, new_key, parse_keys
+from probity.service.keys import app
+from probity.service.security.api_keys import CHECK_SECONDS, MAX_FILE_BYTES, KeyFileError, KeyRing, new_key, parse_keys
 from tests.support.server import ROOT, TIMEOUT, environment
 
 DIGEST = "ab" * 32
@@ -202,7 +202,7 @@ def test_the_command_works_where_torch_and_the_offline_job_are_missing() -> None
         "import runpy, sys\n"
         "sys.modules.update(dict.fromkeys(('torch', 'offline', 'onnx'), None))\n"
         "sys.argv = ['keys', 'new', 'name']\n"
-        "runpy.run_module('service.keys', run_name='__main__')"
+        "runpy.run_module('probity.service.keys', run_name='__main__')"
     )
     command = [sys.executable, "-W", "error", "-c", code]
     ended = subprocess.run(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from service.app import create_app
-from service.inference.predictor import Predictor
-from service.security.api_keys import KeyFileError, new_key
-from service.settings import Settings
+from probity.service.app import create_app
+from probity.service.inference.predictor import Predictor
+from probity.service.security.api_keys import KeyFileError, new_key
+from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.requests import GOOD

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.bundle import (
+from probity.service.bundle import (
     MANIFEST,
     SIGNATURE,
     BundleError,
@@ -23,8 +23,8 @@ from service.bundle import (
     read_manifest,
     reseal_manifest,
 )
-from service.format.signature import signature_to_bytes
-from service.security.signing import TrustedKeys, key_id, sign_bundle
+from probity.service.format.signature import signature_to_bytes
+from probity.service.security.signing import TrustedKeys, key_id, sign_bundle
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.server import ROOT, TIMEOUT, environment
 from tests.support.signing import KEY, OTHER, TRUSTED
@@ -203,7 +203,7 @@ def test_reading_a_bundle_needs_no_cryptography(signed: Path) -> None:
     code = (
         "import sys\n"
         "sys.modules['cryptography'] = None\n"
-        "from service.bundle import read_bundle\n"
+        "from probity.service.bundle import read_bundle\n"
         f"print(read_bundle({str(signed)!r}).signature.key_id)"
     )
     command = [sys.executable, "-W", "error", "-c", code]

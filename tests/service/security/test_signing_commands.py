@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from typer.testing import CliRunner
 
-from service.bundle import SIGNATURE, BundleError, read_bundle
-from service.keys import app
-from service.security.signing import (
+from probity.service.bundle import SIGNATURE, BundleError, read_bundle
+from probity.service.keys import app
+from probity.service.security.signing import (
     SigningKeyError,
     TrustedKeys,
     key_id,

@@ -6,11 +6,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from service.bundle import SIGNATURE, BundleError, read_manifest
-from service.models.loading import load_named, load_predictor
-from service.models.trials import Trials
-from service.security.signing import sign_bundle
-from service.settings import Settings
+from probity.service.bundle import SIGNATURE, BundleError, read_manifest
+from probity.service.models.loading import load_named, load_predictor
+from probity.service.models.trials import Trials
+from probity.service.security.signing import sign_bundle
+from probity.service.settings import Settings
 from tests.support.server import run_to_end
 from tests.support.signing import KEY, OTHER, pem, private_pem
 

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.experiments.paper.gaps.data import GapSplit
 from benchmarks.experiments.paper.gaps.methods import Array, Method, Predictive
-from offline.config import FitConfig
-from offline.fit import fit_bundle
-from service.inference.predictor import Predictor
+from probity.offline.config import FitConfig
+from probity.offline.fit import fit_bundle
+from probity.service.inference.predictor import Predictor
 
 # One chosen weight, that its prior does not let move: the added weights have the whole budget.
 NO_SUBNETWORK = {"subnetwork_size": 1, "selection": "random", "prior_precision": 1e12}

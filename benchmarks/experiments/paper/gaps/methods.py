@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from benchmarks.experiments.paper.tables.data import Table
 from benchmarks.experiments.paper.tables.network import UciFitted
 from benchmarks.experiments.paper.tables.posterior import PRIOR_GRID, Curvature, Judged
-from offline.data.likelihood import gaussian_log_likelihood
-from offline.features.activations import read_activations
-from offline.features.added_weights import AddedWeights
-from offline.features.layers import choose_layers
-from offline.laplace.prior import prior_share
+from probity.offline.data.likelihood import gaussian_log_likelihood
+from probity.offline.features.activations import read_activations
+from probity.offline.features.added_weights import AddedWeights
+from probity.offline.features.layers import choose_layers
+from probity.offline.laplace.prior import prior_share
 
 Array = npt.NDArray[Any]
 FALSE_REJECT_RATE = 0.05

@@ -7,8 +7,8 @@ import numpy as np
 from benchmarks.experiments.paper.gaps.data import GapSplit
 from benchmarks.experiments.paper.gaps.methods import Method
 from benchmarks.experiments.paper.tables.data import Array
-from offline.data.likelihood import gaussian_log_likelihood
-from offline.evaluation.auroc import auroc
+from probity.offline.data.likelihood import gaussian_log_likelihood
+from probity.offline.evaluation.auroc import auroc
 
 Z = 1.959964  # half the width of a 95 % interval, in standard deviations
 GRID, MARGIN = 200, 0.5  # points of a picture, and how far beyond the data they go

@@ -23,7 +23,7 @@ from benchmarks.experiments.paper.images.networks import Frozen, cheap_modules, 
 from benchmarks.experiments.paper.images.problems import Examples
 from benchmarks.experiments.paper.images.setting import PAPERS
 from benchmarks.fit.onnx_methods import open_session
-from service.inference.predictor import Predictor
+from probity.service.inference.predictor import Predictor
 
 Array = npt.NDArray[Any]
 MEMBERS = 5

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.experiments.paper.images.problems import Examples
-from offline.config import FitConfig
-from offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, filled, output_rule
-from offline.job import prepare
-from offline.laplace.whole_factor import CholeskyFactor
-from offline.runtime.distributed import DistributedContext
-from offline.runtime.progress import silent
-from service.bundle import Bundle, CholeskyPosterior
-from service.maths.predictive import link_approx
+from probity.offline.config import FitConfig
+from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, filled, output_rule
+from probity.offline.job import prepare
+from probity.offline.laplace.whole_factor import CholeskyFactor
+from probity.offline.runtime.distributed import DistributedContext
+from probity.offline.runtime.progress import silent
+from probity.service.bundle import Bundle, CholeskyPosterior
+from probity.service.maths.predictive import link_approx
 
 Array = npt.NDArray[Any]
 ROWS = 32

@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from benchmarks.experiments.frontier.methods import Method
 from benchmarks.experiments.paper.images.problems import Problem
-from offline.evaluation.auroc import auroc
-from offline.evaluation.columns import class_columns
-from offline.evaluation.diagnostics import expected_calibration_error
-from service.maths.predictive import entropy
+from probity.offline.evaluation.auroc import auroc
+from probity.offline.evaluation.columns import class_columns
+from probity.offline.evaluation.diagnostics import expected_calibration_error
+from probity.service.maths.predictive import entropy
 
 Array = npt.NDArray[Any]
 METRICS = ("error", "log_likelihood", "ece", "brier")

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from benchmarks.experiments.frontier.methods import BATCH, Array, Method
 from benchmarks.experiments.paper.images.problems import Problem
-from offline.evaluation.auroc import auroc
-from service.inference.predictor import Predictor
-from service.maths.predictive import entropy
+from probity.offline.evaluation.auroc import auroc
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.predictive import entropy
 
 FALSE_REJECT_RATE = 0.05
 

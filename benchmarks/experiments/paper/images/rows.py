@@ -37,7 +37,7 @@ from benchmarks.experiments.paper.images.summary import (
     TEMPERED_ENSEMBLE,
 )
 from benchmarks.experiments.paper.images.trained import Networks
-from service.bundle import read_bundle
+from probity.service.bundle import read_bundle
 
 DROPOUT, MEMBERS = 0.1, 5
 SWAG_SNAPSHOTS = 4  # of an epoch

@@ -13,7 +13,7 @@ from benchmarks.experiments.paper.images.baselines import natural_gradient as va
 from benchmarks.experiments.paper.images.networks import digit_network, photo_network, resnet
 from benchmarks.experiments.paper.images.problems import Problem
 from benchmarks.experiments.training import BATCH, Recipe, one_cycle, paper_schedule, same, train, varied
-from offline.runtime.progress import Track
+from probity.offline.runtime.progress import Track
 
 PAPERS_BATCH = 256
 Make = Callable[[float], nn.Module]

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from offline.jacobian.output_rule import ALL_OUTPUTS, Margin, OutputRule, filled
-from service.maths.predictive import link_approx
+from probity.offline.jacobian.output_rule import ALL_OUTPUTS, Margin, OutputRule, filled
+from probity.service.maths.predictive import link_approx
 
 Array = npt.NDArray[Any]
 Form = Callable[[Array, Array, float], Array]

@@ -9,17 +9,17 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from offline.config import FitConfig
-from offline.data.held_out import HeldOut
-from offline.data.loaders import Passes
-from offline.job import Job, prepare
-from offline.runtime.distributed import DistributedContext
-from offline.runtime.progress import silent
-from offline.selection.candidate_weights import candidate_positions
-from offline.selection.context import SelectionContext
-from offline.selection.live_weights import is_live
-from offline.selection.registry import select
-from offline.selection.streaming import curvature_diagonal
+from probity.offline.config import FitConfig
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.loaders import Passes
+from probity.offline.job import Job, prepare
+from probity.offline.runtime.distributed import DistributedContext
+from probity.offline.runtime.progress import silent
+from probity.offline.selection.candidate_weights import candidate_positions
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.live_weights import is_live
+from probity.offline.selection.registry import select
+from probity.offline.selection.streaming import curvature_diagonal
 
 SCORED, NOVEL, ROWS = 256, 32, 32
 SWAG_EXAMPLES, SWAG_SNAPSHOTS = 2000, 12

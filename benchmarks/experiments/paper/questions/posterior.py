@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.experiments.paper.questions.material import Material
-from offline.data.likelihood import Classification
-from offline.jacobian.jacobian import SubnetworkJacobian
-from offline.laplace.posterior import Spectrum
+from probity.offline.data.likelihood import Classification
+from probity.offline.jacobian.jacobian import SubnetworkJacobian
+from probity.offline.laplace.posterior import Spectrum
 
 Array = npt.NDArray[Any]
 ROWS = 25

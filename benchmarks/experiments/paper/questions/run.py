@@ -25,13 +25,13 @@ from benchmarks.experiments.paper.questions.forms import Form
 from benchmarks.experiments.paper.questions.material import Material, swag
 from benchmarks.experiments.paper.questions.posterior import SubnetworkPosterior
 from benchmarks.experiments.paper.questions.verdicts import verdicts
-from offline.data.held_out import HeldOut
-from offline.data.likelihood import Classification, class_log_likelihood
-from offline.evaluation.auroc import auroc
-from offline.laplace.prior import PLAIN
-from offline.laplace.temperature import suited
-from offline.selection.registry import select
-from service.maths.predictive import entropy
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Classification, class_log_likelihood
+from probity.offline.evaluation.auroc import auroc
+from probity.offline.laplace.prior import PLAIN
+from probity.offline.laplace.temperature import suited
+from probity.offline.selection.registry import select
+from probity.service.maths.predictive import entropy
 
 Array = npt.NDArray[Any]
 SIZE, NOVEL = 750, 32

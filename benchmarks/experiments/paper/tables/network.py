@@ -20,11 +20,11 @@ from benchmarks.experiments.paper.tables.data import Split, Table
 from benchmarks.experiments.paper.tables.posterior import Curvature, Judged, Rows, Search, WholeMatrix, fit
 from benchmarks.experiments.selection.data import Problem
 from benchmarks.experiments.selection.scores import Fitted
-from offline.data.likelihood import Regression
-from offline.jacobian.plan import make_jacobian
-from offline.laplace.ggn import accumulate_ggn
-from offline.selection.live_weights import is_live
-from offline.selection.strategies.sampled_leverage import draw, sampled_leverage
+from probity.offline.data.likelihood import Regression
+from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.laplace.ggn import accumulate_ggn
+from probity.offline.selection.live_weights import is_live
+from probity.offline.selection.strategies.sampled_leverage import draw, sampled_leverage
 
 SHAPES = Shape(50, 1), Shape(100, 1), Shape(50, 2), Shape(100, 2)
 LEVERAGE_EXAMPLES = 512

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.experiments.paper.tables.data import Table
-from offline.data.likelihood import gaussian_log_likelihood
-from offline.laplace.posterior import posterior_precision
-from offline.laplace.prior import prior_share
+from probity.offline.data.likelihood import gaussian_log_likelihood
+from probity.offline.laplace.posterior import posterior_precision
+from probity.offline.laplace.prior import prior_share
 
 Array = npt.NDArray[Any]
 PRIOR_GRID = (0.0001, 0.001, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)  # the paper's

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from benchmarks.experiments.selection.scores import Fitted, greedy, orders
 from benchmarks.experiments.selection.uci import variances
-from offline.laplace.posterior import factor, posterior_precision
-from offline.laplace.prior import prior_share
-from offline.selection.candidate_weights import module_parameters, positions_of
-from offline.selection.live_weights import is_live
+from probity.offline.laplace.posterior import factor, posterior_precision
+from probity.offline.laplace.prior import prior_share
+from probity.offline.selection.candidate_weights import module_parameters, positions_of
+from probity.offline.selection.live_weights import is_live
 
 Array = npt.NDArray[Any]
 PRIOR_PRECISION = 3.0

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
-from offline.export.standalone.errors import StandaloneError
-from offline.export.standalone.model import MEANINGS, metadata, standalone_model
-from offline.export.standalone.verify import open_model, run_standalone
-from service import Predictor, read_bundle
+from probity.offline.export.standalone.errors import StandaloneError
+from probity.offline.export.standalone.model import MEANINGS, metadata, standalone_model
+from probity.offline.export.standalone.verify import open_model, run_standalone
+from probity.service import Predictor, read_bundle
 from tests.support.added import added_variance
 from tests.support.bundles import FEATURE_SPEC, graph_of, model_bytes, rewrite, write_linear
 from tests.support.standalone import BUNDLES, GOLDEN, Exported, example_batches, same_prediction

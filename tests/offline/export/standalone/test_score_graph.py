@@ -1,4 +1,4 @@
-"""The nodes of every score against `service.maths`, on outputs of any size."""
+"""The nodes of every score against `probity.service.maths`, on outputs of any size."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from offline.export.standalone.decision_graph import decide as decision_nodes
-from service.bundle import Graph, InputSpec
-from service.inference.predictor import decide
-from service.maths.fused_score import Component, FusedScore, LargestSurprise
-from service.maths.rejection import RejectionRule
-from service.maths.score_distribution import ScoreDistribution
-from service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, SCORES, Scoring
+from probity.offline.export.standalone.decision_graph import decide as decision_nodes
+from probity.service.bundle import Graph, InputSpec
+from probity.service.inference.predictor import decide
+from probity.service.maths.fused_score import Component, FusedScore, LargestSurprise
+from probity.service.maths.rejection import RejectionRule
+from probity.service.maths.score_distribution import ScoreDistribution
+from probity.service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, SCORES, Scoring
 from tests.support.manifests import make_manifest
 from tests.support.standalone import run_nodes, same_prediction
 

@@ -19,15 +19,15 @@ from benchmarks.experiments.paper.images.baselines.weight_samples import (
     parameters_of,
 )
 from benchmarks.experiments.paper.images.problems import batches
-from offline.config import FitConfig
-from offline.data.likelihood import Classification, class_log_likelihood
-from offline.job import Job, prepare
-from offline.laplace.prior import grid_log_likelihood
-from offline.runtime.distributed import DistributedContext
-from offline.runtime.progress import silent
-from offline.selection.context import SelectionContext
-from offline.selection.streaming import curvature_diagonal
-from service.maths.predictive import link_approx
+from probity.offline.config import FitConfig
+from probity.offline.data.likelihood import Classification, class_log_likelihood
+from probity.offline.job import Job, prepare
+from probity.offline.laplace.prior import grid_log_likelihood
+from probity.offline.runtime.distributed import DistributedContext
+from probity.offline.runtime.progress import silent
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.streaming import curvature_diagonal
+from probity.service.maths.predictive import link_approx
 
 Array = npt.NDArray[np.float64]
 Examples = tuple[Tensor, Tensor]

@@ -21,8 +21,8 @@ from benchmarks.experiments.paper.images.baselines.point import state_bytes
 from benchmarks.experiments.paper.images.baselines.weight_samples import SAMPLES, State, averaged
 from benchmarks.experiments.training import BATCH, Optimise, Recipe, Vary, same
 from benchmarks.experiments.training import train as learn
-from offline.data.likelihood import class_log_likelihood
-from offline.runtime.progress import Track
+from probity.offline.data.likelihood import class_log_likelihood
+from probity.offline.runtime.progress import Track
 
 RANK, MOMENTUM, WEIGHT_DECAY = 20, 0.9, 1e-4
 RATES = (0.01, 0.05, 0.2)
