@@ -1,5 +1,6 @@
 #!/bin/sh
-# The wheel with its extra [offline] in a fresh environment outside the checkout: it fits a small recipe, and serves it.
+# The wheel with its extra [offline] in a fresh environment outside the checkout: it has one top-level name, and fits a
+# small recipe and serves it, also within a project whose packages are called like folders of ours.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -8,6 +9,11 @@ sh "$root/tests/build_wheel.sh" "$work"
 "${PYTHON:-python3}" -m venv "$work/venv"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/constraints.txt" \
     "$(echo "$work"/dist/*.whl)[offline]"
+names=$("$work/venv/bin/python" -c "
+import zipfile, sys
+print({name.partition('/')[0] for name in zipfile.ZipFile(sys.argv[1]).namelist() if '.dist-info/' not in name})
+" "$work"/dist/*.whl)
+[ "$names" = "{'probity'}" ] || { echo "found top-level names $names in the wheel, expected probity alone"; exit 1; }
 cd "$work"
 "$work/venv/bin/probity" fit "$root/tests/image/recipe.py" --out "$work/tiny"
 "$work/venv/bin/python" -c "
@@ -16,4 +22,7 @@ answer = probity.Predictor.load(sys.argv[1]).predict(numpy.zeros((3, 4), numpy.f
 assert answer.probabilities.shape == (3, 2), answer.probabilities
 " "$work/tiny"
 "$work/venv/bin/probity" export "$work/tiny" --standalone "$work/tiny.onnx"
+mkdir "$work/project"
+cd "$work/project"
+"$work/venv/bin/python" -P "$root/tests/smoke_neighbours.py" "$root/tests/image/recipe.py"
 echo "offline install: a recipe fitted, $(du -sm "$work/venv" | cut -f1) MB"
