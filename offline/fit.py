@@ -61,7 +61,8 @@ def fit_bundle(
 ) -> Path:
     """Fit a subnetwork Laplace posterior around a trained network and write it to `out` as a bundle.
 
-    model: outputs (B, K), logits or regression means; any mode; never changed, also not on an error. train_loader,
+    model: outputs (B, K), logits or regression means; or (B,), and of a classification one logit, that of class 1;
+    alone, first in a tuple, or called `logits`; any mode; never changed, also not on an error. train_loader,
     calibration_loader: iterables of (inputs, targets) that can be read several times; the calibration data are held out
     of training, are kept in memory, and tune prior precision, observation noise, temperature and reject threshold. out:
     a new folder; an existing bundle is replaced atomically, anything else there is refused. class_names: K names;
@@ -87,6 +88,8 @@ def fit_bundle(
         check_foreign(foreign_loader, config)
     with _prepared(model, train_loader, config, progress) as job:  # 1. prepare
         say = say if job.distributed.is_main else quiet
+        for line in job.form.lines():
+            say(line)
         spec = check_input_spec(input_spec, job.example)
         names = check_class_names(class_names, job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination)
@@ -173,7 +176,7 @@ def dry_run(
         halves = () if calibration_loader is None else _split_held_out(job, calibration_loader)
         reach = reachable_weights(job)
         expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
-        return [*expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]
+        return [*job.form.lines(), *expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]
 
 
 @contextmanager

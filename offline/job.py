@@ -16,6 +16,7 @@ from probity.offline.jacobian.linear_head import LinearHead
 from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
 from probity.offline.jacobian.plan import make_jacobian
 from probity.offline.network.model_copy import check_private, copied_model, usable
+from probity.offline.network.outputs import OutputForm
 from probity.offline.network.weights import WeightLayout
 from probity.offline.runtime.available_memory import default_budget
 from probity.offline.runtime.distributed import DistributedContext
@@ -31,7 +32,7 @@ class Job:
     likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
     head: the network's linear head, if it has one. rule: which variances a prediction computes. layers: what the
     added weights read; None: there are none. foreign (n, *input_shape): inputs unlike the training data that choose the
-    score; None: synthetic shifts do.
+    score; None: synthetic shifts do. form: what the model returns; `network` returns outputs (B, K).
     """
 
     config: FitConfig
@@ -50,6 +51,7 @@ class Job:
     rule: OutputRule = ALL_OUTPUTS
     layers: FeatureLayers | None = None
     foreign: Tensor | None = None
+    form: OutputForm = OutputForm.plain
 
     @property
     def weights(self) -> Tensor:
@@ -116,12 +118,12 @@ def prepare(
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
     inputs, targets = next(checked_batches(train, "train_loader", device))
-    outputs = check_private(model, network, inputs)
+    outputs, form = check_private(model, network, inputs, config.likelihood == "classification")
     likelihood = likelihood_of(
         config.likelihood, outputs, temperature=config.given_temperature, most_rows=config.curvature_outputs
     )
     likelihood.check_targets(targets, len(inputs))
-    if config.likelihood == "classification":
+    if config.likelihood == "classification" and not form.one_logit:
         _refuse_probabilities(network, inputs[:FEW])
     rule, head = output_rule(config.variance_of, config.top_outputs, outputs), find_head(network, inputs[:2])
     layers = _layers(config, network, inputs[:2], head)
@@ -141,4 +143,5 @@ def prepare(
         head=head,
         rule=rule,
         layers=layers,
+        form=form,
     )

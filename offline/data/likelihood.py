@@ -39,18 +39,25 @@ class Classification:
     noise_variance: ClassVar[float] = 1.0
 
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
-        """Class numbers (B,) int64 in [0, K); `ValueError` for anything else."""
-        if self.outputs < 2:
-            raise ValueError("model output: found 1 output, expected at least 2 for classification (one logit a class)")
+        """Class numbers (B,) int64 in [0, K); `ValueError` for anything else.
+
+        For two classes also 0 and 1 of any type, (B,) or (B, 1), as the binary cross-entropy takes them.
+        """
+        if self.outputs == 2:
+            targets = _class_numbers(targets, batch)
         if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
-            raise ValueError(f"targets: found dtype {targets.dtype}, expected integer class numbers")
+            raise ValueError(
+                f"targets: found dtype {targets.dtype}, expected integer class numbers; for values with noise, give "
+                "likelihood='regression'"
+            )
         if tuple(targets.shape) != (batch,):
             raise ValueError(f"targets: found shape {tuple(targets.shape)}, expected ({batch},) class numbers")
         targets = targets.long()
         if int(targets.min()) < 0 or int(targets.max()) >= self.outputs:
+            outputs = "one logit or 2" if self.outputs == 2 else self.outputs
             raise ValueError(
                 f"targets: found class numbers from {int(targets.min())} to {int(targets.max())}, expected 0 to "
-                f"{self.outputs - 1} for a model with {self.outputs} outputs"
+                f"{self.outputs - 1} for a model with {outputs} outputs"
             )
         return targets
 
@@ -200,6 +207,14 @@ class Regression:
 
 
 Likelihood = Classification | Regression
+
+
+def _class_numbers(targets: Tensor, batch: int) -> Tensor:
+    """Zeros and ones of any type (B,) or (B, 1) as integers (B,); anything else as it is."""
+    if tuple(targets.shape) == (batch, 1):
+        targets = targets.squeeze(1)
+    binary = not targets.is_complex() and bool(((targets == 0) | (targets == 1)).all())
+    return targets.long() if binary else targets
 
 
 def likelihood_of(

@@ -17,14 +17,14 @@ MOST_MIXED = 3  # layers in a row
 def find_head(model: nn.Module, x: Tensor) -> LinearHead | None:
     """The head of a network in eval mode, where its outputs are those of a Linear; x (B, *input_shape).
 
-    The Linear is called once and returns the very tensor that the network returns, which nothing has written to since:
-    nothing comes after it, for any input.
+    The Linear is called once and returns the very values that the network returns, in the same memory, which nothing
+    has written to since: nothing comes after it, for any input.
     """
     calls, mean = _calls(model, x)
     called = [call.path for call in calls]
     for call in calls:
         layer = model.get_submodule(call.path)
-        last = call.output is mean and call.version == _writes(mean) and called.count(call.path) == 1
+        last = _is_same(call.output, mean) and call.version == _writes(mean) and called.count(call.path) == 1
         if last and type(layer) is nn.Linear:
             return LinearHead(call.path, _separate_layers(model, LinearHead(call.path), called, x))
     return None
@@ -35,6 +35,11 @@ class _Call:
     path: str
     output: Tensor
     version: int
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Whether they are the same values in memory: a column that was made flat, and a column again, is."""
+    return one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride()
 
 
 def _writes(tensor: Tensor) -> int:

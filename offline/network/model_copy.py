@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from probity.offline.network.layer_outputs import layer_outputs
+from probity.offline.network.outputs import OutputForm, output_form, refuse_probability
 
 FEW = 2
 # Allowed differences relative to the largest output: between float64 and float32, and from half precision.
@@ -44,15 +45,22 @@ def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
     return copied
 
 
-def check_private(model: nn.Module, network: nn.Module, inputs: Tensor) -> int:
-    """K, from forward passes of a few examples; `ValueError` for a `network` that cannot be used.
+def check_private(
+    model: nn.Module, network: nn.Module, inputs: Tensor, classification: bool = True
+) -> tuple[int, OutputForm]:
+    """K, and the form of what the model returns, from forward passes of a few examples; `ValueError` for a `network`
+    that cannot be used. It returns outputs (B, K) from now on.
 
     It must accept the inputs, not change them, give the same outputs twice, and agree with `model`.
     """
     few = inputs[:FEW].clone()
     try:
         with torch.no_grad():
-            mean = check_output(network(few), len(few))
+            form = output_form(network(few), len(few), classification)
+            if form.one_logit:
+                refuse_probability(network, few)
+            form.install(network)
+            mean = check_output(network(inputs[:FEW].clone()), len(few))
             again = network(inputs[:FEW].clone())
     except (RuntimeError, IndexError, TypeError) as error:
         given = f"shape {tuple(inputs.shape)} and {inputs.dtype}"
@@ -68,8 +76,8 @@ def check_private(model: nn.Module, network: nn.Module, inputs: Tensor) -> int:
             f"in {_random_layer(network, inputs[:FEW])}: functional dropout needs training=self.training, and layers "
             "that draw random numbers in eval mode too (nn.FractionalMaxPool2d) must be replaced (nn.AdaptiveMaxPool2d)"
         )
-    _check_precision(model, mean, inputs[:FEW])
-    return mean.shape[1]
+    _check_precision(model, form, mean, inputs[:FEW])
+    return mean.shape[1], form
 
 
 def _random_layer(network: nn.Module, inputs: Tensor) -> str:
@@ -82,7 +90,7 @@ def _random_layer(network: nn.Module, inputs: Tensor) -> str:
     return "the model's own forward"
 
 
-def _check_precision(model: nn.Module, mean: Tensor, inputs: Tensor) -> None:
+def _check_precision(model: nn.Module, form: OutputForm, mean: Tensor, inputs: Tensor) -> None:
     kinds = {tensor.dtype for tensor in model.state_dict().values() if tensor.is_floating_point()} - {torch.float32}
     if not kinds:
         return
@@ -91,7 +99,7 @@ def _check_precision(model: nn.Module, mean: Tensor, inputs: Tensor) -> None:
     takes = next(parameter.dtype for parameter in own.parameters())
     try:
         with torch.no_grad():
-            expected = own(inputs.to(takes) if inputs.is_floating_point() else inputs.clone()).double()
+            expected = form.take(own(inputs.to(takes) if inputs.is_floating_point() else inputs.clone())).double()
     except RuntimeError:  # its own inputs have a type that the loader's have not: nothing to compare with
         return
     allowed = FROM_FLOAT64 if kind == torch.float64 else FROM_HALF

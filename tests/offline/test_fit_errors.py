@@ -1,6 +1,7 @@
 """fit_bundle refuses what cannot be used, before the export, and takes what only looks odd."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,18 @@ def spoiled(value: float) -> Batches:
     return [*batches(), (torch.full((2, 4), value), torch.tensor([0, 1]))]
 
 
+class Returning(nn.Module):
+    """A linear network whose output is packed by `pack`."""
+
+    def __init__(self, pack: Callable[[torch.Tensor], object], outputs: int = 2) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.last, self.pack = nn.Linear(4, outputs), pack
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.pack(self.last(x))
+
+
 def other(**fields: Any) -> dict[str, Any]:
     return {"config": CONFIG.model_copy(update=fields)}
 
@@ -49,18 +62,31 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "NaN in a buffer": ({"model": broken(math.nan)}, ValueError, "model: found NaN or infinity in '1.running_var'"),
     "infinite weight": ({"model": broken(math.inf)}, ValueError, "model: found NaN or infinity in '1.running_var'"),
     "frozen": ({"model": network().requires_grad_(False)}, ValueError, "found no trainable parameter"),
-    "flat output": (
-        {"model": nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))},
-        ValueError,
-        r"model output: found \(2,\), expected a tensor of shape \(2, outputs\)",
-    ),
     "image output": (
         {"model": nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2)))},
         ValueError,
         r"model output: found \(2, 2, 2\), expected",
     ),
-    "two outputs": ({"model": nn.LSTM(4, 2)}, ValueError, "model output: found tuple, expected a tensor"),
-    "one class": ({"model": nn.Linear(4, 1)}, ValueError, "found 1 output, expected at least 2 for classification"),
+    "no output": (
+        {"model": Returning(lambda y: {"a": y, "b": y})},
+        ValueError,
+        "model output: found dict, expected",
+    ),
+    "one logit, more classes": (
+        {"model": nn.Linear(4, 1), "train": batches(classes=3)},
+        ValueError,
+        "targets: found class numbers from 0 to 2, expected 0 to 1 for a model with one logit or 2 outputs",
+    ),
+    "sigmoid": (
+        {"model": nn.Sequential(nn.Linear(4, 1), nn.Sigmoid(), nn.Flatten(0))},
+        ValueError,
+        r"model: found an output that is a probability \(the last operation is a sigmoid\), expected a logit",
+    ),
+    "values for classes": (
+        {"model": nn.Linear(4, 1), "train": [(torch.ones(8, 4), torch.linspace(0, 1, 8))]},
+        ValueError,
+        "targets: found dtype torch.float32, expected integer class numbers; .* give likelihood='regression'",
+    ),
     "targets": ({"train": batches(classes=3)}, ValueError, "targets: found class numbers from 0 to 2"),
     "later targets": ({"train": batches() + batches(classes=3)}, ValueError, "targets: found class numbers"),
     "calibration targets": ({"held_out": batches(classes=3)}, ValueError, "targets: found class numbers"),

@@ -4,6 +4,7 @@ Slow and obvious on purpose. It shares no code with the packages it checks.
 """
 
 from tests.reference.posterior import (
+    binary_probabilities,
     curvature_left_out,
     exact_model,
     filled_variance,
@@ -49,6 +50,7 @@ __all__ = [
     "augrc",
     "aurc",
     "betting_capital",
+    "binary_probabilities",
     "binomial_below",
     "calibration_error",
     "class_scores",

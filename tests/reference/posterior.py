@@ -69,6 +69,23 @@ def variance(jacobian: Array, precision: Array) -> Array:
     return np.array([[row @ np.linalg.solve(precision, row) for row in example] for example in jacobian])
 
 
+def binary_probabilities(mean: Array, jacobian: Array, prior: float, at: tuple[Array, Array]) -> Array:
+    """p(y = 1) (n,) of a network with one logit f, trained with the binary cross-entropy, at inputs with `at`.
+
+    H = sum_n p_n (1 - p_n) j_n j_n^T + prior I, v = j^T H^-1 j, p(y = 1) = sigmoid(f / sqrt(1 + pi/8 v)) (MacKay,
+    1992).
+    mean (N,), jacobian (N, S) over the training data; `at`: the same of the inputs that are asked for.
+    """
+    h = prior * np.eye(jacobian.shape[1])
+    for f, j in zip(mean, jacobian, strict=True):
+        p = 1 / (1 + math.exp(-f))
+        h += p * (1 - p) * np.outer(j, j)
+    variances = [j @ np.linalg.solve(h, j) for j in at[1]]
+    return np.array(
+        [1 / (1 + math.exp(-f / math.sqrt(1 + math.pi / 8 * v))) for f, v in zip(at[0], variances, strict=True)]
+    )
+
+
 def reduced_head_variance(features: Array, covariances: Array, basis: Array, prior: float) -> Array:
     """h^T (P Sigma_kk P + (I - P) / prior) h with P = B B^T, (B, K); features h (B, m), covariances (K, m, m)."""
     projection = basis @ basis.T

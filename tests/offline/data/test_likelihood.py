@@ -20,11 +20,13 @@ from tests import reference
 INF, NAN = math.inf, math.nan
 
 BAD_CLASSES = {
-    "one output": (torch.tensor([0, 0, 0]), 1, "found 1 output, expected at least 2"),
-    "float": (torch.tensor([0.0, 1.0, 1.0]), 2, "found dtype torch.float32, expected integer"),
+    "float": (torch.tensor([0.0, 1.0, 1.0]), 3, "found dtype torch.float32, expected integer"),
+    "shares": (torch.tensor([0.0, 0.3, 1.0]), 2, "found dtype torch.float32, expected integer"),
+    "NaN": (torch.tensor([0.0, NAN, 1.0]), 2, "found dtype torch.float32, expected integer"),
     "complex": (torch.tensor([0j, 1j, 1j]), 2, "found dtype torch.complex64"),
-    "bool": (torch.tensor([True, False, True]), 2, "found dtype torch.bool"),
-    "column": (torch.tensor([[0], [1], [1]]), 2, r"found shape \(3, 1\), expected \(3,\)"),
+    "bool": (torch.tensor([True, False, True]), 3, "found dtype torch.bool"),
+    "column": (torch.tensor([[0], [1], [1]]), 3, r"found shape \(3, 1\), expected \(3,\)"),
+    "rows": (torch.ones(3, 2), 2, r"found shape \(3, 2\), expected \(3,\)"),
     "one-hot": (torch.eye(3, dtype=torch.int64), 3, r"found shape \(3, 3\), expected \(3,\)"),
     "too few": (torch.tensor([0, 1]), 2, r"found shape \(2,\), expected \(3,\)"),
     "too many": (torch.tensor([0, 1, 0, 1]), 2, r"found shape \(4,\), expected \(3,\)"),
@@ -62,6 +64,14 @@ def test_classes_of_any_integer_type_become_int64(dtype: torch.dtype) -> None:
     checked = Classification(3).check_targets(torch.tensor([0, 2, 1], dtype=dtype), 3)
     assert checked.dtype == torch.int64
     assert checked.tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.float32])
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+def test_two_classes_as_the_binary_cross_entropy_takes_them(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    checked = Classification(2).check_targets(torch.tensor([0, 1, 1], dtype=dtype).reshape(shape), 3)
+    assert checked.dtype == torch.int64
+    assert checked.tolist() == [0, 1, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.int64])

@@ -79,7 +79,7 @@ def test_held_out_data_are_collected_with_their_targets_checked() -> None:
     data = collect_held_out(iter(pairs), Classification(2))
     assert data.targets.tolist() == [0, 1, 1]
     assert data.inputs.shape == (3, 3)
-    with pytest.raises(ValueError, match="expected at least 2"):
+    with pytest.raises(ValueError, match="from 0 to 1, expected 0 to 0"):
         collect_held_out(iter(pairs), Classification(1))
 
 

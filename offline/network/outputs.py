@@ -1,0 +1,130 @@
+"""What a network returns, taken as outputs (B, K): a tensor, one in a tuple or a dict, one logit of class 1."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+LOGITS = "logits"
+
+
+@dataclass(frozen=True)
+class OutputForm:
+    """Where the outputs are in what the network returns, and what is made of them.
+
+    entry: the key of a mapping, the name of a field, or the place in a tuple; None: what is returned is the tensor.
+    flat: it has shape (B,), and counts as (B, 1). one_logit: f (B, 1), the logit of class 1, becomes the two logits
+    (0, f). Then softmax(0, f) = (1 - sigmoid(f), sigmoid(f)), and the curvature is that of the binary cross-entropy:
+    J^T (diag(p) - p p^T) J = p (1 - p) j j^T for J = (0, j).
+    """
+
+    entry: str | int | None = None
+    flat: bool = False
+    one_logit: bool = False
+    plain: ClassVar["OutputForm"]
+
+    def take(self, returned: Any) -> Tensor:
+        """The outputs (B, K) of a batch."""
+        outputs: Tensor = returned if self.entry is None else _entry(returned, self.entry)
+        if self.flat:
+            outputs = outputs.unsqueeze(1)
+        return torch.cat([torch.zeros_like(outputs), outputs], dim=1) if self.one_logit else outputs
+
+    def install(self, network: nn.Module) -> None:
+        """From now on the network returns the outputs (B, K).
+
+        A hook and not a module around it: the paths of layers and the names of weights stay those of the user's.
+        """
+        if self != OutputForm.plain:
+            network.register_forward_hook(self._hook)
+
+    def _hook(self, _: nn.Module, __: object, returned: object) -> Tensor:
+        return self.take(returned)
+
+    def lines(self) -> list[str]:
+        """What is worth telling the user, a line each."""
+        found = []
+        if self.entry is not None:
+            found.append(f"the model returns several things: its outputs are {_named(self.entry)}")
+        if self.one_logit:
+            found.append("the model has one logit, that of class 1: served as two, 0 and this one")
+        return found
+
+
+OutputForm.plain = OutputForm()
+
+
+def output_form(returned: object, batch: int, classification: bool) -> OutputForm:
+    """The form of what a network returned for `batch` examples; `ValueError` where the outputs are not to be found."""
+    entry = None if isinstance(returned, Tensor) else _find(returned)
+    outputs = returned if entry is None else _entry(returned, entry)
+    if not isinstance(outputs, Tensor) or outputs.dim() not in (1, 2) or outputs.shape[0] != batch:
+        given = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        where = "" if entry is None else f" as {_named(entry)}"
+        raise ValueError(
+            f"model output: found {given}{where}, expected a tensor of shape ({batch}, outputs), alone, first in a "
+            f"tuple, or called {LOGITS!r}"
+        )
+    flat = outputs.dim() == 1
+    return OutputForm(entry, flat, classification and (flat or outputs.shape[1] == 1))
+
+
+def refuse_probability(network: nn.Module, inputs: Tensor) -> None:
+    """`ValueError` for a network with one output that ends in a sigmoid; inputs (B, *input_shape).
+
+    Its last operation tells, since logits may lie between 0 and 1 by chance.
+    """
+    with torch.no_grad(), _LastOperation() as last:  # type: ignore[no-untyped-call]
+        network(inputs.clone())
+    if last.name in ENDS:
+        raise ValueError(
+            f"model: found an output that is a probability (the last operation is {ENDS[last.name]}), expected a "
+            "logit; leave out this operation: nn.BCEWithLogitsLoss trains the same network"
+        )
+
+
+ENDS = {"sigmoid": "a sigmoid", "_softmax": "a softmax", "hardsigmoid": "a sigmoid"}
+# What moves values and does not change them.
+MOVING = frozenset(
+    {"view", "_unsafe_view", "reshape", "squeeze", "unsqueeze", "select", "slice", "alias", "detach", "clone", "expand"}
+    | {"_to_copy", "permute", "t", "transpose", "_reshape_alias", "as_strided"}
+)
+
+
+class _LastOperation(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The name of the last operation that computed something."""
+
+    name = ""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = func.overloadpacket.__name__
+        if name not in MOVING:
+            self.name = name.removesuffix("_")
+        return func(*args, **(kwargs or {}))
+
+
+def _find(returned: object) -> str | int | None:
+    """Which entry holds the outputs: that called logits, the only one, or the first of a tuple."""
+    if isinstance(returned, Mapping):
+        names = [name for name in returned if isinstance(name, str)]
+        return LOGITS if LOGITS in names else names[0] if len(returned) == 1 and names else None
+    if hasattr(returned, LOGITS):
+        return LOGITS
+    if is_dataclass(returned) and len(fields(returned)) == 1:
+        return fields(returned)[0].name
+    return 0 if isinstance(returned, tuple | list) and returned else None
+
+
+def _entry(returned: Any, entry: str | int) -> Any:
+    if isinstance(entry, int) or isinstance(returned, Mapping):
+        return returned[entry]
+    return getattr(returned, entry)
+
+
+def _named(entry: str | int) -> str:
+    return "the first of them" if isinstance(entry, int) else repr(entry)
