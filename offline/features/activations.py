@@ -1,5 +1,6 @@
 """The activations of layers during a forward pass, pooled to one vector an example."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,14 +10,17 @@ from torch import Tensor, nn
 from probity.offline.jacobian.unfold import CONVOLUTIONS
 
 INPUTS = ""  # the path that stands for the network's inputs
+TEXTURE = "."  # and for what `texture` tells of them
+SMALLEST, LARGEST = 1e-12, 1e18  # of a length: its logarithm and its square are finite
+LEAST_CONTRAST = 1e-3  # deviations relative to the length: less is rounding
 
 
 def read_activations(model: nn.Module, paths: Sequence[str], x: Tensor) -> list[Tensor]:
     """The pooled input (B, F_l) of each layer, in the order of the paths, from one forward pass of x (B, *input_shape).
 
-    `INPUTS`: x itself, flattened.
+    `INPUTS`: x itself, flattened; `TEXTURE`: its texture.
     """
-    found: dict[str, Tensor] = {INPUTS: x.flatten(1)}
+    found: dict[str, Tensor] = {INPUTS: x.flatten(1)} | ({TEXTURE: texture(x)} if TEXTURE in paths else {})
 
     def recorder(path: str) -> Any:
         def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
@@ -25,7 +29,7 @@ def read_activations(model: nn.Module, paths: Sequence[str], x: Tensor) -> list[
 
         return record
 
-    layers = {path: model.get_submodule(path) for path in paths if path != INPUTS}
+    layers = {path: model.get_submodule(path) for path in paths if path not in (INPUTS, TEXTURE)}
     hooks = [layer.register_forward_pre_hook(recorder(path), with_kwargs=True) for path, layer in layers.items()]
     try:
         model(x)
@@ -44,3 +48,31 @@ def pooled(layer: nn.Module, x: Tensor) -> Tensor:
         deviation = (places - mean.unsqueeze(2)).square().mean(2).sqrt()
         return torch.cat([mean, deviation], dim=1)
     return x.flatten(1, -2).mean(1) if x.dim() > 2 else x
+
+
+def places(x: Tensor) -> list[int]:
+    """The axes of x along which neighbours are alike: of an image (B, C, H, W) the last two, of a series both; of a row
+    of a table none."""
+    return [axis for axis in range(2 if x.dim() > 3 else 1, x.dim()) if x.shape[axis] > 1] if x.dim() > 2 else []
+
+
+def texture(x: Tensor) -> Tensor:
+    """(log |x|, log |dx| - log |x - E[x]|), (B, 2): how large the inputs are, and how much neighbours differ.
+
+    dx: the differences of neighbours along the longest of the `places`; E: the mean over all these, of each channel. A
+    network whose layers are normalised answers to an image ten times too bright as to the image itself: its activations
+    do not tell. Nor do those of many tell noise. |x - E[x]|^2 = |x|^2 - |E[x]|^2, which is one pass less.
+    """
+    axes = places(x)
+    along = max(axes, key=lambda axis: (x.shape[axis], axis))
+    last = x.shape[along] - 1
+    length, change = _length(x), _length(x.narrow(along, 1, last) - x.narrow(along, 0, last))
+    mean = x.mean(axes, keepdim=True).flatten(1)
+    same = (math.sqrt(math.prod(x.shape[axis] for axis in axes)) * _length(mean)).clamp(max=LARGEST)
+    deviation = torch.maximum(length.square() - same.square(), (LEAST_CONTRAST * length).square()).sqrt()
+    return torch.cat([length.log(), change.log() - deviation.log()], dim=1)
+
+
+def _length(x: Tensor) -> Tensor:
+    length: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1, keepdim=True).clamp(SMALLEST, LARGEST)
+    return length

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probity.offline.features.activations import INPUTS, read_activations
+from probity.offline.features.activations import INPUTS, TEXTURE, read_activations
 from probity.offline.features.coordinates import Coordinates
 from probity.offline.features.layers import MOST_INPUTS, FeatureLayers
 from probity.offline.runtime.arrays import Array, to_numpy
@@ -67,11 +67,14 @@ class FeatureVariance:
         *,
         with_lengths: bool,
         inputs: bool = False,
+        texture: bool = False,
         generator: torch.Generator,
     ) -> "FeatureVariance":
         """parts: the activations (N, F_l) of each layer for training examples, float64 on the CPU; inputs: the first of
-        them are the network's inputs, whose combinations count."""
-        coordinates = Coordinates.fit(parts, with_lengths=with_lengths, inputs=inputs, generator=generator)
+        them are the network's inputs, whose combinations count; texture: before them comes that of the inputs."""
+        coordinates = Coordinates.fit(
+            parts, with_lengths=with_lengths, inputs=inputs, texture=texture, generator=generator
+        )
         t = coordinates.of(parts)
         normal = torch.randn(t.shape[1], settings.features, generator=generator, dtype=t.dtype)
         phases = 2 * math.pi * torch.rand(settings.features, generator=generator, dtype=t.dtype)
@@ -125,8 +128,15 @@ class AddedWeights:
         def fit(paths: Sequence[str], settings: FeatureSettings, *, with_lengths: bool, stream: int) -> FeatureVariance:
             generator = torch.Generator().manual_seed(_stream(seed, stream))
             parts = [activations[path].double() for path in paths]
-            inputs = with_lengths and paths[0] == INPUTS and parts[0].shape[1] <= MOST_INPUTS
-            return FeatureVariance.fit(parts, settings, with_lengths=with_lengths, inputs=inputs, generator=generator)
+            inputs = INPUTS in paths and activations[INPUTS].shape[1] <= MOST_INPUTS
+            return FeatureVariance.fit(
+                parts,
+                settings,
+                with_lengths=with_lengths,
+                inputs=inputs,
+                texture=TEXTURE in paths,
+                generator=generator,
+            )
 
         link = fit(layers.link, LINK_FEATURES, with_lengths=False, stream=1)
         return cls(layers, link, fit(layers.score, SCORE_FEATURES, with_lengths=True, stream=2))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from probity.offline.data.shifts import kind_of
-from probity.offline.features.activations import INPUTS, pooled
+from probity.offline.features.activations import INPUTS, TEXTURE, places, pooled
 from probity.offline.jacobian.unfold import CONVOLUTIONS
 
 MOST_FEATURES = 4096  # of a layer in the middle
@@ -18,7 +18,7 @@ THIRDS = 3
 
 @dataclass(frozen=True)
 class FeatureLayers:
-    """Paths of the layers whose inputs are read; `INPUTS`, an empty path: the network's inputs themselves.
+    """Paths of the layers whose inputs are read; `INPUTS`: the network's inputs themselves, `TEXTURE`: their texture.
 
     link: for the variance of the outputs; late layers only, since in early ones a change of light or contrast, under
     which the network stays right, is as far away as a foreign image. score: for the distance, which sees those too.
@@ -32,13 +32,19 @@ class FeatureLayers:
         """All of them, once each."""
         return tuple(dict.fromkeys((*self.score, *self.link)))
 
+    @property
+    def with_texture(self) -> bool:
+        """Whether that of the inputs counts."""
+        return TEXTURE in self.score
+
 
 def choose_layers(model: nn.Module, x: Tensor, last: str | None = None) -> FeatureLayers | None:
     """Of a network in eval mode, from one forward pass of x (B, *input_shape); None where no layer can be read.
 
     The last layer's input and that at two thirds of the depth; for the distance also that at one third. Of a table the
     columns themselves count for the distance too, and so do the inputs where only one layer can be read: a recurrent
-    network maps noise and shuffled rows to states like those of training data. last: the path of the last layer where
+    network maps noise and shuffled rows to states like those of training data. Of images and series their texture
+    counts, which comes first. last: the path of the last layer where
     it is known; by default, the layer called last.
     """
     calls = _calls(model, x)
@@ -57,8 +63,9 @@ def choose_layers(model: nn.Module, x: Tensor, last: str | None = None) -> Featu
     first, second = (usable[len(usable) * third // THIRDS] for third in (1, 2))
     alone = len(usable) == 1 and x.is_floating_point() and x[0].numel() <= MOST_FEATURES
     inputs = (INPUTS,) if alone or kind_of(x) == "table" else ()
+    texture = (TEXTURE,) if x.is_floating_point() and places(x) else ()
     link = tuple(dict.fromkeys((second, usable[-1])))
-    return FeatureLayers(link, (*inputs, *dict.fromkeys((first, *link))))
+    return FeatureLayers(link, (*texture, *inputs, *dict.fromkeys((first, *link))))
 
 
 def named_layers(model: nn.Module, x: Tensor, paths: Sequence[str]) -> FeatureLayers:

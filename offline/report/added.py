@@ -20,4 +20,5 @@ def added_rows(manifest: Manifest) -> dict[str, str]:
 
 
 def _listed(layers: tuple[str, ...]) -> str:
-    return ", ".join(layer or "the network's inputs" for layer in layers)
+    names = {"": "the network's inputs", ".": "their texture"}
+    return ", ".join(names.get(layer, layer) for layer in layers)

@@ -149,4 +149,5 @@ def work_of_added(job: Job, order: CallOrder) -> int:
     if job.layers is None:
         return 0
     read = [call.inputs for call in order.calls if call.path in job.layers.paths and call.positions > 1]
-    return added_work(job.layers, layer_widths(job)) + POOLED_WORK * sum(read)
+    seen = job.example[0].numel() if job.layers.with_texture else 0
+    return added_work(job.layers, layer_widths(job)) + POOLED_WORK * (sum(read) + seen)

@@ -100,10 +100,10 @@ class AddedWeights(Part):
     each output's.
 
     `layers`: whose inputs the variance of the outputs is made of, `distance_layers` those of the score `distance`; ""
-    stands for the network's inputs. `features`: how many random features the former has. `prior_variance`: c, that of
-    an output far from all training examples. `cost`: the held-out log-likelihood of an example, in nats, that the
-    uncertainty takes from the best without any, and `cost_error` its standard error; `budget`: what both together may
-    be. `explanation`: the choice in one sentence.
+    stands for the network's inputs, "." for their texture. `features`: how many random features the former has.
+    `prior_variance`: c, that of an output far from all training examples. `cost`: the held-out log-likelihood of an
+    example, in nats, that the uncertainty takes from the best without any, and `cost_error` its standard error;
+    `budget`: what both together may be. `explanation`: the choice in one sentence.
     """
 
     layers: Annotated[tuple[str, ...], Field(min_length=1)]

@@ -1,5 +1,6 @@
 """Added weights: coordinates, random features and the variance of their posterior, one example and number at a time."""
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -26,17 +27,38 @@ def log_length(h: Array) -> float:
     return math.log(max(math.sqrt(sum(value * value for value in h)), 1e-12))
 
 
-def scaled_directions(training: list[Array]) -> Callable[[list[Array]], Array]:
-    """The function from the parts (F_l,) of one example to its z; training (N, F_l) each."""
+def texture(x: Array) -> Array:
+    """Of one example, an image (C, H, W) or a series (T, F): log length, and log roughness along the longest axis."""
+    total = math.sqrt(sum(value * value for value in x.ravel()))
+    axes = (1, 2) if x.ndim == 3 else (0, 1)
+    longest = max(reversed(axes), key=lambda axis: x.shape[axis])
+    squares = 0.0
+    for before, after in itertools.pairwise(np.moveaxis(x, longest, 0)):
+        squares += sum((b - a) ** 2 for a, b in zip(before.ravel(), after.ravel(), strict=True))
+    means = x.mean(axes, keepdims=True)
+    deviation = math.sqrt(sum(value * value for value in (x - means).ravel()))
+    return np.array([math.log(total), math.log(math.sqrt(squares)) - math.log(deviation)])
+
+
+def scaled_directions(training: list[Array], usual: float | None) -> Callable[[list[Array]], Array]:
+    """The function from the parts (F_l,) of one example to its z; training (N, F_l) each. usual: the root mean square
+    length of the first part, where that is a row of standardised columns."""
+
+    def direction(layer: int, h: Array) -> Array:
+        return unit(h) if layer or usual is None else soft_unit(h, usual)
+
     known = []
-    for others in training:
-        units = [unit(other) for other in others]
+    for layer, others in enumerate(training):
+        units = [direction(layer, other) for other in others]
         centre = sum(units) / len(units)
         scale = math.sqrt(sum(float((one - centre) @ (one - centre)) for one in units) / len(units))
         known.append((centre, scale if scale > 1e-12 else 1.0))
 
     def z(parts: list[Array]) -> Array:
-        return np.concatenate([(unit(h) - centre) / scale for h, (centre, scale) in zip(parts, known, strict=True)])
+        pairs = zip(parts, known, strict=True)
+        return np.concatenate(
+            [(direction(layer, h) - centre) / scale for layer, (h, (centre, scale)) in enumerate(pairs)]
+        )
 
     return z
 
@@ -56,6 +78,22 @@ def standard_columns(training: Array) -> Callable[[Array], Array]:
     return columns
 
 
+def usual_length(rows: Array) -> float:
+    """The root mean square of their lengths; 1 where all columns are constant."""
+    found = math.sqrt(sum(float(row @ row) for row in rows) / len(rows))
+    return found if found > 1e-6 else 1.0
+
+
+def length_of(h: Array, usual: float | None) -> float:
+    """log |h|, or |h| / usual."""
+    return log_length(h) if usual is None else math.sqrt(sum(value * value for value in h)) / usual
+
+
+def soft_unit(h: Array, usual: float) -> Array:
+    """sqrt(2) h / sqrt(|h|^2 + usual^2)."""
+    return math.sqrt(2) * h / math.sqrt(sum(value * value for value in h) + usual**2)
+
+
 def log_mahalanobis(z: Array, training: list[Array]) -> float:
     """log sqrt(z^T (E[z z^T] + r I)^-1 z), r a hundredth of the mean variance; training (F,) each."""
     covariance = sum(np.outer(other, other) for other in training) / len(training)
@@ -64,14 +102,36 @@ def log_mahalanobis(z: Array, training: list[Array]) -> float:
     return math.log(max(math.sqrt(square), 1e-12))
 
 
+def standard_lengths(training: list[Array], usual: float | None) -> Callable[[list[Array]], list[float]]:
+    """The function from the parts (F_l,) of one example to the coordinates that their lengths are."""
+    known = []
+    for layer, part in enumerate(training):
+        own = None if layer else usual
+        known.append((own, 0.3 if own is None else 1.0, [length_of(other, own) for other in part]))
+
+    def lengths(parts: list[Array]) -> list[float]:
+        triples = zip(parts, known, strict=True)
+        return [weight * standard(length_of(h, own), others) for h, (own, weight, others) in triples]
+
+    return lengths
+
+
 def coordinates(
-    training: list[Array], directions: Array, *, with_rest: bool, with_lengths: bool, inputs: bool = False
+    training: list[Array],
+    directions: Array,
+    *,
+    with_rest: bool,
+    with_lengths: bool,
+    inputs: bool = False,
+    with_texture: bool = False,
 ) -> Callable[[list[Array]], Array]:
-    """The function from the parts (F_l,) of one example to its t."""
+    """The function from the parts (F_l,) of one example to its t; with_texture: the first part is that."""
+    textures, training = (training[0], training[1:]) if with_texture else (np.zeros((1, 0)), training)
     if inputs:
         columns = standard_columns(training[0])
         training = [np.array([columns(other) for other in training[0]]), *training[1:]]
-    z_of = scaled_directions(training)
+    usual = usual_length(training[0]) if inputs else None
+    z_of = scaled_directions(training, usual)
 
     def outside(z: Array) -> float:
         return log_length(z - directions @ (directions.T @ z))
@@ -81,10 +141,10 @@ def coordinates(
     width = training[0].shape[1]
     own_inputs = [z[:width] for z in known_z]
     combined = [log_mahalanobis(z, own_inputs[::2]) for z in own_inputs[1::2]] if inputs else []
-    weights = [1.0 if inputs and layer == 0 else 0.3 for layer in range(len(training))]
-    lengths = [[log_length(other) for other in others] for others in training]
+    lengths_of = standard_lengths(training, usual)
 
     def t(parts: list[Array]) -> Array:
+        seen, parts = (parts[0], parts[1:]) if with_texture else (np.zeros(0), parts)
         if inputs:
             parts = [columns(parts[0]), *parts[1:]]
         z = z_of(parts)
@@ -92,10 +152,9 @@ def coordinates(
         if with_rest:
             found.append(standard(outside(z), between))
         if inputs:
-            found.append(standard(log_mahalanobis(z[:width], own_inputs[::2]), combined))
-        if with_lengths:
-            triples = zip(weights, parts, lengths, strict=True)
-            found += [weight * standard(log_length(h), known) for weight, h, known in triples]
+            found.append(max(standard(log_mahalanobis(z[:width], own_inputs[::2]), combined), 0.0))
+        found += lengths_of(parts) if with_lengths else []
+        found += [0.3 * standard(value, list(known)) for value, known in zip(seen, textures.T, strict=True)]
         return np.array(found)
 
     return t

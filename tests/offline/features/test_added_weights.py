@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.features.activations import INPUTS
+from probity.offline.features.activations import INPUTS, texture
 from probity.offline.features.added_weights import AddedWeights, FeatureSettings, FeatureVariance
 from probity.offline.features.layers import FeatureLayers
+from tests.reference import added_weights as reference
 from tests.reference.added_weights import added_variance, coordinates, random_features
 
 SMALL = FeatureSettings(24, 6, precision=2e-4, length_scale=0.7)
@@ -39,22 +40,70 @@ CASES: dict[str, tuple[list[Tensor], list[Tensor]]] = {
 }
 
 
+def _named_for_oracle(form: dict[str, bool]) -> dict[str, bool]:
+    return {"with_texture" if name == "texture" else name: value for name, value in form.items()}
+
+
 FORMS = {
     "directions": {"with_lengths": False},
     "lengths": {"with_lengths": True},
     "inputs": {"with_lengths": True, "inputs": True},
+    "texture": {"with_lengths": True, "texture": True},
+    "both": {"with_lengths": True, "inputs": True, "texture": True},
 }
+
+
+SHAPES = {"grey": (1, 6, 5), "colour": (3, 4, 4), "a line": (2, 1, 7), "series": (6, 3), "volume": (1, 3, 3, 3)}
+
+
+@pytest.mark.parametrize("shape", [shape for name, shape in SHAPES.items() if name != "volume"], ids=str)
+def test_texture_is_that_of_the_definition(shape: tuple[int, ...]) -> None:
+    x = torch.randn(4, *shape, generator=generator(), dtype=torch.float64) + 0.5
+    expected = [reference.texture(example) for example in x.numpy()]
+    np.testing.assert_allclose(texture(x).numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_texture_tells_size_and_roughness_apart(shape: tuple[int, ...]) -> None:
+    x = torch.rand(5, *shape, generator=generator(), dtype=torch.float64) + 0.1
+    (length, rough), (longer, as_rough) = texture(x).T, texture(10 * x).T
+    torch.testing.assert_close(longer - length, torch.full((5,), np.log(10), dtype=torch.float64))
+    torch.testing.assert_close(as_rough, rough)
+    assert float((texture(torch.full_like(x, 0.3))[:, 1] - rough).max()) < -10
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-30, 1e-10, 1.0, 1e30, 3e38])
+def test_texture_is_finite_in_float32(value: float) -> None:
+    x = torch.rand(4, 2, 5, 5, generator=generator())
+    for images in (value * x, torch.full_like(x, value), x + value):
+        assert bool(torch.isfinite(texture(images)).all())
+
+
+def test_a_texture_alone_makes_an_example_far_away() -> None:
+    h, draw = clusters(), generator(5)
+    usual = torch.randn(len(h), 2, generator=draw, dtype=torch.float64)
+    settings = FeatureSettings(256, 64)
+    parts = [usual[:300], h[:300]]
+    fitted = FeatureVariance.fit(parts, settings, with_lengths=True, texture=True, generator=generator())
+    near = fitted.of([usual[300:], h[300:]])
+    for axis in (0, 1):
+        far = usual[300:].clone()
+        far[:, axis] += 20
+        assert float(fitted.of([far, h[300:]]).min()) > float(near.quantile(0.95))
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", CASES)
 def test_the_variance_is_that_of_the_definition(case: str, form: str) -> None:
     training, new = CASES[case]
+    if FORMS[form].get("texture"):
+        count = len(training[0])
+        training, new = [*activations((count, 2), seed=6), *training], [*activations((4, 2), seed=7), *new]
     fitted = FeatureVariance.fit(training, SMALL, **FORMS[form], generator=generator())
     arrays, directions = [h.numpy() for h in training], fitted.coordinates.directions.numpy()
     with_rest = fitted.coordinates.rest is not None
 
-    t_of = coordinates(arrays, directions, with_rest=with_rest, **FORMS[form])
+    t_of = coordinates(arrays, directions, with_rest=with_rest, **_named_for_oracle(FORMS[form]))
 
     def phi_of(parts: list[Tensor], n: int) -> np.ndarray:
         return random_features(t_of([h[n].numpy() for h in parts]), fitted.frequencies.numpy(), fitted.phases.numpy())
@@ -128,6 +177,18 @@ def test_columns_that_do_not_belong_together_are_far_away() -> None:
     each_alone = torch.stack([column.roll(7 * place) for place, column in enumerate(new.T)], dim=1)
     for foreign in (each_alone, new.flip(1), 10 * new, 0.01 * new, torch.zeros_like(new)):
         assert float((fitted.of([foreign]) > usual).double().mean()) > 0.95
+
+
+@pytest.mark.parametrize("columns", [1, 2, 4, 8])
+def test_rows_next_to_the_mean_are_usual(columns: int) -> None:
+    """They have hardly a direction, and a length whose logarithm no other row has."""
+    rows = 5 + 2 * torch.randn(3000, columns, generator=generator(9), dtype=torch.float64)
+    fitted, new = of_inputs(rows[:1000]), rows[1000:]
+    found, length = fitted.of([new]), torch.linalg.vector_norm(new - 5, dim=1)
+    usual = fitted.of([rows[:1000]]).quantile(0.95)
+    inner, outer = length < length.quantile(0.02), length > length.quantile(0.98)
+    assert float((found[inner] > usual).double().mean()) < 0.25
+    assert float((found[outer] > usual).double().mean()) > 0.5
 
 
 def test_the_unit_of_a_column_changes_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.features.activations import INPUTS, read_activations
+from probity.offline.features.activations import INPUTS, TEXTURE, read_activations
 from probity.offline.features.layers import MOST_FEATURES, FeatureLayers, choose_layers, named_layers
 from probity.offline.jacobian.find_head import find_head
 from tests.support.heads import Residual
@@ -95,7 +95,7 @@ class Pooled(nn.Module):
 
 def test_networks_that_do_not_end_in_a_linear_layer() -> None:
     assert layers_of(Wrapped(), torch.randn(2, 4)) == FeatureLayers(("inner.4",), (INPUTS, "inner.2", "inner.4"))
-    assert layers_of(Pooled(), torch.randn(2, 1, 8, 8)) == FeatureLayers(("body.2",), (INPUTS, "body.2"))
+    assert layers_of(Pooled(), torch.randn(2, 1, 8, 8)) == FeatureLayers(("body.2",), (TEXTURE, INPUTS, "body.2"))
 
 
 class Bare(nn.Module):
@@ -122,9 +122,9 @@ class Recurrent(nn.Module):
 
 
 def test_inputs_count_where_a_single_layer_can_be_read() -> None:
-    assert layers_of(Recurrent(7), torch.randn(2, 6, 7)) == FeatureLayers(("head",), (INPUTS, "head"))
+    assert layers_of(Recurrent(7), torch.randn(2, 6, 7)) == FeatureLayers(("head",), (TEXTURE, INPUTS, "head"))
     wide = MOST_FEATURES // 6 + 1
-    assert layers_of(Recurrent(wide), torch.randn(2, 6, wide)) == FeatureLayers(("head",), ("head",))
+    assert layers_of(Recurrent(wide), torch.randn(2, 6, wide)) == FeatureLayers(("head",), (TEXTURE, "head"))
 
 
 def test_nothing_to_read() -> None:
@@ -172,3 +172,11 @@ def test_tokens_are_pooled_and_a_class_token_is_not() -> None:
     torch.testing.assert_close(found, inputs[:, 0])
     (found,) = read_activations(tokens, (INPUTS,), inputs)
     torch.testing.assert_close(found, inputs.flatten(1))
+
+
+def test_texture_is_read_of_inputs_that_have_neighbours() -> None:
+    conv = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3))
+    assert layers_of(conv, torch.randn(2, 1, 8, 8)).score[0] == TEXTURE
+    assert TEXTURE not in layers_of(conv, torch.randn(2, 1, 8, 8)).link
+    one_place = nn.Sequential(nn.Flatten(), nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
+    assert TEXTURE not in layers_of(one_place, torch.randn(2, 3, 1, 1)).score
