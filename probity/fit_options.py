@@ -11,7 +11,8 @@ from pydantic.fields import FieldInfo
 
 F = TypeVar("F", bound=Callable[..., None])
 ONE, MANY = str | None, list[str] | None
-MODULES, STRATEGY_OPTIONS = "within", "selection_options"
+MODULES, LAYERS, STRATEGY_OPTIONS = "within", "added_weights", "selection_options"
+SWITCH = {"true": True, "false": False}
 
 
 def with_config_options(command: F) -> F:
@@ -31,7 +32,7 @@ def _options() -> list[inspect.Parameter]:
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Annotated[
-                MANY if name == MODULES else ONE,
+                MANY if name in (MODULES, LAYERS) else ONE,
                 typer.Option(help=_help(name, field.description or ""), show_default=_shown(field.default)),
             ],
         )
@@ -48,7 +49,11 @@ def _fields() -> dict[str, FieldInfo]:
 
 
 def _help(name: str, description: str) -> str:
-    extra = {MODULES: " May be given several times.", STRATEGY_OPTIONS: " A JSON object."}
+    extra = {
+        MODULES: " May be given several times.",
+        LAYERS: " May be given several times, a path each.",
+        STRATEGY_OPTIONS: " A JSON object.",
+    }
     return description.replace("`", "'") + extra.get(name, "")
 
 
@@ -67,7 +72,8 @@ def parsed(given: dict[str, Any]) -> dict[str, Any]:
 
 def _value(name: str, text: str | list[str], field: FieldInfo) -> Any:
     if isinstance(text, list):
-        return tuple(text)
+        one = SWITCH.get(text[0].lower()) if name == LAYERS and len(text) == 1 else None
+        return tuple(text) if one is None else one
     if name == STRATEGY_OPTIONS:
         return _json(text)
     return text if field.annotation is str else number_or_word(text)

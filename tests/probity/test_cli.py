@@ -179,6 +179,7 @@ def test_a_budget_that_is_too_small_is_refused_with_one_that_would_do(tmp_path: 
 BAD_OPTIONS = [
     ("--memory-budget", "much", "memory_budget"),
     ("--within", "layer9", "within"),
+    ("--added-weights", "layer9", "added_weights: found 'layer9', which is no such layer"),
     ("--kinds", "biases", "kinds"),
     ("--posterior", "diagonal", "posterior"),
     ("--uncertainty-budget", "0", "uncertainty_budget"),
