@@ -17,12 +17,12 @@ from probity.service.bundle import (
     ScorePart,
     read_manifest,
 )
+from probity.service.format.steps import STEPS, Task
 
 if TYPE_CHECKING:
     from probity.offline.export.standalone.file import StandaloneFile
 
 WARNING_COLOUR = "red"
-STEPS = {"_plain": "plain network", "_map": "without uncertainty", "": "as served"}
 
 
 def console() -> Console:
@@ -66,7 +66,7 @@ def print_card(bundle: Path) -> None:
     rows |= _graph_rows(manifest.graph)
     if manifest.verification is not None:
         rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
-    rows |= _metric_rows(manifest.metrics)
+    rows |= _metric_rows(manifest.metrics, manifest.task)
     rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
 
@@ -80,11 +80,11 @@ def _added_rows(added: AddedWeights | None) -> dict[str, str]:
     return {"added weights": found, "budget": added.explanation}
 
 
-def _metric_rows(metrics: Mapping[str, float]) -> dict[str, str]:
+def _metric_rows(metrics: Mapping[str, float], task: Task) -> dict[str, str]:
     """What uncertainty buys and costs on held-out data, step by step; then what else was measured."""
     rows, shown = {}, set[str]()
     for name, title in (("calibration_log_likelihood", "log-likelihood"), ("calibration_error", "calibration error")):
-        found = {text: f"{name}{step}" for step, text in STEPS.items() if f"{name}{step}" in metrics}
+        found = {text: f"{name}{step}" for step, text in STEPS[task].items() if f"{name}{step}" in metrics}
         shown |= set(found.values())
         if found:
             rows[title] = ", ".join(f"{text} {metrics[step]:.3f}" for text, step in found.items())

@@ -66,8 +66,10 @@ def _remedy(name: str, config: FitConfig) -> str:
     """What a user can do, of what is not asked for yet."""
     scaled = name.startswith("scaled")
     check_range = "check the range of inputs before the model, or " if scaled else ""
+    if config.likelihood == "regression" and config.added_weights:
+        return f"{check_range}let the distance read other layers (added_weights with their paths), or live with it"
     if config.likelihood == "regression":
-        searched = bool(config.added_weights) or config.prior_precision in ("budget", None)
+        searched = config.prior_precision in ("budget", None)
         uncertainty = "a larger uncertainty_budget" if searched else "a smaller prior_precision"
         return f"{check_range}give {uncertainty} or more weights (subnetwork_size)"
     fused = "" if config.score in COMPARED_SCORES else " with score='fused'"

@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 from probity.offline.report.text import MINUS, NONE
 from probity.service.bundle import Manifest
-
-STEPS = {"_plain": "plain network", "_map": "temperature alone", "": "as served"}
-REGRESSION = {"_map": "noise alone", "": "as served"}
+from probity.service.format.steps import STEPS
 
 
 @dataclass(frozen=True)
@@ -20,7 +18,7 @@ class Bought:
 
 def bought_rows(manifest: Manifest) -> list[Bought]:
     """The network first; nothing where the fit did not measure it."""
-    metrics, steps = manifest.metrics, STEPS if manifest.task == "classification" else REGRESSION
+    metrics, steps = manifest.metrics, STEPS[manifest.task]
     if any(f"calibration_log_likelihood{step}" not in metrics for step in steps):
         return []
     return [

@@ -7,6 +7,7 @@ from probity.offline.evaluation.diagnostics import coverage_band
 from probity.offline.report.foreign import passing
 from probity.offline.report.text import number, percent
 from probity.service.bundle import Calibration, Manifest, ScorePart
+from probity.service.format.steps import STEPS
 from probity.service.maths.scores import SCORES
 
 
@@ -28,7 +29,8 @@ class Check:
 
 
 def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, coverage: float | None) -> list[Card]:
-    """Headline numbers; what was not measured is left out. `calibration_error`: ECE of plain network and Probity."""
+    """Headline numbers; what was not measured is left out. `calibration_error`: ECE without and with the posterior."""
+    beside = STEPS[manifest.task]["_map"]
     rule, metrics = manifest.calibration, manifest.metrics
     examples = f"{rule.examples:,} held-out examples"
     shown = [
@@ -37,17 +39,17 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
     ]
     if (full := metrics.get("calibration_log_likelihood")) is not None:
         plain = metrics.get("calibration_log_likelihood_map")
-        note = "nats an example" if plain is None else f"nats an example; plain network {number(plain)}"
+        note = "nats an example" if plain is None else f"nats an example; {beside} {number(plain)}"
         shown.append(Card("Log-likelihood", number(full), note))
     if (accuracy := metrics.get("calibration_accuracy")) is not None:
         plain_accuracy = metrics.get("calibration_accuracy_map")
-        beside = "" if plain_accuracy is None else f"; plain network {percent(plain_accuracy)}"
-        shown.append(Card("Accuracy as served", percent(accuracy), f"on {examples}{beside}"))
+        network = "" if plain_accuracy is None else f"; plain network {percent(plain_accuracy)}"
+        shown.append(Card("Accuracy as served", percent(accuracy), f"on {examples}{network}"))
     if (rmse := metrics.get("calibration_rmse")) is not None:
         shown.append(Card("RMSE", number(rmse), f"target's units, on {examples}"))
     if calibration_error is not None:
         shown.append(
-            Card("Calibration error (ECE)", f"{calibration_error[1]:.3f}", f"plain network {calibration_error[0]:.3f}")
+            Card("Calibration error (ECE)", f"{calibration_error[1]:.3f}", f"{beside} {calibration_error[0]:.3f}")
         )
     if coverage is not None:
         shown.append(Card("95 % interval", percent(coverage), "of held-out targets inside"))

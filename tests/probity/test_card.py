@@ -44,7 +44,7 @@ def test_what_uncertainty_buys_and_costs_is_shown_in_one_line(
     metrics = {f"{name}_plain": -0.5, f"{name}_map": -0.25, name: -0.125, "calibration_accuracy": 0.75}
     print_card(write_added(tmp_path, metrics=metrics).path)
     card = capsys.readouterr().out
-    assert "plain network -0.500, without uncertainty -0.250, as served -0.125\n" in card
+    assert "plain network -0.500, temperature alone -0.250, as served -0.125\n" in card
     assert "calibration accuracy" in card
     assert "calibration error" not in card
 

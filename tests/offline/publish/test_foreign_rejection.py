@@ -100,6 +100,11 @@ def test_a_bundle_that_rejects_nothing_warns_of_every_kind_that_is_judged(tmp_pa
         (
             "constant",
             {"likelihood": "regression"},
+            "; let the distance read other layers (added_weights with their paths), or live with it",
+        ),
+        (
+            "constant",
+            {"likelihood": "regression", "added_weights": False},
             "; give a larger uncertainty_budget or more weights (subnetwork_size)",
         ),
         (
