@@ -235,6 +235,14 @@ def test_the_same_from_the_network_in_one_batch_or_several_and_in_either_precisi
         np.testing.assert_allclose(rounded, precise, rtol=1e-3, atol=1e-5)
 
 
+def test_the_variance_of_the_outputs_never_knows_single_columns() -> None:
+    """Not even where the only layer is the network itself, whose path is that of the inputs."""
+    x = torch.randn(60, 3, generator=generator())
+    fitted = AddedWeights.fit(FeatureLayers((INPUTS,), (INPUTS,)), {INPUTS: x}, seed=0)
+    assert fitted.link.coordinates.columns is None
+    assert fitted.score.coordinates.columns is not None
+
+
 def test_the_seed_decides() -> None:
     model, x = network(), torch.randn(60, 3, generator=generator())
     first, again = (fitted_to(model, x).of_all(model, x, rows=60) for _ in range(2))
