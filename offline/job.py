@@ -16,7 +16,7 @@ from probity.offline.jacobian.linear_head import LinearHead
 from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
 from probity.offline.jacobian.plan import make_jacobian
 from probity.offline.network.model_copy import check_private, copied_model, usable
-from probity.offline.network.outputs import OutputForm
+from probity.offline.network.outputs import PLAIN, OutputForm, refuse_softmax
 from probity.offline.network.weights import WeightLayout
 from probity.offline.runtime.available_memory import default_budget
 from probity.offline.runtime.distributed import DistributedContext
@@ -51,7 +51,7 @@ class Job:
     rule: OutputRule = ALL_OUTPUTS
     layers: FeatureLayers | None = None
     foreign: Tensor | None = None
-    form: OutputForm = OutputForm.plain
+    form: OutputForm = PLAIN
 
     @property
     def weights(self) -> Tensor:
@@ -73,24 +73,6 @@ def _layers(config: FitConfig, network: nn.Module, example: Tensor, head: Linear
     if isinstance(config.added_weights, tuple):
         return named_layers(network, example, config.added_weights)
     return choose_layers(network, example, None if head is None else head.path) if config.added_weights else None
-
-
-def _refuse_probabilities(network: nn.Module, inputs: Tensor) -> None:
-    """`ValueError` for a network that ends in a softmax or in a log_softmax: its outputs are no logits.
-
-    The softmax of log-probabilities is right, but their variances are not those of logits, and where a probability is
-    next to 1, float32 loses the derivative of its logarithm.
-    """
-    with torch.no_grad():
-        outputs = network(inputs).double()
-    for name, layer, sums in (("", "softmax", outputs.sum(1)), ("log-", "log_softmax", outputs.exp().sum(1))):
-        signs = outputs >= 0 if layer == "softmax" else outputs <= 0
-        if bool(signs.all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
-            of = "every row" if layer == "softmax" else "the exponential of every row"
-            raise ValueError(
-                f"model: found outputs that are {name}probabilities ({of} sums to 1), expected logits; leave out the "
-                f"last {layer}"
-            )
 
 
 def resolve_device(name: str) -> torch.device:
@@ -124,7 +106,7 @@ def prepare(
     )
     likelihood.check_targets(targets, len(inputs))
     if config.likelihood == "classification" and not form.one_logit:
-        _refuse_probabilities(network, inputs[:FEW])
+        refuse_softmax(network, inputs[:FEW])
     rule, head = output_rule(config.variance_of, config.top_outputs, outputs), find_head(network, inputs[:2])
     layers = _layers(config, network, inputs[:2], head)
     return Job(

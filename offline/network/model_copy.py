@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from probity.offline.network.layer_outputs import layer_outputs
-from probity.offline.network.outputs import OutputForm, output_form, refuse_probability
+from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
 
 FEW = 2
 # Allowed differences relative to the largest output: between float64 and float32, and from half precision.
@@ -58,7 +58,7 @@ def check_private(
         with torch.no_grad():
             form = output_form(network(few), len(few), classification)
             if form.one_logit:
-                refuse_probability(network, few)
+                refuse_sigmoid(network, few)
             form.install(network)
             mean = check_output(network(inputs[:FEW].clone()), len(few))
             again = network(inputs[:FEW].clone())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,6 @@ class OutputForm:
     entry: str | int | None = None
     flat: bool = False
     one_logit: bool = False
-    plain: ClassVar["OutputForm"]
 
     def take(self, returned: Any) -> Tensor:
         """The outputs (B, K) of a batch."""
@@ -38,7 +37,7 @@ class OutputForm:
 
         A hook and not a module around it: the paths of layers and the names of weights stay those of the user's.
         """
-        if self != OutputForm.plain:
+        if self != PLAIN:
             network.register_forward_hook(self._hook)
 
     def _hook(self, _: nn.Module, __: object, returned: object) -> Tensor:
@@ -54,7 +53,8 @@ class OutputForm:
         return found
 
 
-OutputForm.plain = OutputForm()
+PLAIN = OutputForm()
+"""A tensor of outputs (B, K), as they are."""
 
 
 def output_form(returned: object, batch: int, classification: bool) -> OutputForm:
@@ -72,7 +72,7 @@ def output_form(returned: object, batch: int, classification: bool) -> OutputFor
     return OutputForm(entry, flat, classification and (flat or outputs.shape[1] == 1))
 
 
-def refuse_probability(network: nn.Module, inputs: Tensor) -> None:
+def refuse_sigmoid(network: nn.Module, inputs: Tensor) -> None:
     """`ValueError` for a network with one output that ends in a sigmoid; inputs (B, *input_shape).
 
     Its last operation tells, since logits may lie between 0 and 1 by chance.
@@ -84,6 +84,24 @@ def refuse_probability(network: nn.Module, inputs: Tensor) -> None:
             f"model: found an output that is a probability (the last operation is {ENDS[last.name]}), expected a "
             "logit; leave out this operation: nn.BCEWithLogitsLoss trains the same network"
         )
+
+
+def refuse_softmax(network: nn.Module, inputs: Tensor) -> None:
+    """`ValueError` for a network that ends in a softmax or in a log_softmax: its outputs are no logits.
+
+    The softmax of log-probabilities is right, but their variances are not those of logits, and where a probability is
+    next to 1, float32 loses the derivative of its logarithm.
+    """
+    with torch.no_grad():
+        outputs = network(inputs).double()
+    for name, layer, sums in (("", "softmax", outputs.sum(1)), ("log-", "log_softmax", outputs.exp().sum(1))):
+        signs = outputs >= 0 if layer == "softmax" else outputs <= 0
+        if bool(signs.all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+            of = "every row" if layer == "softmax" else "the exponential of every row"
+            raise ValueError(
+                f"model: found outputs that are {name}probabilities ({of} sums to 1), expected logits; leave out the "
+                f"last {layer}"
+            )
 
 
 ENDS = {"sigmoid": "a sigmoid", "_softmax": "a softmax", "hardsigmoid": "a sigmoid"}

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from probity.offline import FitConfig, fit_bundle
 from probity.offline.fit import dry_run
-from probity.offline.network.outputs import OutputForm, output_form, refuse_probability
+from probity.offline.jacobian.find_head import find_head
+from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
 from probity.service.inference.predictor import Prediction, Predictor
 from tests import reference
 
@@ -123,11 +124,11 @@ PROBABILITIES: dict[str, nn.Module] = {
 @pytest.mark.parametrize("network", PROBABILITIES.values(), ids=PROBABILITIES)
 def test_a_probability_is_no_logit(network: nn.Module) -> None:
     with pytest.raises(ValueError, match=r"found an output that is a probability .* expected a logit"):
-        refuse_probability(network, torch.ones(2, 4))
+        refuse_sigmoid(network, torch.ones(2, 4))
 
 
 def test_a_gate_before_the_last_layer_is_none() -> None:
-    refuse_probability(nn.Sequential(nn.Linear(4, 3), nn.Sigmoid(), nn.Linear(3, 1), nn.Flatten(0)), torch.ones(2, 4))
+    refuse_sigmoid(nn.Sequential(nn.Linear(4, 3), nn.Sigmoid(), nn.Linear(3, 1), nn.Flatten(0)), torch.ones(2, 4))
 
 
 @pytest.mark.parametrize("pack", [lambda y: y, lambda y: y.squeeze(-1)], ids=["column", "flat"])
@@ -169,10 +170,10 @@ def test_a_fit_says_what_it_takes_for_the_outputs(tmp_path: Path) -> None:
     assert lines[1] == "the model has one logit, that of class 1: served as two, 0 and this one"
 
 
-def test_a_flat_regression_keeps_its_linear_head(tmp_path: Path) -> None:
-    found, column = (
-        served(Network(1, pack), tmp_path / name, torch.ones(2, 4), likelihood="regression")
-        for name, pack in {"flat": lambda y: y.squeeze(-1), "column": lambda y: y}.items()
-    )
-    np.testing.assert_array_equal(found.mean, column.mean)
-    np.testing.assert_array_equal(found.variance, column.variance)
+@pytest.mark.parametrize(("classification", "head"), [(False, "last"), (True, None)])
+def test_a_flat_output_of_a_regression_keeps_its_linear_head(classification: bool, head: str | None) -> None:
+    """And two logits that were made of one are no output of a linear layer."""
+    network, x = Network(1, lambda y: y.squeeze(-1)).eval(), torch.ones(2, 4)
+    output_form(network(x), 2, classification).install(network)
+    found = find_head(network, x)
+    assert (found and found.path) == head
