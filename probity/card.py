@@ -17,7 +17,8 @@ from probity.service.bundle import (
     ScorePart,
     read_manifest,
 )
-from probity.service.format.steps import STEPS, Task
+from probity.service.format.manifest import Task
+from probity.service.format.steps import STEPS
 
 if TYPE_CHECKING:
     from probity.offline.export.standalone.file import StandaloneFile

@@ -1,8 +1,7 @@
 """The steps from the network to what is served, by which figures on held-out data are compared."""
 
-from typing import Literal
+from probity.service.format.manifest import Task
 
-Task = Literal["classification", "regression"]
 STEPS: dict[Task, dict[str, str]] = {
     "classification": {"_plain": "plain network", "_map": "temperature alone", "": "as served"},
     "regression": {"_map": "noise alone", "": "as served"},
