@@ -123,10 +123,10 @@ def coordinates(
     with_rest: bool,
     with_lengths: bool,
     inputs: bool = False,
-    with_texture: bool = False,
+    texture: bool = False,
 ) -> Callable[[list[Array]], Array]:
-    """The function from the parts (F_l,) of one example to its t; with_texture: the first part is that."""
-    textures, training = (training[0], training[1:]) if with_texture else (np.zeros((1, 0)), training)
+    """The function from the parts (F_l,) of one example to its t; texture: the first part is that."""
+    textures, training = (training[0], training[1:]) if texture else (np.zeros((1, 0)), training)
     if inputs:
         columns = standard_columns(training[0])
         training = [np.array([columns(other) for other in training[0]]), *training[1:]]
@@ -144,7 +144,7 @@ def coordinates(
     lengths_of = standard_lengths(training, usual)
 
     def t(parts: list[Array]) -> Array:
-        seen, parts = (parts[0], parts[1:]) if with_texture else (np.zeros(0), parts)
+        seen, parts = (parts[0], parts[1:]) if texture else (np.zeros(0), parts)
         if inputs:
             parts = [columns(parts[0]), *parts[1:]]
         z = z_of(parts)

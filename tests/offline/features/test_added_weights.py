@@ -40,10 +40,6 @@ CASES: dict[str, tuple[list[Tensor], list[Tensor]]] = {
 }
 
 
-def _named_for_oracle(form: dict[str, bool]) -> dict[str, bool]:
-    return {"with_texture" if name == "texture" else name: value for name, value in form.items()}
-
-
 FORMS = {
     "directions": {"with_lengths": False},
     "lengths": {"with_lengths": True},
@@ -103,7 +99,7 @@ def test_the_variance_is_that_of_the_definition(case: str, form: str) -> None:
     arrays, directions = [h.numpy() for h in training], fitted.coordinates.directions.numpy()
     with_rest = fitted.coordinates.rest is not None
 
-    t_of = coordinates(arrays, directions, with_rest=with_rest, **_named_for_oracle(FORMS[form]))
+    t_of = coordinates(arrays, directions, with_rest=with_rest, **FORMS[form])
 
     def phi_of(parts: list[Tensor], n: int) -> np.ndarray:
         return random_features(t_of([h[n].numpy() for h in parts]), fitted.frequencies.numpy(), fitted.phases.numpy())
