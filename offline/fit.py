@@ -5,16 +5,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from probity.offline.config import FitConfig
 from probity.offline.data.foreign import check_foreign, collect_foreign
+from probity.offline.data.given import given_data
 from probity.offline.data.held_out import HeldOut, check_enough, collect_held_out
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
-from probity.offline.data.loaders import Batches, check_loader, checked_batches
+from probity.offline.data.loaders import Batches, checked_batches
 from probity.offline.estimate.duration import describe_duration, predict_duration
 from probity.offline.estimate.job_memory import plan_job, plan_stand_in
 from probity.offline.estimate.memory import MemoryPlan
@@ -48,11 +50,11 @@ def quiet(line: str) -> None:
 
 def fit_bundle(
     model: nn.Module,
-    train_loader: Batches,
+    train_loader: Any,
     out: str | Path,
     *,
-    calibration_loader: Batches,
-    foreign_loader: Batches | None = None,
+    calibration_loader: Any,
+    foreign_loader: Any = None,
     config: FitConfig | None = None,
     class_names: Sequence[str] | None = None,
     input_spec: InputSpec | None = None,
@@ -63,7 +65,9 @@ def fit_bundle(
 
     model: outputs (B, K), logits or regression means; or (B,), and of a classification one logit, that of class 1;
     alone, first in a tuple, or called `logits`; any mode; never changed, also not on an error. train_loader,
-    calibration_loader: iterables of (inputs, targets) that can be read several times; the calibration data are held out
+    calibration_loader: a pair (X, y) of tensors, arrays or data frames, a dataset, or batches (inputs, targets) that
+    can be read several times; the columns of a data frame are the names of the features, and those of the calibration
+    data are put in their order. The calibration data are held out
     of training, are kept in memory, and tune prior precision, observation noise, temperature and reject threshold. out:
     a new folder; an existing bundle is replaced atomically, anything else there is refused. class_names: K names;
     input_spec: how the service makes inputs (images, feature names); by default, plain arrays of the loader's shape.
@@ -82,23 +86,26 @@ def fit_bundle(
     destination = Path(out)
     check_destination(destination)
     check_writable(destination)
-    check_loader(train_loader, "train_loader")
-    check_loader(calibration_loader, "calibration_loader")
+    columns = None if input_spec is None else input_spec.feature_names
+    train = given_data(train_loader, "train_loader", columns)
+    held_out = given_data(calibration_loader, "calibration_loader", columns or train.columns)
+    foreign = None
     if foreign_loader is not None:
-        check_foreign(foreign_loader, config)
-    with _prepared(model, train_loader, config, progress) as job:  # 1. prepare
+        foreign = given_data(foreign_loader, "foreign_loader", columns or train.columns)
+        check_foreign(config)
+    with _prepared(model, train.batches, config, progress) as job:  # 1. prepare
         say = say if job.distributed.is_main else quiet
         for line in job.form.lines():
             say(line)
-        spec = check_input_spec(input_spec, job.example)
+        spec = check_input_spec(input_spec, job.example, train.columns)
         names = check_class_names(class_names, job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination)
 
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
-        tuning, conformal = _split_held_out(job, calibration_loader)
+        tuning, conformal = _split_held_out(job, held_out.batches)
         job = _with_scale(job, tuning)
 
-        job = _with_foreign(job, foreign_loader)
+        job = _with_foreign(job, None if foreign is None else foreign.batches)
 
         # 3. estimate memory and time
         for line in _estimate(job, tuning, conformal):
@@ -150,8 +157,8 @@ def fit_bundle(
                 resources,
                 len(tuning),
             )
-            held_out = torch.cat([tuning.inputs, conformal.inputs])
-            publish(job, fitted, destination, names, ranges.with_range(spec, held_out))
+            inputs = torch.cat([tuning.inputs, conformal.inputs])
+            publish(job, fitted, destination, names, ranges.with_range(spec, inputs))
         job.distributed.barrier()
         if job.distributed.is_main:
             checkpoint.remove()
@@ -160,10 +167,10 @@ def fit_bundle(
 
 def dry_run(
     model: nn.Module,
-    train_loader: Batches,
+    train_loader: Any,
     config: FitConfig | None = None,
     *,
-    calibration_loader: Batches | None = None,
+    calibration_loader: Any = None,
 ) -> list[str]:
     """What a fit would take, in readable lines: D, S, K, memory, and the time of every stage.
 
@@ -171,9 +178,12 @@ def dry_run(
     way to onnxruntime; raises `ExportError` for a model that cannot be exported.
     """
     config = config or FitConfig()
-    check_loader(train_loader, "train_loader")
-    with _prepared(model, train_loader, config, silent) as job:
-        halves = () if calibration_loader is None else _split_held_out(job, calibration_loader)
+    train = given_data(train_loader, "train_loader")
+    with _prepared(model, train.batches, config, silent) as job:
+        halves: Sequence[HeldOut] = ()
+        if calibration_loader is not None:
+            held_out = given_data(calibration_loader, "calibration_loader", train.columns)
+            halves = _split_held_out(job, held_out.batches)
         reach = reachable_weights(job)
         expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
         return [*job.form.lines(), *expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]

@@ -158,6 +158,9 @@ def score(
         ),
     ] = False,
     no_header: Annotated[bool, typer.Option("--no-header", help="The first line of a .csv file is data.")] = False,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="A column of the table to write beside the predictions; several times.")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file, and discard what another job left.")
     ] = False,
@@ -173,7 +176,9 @@ def score(
     try:
         coverage = answers.coverage(conformal=intervals == "conformal")
         predictor = answers.open(bundle, threads)
-        job = partial(score_file, predictor, inputs, out, batch_size=batch_size, coverage=coverage, force=force)
+        job = partial(
+            score_file, predictor, inputs, out, batch_size=batch_size, coverage=coverage, keep=keep or (), force=force
+        )
         count = with_progress(lambda report: job(csv_header=_either(header, no_header), report=report))
         print_lines([f"Scored {count:,} inputs: {out}"])
     except (BundleError, ValueError, OSError) as error:

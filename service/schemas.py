@@ -12,7 +12,10 @@ class PredictRequest(BaseModel):
 
     inputs: Annotated[
         list[Any] | None,
-        Field(description="Numbers as the network takes them, shape (batch, *input shape) or one example."),
+        Field(
+            description="Numbers as the network takes them, shape (batch, *input shape) or one example; or one object "
+            "an example, with a field for each feature, where the model has feature names."
+        ),
     ] = None
     images: Annotated[
         Annotated[list[str], Field(fail_fast=True)] | None,

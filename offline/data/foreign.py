@@ -4,14 +4,13 @@ import torch
 from torch import Tensor
 
 from probity.offline.config import COMPARED_SCORES, FitConfig
-from probity.offline.data.loaders import Batches, check_loader, checked_batches
+from probity.offline.data.loaders import Batches, checked_batches
 
 MOST_EXAMPLES = 2000
 
 
-def check_foreign(loader: Batches, config: FitConfig) -> None:
-    """`TypeError` for what gives no batches, `ValueError` where foreign data would change nothing."""
-    check_loader(loader, "foreign_loader")
+def check_foreign(config: FitConfig) -> None:
+    """`ValueError` where foreign data would change nothing."""
     if config.score not in COMPARED_SCORES:
         raise ValueError(
             f"foreign_loader: found foreign data with score={config.score!r}, which they would not change; expected "

@@ -80,9 +80,9 @@ class Passes:
 
 
 def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
-    if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(isinstance(item, Tensor) for item in batch):
-        raise ValueError(f"{where}: found {_describe(batch)}, expected a pair of tensors (inputs, targets)")
-    inputs, targets = batch
+    if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(hasattr(item, "__array__") for item in batch):
+        raise ValueError(f"{where}: found {_describe(batch)}, expected a pair of tensors or arrays (inputs, targets)")
+    inputs, targets = (item if isinstance(item, Tensor) else torch.as_tensor(item) for item in batch)
     if inputs.dim() < 1 or targets.dim() < 1 or len(inputs) != len(targets):
         raise ValueError(
             f"{where}: found inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}, expected equal lengths"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from probity.offline.data.given import given_data
 from probity.offline.data.likelihood import likelihood_of
 from probity.offline.data.loaders import Batches, checked_batches
 from probity.offline.evaluation.auroc import auroc
@@ -55,18 +56,20 @@ class Evaluation:
         }
 
 
-def evaluate(
-    predictor: Predictor, test: Batches, foreign: Batches | None = None, levels: Levels = LEVELS
-) -> Evaluation:
+def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Levels = LEVELS) -> Evaluation:
     """Quality on test data and, given out-of-distribution data, how well the score tells them apart.
 
-    levels: of prediction sets and intervals. What the predictor was opened with holds here too: its rule.
+    test, foreign: what `fit_bundle` takes as data. levels: of prediction sets and intervals. What the predictor was
+    opened with holds here too: its rule.
 
     Keeps a few numbers for each example, not the inputs. Raises `ValueError` for data that do not suit the bundle, and
     `NonFinitePrediction`.
     """
-    found = joined(_test_columns(predictor, test, levels))
-    others = joined(_foreign_columns(predictor, foreign)) if foreign is not None else None
+    names = predictor.manifest.input.feature_names
+    found = joined(_test_columns(predictor, given_data(test, "test_data", names).batches, levels))
+    others = None
+    if foreign is not None:
+        others = joined(_foreign_columns(predictor, given_data(foreign, "ood_data", names).batches))
     classification = predictor.manifest.task == "classification"
     laplace, plain = _classification(found, levels) if classification else _regression(found, levels)
     laplace["false_reject_rate"] = measured_share(found["rejected"].mean(), len(found["rejected"]))

@@ -3,6 +3,7 @@
 import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from torch import Tensor
@@ -38,13 +39,13 @@ MOST_TOGETHER = 0.02
 LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
-def check_input_spec(spec: InputSpec | None, example: Tensor) -> InputSpec:
+def check_input_spec(spec: InputSpec | None, example: Tensor, columns: tuple[str, ...] | None = None) -> InputSpec:
     """The user's input spec, checked as a reader of the bundle would and against the data; without one, plain arrays
-    of the data's shape."""
+    of the data's shape. Features without names are called like the columns of a data frame."""
     shape = tuple(example.shape[1:])
     dtype: Literal["float32", "int64"] = "float32" if example.is_floating_point() else "int64"
     if spec is None:
-        return InputSpec(shape=shape, dtype=dtype)
+        return InputSpec(shape=shape, dtype=dtype, feature_names=columns)
     try:
         spec = check_input(spec)
     except ManifestError as error:
@@ -53,7 +54,7 @@ def check_input_spec(spec: InputSpec | None, example: Tensor) -> InputSpec:
         raise ValueError(
             f"input_spec: found {spec.shape} {spec.dtype}, expected {shape} {dtype} as in the training data"
         )
-    return spec
+    return spec if columns is None or spec.feature_names else replace(spec, feature_names=columns)
 
 
 def check_class_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] | None:

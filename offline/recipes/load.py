@@ -1,8 +1,7 @@
 """A recipe: the plain Python file in which a user says what to fit. It may import the modules beside it.
 
 It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`,
-`score_data()`, `config` (a `FitConfig`), `class_names` and `input_spec`. Data are a pair (inputs, targets) of tensors
-or arrays, or any iterable of batches that can be read several times.
+`score_data()`, `config` (a `FitConfig`), `class_names` and `input_spec`. Data are what `fit_bundle` takes.
 """
 
 import importlib.util
@@ -15,16 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 from probity.offline.config import FitConfig
-from probity.offline.data.loaders import Batches
 from probity.offline.recipes.imports import RecipeImports
 from probity.service.bundle import InputSpec
-
-BATCH_SIZE = 128
 
 
 class RecipeError(ValueError):
@@ -73,9 +67,9 @@ class Recipe:
             raise RecipeError(f"{self.path}: model() returned {type(model).__name__}, expected a torch.nn.Module")
         return model
 
-    def data(self, name: str) -> Batches:
-        """The batches that `train_data`, `calibration_data`, `score_data`, `test_data` or `ood_data` returns."""
-        return as_batches(self._call(name))
+    def data(self, name: str) -> Any:
+        """What `train_data`, `calibration_data`, `score_data`, `test_data` or `ood_data` returns."""
+        return self._call(name)
 
     def has(self, name: str) -> bool:
         return hasattr(self.module, name)
@@ -113,14 +107,3 @@ def load_recipe(path: Path) -> Recipe:
     with imports.active():
         spec.loader.exec_module(module)
     return Recipe(path, module, imports)
-
-
-def as_batches(data: Any) -> Batches:
-    """A pair (inputs, targets) of tensors or arrays becomes a loader in the given order; batches pass as they are."""
-    if isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "__array__") for part in data):
-        inputs, targets = (torch.as_tensor(part) for part in data)
-        if len(inputs) != len(targets):
-            raise RecipeError(f"data: found {len(inputs)} inputs and {len(targets)} targets, expected as many of each")
-        return DataLoader(TensorDataset(inputs, targets), batch_size=BATCH_SIZE)
-    batches: Batches = data
-    return batches

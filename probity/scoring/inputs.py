@@ -1,7 +1,7 @@
 """Where inputs come from, one batch at a time: arrays and folders of images. Tables are in `tables`."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,26 @@ MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs (B, *input_shape) as the network takes them; `names` of their files, for images."""
+    """Inputs (B, *input_shape) as the network takes them; `names` of their files, for images.
+
+    kept: further columns of a table, a value for each input.
+    """
 
     inputs: Array
     names: tuple[str, ...] | None = None
+    kept: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Source:
-    """`count` inputs; `batches(start, size)` are those from `start` on, at most `size` at a time."""
+    """`count` inputs; `batches(start, size)` are those from `start` on, at most `size` at a time.
+
+    kept: the columns of a table that each batch keeps, and their types.
+    """
 
     count: int
     batches: Callable[[int, int], Iterator[Batch]]
+    kept: Mapping[str, type] = field(default_factory=dict)
 
 
 def open_array(path: Path, spec: InputSpec) -> Source:
@@ -42,7 +50,8 @@ def open_array(path: Path, spec: InputSpec) -> Source:
     def batches(start: int, size: int) -> Iterator[Batch]:
         for first in range(start, count, size):
             # Mapped anew for each batch: the pages of a mapping count as the process's memory once they were read.
-            yield Batch(checked_rows(_mapped(path, spec)[first : first + size], spec, path, first))
+            rows = _mapped(path, spec)[first : first + size]
+            yield Batch(checked_rows(rows, spec, path, [f"row {first + i}" for i in range(len(rows))]))
 
     return Source(count, batches)
 
@@ -77,13 +86,15 @@ def open_images(folder: Path, spec: InputSpec) -> Source:
     return Source(len(files), batches)
 
 
-def checked_rows(rows: Array, spec: InputSpec, path: Path, first: int) -> Array:
-    """The rows as the network takes them; raises `ScoringError` that names the first bad one, counted from 0."""
+def checked_rows(rows: Array, spec: InputSpec, path: Path, where: Sequence[str]) -> Array:
+    """The rows as the network takes them; raises `ScoringError` that says of the first bad one `where` it is."""
     try:
         return array_from_array(np.asarray(rows), spec, len(rows), "rows")
     except InputError as error:
         if not error.field.startswith("rows["):
             raise ScoringError(f"{path}: found {error.found}, expected {error.expected}") from None
-        row, _, place = error.field.removeprefix("rows[").partition("]")
-        where = f"row {first + int(row)}" + (f", entry {place}" if place else "")
-        raise ScoringError(f"{path}: {where}: found {error.found}, expected {error.expected}") from None
+        row, _, entry = error.field.removeprefix("rows[").partition("]")
+        names = spec.feature_names
+        column = f"entry {entry}" if names is None or not entry else f"column {names[int(entry[1:-1])]!r:.80}"
+        place = f"{where[int(row)]}, {column}" if entry else where[int(row)]
+        raise ScoringError(f"{path}: {place}: found {error.found}, expected {error.expected}") from None

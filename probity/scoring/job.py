@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,29 +20,34 @@ from probity.service.inference.predictor import NonFinitePrediction, Predictor
 from probity.service.settings import Settings
 
 SAVE_SECONDS = 2.0
-CSV = ".csv"
-READERS = {".npy": open_array, CSV: open_csv, ".parquet": open_parquet}
+ARRAY, CSV, PARQUET = ".npy", ".csv", ".parquet"
+TABLES = (CSV, PARQUET)
 SERVED = Coverage(Settings.model_fields["interval_level"].default, conformal=True)  # a service without settings
 Report = Callable[[int, int], None]
 RowsOf = Callable[[Batch, int], list[Row]]
 
 
-def open_source(path: Path, spec: InputSpec, csv_header: bool | None = None) -> Source:
+def open_source(path: Path, spec: InputSpec, csv_header: bool | None = None, keep: Sequence[str] = ()) -> Source:
     """Inputs by the file's suffix, or of a folder of images; raises `ScoringError`.
 
-    csv_header: whether the first line of a .csv file is a header; None: see `open_csv`.
+    csv_header: whether the first line of a .csv file is a header; None: see `open_csv`. keep: the columns of a table to
+    write beside the predictions.
     """
     if csv_header is not None and path.suffix != CSV:
         option = "--header" if csv_header else "--no-header"
         raise ScoringError(f"{option}: found {path}, expected a {CSV} file; leave the option out")
+    if keep and (path.is_dir() or path.suffix not in TABLES):
+        raise ScoringError(f"--keep: found {path}, expected a table: {' or '.join(TABLES)}")
     if path.is_dir():
         return open_images(path, spec)
     if not path.exists():
         raise ScoringError(f"{path}: no such file or folder")
-    if path.suffix not in READERS:
-        expected = f"{', '.join(READERS)}, or a folder of images"
+    if path.suffix not in (ARRAY, *TABLES):
+        expected = f"{', '.join((ARRAY, *TABLES))}, or a folder of images"
         raise ScoringError(f"{path}: found the suffix {path.suffix!r}, expected {expected}")
-    return open_csv(path, spec, csv_header) if path.suffix == CSV else READERS[path.suffix](path, spec)
+    if path.suffix == CSV:
+        return open_csv(path, spec, csv_header, keep)
+    return open_parquet(path, spec, keep) if path.suffix == PARQUET else open_array(path, spec)
 
 
 def score_file(
@@ -53,24 +58,25 @@ def score_file(
     batch_size: int,
     coverage: Coverage = SERVED,
     csv_header: bool | None = None,
+    keep: Sequence[str] = (),
     force: bool = False,
     report: Report = lambda done, count: None,  # noqa: ARG005
 ) -> int:
     """Score every input of `path` into `out`, and return how many there are.
 
-    A run that ended early goes on where it was. coverage: of prediction sets and intervals. csv_header: as for
-    `open_source`. force: replace `out`, and discard what another job left. report: called with the number of inputs
+    A run that ended early goes on where it was. coverage: of prediction sets and intervals. csv_header, keep: as
+    for `open_source`. force: replace `out`, and discard what another job left. report: called with the number of inputs
     done and of all. Raises `ScoringError`, and `InputError` for a bad image; what is done then stays, and the same
     command goes on from there.
     """
     check_format(out)
     if out.exists() and not force:
         raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
-    source = open_source(path, predictor.manifest.input, csv_header)
+    source = open_source(path, predictor.manifest.input, csv_header, keep)
     progress = ProgressFile(out, _job(predictor, path, source, coverage)).open(force)
     try:
         _score(partial(scored, predictor, coverage=coverage), path, source, progress, batch_size, report)
-        publish(progress.part, out, columns(predictor.manifest, path.is_dir()))
+        publish(progress.part, out, columns(predictor.manifest, path.is_dir(), source.kept))
         progress.remove_state()
     finally:
         progress.close()
@@ -89,6 +95,7 @@ def _job(predictor: Predictor, path: Path, source: Source, coverage: Coverage) -
         accepted_confidence=policy.confidence,
         interval_level=coverage.level,
         conformal=coverage.conformal,
+        keep=list(source.kept),
     )
 
 

@@ -7,7 +7,7 @@ a kill interrupted: they are cut off, and scored again.
 import fcntl
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -31,6 +31,7 @@ class Job:
     accepted_confidence: float = 0.95
     interval_level: float = 0.95
     conformal: bool = True
+    keep: list[str] = field(default_factory=list)
 
 
 class ProgressFile:

@@ -1,14 +1,16 @@
 """Predictions -> rows: as JSON objects, with the service's own numbers, and as the columns of a table."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from probity.scoring.inputs import Batch
 from probity.service.bundle import Manifest
-from probity.service.codec.answers import Coverage, class_names, predictions_json
+from probity.service.codec.answers import Coverage, predictions_json
 from probity.service.inference.predictor import Predictor, check_finite
 
 Row = dict[str, Any]
 DECISION = ("score", "p_value", "rejected")
+RESERVED = {"row", "file", "label", "probability", "probabilities", "mean", "std", "low", "high", "prediction_set"}
 
 
 def scored(predictor: Predictor, batch: Batch, first: int, coverage: Coverage) -> list[Row]:
@@ -17,8 +19,12 @@ def scored(predictor: Predictor, batch: Batch, first: int, coverage: Coverage) -
     check_finite(prediction)
     answers = predictions_json(prediction, predictor, predictor.decides, coverage)
     names = batch.names or [None] * len(answers)
+    kept = {kept_name(column, predictor.manifest): cells for column, cells in batch.kept.items()}
     return [
-        ({"row": first + i} | ({} if name is None else {"file": name}) | _row(answer))
+        {"row": first + i}
+        | ({} if name is None else {"file": name})
+        | {column: cells[i] for column, cells in kept.items()}
+        | _row(answer)
         for i, (answer, name) in enumerate(zip(answers, names, strict=True))
     ]
 
@@ -46,13 +52,19 @@ def flat(row: Row) -> Row:
     return found
 
 
-def columns(manifest: Manifest, with_files: bool) -> dict[str, type]:
-    """The columns of a table and what they hold, in the order of `flat`."""
+def kept_name(name: str, manifest: Manifest) -> str:
+    """What a column of the inputs is called beside the predictions: `input_...` where these have one of its name."""
+    return f"input_{name}" if name in RESERVED or name in columns(manifest, with_files=True) else name
+
+
+def columns(manifest: Manifest, with_files: bool, kept: Mapping[str, type] | None = None) -> dict[str, type]:
+    """The columns of a table and what they hold, in the order of `flat`; kept: those of the inputs' table."""
     start: dict[str, type] = {"row": int} | ({"file": str} if with_files else {})
+    start |= {kept_name(name, manifest): kind for name, kind in (kept or {}).items()}
     decision: dict[str, type] = {"score": float, "p_value": float, "rejected": bool}
     if manifest.task == "regression":
         numbers = list(range(manifest.outputs))
         blank = {name: [0.0 for _ in numbers] for name in ("mean", "std", "low", "high")}
         return start | dict.fromkeys(flat(blank), float) | decision
-    each = {f"probability_{name}": float for name in class_names(manifest)}
+    each = {f"probability_{name}": float for name in manifest.labels}
     return start | {"label": str, "probability": float} | each | decision | {"prediction_set": list}

@@ -2,7 +2,8 @@
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,44 +13,61 @@ import numpy as np
 from probity.scoring.errors import ScoringError
 from probity.scoring.inputs import Array, Batch, Source, checked_rows
 from probity.service.bundle import InputSpec
+from probity.service.inference.frames import places_by_name
 
 NEED_PYARROW = "needs pyarrow: pip install 'probity-serve[score]', or use another format"
+Line = tuple[int, list[str]]  # a row of a .csv file, and the number of its last line, counted from 1
 
 
-def open_csv(path: Path, spec: InputSpec, has_header: bool | None = None) -> Source:
+@dataclass(frozen=True)
+class _Layout:
+    """Where a table has what: the places of the network's entries and of the kept columns, of `width` columns."""
+
+    width: int
+    entries: Sequence[int]
+    kept: Mapping[str, int]
+    has_header: bool
+
+
+def open_csv(path: Path, spec: InputSpec, has_header: bool | None = None, keep: Sequence[str] = ()) -> Source:
     """A .csv file; a header chooses columns by the bundle's feature names, if it has any. Empty lines are left out.
 
     has_header: whether the first line is one; None: if it has all feature names, or no number at all. A line of the
-    numbers 0, 1, 2, ... may be what pandas writes for columns without names, and raises `ScoringError` then.
+    numbers 0, 1, 2, ... may be what pandas writes for columns without names, and raises `ScoringError` then. keep: the
+    names of columns to keep as they are.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = filter(None, csv.reader(file))
             first = next(rows, [])
             is_header = _is_header(first, spec, path) if has_header is None else has_header
-            header = first if is_header else None
-            count = sum(1 for _ in rows) + (header is None and bool(first))
+            count = sum(1 for _ in rows) + (not is_header and bool(first))
     except (csv.Error, UnicodeDecodeError) as error:
         raise ScoringError(f"{path}: found no .csv file ({error}), expected one in UTF-8") from None
     if not count:
         raise ScoringError(f"{path}: found no row, expected at least one input")
-    chosen = _columns(header, spec, path) if header is not None else None
+    if keep and not is_header:
+        raise ScoringError(f"--keep: found no header in {path}, expected one that names the columns; or --header")
+    layout = _layout(first if is_header else None, spec, path, keep)
 
     def batches(start: int, size: int) -> Iterator[Batch]:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = filter(None, csv.reader(file))
-            rest = islice(rows, start + (header is not None), None)
+            reader = csv.reader(file)
+            lines = ((reader.line_num, row) for row in reader if row)
+            rest = islice(lines, start + is_header, None)
             first = start
             while block := list(islice(rest, size)):
-                numbers = _numbers(block, chosen, spec, path, first)
-                yield Batch(checked_rows(numbers.reshape(-1, *spec.shape), spec, path, first))
+                numbers = _numbers(block, layout, spec, path, first)
+                kept = {name: [row[place] for _, row in block] for name, place in layout.kept.items()}
+                where = [f"row {first + i} (line {number})" for i, (number, _) in enumerate(block)]
+                yield Batch(checked_rows(numbers.reshape(-1, *spec.shape), spec, path, where), kept=kept)
                 first += len(block)
 
-    return Source(count, batches)
+    return Source(count, batches, dict.fromkeys(layout.kept, str))
 
 
-def open_parquet(path: Path, spec: InputSpec) -> Source:
-    """A .parquet file: columns by the bundle's feature names, or all of them in order."""
+def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Source:
+    """A .parquet file: columns by the bundle's feature names, or all of them in order; `keep` those as they are."""
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -57,64 +75,104 @@ def open_parquet(path: Path, spec: InputSpec) -> Source:
         raise ScoringError(f"{path}: {NEED_PYARROW}") from None
     try:
         with ParquetFile(path) as file:
-            names, count = list(file.schema_arrow.names), file.metadata.num_rows
+            schema, count = file.schema_arrow, file.metadata.num_rows
     except ArrowException as error:
         raise ScoringError(f"{path}: found no .parquet file ({error!s:.150})") from None
     if not count:
         raise ScoringError(f"{path}: found no row, expected at least one input")
-    wanted = [names[place] for place in _columns(names, spec, path)]
+    names = list(schema.names)
+    layout = _layout(names, spec, path, keep)
+    wanted = [names[place] for place in layout.entries]
+    kinds = {name: _kind(schema.field(place).type) for name, place in layout.kept.items()}
 
     def batches(start: int, size: int) -> Iterator[Batch]:
         first = 0
         with ParquetFile(path) as file:
-            for table in file.iter_batches(size, columns=wanted):
+            for table in file.iter_batches(size, columns=list(dict.fromkeys([*wanted, *kinds]))):
                 skipped, begin = max(0, start - first), first
                 first += len(table)
                 if skipped < len(table):
                     columns = [table.column(name).to_numpy(zero_copy_only=False)[skipped:] for name in wanted]
                     rows = np.stack(columns, axis=1).reshape(-1, *spec.shape)
-                    yield Batch(checked_rows(rows, spec, path, begin + skipped))
+                    kept = {
+                        name: [_cell(value, kind) for value in table.column(name).to_pylist()[skipped:]]
+                        for name, kind in kinds.items()
+                    }
+                    where = [f"row {begin + skipped + i}" for i in range(len(rows))]
+                    yield Batch(checked_rows(rows, spec, path, where), kept=kept)
 
-    return Source(count, batches)
-
-
-def _columns(header: Sequence[str], spec: InputSpec, path: Path) -> list[int]:
-    """The places of the network's entries among the columns; other columns are left out where names tell them apart."""
-    names, width = [name.strip() for name in header], math.prod(spec.shape)
-    if spec.feature_names is None:
-        if len(names) != width:
-            raise ScoringError(f"{path}: found {len(names)} columns, expected {width} for shape {spec.shape}")
-        return list(range(width))
-    missing = [name for name in spec.feature_names if names.count(name) != 1]
-    if missing:
-        found = f"found the column {missing[0]!r:.80} {names.count(missing[0])} times"
-        raise ScoringError(f"{path}: {found}, expected once: the columns are chosen by the bundle's feature names")
-    return [names.index(name) for name in spec.feature_names]
+    return Source(count, batches, kinds)
 
 
-def _numbers(block: list[list[str]], chosen: list[int] | None, spec: InputSpec, path: Path, first: int) -> Array:
-    """The cells of a block of rows as numbers, (B, entries); the error names row and column."""
-    width, kind = math.prod(spec.shape), np.int64 if spec.dtype == "int64" else np.float64
-    least = width if chosen is None else max(chosen, default=-1) + 1
-    for i, row in enumerate(block):
-        if len(row) < least or (chosen is None and len(row) != width):
-            raise ScoringError(f"{path}: row {first + i}: found {len(row)} columns, expected {least}")
-    cells = block if chosen is None else [[row[place] for place in chosen] for row in block]
+def _kind(arrow: Any) -> type:
+    """The type in which a kept column is written; anything but numbers and truth values as text."""
+    from pyarrow import types
+
+    if types.is_boolean(arrow):
+        return bool
+    return int if types.is_integer(arrow) else float if types.is_floating(arrow) else str
+
+
+def _cell(value: Any, kind: type) -> Any:
+    """None for what is missing, and for numbers that JSON does not have."""
+    if value is None or (kind is float and not math.isfinite(value)):
+        return None
+    return kind(value)
+
+
+def _layout(header: Sequence[str] | None, spec: InputSpec, path: Path, keep: Sequence[str]) -> _Layout:
+    """Without feature names, all columns that are not kept are the network's entries, in order."""
+    width = math.prod(spec.shape)
+    if header is None:
+        return _Layout(width, range(width), {}, has_header=False)
+    names = [name.strip() for name in header]
+    try:
+        kept = dict(zip(keep, places_by_name(names, keep, "--keep"), strict=True))
+        if spec.feature_names is not None:
+            return _Layout(len(names), places_by_name(names, spec.feature_names, str(path)), kept, has_header=True)
+    except ValueError as error:
+        raise ScoringError(f"{error}{_separator(header)}") from None
+    entries = [place for place in range(len(names)) if place not in set(kept.values())]
+    if len(entries) != width:
+        found = f"found {len(entries)} columns, expected {width} for shape {spec.shape}{_separator(header)}"
+        raise ScoringError(f"{path}: {found}")
+    return _Layout(len(names), entries, kept, has_header=True)
+
+
+def _separator(header: Sequence[str]) -> str:
+    """A hint where the header's only cell holds another separator than a comma."""
+    other = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
+    return "" if other is None else f"; the header is separated by {other!r}, expected commas"
+
+
+def _numbers(block: list[Line], layout: _Layout, spec: InputSpec, path: Path, first: int) -> Array:
+    """The cells of a block of rows as numbers, (B, entries); the error names row, line and column."""
+    kind = np.int64 if spec.dtype == "int64" else np.float64
+    for i, (line, row) in enumerate(block):
+        if len(row) != layout.width:
+            expected = f"{layout.width} as in the header" if layout.has_header else str(layout.width)
+            found = f"found {len(row)} columns, expected {expected}{_separator(row)}"
+            raise ScoringError(f"{path}: row {first + i} (line {line}): {found}")
+    cells = [[row[place] for place in layout.entries] for _, row in block]
     try:
         numbers: Array = np.array(cells, kind)
     except (ValueError, OverflowError):
-        raise _bad_cell(cells, kind, path, first) from None
+        raise _bad_cell(cells, block, kind, spec, path, first) from None
     return numbers
 
 
-def _bad_cell(cells: list[list[str]], kind: Any, path: Path, first: int) -> ScoringError:
+def _bad_cell(
+    cells: list[list[str]], block: list[Line], kind: Any, spec: InputSpec, path: Path, first: int
+) -> ScoringError:
     what = "a whole number" if kind is np.int64 else "a number"
     for i, row in enumerate(cells):
         for j, cell in enumerate(row):
             try:
                 np.array(cell, kind)
             except (ValueError, OverflowError):
-                return ScoringError(f"{path}: row {first + i}, entry [{j}]: found {cell!r:.60}, expected {what}")
+                column = f"entry [{j}]" if spec.feature_names is None else f"column {spec.feature_names[j]!r:.80}"
+                where = f"row {first + i} (line {block[i][0]}), {column}"
+                return ScoringError(f"{path}: {where}: found {cell!r:.60}, expected {what}")
     raise AssertionError("unreachable: some cell is no number")
 
 

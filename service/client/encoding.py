@@ -20,14 +20,24 @@ class Array(Protocol):
     def tolist(self) -> Any: ...
 
 
-Inputs: TypeAlias = Sequence[Any] | Array | float
+class Frame(Protocol):
+    """A data frame, such as those of pandas and polars."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def __getitem__(self, name: str) -> Any: ...
+
+
+Inputs: TypeAlias = Sequence[Any] | Array | Frame | float
 File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
 
 
 def encode_inputs(inputs: Inputs) -> tuple[bytes, str]:
-    """The body and its media type; `TypeError` or `ValueError` for anything but an array or lists of numbers.
+    """The body and its media type; `TypeError` or `ValueError` for anything but an array, a frame or lists of numbers.
 
-    Numbers that are not finite are sent: the service names them in its error.
+    The rows of a frame become objects, so that the service finds the columns by name. Numbers that are not finite are
+    sent: the service names them in its error.
     """
     # A caller with a NumPy array has imported NumPy.
     numpy = sys.modules.get("numpy")
@@ -35,7 +45,22 @@ def encode_inputs(inputs: Inputs) -> tuple[bytes, str]:
         stream = io.BytesIO()
         numpy.save(stream, inputs, allow_pickle=False)
         return stream.getvalue(), NPY
+    if hasattr(inputs, "columns") and hasattr(inputs, "to_numpy"):
+        # The service says which value is no number, if the model has a feature of that name.
+        return json.dumps({"inputs": _rows(inputs)}, default=str).encode(), JSON
     return json.dumps({"inputs": inputs}, default=_listed).encode(), JSON
+
+
+def _rows(frame: Any) -> list[Any]:
+    """The rows of a frame as objects; as lists where its columns have no names."""
+    names = list(frame.columns)
+    if not all(isinstance(name, str) for name in names):
+        rows: list[Any] = frame.to_numpy().tolist()
+        return rows
+    if len(set(names)) < len(names):
+        raise ValueError("inputs: found several columns of one name, expected a name for each")
+    cells = (frame[name].to_list() for name in names)
+    return [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
 def _listed(value: Any) -> Any:

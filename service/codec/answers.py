@@ -46,11 +46,6 @@ class Coverage:
         return ("conformal", *found) if found is not None else ("gaussian", *gaussian_interval(mean, std, self.level))
 
 
-def class_names(manifest: Manifest) -> list[str]:
-    """The bundle's class names, or "0", "1", ... where it has none."""
-    return list(manifest.class_names or map(str, range(manifest.outputs)))
-
-
 def predictions_json(
     prediction: Prediction | PlainPrediction, predictor: Predictor, rule: Rule, coverage: Coverage
 ) -> list[Json]:
@@ -91,7 +86,7 @@ def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
     if q is None:
         unknown = dict.fromkeys(("epistemic_std", "variance_parts", "std", "interval", "ood"))
         return [{"mean": mean, "noise_std": manifest.sigma_noise, **unknown} for mean in means]
-    names, labels = class_names(manifest), q.argmax(axis=1).tolist()
+    names, labels = manifest.labels, q.argmax(axis=1).tolist()
     unknown = dict.fromkeys(("logit_variance", "variance_parts", "uncertainty", "prediction_set", "ood"))
     return [
         {
@@ -123,7 +118,7 @@ def rule_json(predictor: Predictor) -> Json:
     found: Json = {"false_reject_rate": rule.false_reject_rate}
     if isinstance(rule, ClassRules):
         thresholds = rule.thresholds(np.arange(predictor.manifest.outputs)).tolist()
-        return found | {"thresholds": dict(zip(class_names(predictor.manifest), thresholds, strict=True))}
+        return found | {"thresholds": dict(zip(predictor.manifest.labels, thresholds, strict=True))}
     found["threshold"] = rule.threshold
     return found | {"certified": asdict(rule.certificate)} if isinstance(rule, CertifiedRule) else found
 
@@ -175,7 +170,7 @@ def _variance_parts(prediction: Prediction) -> list[Json | None]:
 
 
 def _classification(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
-    names, sets = class_names(predictor.manifest), _sets(prediction, predictor, level)
+    names, sets = predictor.manifest.labels, _sets(prediction, predictor, level)
     parts = _variance_parts(prediction)
     p, q = prediction.probabilities, prediction.map_probabilities
     total, aleatoric, epistemic = prediction.total, prediction.aleatoric, prediction.epistemic
@@ -211,7 +206,7 @@ def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Js
     p = prediction.probabilities
     assert p is not None  # of a classification
     assert predictor.sets is not None
-    names, members = class_names(predictor.manifest), predictor.sets.members(p, level)
+    names, members = predictor.manifest.labels, predictor.sets.members(p, level)
     found: list[Json] = []
     for row, member in zip(p, members, strict=True):
         inside = np.flatnonzero(member)

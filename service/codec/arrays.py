@@ -1,6 +1,7 @@
 """Numbers that a client sent -> one array (B, *input_shape), or an error that names the place."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from probity.service.format.manifest_input import InputSpec
+from probity.service.format.text import suggestion
 
 Array = npt.NDArray[Any]
 MAX_DEPTH = 32  # NumPy itself ends at 64
 MAX_INT_BITS = 10_000  # Python refuses to write longer integers in decimal
+PLACE = re.compile(r"(inputs\[\d+\])\[(\d+)\]")  # an entry of an example
 
 
 class InputError(ValueError):
@@ -48,13 +51,40 @@ class InputLimits:
 def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:
     """Nested JSON lists, shape (B, *input_shape) or one example (*input_shape), as the network takes them.
 
+    Or objects, one an example, whose fields are called like the features; other fields are left out.
+
     Every entry's type is checked before NumPy sees it: NumPy would read true as 1, and would allocate the length of
     the longest string for every entry.
     """
     if not values:
         raise InputError("inputs", "an empty list", "at least one example")
+    if isinstance(values[0], dict):
+        return _array_from_objects(values, spec, max_rows)
     if isinstance(values[0], list):
         check_rows("inputs", len(values), max(max_rows, *spec.shape[:1], 1))  # before each row is checked
+    return _array_from_lists(values, spec, max_rows)
+
+
+def _array_from_objects(objects: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:
+    names = spec.feature_names
+    if names is None:
+        raise InputError("inputs[0]", "an object", "a list of numbers: the model has no feature names")
+    check_rows("inputs", len(objects), max_rows)
+    for i, found in enumerate(objects):
+        if type(found) is not dict:
+            raise InputError(f"inputs[{i}]", f"{found!r:.60}", "an object, as before it")
+        missing = next((name for name in names if name not in found), None)
+        if missing is not None:
+            raise InputError(f"inputs[{i}].{missing:.80}", f"nothing{suggestion(missing, found)}", "a number")
+    try:
+        return _array_from_lists([[found[name] for name in names] for found in objects], spec, max_rows)
+    except InputError as error:
+        place = PLACE.fullmatch(error.field)
+        field = error.field if place is None else f"{place[1]}.{names[int(place[2])]:.80}"
+        raise InputError(field, error.found, error.expected) from None
+
+
+def _array_from_lists(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:
     integers = spec.dtype == "int64"
     _check_entries(values, "inputs", {int} if integers else {int, float}, MAX_DEPTH)
     try:

@@ -26,7 +26,10 @@ def json_limits_for(spec: InputSpec, rows: int) -> JsonLimits:
     """Somewhat more than the largest request for the model holds."""
     values = rows * math.prod(spec.shape)
     lists = sum(rows * math.prod(spec.shape[:depth]) for depth in range(len(spec.shape))) + 1
-    return JsonLimits(min(MAX_NUMBERS, FACTOR * values + SLACK), FACTOR * lists + SLACK, FACTOR * rows + SLACK)
+    fields = values + rows if spec.feature_names else rows  # examples may be objects with a field for each feature
+    return JsonLimits(
+        min(MAX_NUMBERS, FACTOR * values + SLACK), FACTOR * lists + SLACK, min(MAX_NUMBERS, FACTOR * fields + SLACK)
+    )
 
 
 def check_json_size(body: bytes, limits: JsonLimits) -> None:

@@ -90,6 +90,11 @@ class Manifest(Part):
         check_fields("prior", self.prior, ("used", usable, expected))
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes, or "0", "1", ... where the bundle has none."""
+        return self.class_names or tuple(map(str, range(self.outputs)))
+
+    @property
     def _score_names(self) -> tuple[str, ...]:
         """Those of the task, and the feature scores that the graph gives."""
         classification = self.task == "classification"

@@ -67,11 +67,7 @@ class InputSpec(Part):
             raise ManifestError(f"input.shape: found {len(self.shape)} dimensions, expected at most {MAX_DIMENSIONS}")
         if math.prod(self.shape) > MAX_ENTRIES:
             raise ManifestError(f"input.shape: found {self.shape}, expected at most {MAX_ENTRIES} entries")
-        if self.feature_names is not None and (len(self.feature_names),) != self.shape:
-            raise ManifestError(
-                f"input.feature_names: found {len(self.feature_names)} names, expected a flat input of as many "
-                f"entries, found shape {self.shape}"
-            )
+        self._check_feature_names()
         if self.range is not None and len(self.range.low) not in (1, *self.shape[:1]):
             raise ManifestError(
                 f"input.range: found {len(self.range.low)} values, expected 1, or one for each place on the first axis "
@@ -81,6 +77,15 @@ class InputSpec(Part):
             raise ManifestError(f"input.range: found one for the dtype {self.dtype!r}, expected null")
         if self.image is not None:
             self._check_image(self.image)
+
+    def _check_feature_names(self) -> None:
+        if self.feature_names is not None and (len(self.feature_names),) != self.shape:
+            raise ManifestError(
+                f"input.feature_names: found {len(self.feature_names)} names, expected a flat input of as many "
+                f"entries, found shape {self.shape}"
+            )
+        if self.feature_names is not None and len(set(self.feature_names)) < len(self.feature_names):
+            raise ManifestError(f"input.feature_names: found {self.feature_names!s:.200}, expected names that differ")
 
     def _check_image(self, image: ImagePreprocessing) -> None:
         channels = 1 if image.mode == "L" else 3

@@ -40,6 +40,7 @@ class Prediction:
     the bundle says what inputs to expect: whether the example holds values far outside.
     leading (B,) int, with a score made of several: the place of the component that it is mainly made of.
     added_variance (B,), where the bundle has added weights: the part of each output's variance that is theirs.
+    names (K): of the classes.
     """
 
     mean: Array
@@ -56,9 +57,46 @@ class Prediction:
     out_of_range: Array | None = None
     leading: Array | None = None
     added_variance: Array | None = None
+    names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.mean)
+
+    @property
+    def labels(self) -> Array | None:
+        """(B,): the name of each example's most probable class; None for a regression."""
+        if self.probabilities is None:
+            return None
+        found: Array = np.array(self._names)[self.probabilities.argmax(axis=1)]
+        return found
+
+    def to_frame(self, index: Any = None) -> Any:
+        """The predictions as a pandas `DataFrame`, in the columns of `probity score`; `index`: that of the frame.
+
+        Needs pandas; raises `ImportError` without.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install 'probity-serve[frames]'") from None
+        return pd.DataFrame(self._columns(), index=index)
+
+    def _columns(self) -> dict[str, Array]:
+        decision = {"score": self.score, "p_value": self.p_value, "rejected": self.rejected}
+        if self.probabilities is None:
+            assert self.std is not None  # of a regression
+            one = self.mean.shape[1] == 1
+            each = {"mean": np.asarray(self.mean, np.float64), "std": self.std}
+            numbers = {name if one else f"{name}_{k}": a[:, k] for name, a in each.items() for k in range(a.shape[1])}
+            return numbers | decision
+        labels, p = self.labels, self.probabilities
+        assert labels is not None  # of a classification
+        by_class = {f"probability_{name}": p[:, k] for k, name in enumerate(self._names)}
+        return {"label": labels, "probability": p.max(axis=1)} | by_class | decision
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self.names or tuple(map(str, range(self.mean.shape[1])))
 
     def rows(self, start: int, stop: int) -> "Prediction":
         """Examples `start` to `stop`."""
@@ -106,13 +144,21 @@ class PlainPrediction:
 
 
 def _slice(prediction: P, start: int, stop: int) -> P:
-    fields = vars(prediction).items()
-    return type(prediction)(**{name: values[start:stop] for name, values in fields if values is not None})
+    found: dict[str, Any] = {
+        name: values if isinstance(values, tuple) else values[start:stop]
+        for name, values in vars(prediction).items()
+        if values is not None
+    }
+    return type(prediction)(**found)
 
 
 def _concatenate(parts: Sequence[P]) -> P:
-    names = [name for name, values in vars(parts[0]).items() if values is not None]
-    return type(parts[0])(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+    found: dict[str, Any] = {
+        name: values if isinstance(values, tuple) else np.concatenate([getattr(part, name) for part in parts])
+        for name, values in vars(parts[0]).items()
+        if values is not None
+    }
+    return type(parts[0])(**found)
 
 
 def check_finite(prediction: Prediction | PlainPrediction) -> None:
@@ -159,6 +205,7 @@ def decide(
         rejected=rejected | ~finite,  # even where the threshold is infinite
         out_of_range=out_of_range,
         added_variance=added_variance,
+        names=manifest.labels,
         **found,
     )
 
@@ -205,7 +252,7 @@ def uncertainties(
     features: Mapping[str, Array] = NO_FEATURES,
     link: Link = "probit",
     map_temperature: float | None = None,
-) -> dict[str, Array]:
+) -> dict[str, Any]:
     """The score, and the fields of a `Prediction` that only its task has.
 
     scoring: what makes the score; None: predictive entropy, of a regression the epistemic standard deviation.

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from probity.service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest, read_bundle
 from probity.service.inference.deciding import Policy, Rule, deciding_rule
 from probity.service.inference.expected_accuracy import expected_accuracy
+from probity.service.inference.frames import frame_array, is_frame
 from probity.service.inference.input_range import RangeCheck
 from probity.service.inference.prediction import NonFinitePrediction as NonFinitePrediction
 from probity.service.inference.prediction import PlainPrediction as PlainPrediction
@@ -124,8 +125,11 @@ class Predictor:
         options = {"threads": self.threads, "plain_too": self.has_plain, "policy": self.policy}
         return _reopen, (str(self.path.resolve()), self.digest, options)
 
-    def predict(self, inputs: Array) -> Prediction:
-        """inputs (B, *input_shape), B >= 1 -> Prediction; raises `ValueError` for a wrong shape.
+    def predict(self, inputs: Any) -> Prediction:
+        """inputs (B, *input_shape), B >= 1, or a data frame -> Prediction; raises `ValueError` for a wrong shape.
+
+        The columns of a data frame are found by the bundle's feature names, whatever their order, and others are left
+        out; `ValueError` for missing ones, and for a bundle without feature names.
 
         An example for which the network's output is not finite is rejected whatever the threshold, with an infinite
         score; its other values are the network's. `Prediction.finite` marks such examples, `check_finite` raises for
@@ -146,7 +150,7 @@ class Predictor:
                 found.added,
             )
 
-    def predict_plain(self, inputs: Array) -> PlainPrediction:
+    def predict_plain(self, inputs: Any) -> PlainPrediction:
         """Run the network alone: one forward pass an example, no variances. As with `predict`, rows may be infinite.
 
         Needs `plain_too`; raises `RuntimeError` without.
@@ -211,12 +215,13 @@ class Predictor:
         starts = range(0, len(inputs), self.chunk_rows)
         return GraphOutputs.concatenate([self.outputs(inputs[start : start + self.chunk_rows]) for start in starts])
 
-    def _check_inputs(self, inputs: Array) -> Array:
+    def _check_inputs(self, inputs: Any) -> Array:
         spec = self.manifest.input
-        inputs = np.ascontiguousarray(inputs, np.dtype(spec.dtype))
-        if inputs.shape[1:] != spec.shape or not len(inputs):
-            raise ValueError(f"inputs: found shape {inputs.shape}, expected (batch of at least 1, *{spec.shape})")
-        return inputs
+        values = frame_array(inputs, spec.feature_names, "inputs") if is_frame(inputs) else inputs
+        array: Array = np.ascontiguousarray(values, np.dtype(spec.dtype))
+        if array.shape[1:] != spec.shape or not len(array):
+            raise ValueError(f"inputs: found shape {array.shape}, expected (batch of at least 1, *{spec.shape})")
+        return array
 
 
 def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:

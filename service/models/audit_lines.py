@@ -6,7 +6,7 @@ from typing import Any
 import numpy.typing as npt
 from pydantic_core import to_json
 
-from probity.service.codec.answers import class_names, decisions
+from probity.service.codec.answers import decisions
 from probity.service.inference.deciding import Rule
 from probity.service.inference.predictor import PlainPrediction, Prediction
 from probity.service.models.served import AnyPrediction, ServedModel
@@ -54,5 +54,5 @@ def _answers(model: ServedModel, prediction: AnyPrediction) -> list[Json]:
     )
     if probabilities is None:
         return [{"mean": mean} for mean in prediction.mean.tolist()]
-    names, labels = class_names(model.manifest), probabilities.argmax(axis=1).tolist()
+    names, labels = model.manifest.labels, probabilities.argmax(axis=1).tolist()
     return [{"label": names[label], "probability": float(probabilities[i, label])} for i, label in enumerate(labels)]

@@ -1,12 +1,13 @@
 """Predictions -> what is remembered of them, and labels -> how right they were."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.codec.answers import Coverage, class_names
+from probity.service.codec.answers import Coverage
 from probity.service.codec.decoding import FieldError
 from probity.service.feedback.answers import Answers, Decision, Outcomes, class_outcomes, interval_outcomes
 from probity.service.feedback.database import Answered
@@ -57,7 +58,7 @@ def outcomes_of(model: ServedModel, answers: Answers, request: FeedbackRequest, 
     """How right the answers were; level: that of intervals. Raises `FieldError` for labels that do not fit them."""
     if model.manifest.task == "classification":
         labels = _all(request.labels, "labels", "class names", answers)
-        return class_outcomes(answers, _classes(labels, class_names(model.manifest)))
+        return class_outcomes(answers, _classes(labels, model.manifest.labels))
     values, outputs = _all(request.values, "values", "numbers", answers), model.manifest.outputs
     rows = [_row(value, outputs, index) for index, value in enumerate(values)]
     return interval_outcomes(answers, np.array(rows, np.float64).reshape(len(rows), outputs), level)
@@ -83,7 +84,7 @@ def _all(given: list[Any] | None, field: str, what: str, answers: Answers) -> li
     return given
 
 
-def _classes(labels: list[Any], names: list[str]) -> Array:
+def _classes(labels: list[Any], names: Sequence[str]) -> Array:
     """The classes of labels, (B,); NaN for None. A number is the class of this name, never a place in the list."""
     known = {name: index for index, name in enumerate(names)}
     classes = np.full(len(labels), np.nan)

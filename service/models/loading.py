@@ -4,7 +4,6 @@ import logging
 from pathlib import Path
 
 from probity.service.bundle import Bundle, BundleError, Verify, read_bundle
-from probity.service.codec.answers import class_names
 from probity.service.format.text import printable
 from probity.service.inference.deciding import Policy
 from probity.service.inference.predictor import Predictor
@@ -53,7 +52,7 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
 def _warn_of_shared_thresholds(predictor: Predictor) -> None:
     rules = predictor.decides
     if isinstance(rules, ClassRules) and len(rules.shared):
-        names = class_names(predictor.manifest)
+        names = predictor.manifest.labels
         log.warning(
             "%s: PROBITY_REJECT_BY_CLASS: %d of %d classes share a threshold, some having few held-out examples; the "
             "rate holds among those that share one together: %s",

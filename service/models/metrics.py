@@ -11,7 +11,6 @@ from prometheus_client import Counter, Histogram
 
 from probity.service.batching import Batch
 from probity.service.bundle import REFERENCE_LEVELS
-from probity.service.codec.answers import class_names
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.maths.exchangeability import DriftTest
 from probity.service.maths.scores import PREDICTIVE_ENTROPY
@@ -40,7 +39,7 @@ class ModelMetrics:
         self.drift = DriftTest(predictor.rule.scores, DRIFT_LEVEL * workers)
         manifest = predictor.manifest
         self._model = model = (manifest.name, manifest.version)
-        self._labels = class_names(manifest) if manifest.task == "classification" else ["regression"]
+        self._labels = manifest.labels if manifest.task == "classification" else ["regression"]
         self._predictions = [metrics.predictions.labels(*model, label, "false") for label in self._labels]
         self._degraded = (
             [metrics.predictions.labels(*model, label, "true") for label in self._labels] if predictor.has_plain else []

@@ -28,7 +28,6 @@ BAD_BATCHES = {
     "one tensor": ((torch.zeros(2, 3),), "found tuple of Tensor"),
     "nothing": ((), "found tuple of nothing"),
     "list targets": ((torch.zeros(2, 3), [0, 1]), "found tuple of Tensor, list"),
-    "array inputs": ((torch.zeros(2, 3).numpy(), GOOD[1]), "found tuple of ndarray, Tensor"),
     "lengths": ((torch.zeros(3, 3), GOOD[1]), r"inputs \(3, 3\) and targets \(2,\), expected equal lengths"),
     "scalar inputs": ((torch.tensor(1.0), GOOD[1]), r"found inputs \(\)"),
     "scalar targets": ((torch.zeros(2, 3), torch.tensor(1)), r"targets \(\)"),

@@ -2,17 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from torch import nn
-from torch.utils.data import DataLoader
 
 from probity.offline import FitConfig, InputSpec
-from probity.offline.data.loaders import check_loader, checked_batches
-from probity.offline.recipes.load import BATCH_SIZE, Recipe, RecipeError, as_batches, load_recipe
+from probity.offline.recipes.load import Recipe, RecipeError, load_recipe
 
 WHOLE = """
 import torch
@@ -48,7 +43,7 @@ def test_a_whole_recipe(tmp_path: Path) -> None:
     assert found.class_names == ["no", "yes"]
     assert found.input_spec == InputSpec(shape=(2,), feature_names=("a", "b"))
     assert isinstance(found.model(), nn.Linear)
-    assert sum(len(x) for x, _ in found.data("train_data")) == 3
+    assert len(found.data("train_data")[0]) == 3
     assert found.has("calibration_data")
     assert not found.has("ood_data")
 
@@ -131,55 +126,6 @@ def test_class_names_of_another_type(tmp_path: Path, text: str) -> None:
     """A string is a sequence of strings too: "ab" would be taken for the classes "a" and "b"."""
     with pytest.raises(RecipeError, match=r"recipe\.py: class_names: found \w+, expected a list of names"):
         _ = recipe(tmp_path, text).class_names
-
-
-# --------------------------------------------------------------------------- forms of data
-
-INPUTS, TARGETS = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
-
-
-@pytest.mark.parametrize(
-    "pair",
-    [
-        (INPUTS, TARGETS),
-        (torch.as_tensor(INPUTS), torch.as_tensor(TARGETS)),
-        (INPUTS.astype(np.float32), torch.as_tensor(TARGETS)),
-        (INPUTS, TARGETS.astype(np.int8)),
-    ],
-    ids=["arrays", "tensors", "mixed", "small integers"],
-)
-def test_a_pair_becomes_batches_in_the_given_order(pair: Any) -> None:
-    batches = as_batches(pair)
-    check_loader(batches, "data")
-    for _ in range(2):
-        ((inputs, targets),) = checked_batches(batches, "data", torch.device("cpu"))
-        assert inputs.tolist() == INPUTS.tolist()
-        assert targets.tolist() == TARGETS.tolist()
-
-
-def test_a_pair_is_cut_into_batches() -> None:
-    count = 2 * BATCH_SIZE + 1
-    batches = list(as_batches((torch.arange(count).reshape(count, 1), torch.arange(count))))
-    assert [len(inputs) for inputs, _ in batches] == [BATCH_SIZE, BATCH_SIZE, 1]
-    assert torch.equal(torch.cat([targets for _, targets in batches]), torch.arange(count))
-
-
-def test_a_pair_of_unequal_lengths() -> None:
-    with pytest.raises(RecipeError, match="found 3 inputs and 2 targets, expected as many of each"):
-        as_batches((INPUTS, TARGETS[:2]))
-
-
-@pytest.mark.parametrize(
-    "batches",
-    [
-        [(torch.zeros(2, 2), torch.zeros(2))],
-        DataLoader([(torch.zeros(2), torch.tensor(0))]),  # type: ignore[arg-type]
-        [(INPUTS, TARGETS)],
-    ],
-    ids=["list", "loader", "list of arrays"],
-)
-def test_batches_pass_as_they_are(batches: Any) -> None:
-    assert as_batches(batches) is batches
 
 
 @pytest.mark.parametrize("name", ["digits", "diabetes"])

@@ -35,5 +35,5 @@ def test_data_that_choose_the_score(text: str, foreign: bool, tmp_path: Path, mo
     assert given["config"].score == "fused"
     assert (given["foreign_loader"] is not None) is foreign
     if foreign:
-        ((inputs, _),) = given["foreign_loader"]
+        inputs, _ = given["foreign_loader"]
         torch.testing.assert_close(inputs, torch.ones(5, 2))

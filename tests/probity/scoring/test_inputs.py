@@ -38,7 +38,8 @@ def read(path: Path, spec: InputSpec) -> np.ndarray:
 def test_the_first_line_is_a_header_or_data(
     tmp_path: Path, first: str, spec: InputSpec, stated: bool | None, count: int
 ) -> None:
-    (tmp_path / "inputs.csv").write_text(f"{first}\n9,8,7,6\n1,2,3,4\n")
+    more = ",5" * (first.count(",") - 3)
+    (tmp_path / "inputs.csv").write_text(f"{first}\n9,8,7,6{more}\n1,2,3,4{more}\n")
     source = open_source(tmp_path / "inputs.csv", spec, stated)
     assert source.count == count
     found = np.concatenate([batch.inputs.reshape(-1, 4) for batch in source.batches(0, 2)])
@@ -66,14 +67,28 @@ def test_only_csv_files_have_a_header(tmp_path: Path, stated: bool) -> None:
     [
         ("", PLAIN, "found no row"),
         ("a,b,c,d\n", FEATURE_SPEC, "found no row"),
-        ("a,b,c\n1,2,3\n", FEATURE_SPEC, "found the column 'd' 0 times, expected once"),
-        ("a,b,c,d,d\n1,2,3,4,5\n", FEATURE_SPEC, "found the column 'd' 2 times"),
+        ("a,b,c\n1,2,3\n", FEATURE_SPEC, "inputs.csv: found no column 'd', expected one for each feature"),
+        ("a,b,c,d,d\n1,2,3,4,5\n", FEATURE_SPEC, "found several columns 'd', expected one of each name"),
+        (
+            "A,b,c,D\n1,2,3,4\n",
+            FEATURE_SPEC,
+            r"found no column 'a' \(did you mean 'A'\?\), 'd' \(did you mean 'D'\?\),",
+        ),
+        ("a;b;c;d\n1;2;3;4\n", FEATURE_SPEC, "the header is separated by ';', expected commas"),
+        ("a\tb\tc\td\n1\t2\t3\t4\n", PLAIN, r"the header is separated by '\\t', expected commas"),
+        ("a,b,c,d\n17,1,2,3,4\n", FEATURE_SPEC, r"row 0 \(line 2\): found 5 columns, expected 4 as in the header"),
+        ("a,b,c,d,e\n1,2,3,4,5\n\n1,2,3,4\n", FEATURE_SPEC, r"row 1 \(line 4\): found 4 columns, expected 5 as in"),
         ("a,b,c\n1,2,3\n", PLAIN, r"found 3 columns, expected 4 for shape \(2, 2\)"),
-        ("1,2,3,4\n5,6,7,8\n9,8,7\n", PLAIN, "row 2: found 3 columns, expected 4"),
-        ("1,2,3,4\n5,6,7,8\n9,8,x,7\n", PLAIN, r"row 2, entry \[2\]: found 'x', expected a number"),
-        ("1,2,3,x\n5,6,7,8\n", PLAIN, r"row 0, entry \[3\]: found 'x'"),
-        ("d,c,b,a\n1,2,3,4\n1,2,inf,4\n", FEATURE_SPEC, r"row 1, entry \[1\]: found inf, expected a finite number"),
-        ("1,2\n1.5,2\n", InputSpec(shape=(2,), dtype="int64"), r"row 1, entry \[0\]: found '1.5', expected a whole"),
+        ("1,2,3,4\n5,6,7,8\n9,8,7\n", PLAIN, r"row 2 \(line 3\): found 3 columns, expected 4"),
+        ("1,2,3,4\n5,6,7,8\n9,8,x,7\n", PLAIN, r"row 2 \(line 3\), entry \[2\]: found 'x', expected a number"),
+        ("1,2,3,x\n5,6,7,8\n", PLAIN, r"row 0 \(line 1\), entry \[3\]: found 'x'"),
+        ("d,c,b,a\n1,2,3,4\n1,2,inf,4\n", FEATURE_SPEC, r"row 1 \(line 3\), column 'b': found inf, expected a finite"),
+        ("d,c,b,a\n1,2,3,4\n1,,3,4\n", FEATURE_SPEC, r"row 1 \(line 3\), column 'c': found '', expected a number"),
+        (
+            "1,2\n1.5,2\n",
+            InputSpec(shape=(2,), dtype="int64"),
+            r"row 1 \(line 2\), entry \[0\]: found '1.5', expected a",
+        ),
     ],
 )
 def test_csv_files_that_are_refused(tmp_path: Path, text: str, spec: InputSpec, message: str) -> None:
@@ -114,7 +129,7 @@ def test_parquet_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ScoringError, match=r"found no \.parquet file"):
         read(path, FEATURE_SPEC)
     parquet.write_table(pa.table({"a": [1.0, None], "b": [1, 2], "c": [1, 2], "d": [1, 2]}), path)
-    with pytest.raises(ScoringError, match=r"row 1, entry \[0\]: found nan, expected a finite number"):
+    with pytest.raises(ScoringError, match="row 1, column 'a': found nan, expected a finite number"):
         read(path, FEATURE_SPEC)
     parquet.write_table(pa.table({name: ["x"] for name in "abcd"}), path)
     with pytest.raises(ScoringError, match="found an array of object, expected whole or floating-point numbers"):

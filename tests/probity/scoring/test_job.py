@@ -3,11 +3,13 @@
 import base64
 import csv
 import io
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from PIL import Image
@@ -125,6 +127,57 @@ def test_tables_are_read_by_name(table: Predictor, tmp_path: Path, out: Path) ->
         assert rows_of(out) == expected, name
 
 
+def test_columns_are_kept_beside_the_predictions(table: Predictor, tmp_path: Path, out: Path) -> None:
+    inputs, ids = drawn(20), [f"{k:03}" for k in range(20)]
+    score_file(table, save(tmp_path, inputs), out, batch_size=8)
+    plain = rows_of(out)
+    frame = pd.DataFrame({"patient_id": ids, **dict(zip("dcba", inputs[:, ::-1].T, strict=True)), "label": "healthy"})
+    frame["age"] = [None, *range(19)]
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    frame.to_parquet(tmp_path / "table.parquet")
+    ages: dict[str, list[Any]] = {
+        "table.csv": ["", *(f"{k}.0" for k in range(19))],
+        "table.parquet": [None, *map(float, range(19))],
+    }
+    for name, suffix in itertools.product(ages, (".jsonl", ".csv", ".parquet")):
+        found = out.with_suffix(suffix)
+        keep = ["patient_id", "label", "age"]
+        score_file(table, tmp_path / name, found, batch_size=7, keep=keep, force=True)
+        if suffix == ".jsonl":
+            kept = {"patient_id": ids, "input_label": ["healthy"] * 20, "age": ages[name]}
+            expected = [
+                {"row": row["row"]} | {column: cells[i] for column, cells in kept.items()} | row
+                for i, row in enumerate(plain)
+            ]
+            assert [list(row.items()) for row in rows_of(found)] == [list(row.items()) for row in expected]
+        else:
+            read = pd.read_csv(found, dtype=str) if suffix == ".csv" else pd.read_parquet(found)
+            assert read.columns[:5].tolist() == ["row", "patient_id", "input_label", "age", "label"]
+            assert read["patient_id"].tolist() == ids
+            assert read["label"].tolist() == [row["label"] for row in plain]
+
+
+def test_what_cannot_be_kept(table: Predictor, tmp_path: Path, out: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,b,c,d,patient\n1,2,3,4,x\n")
+    with pytest.raises(ScoringError, match=r"^--keep: found no column 'patient_id' \(did you mean 'patient'\?\)"):
+        score_file(table, path, out, batch_size=8, keep=["patient_id"])
+    path.write_text("1,2,3,4\n")
+    with pytest.raises(ScoringError, match=r"^--keep: found no header in .*table\.csv"):
+        score_file(table, path, out, batch_size=8, keep=["patient_id"])
+    with pytest.raises(ScoringError, match=r"^--keep: found .*inputs\.npy, expected a table"):
+        score_file(table, save(tmp_path, drawn(3)), out, batch_size=8, keep=["patient_id"])
+
+
+def test_without_feature_names_a_kept_column_is_no_input(values: Predictor, tmp_path: Path, out: Path) -> None:
+    (tmp_path / "table.csv").write_text("u,id,v,w\n1,x,2,3\n")
+    np.save(tmp_path / "inputs.npy", [[1.0, 2.0, 3.0]])
+    score_file(values, tmp_path / "inputs.npy", out, batch_size=8)
+    expected = rows_of(out)
+    score_file(values, tmp_path / "table.csv", out, batch_size=8, keep=["id"], force=True)
+    assert rows_of(out) == [{"id": "x"} | row for row in expected]
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
 def test_a_run_that_ended_early_goes_on(table: Predictor, tmp_path: Path, out: Path, suffix: str) -> None:
     out, path = out.with_suffix(suffix), save(tmp_path, drawn(50))
@@ -155,7 +208,7 @@ def test_a_bad_row_is_named_and_what_was_done_stays(table: Predictor, tmp_path: 
     inputs = drawn(50)
     inputs[37, 2] = np.nan
     path = save(tmp_path, inputs)
-    with pytest.raises(ScoringError, match=r"inputs.npy: row 37, entry \[2\]: found nan, expected a finite number"):
+    with pytest.raises(ScoringError, match=r"inputs\.npy: row 37, column 'c': found nan, expected a finite number"):
         score_file(table, path, out, batch_size=8)
     assert len(rows_of(out.with_name("rows.jsonl.part"))) == 32
     inputs[37, 2] = 0.5

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pandas as pd
 import pytest
 
 from probity.service.client import (
@@ -47,6 +48,15 @@ def test_classification(client: App, classification: Synthetic, inputs: Any) -> 
         assert found.logit_variance == pytest.approx(expected.variance[0].tolist(), rel=1e-3)
         assert found.ood is not None
         assert found.ood.rejected == bool(expected.rejected[0])
+
+
+def test_a_frame_is_read_by_the_names_of_its_columns(client: App) -> None:
+    frame = pd.DataFrame([GOOD, GOOD], columns=list("abcd"))
+    expected = ask(client, "predict", [GOOD]).predictions[0]
+    answer: PredictResponse = ask(client, "predict", frame[list("dbca")].assign(patient="x"))
+    assert answer.predictions == [expected, expected]
+    with pytest.raises(BadRequestError, match=r"inputs\[0\]\.c: found nothing \(did you mean 'C'\?\)"):
+        ask(client, "predict", frame.rename(columns={"c": "C"}))
 
 
 def test_labels_of_an_answer(classification: Synthetic, regression: Synthetic, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pandas as pd
 import pytest
 
 from probity.service.client import AsyncClient, Client
@@ -48,6 +49,16 @@ def test_arrays_are_sent_as_they_are(kind: str, dtype: str) -> None:
     found = np.load(io.BytesIO(request.content))
     np.testing.assert_array_equal(found, array)
     assert found.dtype == array.dtype
+
+
+def test_the_rows_of_a_frame_are_sent_as_objects(kind: str) -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, np.nan], "when": pd.to_datetime(["2024-01-01", "2024-01-02"])})
+    content = sent(kind, "predict", frame).content
+    assert content.startswith(b'{"inputs": [{"a": 1, "b": 0.5, "when": "2024-01-01 00:00:00"}, {"a": 2, "b": NaN, ')
+    without_names = sent(kind, "predict", pd.DataFrame([[1, 2], [3, 4]]))
+    assert json.loads(without_names.content) == {"inputs": [[1, 2], [3, 4]]}
+    with pytest.raises(ValueError, match="found several columns of one name"):
+        World(kind, []).ask("predict", pd.concat([frame, frame], axis=1))
 
 
 @pytest.mark.parametrize(

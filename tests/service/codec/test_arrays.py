@@ -162,3 +162,38 @@ def test_deep_lists_are_refused() -> None:
             values = [values]
         with pytest.raises(InputError):
             array_from_json(values, FEATURE_SPEC, MAX_ROWS)
+
+
+# --------------------------------------------------------------------------- objects
+
+NAMES = FEATURE_SPEC.feature_names or ()
+
+
+@given(
+    hnp.arrays(np.float32, st.tuples(st.integers(1, MAX_ROWS), st.just(4)), elements=finite32), st.permutations(NAMES)
+)
+def test_objects_are_ordered_by_name(batch: Array, order: list[str]) -> None:
+    objects = [{name: float(row[NAMES.index(name)]) for name in order} | {"patient": "x"} for row in batch]
+    np.testing.assert_array_equal(array_from_json(objects, FEATURE_SPEC, MAX_ROWS), batch)
+
+
+@pytest.mark.parametrize(
+    ("objects", "spec", "field", "words"),
+    [
+        ([{"a": 1, "b": 2, "c": 3}], FEATURE_SPEC, "inputs[0].d", "found nothing, expected a number"),
+        ([{"A": 1, "b": 2, "c": 3, "d": 4}], FEATURE_SPEC, "inputs[0].a", "found nothing (did you mean 'A'?)"),
+        ([{"a": 1, "b": 2, "c": 3, "d": "x"}], FEATURE_SPEC, "inputs[0].d", "found 'x', expected a number"),
+        ([{"a": 1, "b": None, "c": 3, "d": 4}], FEATURE_SPEC, "inputs[0].b", "found None, expected a number"),
+        ([{"a": 1, "b": 2, "c": 3, "d": 1e39}], FEATURE_SPEC, "inputs[0].d", "expected a finite number"),
+        ([{"a": 1, "b": 2, "c": 3, "d": 10**400}], FEATURE_SPEC, "inputs[0].d", "a number that fits 64 bits"),
+        ([dict.fromkeys(NAMES, 1), [1, 2, 3, 4]], FEATURE_SPEC, "inputs[1]", "expected an object, as before it"),
+        ([[1, 2, 3, 4], dict.fromkeys(NAMES, 1)], FEATURE_SPEC, "inputs[1]", "expected a number"),
+        ([dict.fromkeys(NAMES, 1)], TOKENS, "inputs[0]", "expected a list of numbers: the model has no feature names"),
+        ([dict.fromkeys(NAMES, 1)] * 9, FEATURE_SPEC, "inputs", "found 9 examples, expected at most 8"),
+    ],
+)
+def test_objects_that_are_refused(objects: Any, spec: InputSpec, field: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        array_from_json(objects, spec, MAX_ROWS)
+    assert caught.value.field == field
+    assert words in str(caught.value)

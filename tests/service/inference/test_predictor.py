@@ -36,8 +36,13 @@ def slow_p_values(score: Array, calibration: Array) -> Array:
     return np.array([(1 + sum(other >= s for other in calibration)) / (len(calibration) + 1) for s in score])
 
 
+def per_example(kind: type) -> list[Any]:
+    """The fields with a row for each example."""
+    return [field for field in dataclasses.fields(kind) if field.name != "names"]
+
+
 def assert_same(one: Prediction, other: Prediction, rtol: float = 0) -> None:
-    for field in dataclasses.fields(Prediction):
+    for field in per_example(Prediction):
         first, second = getattr(one, field.name), getattr(other, field.name)
         assert (first is None) == (second is None)
         if first is not None:
@@ -45,9 +50,9 @@ def assert_same(one: Prediction, other: Prediction, rtol: float = 0) -> None:
 
 
 def rows(prediction: Prediction, start: int, stop: int) -> Prediction:
-    parts = {f.name: getattr(prediction, f.name) for f in dataclasses.fields(Prediction)}
+    parts = {f.name: getattr(prediction, f.name) for f in per_example(Prediction)}
     cut: dict[str, Any] = {name: None if part is None else part[start:stop] for name, part in parts.items()}
-    return Prediction(**cut)
+    return Prediction(**cut, names=prediction.names)
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])

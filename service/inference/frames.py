@@ -1,0 +1,70 @@
+"""Data frames, of pandas or another library with the same methods: columns are found by name, never by position."""
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from probity.service.format.text import suggestion
+
+Array = npt.NDArray[Any]
+MAX_NAMED = 5  # missing columns in one error
+
+
+def is_frame(data: Any) -> bool:
+    """Whether `data` has columns, as data frames do."""
+    return hasattr(data, "columns") and hasattr(data, "to_numpy")
+
+
+def frame_columns(frame: Any) -> tuple[str, ...] | None:
+    """The names of the columns; None where they are not text, such as the numbers that pandas gives by itself."""
+    names = tuple(frame.columns)
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def frame_array(frame: Any, names: Sequence[str] | None, where: str) -> Array:
+    """The columns called `names`, in their order, others left out: (n, len(names)) float64.
+
+    names: None where none are known: a frame without names gives all its columns. where: the argument, for errors.
+    Raises `ValueError` for columns that are missing, twice, or hold no numbers, and where only one side has names.
+    """
+    found = frame_columns(frame)
+    if found is None:
+        return numbers_of(frame, where)
+    if names is None:
+        raise ValueError(
+            f"{where}: found columns with names, expected an array: there are no feature names to compare them with; "
+            "give frame.to_numpy(), with the columns in the order of the fit"
+        )
+    places_by_name(found, names, where)
+    return np.stack([numbers_of(frame[name], f"{where}, column {name!r:.80}") for name in names], axis=1, dtype=float)
+
+
+def places_by_name(found: Sequence[str], wanted: Sequence[str], where: str) -> list[int]:
+    """Where each of `wanted` is in `found`; `ValueError` for names that are missing or there several times."""
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        shown = ", ".join(f"{name!r:.80}{suggestion(name, found)}" for name in missing[:MAX_NAMED])
+        more = f", and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
+        raise ValueError(f"{where}: found no column {shown}{more}, expected one for each feature of the model")
+    twice = [name for name in wanted if found.count(name) > 1]
+    if twice:
+        raise ValueError(f"{where}: found several columns {twice[0]!r:.80}, expected one of each name")
+    return [found.index(name) for name in wanted]
+
+
+def numbers_of(values: Any, where: str) -> Array:
+    """A column, a frame or an array as an array of numbers; `ValueError` for anything else, naming the first."""
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if array.dtype.kind in "fiub":
+        return array
+    odd = next(((i, value) for i, value in enumerate(array.ravel()) if not isinstance(value, numbers.Real)), None)
+    if odd is None and array.dtype.kind == "O":
+        return array.astype(np.float64)
+    row, found = (0, array.dtype) if odd is None else (odd[0] * len(array) // array.size, repr(odd[1]))
+    raise ValueError(
+        f"{where}, row {row}: found {found!s:.60}, expected a number: encode words and dates as numbers, and fill "
+        "what is missing"
+    )

@@ -1,0 +1,111 @@
+"""offline/data/given.py: pairs of tensors, arrays and data frames, datasets and batches; columns by name."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.data.given import BATCH_SIZE, given_data
+from probity.offline.data.loaders import checked_batches
+from probity.service.bundle import read_manifest
+
+INPUTS, TARGETS = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
+FRAME = pd.DataFrame({"height": [0, 2, 4], "weight": [1.0, 3.0, 5.0]})
+
+FORMS: dict[str, Any] = {
+    "arrays": (INPUTS, TARGETS),
+    "tensors": (torch.as_tensor(INPUTS), torch.as_tensor(TARGETS)),
+    "mixed": (INPUTS.astype(np.float32), torch.as_tensor(TARGETS)),
+    "small integers": (INPUTS, TARGETS.astype(np.int8)),
+    "a list": [INPUTS, TARGETS],
+    "a frame": (FRAME, pd.Series(TARGETS)),
+    "a frame and an array": (FRAME, TARGETS),
+    "a dataset": TensorDataset(torch.as_tensor(INPUTS), torch.as_tensor(TARGETS)),
+    "batches of arrays": [(INPUTS, TARGETS)],
+    "a loader": DataLoader(TensorDataset(torch.as_tensor(INPUTS), torch.as_tensor(TARGETS)), batch_size=3),
+}
+
+
+def pairs(data: Any, columns: tuple[str, ...] | None = None) -> list[tuple[Any, Any]]:
+    batches = given_data(data, "data", columns).batches
+    return [(x.tolist(), y.tolist()) for x, y in checked_batches(batches, "data", torch.device("cpu"))]
+
+
+@pytest.mark.parametrize("data", FORMS.values(), ids=FORMS)
+def test_every_form_becomes_batches_in_the_given_order(data: Any) -> None:
+    for _ in range(2):
+        assert pairs(data) == [(INPUTS.tolist(), TARGETS.tolist())]
+
+
+def test_a_pair_is_cut_into_batches() -> None:
+    count = 2 * BATCH_SIZE + 1
+    batches = list(given_data((torch.arange(count).reshape(count, 1), torch.arange(count)), "data").batches)
+    assert [len(inputs) for inputs, _ in batches] == [BATCH_SIZE, BATCH_SIZE, 1]
+    assert torch.equal(torch.cat([targets for _, targets in batches]), torch.arange(count))
+
+
+def test_columns_are_ordered_by_name_and_others_left_out() -> None:
+    frame = FRAME.assign(name=["a", "b", "c"])[["name", "weight", "height"]]
+    assert pairs((frame, TARGETS), ("height", "weight")) == [(INPUTS.tolist(), TARGETS.tolist())]
+    assert given_data((FRAME, TARGETS), "data").columns == ("height", "weight")
+    assert given_data((INPUTS, TARGETS), "data", ("height", "weight")).columns is None
+
+
+REFUSED: dict[str, tuple[Any, tuple[str, ...] | None, str]] = {
+    "unequal": ((INPUTS, TARGETS[:2]), None, "data: found 3 inputs and 2 targets, expected as many of each"),
+    "missing": ((FRAME, TARGETS), ("height", "age"), "data: found no column 'age', expected one for each feature"),
+    "words": (
+        (FRAME.assign(city="Ulm"), TARGETS),
+        None,
+        "data, column 'city', row 0: found 'Ulm', expected a number",
+    ),
+    "nothing": (
+        (FRAME.assign(weight=[1.0, None, 5.0]), TARGETS),
+        None,
+        "data, column 'weight', row 1: found nan, expected a finite number",
+    ),
+    "labels": (
+        (FRAME, np.array(["cat", "dog", "cat"])),
+        None,
+        "data, targets, row 0: found .*'cat'.*, expected a number",
+    ),
+    "twice": ((pd.concat([FRAME, FRAME], axis=1), TARGETS), None, "data: found several columns 'height', expected one"),
+}
+
+
+@pytest.mark.parametrize(("data", "columns", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_used(data: Any, columns: tuple[str, ...] | None, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        given_data(data, "data", columns)
+
+
+@pytest.mark.usefixtures("without_export")
+def test_a_fit_takes_frames_and_keeps_the_names_of_their_columns(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(draw.normal(size=(160, 3)), columns=["height", "weight", "age"])
+    y = (frame["height"] + draw.normal(size=160) > 0).astype(int)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+    held_out = frame[100:][["age", "height", "weight"]], y[100:]
+    config = FitConfig(measure_price=False, false_reject_rate=0.1)
+    folders = [
+        fit_bundle(model, (frame[:100], y[:100]), tmp_path / "frames", calibration_loader=held_out, config=config),
+        fit_bundle(
+            model,
+            (frame[:100].to_numpy(), y[:100].to_numpy()),
+            tmp_path / "arrays",
+            calibration_loader=(frame[100:].to_numpy(), y[100:].to_numpy()),
+            config=config,
+        ),
+    ]
+    (frames, _), (arrays, _) = map(read_manifest, folders)
+    assert frames.input.feature_names == ("height", "weight", "age")
+    assert arrays.input.feature_names is None
+    assert frames.metrics == arrays.metrics
+    assert frames.calibration.threshold == arrays.calibration.threshold

@@ -1,0 +1,91 @@
+"""service/inference/frames.py and what takes frames: columns by name, whatever their order."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of, places_by_name
+from probity.service.inference.predictor import Prediction, Predictor
+from tests.support.bundles import FEATURE_SPEC, Synthetic
+
+ROWS = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+FRAME = pd.DataFrame(ROWS, columns=list("abcd"))
+
+
+def test_what_is_a_frame() -> None:
+    assert is_frame(FRAME)
+    assert not is_frame(ROWS)
+    assert not is_frame(FRAME["a"])
+    assert frame_columns(FRAME) == ("a", "b", "c", "d")
+    assert frame_columns(pd.DataFrame(ROWS)) is None
+    assert frame_columns(pd.DataFrame(ROWS, columns=["a", 1, 2, 3])) is None
+
+
+@pytest.mark.parametrize("order", ["abcd", "dcba", "xbacd"])
+def test_columns_in_another_order_are_the_same(classification: Synthetic, order: str) -> None:
+    assert FEATURE_SPEC.feature_names == tuple("abcd")
+    predictor = Predictor.load(classification.path)
+    expected = predictor.predict(ROWS)
+    frame = FRAME.assign(x="words")[list(order)]
+    np.testing.assert_array_equal(predictor.predict(frame).mean, expected.mean)
+    plain = Predictor.load(classification.path, plain_too=True).predict_plain(frame)
+    np.testing.assert_array_equal(plain.mean, expected.mean)
+
+
+def test_a_frame_without_names_is_an_array(classification: Synthetic, regression: Synthetic) -> None:
+    predictor = Predictor.load(classification.path)
+    np.testing.assert_array_equal(predictor.predict(pd.DataFrame(ROWS)).mean, predictor.predict(ROWS).mean)
+    unnamed = Predictor.load(regression.path)
+    with pytest.raises(ValueError, match=r"found columns with names, expected an array: .* frame\.to_numpy\(\)"):
+        unnamed.predict(FRAME[["a", "b", "c"]])
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (FRAME[["a", "b"]], "inputs: found no column 'c', 'd', expected one for each feature of the model"),
+        (FRAME.rename(columns=str.upper), r"found no column 'a' \(did you mean 'A'\?\), 'b'"),
+        (pd.concat([FRAME, FRAME[["b"]]], axis=1), "inputs: found several columns 'b'"),
+        (FRAME.assign(c=["x"] * 6), "inputs, column 'c', row 0: found 'x', expected a number"),
+        (FRAME.assign(c=[1, 2, None, "y", 3, 4]), "inputs, column 'c', row 2: found None"),
+        (FRAME.assign(c=pd.Timestamp("2024-01-01")), "inputs, column 'c', row 0: found"),
+    ],
+)
+def test_frames_that_are_refused(frame: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        frame_array(frame, FEATURE_SPEC.feature_names, "inputs")
+
+
+def test_only_some_of_many_missing_columns_are_named() -> None:
+    with pytest.raises(ValueError, match="'a0', 'a1', 'a2', 'a3', 'a4', and 95 more, expected"):
+        places_by_name(["b"], [f"a{k}" for k in range(100)], "inputs")
+
+
+@pytest.mark.parametrize(
+    "column", [[True, False], pd.array([1, 2], "Int64"), pd.array([1.5, 2], "Float64"), np.array([1, 2.5], object)]
+)
+def test_numbers_of_every_type(column: Any) -> None:
+    np.testing.assert_array_equal(numbers_of(pd.Series(column), "x"), [float(value) for value in column])
+
+
+def test_predictions_have_labels_and_a_frame(classification: Synthetic, regression: Synthetic) -> None:
+    found = Predictor.load(classification.path).predict(ROWS)
+    names = Predictor.load(classification.path).manifest.class_names
+    assert names is not None
+    assert found.probabilities is not None
+    assert found.labels is not None
+    assert found.labels.tolist() == [names[k] for k in found.probabilities.argmax(axis=1)]
+    frame = found.to_frame(index=FRAME.index + 10)
+    each = [f"probability_{name}" for name in names]
+    assert frame.columns.tolist() == ["label", "probability", *each, "score", "p_value", "rejected"]
+    assert frame.index.tolist() == list(range(10, 16))
+    np.testing.assert_array_equal(frame[each].to_numpy(), found.probabilities)
+    assert Prediction.concatenate([found.rows(0, 2), found.rows(2, 6)]).to_frame(FRAME.index + 10).equals(frame)
+
+    values = Predictor.load(regression.path).predict(ROWS[:, :3])
+    assert values.labels is None
+    table = values.to_frame()
+    assert table.columns[:2].tolist() == ["mean_0", "mean_1"]
+    np.testing.assert_array_equal(table["std_1"], values.std[:, 1])  # type: ignore[index]
