@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
 
-from probity.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, REGRESSION_SCORES, ScoreName
+from probity.service.format.manifest import Task
+from probity.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
 
 # These take whole modules or parameters: the size is what they may have at most.
 WholeStrategyName = Literal["last-layer", "modules", "parameters"]
@@ -37,8 +38,11 @@ class FitConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     likelihood: Annotated[
-        Literal["classification", "regression"],
-        Field(description="Kind of targets: class numbers, or values with Gaussian noise."),
+        Task,
+        Field(
+            description="Kind of targets: class numbers; 0 or 1 for each label that an example may have (`multilabel`, "
+            "which such targets also choose by themselves); or values with Gaussian noise."
+        ),
     ] = "classification"
     subnetwork_size: Annotated[
         int | float,
@@ -213,17 +217,17 @@ class FitConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_variance_of(self) -> "FitConfig":
-        if self.variance_of != "all" and self.likelihood == "regression":
+        if self.variance_of != "all" and self.likelihood != "classification":
             raise ValueError(
-                f"variance_of: found {self.variance_of!r} for a regression, expected 'all': no output leads the others"
+                f"variance_of: found {self.variance_of!r} for a {self.likelihood}, expected 'all': no output leads the "
+                "others"
             )
         return self
 
     @model_validator(mode="after")
     def _check_score(self) -> "FitConfig":
-        classification = self.likelihood == "classification"
-        names = [*(CLASSIFICATION_SCORES if classification else REGRESSION_SCORES)]
-        known = [DEFAULT_SCORE, *names, *FEATURE_SCORES, *((SURPRISE, *COMPARED_SCORES) if classification else ())]
+        joined = () if self.likelihood == "regression" else (SURPRISE, *COMPARED_SCORES)
+        known = [DEFAULT_SCORE, *SCORES_OF[self.likelihood], *FEATURE_SCORES, *joined]
         if self.score not in known:
             raise ValueError(f"score: found {self.score!r} for a {self.likelihood}, expected one of {', '.join(known)}")
         if self.score in (*FEATURE_SCORES, SURPRISE) and not self.added_weights:
@@ -257,7 +261,7 @@ class FitConfig(BaseModel):
     def fits_temperature(self) -> bool:
         """Whether the temperature of a classification is fitted."""
         wanted = self.temperature == "fit" or (self.temperature is None and bool(self.added_weights))
-        return wanted and self.likelihood == "classification"
+        return wanted and self.likelihood != "regression"
 
     @property
     def given_temperature(self) -> float:

@@ -95,7 +95,7 @@ def fit_bundle(
         check_foreign(config)
     with _prepared(model, train.batches, config, progress) as job:  # 1. prepare
         say = say if job.distributed.is_main else quiet
-        for line in job.form.lines():
+        for line in job.notes:
             say(line)
         spec = check_input_spec(input_spec, job.example, train.columns)
         names = check_class_names(class_names, job.likelihood.outputs)
@@ -186,7 +186,7 @@ def dry_run(
             halves = _split_held_out(job, held_out.batches)
         reach = reachable_weights(job)
         expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
-        return [*job.form.lines(), *expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]
+        return [*job.notes, *expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]
 
 
 @contextmanager

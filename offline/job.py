@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from probity.offline.config import FitConfig
-from probity.offline.data.likelihood import Likelihood, likelihood_of
+from probity.offline.data.likelihood import Likelihood, are_labels, likelihood_of
 from probity.offline.data.loaders import Batches, Passes, checked_batches
 from probity.offline.features.layers import FeatureLayers, choose_layers, named_layers
 from probity.offline.jacobian.find_head import find_head
@@ -16,13 +16,16 @@ from probity.offline.jacobian.linear_head import LinearHead
 from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
 from probity.offline.jacobian.plan import make_jacobian
 from probity.offline.network.model_copy import check_private, copied_model, usable
-from probity.offline.network.outputs import PLAIN, OutputForm, refuse_softmax
+from probity.offline.network.outputs import PLAIN, OutputForm, refuse_sigmoid, refuse_softmax
 from probity.offline.network.weights import WeightLayout
 from probity.offline.runtime.available_memory import default_budget
 from probity.offline.runtime.distributed import DistributedContext
 from probity.offline.runtime.progress import Track, length_of
 
 FEW = 16
+LABELS_NOTE = (
+    "the targets are 0 or 1 for each output: fitted as labels of which an example may have several (multilabel)"
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Job:
     likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
     head: the network's linear head, if it has one. rule: which variances a prediction computes. layers: what the
     added weights read; None: there are none. foreign (n, *input_shape): inputs unlike the training data that choose the
-    score; None: synthetic shifts do. form: what the model returns; `network` returns outputs (B, K).
+    score; None: synthetic shifts do. form: what the model returns; `network` returns outputs (B, K). notes: what the
+    user is told of model and targets, a line each.
     """
 
     config: FitConfig
@@ -52,6 +56,7 @@ class Job:
     layers: FeatureLayers | None = None
     foreign: Tensor | None = None
     form: OutputForm = PLAIN
+    notes: tuple[str, ...] = ()
 
     @property
     def weights(self) -> Tensor:
@@ -101,12 +106,17 @@ def prepare(
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
     inputs, targets = next(checked_batches(train, "train_loader", device))
     outputs, form = check_private(model, network, inputs, config.likelihood == "classification")
+    by_targets = config.likelihood == "classification" and are_labels(targets, len(inputs), outputs)
+    if by_targets:
+        config = FitConfig.model_validate(config.model_dump(exclude_unset=True) | {"likelihood": "multilabel"})
     likelihood = likelihood_of(
         config.likelihood, outputs, temperature=config.given_temperature, most_rows=config.curvature_outputs
     )
     likelihood.check_targets(targets, len(inputs))
     if config.likelihood == "classification" and not form.one_logit:
         refuse_softmax(network, inputs[:FEW])
+    if config.likelihood == "multilabel":
+        refuse_sigmoid(network, inputs[:FEW])
     rule, head = output_rule(config.variance_of, config.top_outputs, outputs), find_head(network, inputs[:2])
     layers = _layers(config, network, inputs[:2], head)
     return Job(
@@ -126,4 +136,5 @@ def prepare(
         rule=rule,
         layers=layers,
         form=form,
+        notes=(*form.lines(), *([LABELS_NOTE] if by_targets else [])),
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NAMES = {
     "log_likelihood": "log-likelihood",
+    "label_accuracy": "accuracy of labels",
     "brier": "Brier score",
     "ece": "ECE",
     "adaptive_ece": "adaptive ECE",
@@ -35,6 +36,7 @@ NAMES = {
 LEVELLED = {
     "set_coverage": "sets hold the truth",
     "set_size": "mean size of sets",
+    "undecided": "share of labels undecided",
     "coverage": "Gaussian intervals hold",
     "conformal_coverage": "conformal intervals hold",
 }

@@ -108,6 +108,31 @@ class ClassificationPrediction(BaseModel):
     ood: OutOfDistribution | None
 
 
+class LabelSet(BaseModel):
+    """What is sure of each label at this level: for each label by itself, being sure is wrong for a share of 1 - level
+    of inputs like the held-out ones at most."""
+
+    level: float
+    present: Annotated[list[str], Field(description="Labels that the example surely has.")]
+    absent: Annotated[list[str], Field(description="Labels that it surely has not.")]
+    undecided: Annotated[list[str], Field(description="Labels that it may have or not.")]
+
+
+class MultilabelPrediction(BaseModel):
+    """One example with any number of labels; logits in nats. What needs the posterior is null in a degraded answer."""
+
+    labels: Annotated[list[str], Field(description="Those with a probability of at least 0.5.")]
+    probabilities: Annotated[dict[str, float], Field(description="Of having each label, probit-adjusted.")]
+    map_probabilities: Annotated[dict[str, float], Field(description="The plain network's.")]
+    map_labels: Annotated[list[str], Field(description="The plain network's choice.")]
+    logit_mean: list[float]
+    logit_variance: list[float] | None
+    variance_parts: VARIANCE_PARTS = None
+    uncertainty: Annotated[Uncertainty | None, Field(description="Summed over the labels.")]
+    prediction_set: LabelSet | None
+    ood: OutOfDistribution | None
+
+
 class Interval(BaseModel):
     """Interval around the mean that holds the target with a probability of `level`.
 
@@ -146,7 +171,7 @@ class PredictResponse(BaseModel):
 
     id: Annotated[str, Field(description="The request's `X-Request-ID`, or a random one.")]
     model: ModelName
-    predictions: list[ClassificationPrediction] | list[RegressionPrediction]
+    predictions: list[ClassificationPrediction] | list[MultilabelPrediction] | list[RegressionPrediction]
     degraded: Annotated[
         bool, Field(description="Whether the plain network answered alone, for lack of time: no uncertainty is known.")
     ] = False
@@ -157,7 +182,10 @@ class PredictResponse(BaseModel):
 
 
 class FeedbackRequest(BaseModel):
-    """What is true of the examples of an earlier request: `labels` for a classification, `values` for a regression."""
+    """What is true of the examples of an earlier request: `labels` for a classification, `values` for a regression.
+
+    Where an example has several labels, each entry of `labels` is the list of those that it has.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -1,4 +1,4 @@
-"""The two likelihoods p(y | f) of a network's outputs f: targets, output Hessian, predictive, score."""
+"""The three likelihoods p(y | f) of a network's outputs f: targets, output Hessian, predictive, score."""
 
 import math
 from collections.abc import Mapping
@@ -11,12 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from probity.offline.runtime.arrays import Array
+from probity.service.format.manifest import Task
 from probity.service.inference.predictor import Prediction, undecided_prediction
-from probity.service.maths.predictive import Link, link_approx, predictive_std
+from probity.service.maths.predictive import Link, label_log_likelihood, link_approx, predictive_std
 from probity.service.maths.score_outputs import NO_FEATURES
 from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
-
-Task = Literal["classification", "regression"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Classification:
     scoring: Scoring = PREDICTIVE_ENTROPY
     link: Link = "probit"
     map_temperature: float | None = None
-    task: ClassVar[Literal["classification"]] = "classification"
+    task: ClassVar[Task] = "classification"
     sigma_noise: ClassVar[None] = None
     noise_variance: ClassVar[float] = 1.0
 
@@ -101,6 +100,10 @@ class Classification:
         p = torch.softmax(mean.to(vectors.dtype), dim=1)
         return p.sqrt() * vectors - p * (p.sqrt() * vectors).sum(1, keepdim=True)
 
+    def correct(self, mean: Tensor, targets: Tensor) -> Tensor:
+        """(B,) bool: whether the most probable class is the target; mean (B, K)."""
+        return mean.argmax(1) == targets
+
     def training_loss(self, output: Tensor, targets: Tensor, noise_variance: float = 1.0) -> Tensor:  # noqa: ARG002
         """Mean negative log-likelihood of a batch."""
         return F.cross_entropy(output, targets)
@@ -132,6 +135,56 @@ class Classification:
 
 
 @dataclass(frozen=True)
+class Multilabel(Classification):
+    """K labels that an example has or has not, independent of each other given its logits: p_k = sigmoid(f_k / T)."""
+
+    link: Link = "probit-sigmoid"
+    task: ClassVar[Task] = "multilabel"
+
+    def check_targets(self, targets: Tensor, batch: int) -> Tensor:
+        """0 or 1 for each label, (B, K) in the default precision; `ValueError` for anything else."""
+        if targets.dim() == 1 and self.outputs == 1:
+            targets = targets.unsqueeze(1)
+        if tuple(targets.shape) != (batch, self.outputs):
+            raise ValueError(
+                f"targets: found shape {tuple(targets.shape)}, expected ({batch}, {self.outputs}): 0 or 1 for each "
+                "label"
+            )
+        if targets.is_complex() or not bool(((targets == 0) | (targets == 1)).all()):
+            raise ValueError("targets: found other numbers than 0 and 1, expected 1 for each label that an example has")
+        return targets.to(torch.get_default_dtype())
+
+    def sqrt_hessian_product(self, jacobian: Tensor, mean: Tensor) -> Tensor:
+        """C^T J, C = diag(sqrt(p (1 - p))): row k is sqrt(p_k (1 - p_k)) J_k."""
+        return _label_root(mean.to(jacobian.dtype)).unsqueeze(2) * jacobian
+
+    def sqrt_hessian_transpose_product(self, vectors: Tensor, mean: Tensor) -> Tensor:
+        """C z for `vectors` z (B, K): sqrt(p (1 - p)) z."""
+        return _label_root(mean.to(vectors.dtype)) * vectors
+
+    @property
+    def rows(self) -> int:
+        """K: the curvature has a row for each label."""
+        return self.outputs
+
+    def correct(self, mean: Tensor, targets: Tensor) -> Tensor:
+        """(B,) bool: whether all labels are right."""
+        return ((mean >= 0) == (targets > 0)).all(dim=1)
+
+    def training_loss(self, output: Tensor, targets: Tensor, noise_variance: float = 1.0) -> Tensor:  # noqa: ARG002
+        """Mean over examples of the negative log-likelihood, the sum over labels of the binary cross-entropies."""
+        return F.binary_cross_entropy_with_logits(output, targets, reduction="sum") / len(output)
+
+    def log_likelihood(self, mean: Array, variance: Array, targets: Array) -> Array:
+        """Predictive log-likelihood of each example (n,), summed over labels; mean, variance (n, K)."""
+        return label_log_likelihood(mean, variance, targets, self.temperature)
+
+    def with_shared_divisor(self) -> "Multilabel":
+        """A logit is divided by its own variance: its sign, and so whether the label is likely, stays."""
+        return self
+
+
+@dataclass(frozen=True)
 class Regression:
     """K values with Gaussian noise of standard deviation `sigma_noise`, None as long as it is not known.
 
@@ -141,7 +194,7 @@ class Regression:
     outputs: int
     sigma_noise: float | None = None
     scoring: Scoring = EPISTEMIC_STD
-    task: ClassVar[Literal["regression"]] = "regression"
+    task: ClassVar[Task] = "regression"
     link: ClassVar[Literal["gaussian"]] = "gaussian"
     temperature: ClassVar[float] = 1.0
     plain_temperature: ClassVar[float] = 1.0
@@ -209,6 +262,11 @@ class Regression:
 Likelihood = Classification | Regression
 
 
+def _label_root(mean: Tensor) -> Tensor:
+    """sqrt(p (1 - p)) of logits, also where p rounds to 1."""
+    return (torch.sigmoid(mean) * torch.sigmoid(-mean)).sqrt()
+
+
 def _class_numbers(targets: Tensor, batch: int) -> Tensor:
     """Zeros and ones of any type (B,) or (B, 1) as integers (B,); anything else as it is."""
     if tuple(targets.shape) == (batch, 1):
@@ -220,8 +278,27 @@ def _class_numbers(targets: Tensor, batch: int) -> Tensor:
 def likelihood_of(
     task: Task, outputs: int, sigma_noise: float | None = None, temperature: float = 1.0, most_rows: int = 64
 ) -> Likelihood:
-    """The likelihood of a task; regression has no temperature and all its rows, classification no noise."""
-    return Regression(outputs, sigma_noise) if task == "regression" else Classification(outputs, temperature, most_rows)
+    """The likelihood of a task; regression has no temperature and all its rows, the others no noise."""
+    if task == "regression":
+        return Regression(outputs, sigma_noise)
+    kind = Multilabel if task == "multilabel" else Classification
+    return kind(outputs, temperature, most_rows)
+
+
+def are_labels(targets: Tensor, batch: int, outputs: int) -> bool:
+    """Whether targets are several labels an example, (B, K) of 0 and 1 for K >= 2 outputs.
+
+    `ValueError` where each example has exactly one: they may be classes, too.
+    """
+    binary = not targets.is_complex() and bool(((targets == 0) | (targets == 1)).all())
+    if outputs < 2 or tuple(targets.shape) != (batch, outputs) or not binary:
+        return False
+    if bool((targets.sum(1) == 1).all()):
+        raise ValueError(
+            f"targets: found a single 1 in each row of ({batch}, {outputs}), expected class numbers ({batch},), as of "
+            "targets.argmax(1); for labels of which an example may have several or none, give likelihood='multilabel'"
+        )
+    return True
 
 
 def class_log_likelihood(probabilities: Array, targets: Array) -> Array:

@@ -10,7 +10,8 @@ import numpy as np
 from probity.offline.data.likelihood import class_log_likelihood, gaussian_log_likelihood
 from probity.offline.runtime.arrays import Array
 from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.maths.predictive import entropy, gaussian_interval, predictive_std
+from probity.service.maths.prediction_sets import LIKELY, LabelSets, PredictionSets
+from probity.service.maths.predictive import entropy, gaussian_interval, label_entropy, predictive_std
 
 LEVELS = (0.9, 0.95, 0.99)
 Columns = dict[str, Array]
@@ -31,7 +32,9 @@ def joined(batches: Iterable[Columns]) -> Columns:
 def decision_columns(prediction: Prediction) -> Columns:
     """Score and verdict; for a classification, the score of the plain network too: its entropy."""
     columns, plain = {"score": prediction.score, "rejected": prediction.rejected}, prediction.map_probabilities
-    return columns if plain is None else columns | {"plain_score": entropy(plain)}
+    if plain is None:
+        return columns
+    return columns | {"plain_score": label_entropy(plain) if prediction.multilabel else entropy(plain)}
 
 
 def class_columns(probabilities: Array, y: Array) -> Columns:
@@ -47,9 +50,36 @@ def class_columns(probabilities: Array, y: Array) -> Columns:
     }
 
 
+def label_columns(probabilities: Array, log_likelihood: Array, y: Array) -> Columns:
+    """How well probabilities (B, K) of having each label describe what is true, y (B, K) of 0 and 1.
+
+    correct: whether all labels are right; label_correct (B, K) and confidence (B, K), its probability: each label by
+    itself; brier: the mean over the labels.
+    """
+    right = (probabilities >= LIKELY) == (y > 0)
+    return {
+        "confidence": np.maximum(probabilities, 1 - probabilities),
+        "correct": right.all(axis=1),
+        "label_correct": right,
+        "log_likelihood": log_likelihood,
+        "brier": np.square(probabilities - y).mean(axis=1),
+    }
+
+
+def label_set_columns(predictor: Predictor, probabilities: Array, y: Array, levels: Levels) -> Columns:
+    """The share of an example's labels whose set of each level holds the truth, and the share that are undecided."""
+    assert isinstance(predictor.sets, LabelSets)
+    members, place = [predictor.sets.members(probabilities, level) for level in levels], y.astype(int)[..., np.newaxis]
+    holds = [np.take_along_axis(member, place, axis=2)[..., 0].mean(axis=1) for member in members]
+    return {
+        "set_holds": np.stack(holds, axis=1),
+        "undecided": np.stack([member.all(axis=2).mean(axis=1) for member in members], axis=1),
+    }
+
+
 def set_columns(predictor: Predictor, probabilities: Array, y: Array, levels: Levels) -> Columns:
     """Whether the prediction set of each level holds the truth, and its size."""
-    assert predictor.sets is not None  # of a classification
+    assert isinstance(predictor.sets, PredictionSets)
     members = [predictor.sets.members(probabilities, level) for level in levels]
     return {
         "set_holds": np.stack([member[np.arange(len(y)), y] for member in members], axis=1),

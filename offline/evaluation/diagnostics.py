@@ -24,6 +24,12 @@ class Reliability:
         return float(np.average(np.abs(self.accuracy - self.confidence), weights=self.count))
 
 
+def each_label(probabilities: Array, targets: Array) -> tuple[Array, Array]:
+    """Labels as examples of two classes, not having and having it: (n, K), (n, K) -> (n K, 2), (n K,) int."""
+    p = probabilities.reshape(-1)
+    return np.stack([1 - p, p], axis=1), targets.reshape(-1).astype(int)
+
+
 def reliability(probabilities: Array, y: Array, bins: int = ECE_BINS) -> Reliability:
     """How often the most probable class is right, by how probable it was said to be: (n, K), (n,) -> `Reliability`."""
     return equal_width(probabilities.max(axis=1), probabilities.argmax(axis=1) == y, bins)

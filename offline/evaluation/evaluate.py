@@ -1,7 +1,7 @@
 """Evaluate a bundle with the serving code on labelled test data, and on out-of-distribution data."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from probity.offline.evaluation.columns import (
     decision_columns,
     interval_columns,
     joined,
+    label_columns,
+    label_set_columns,
     plain_std,
     set_columns,
     value_columns,
@@ -29,7 +31,9 @@ from probity.offline.evaluation.diagnostics import equal_mass, equal_width
 from probity.offline.evaluation.measured import Measured, measured_share
 from probity.offline.evaluation.selective import augrc, aurc, false_positive_rate
 from probity.offline.runtime.arrays import Array
+from probity.service.format.manifest import Task
 from probity.service.inference.predictor import Prediction, Predictor, check_finite
+from probity.service.maths.predictive import label_log_likelihood
 
 Figures = dict[str, Measured]
 
@@ -70,7 +74,7 @@ def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Level
     others = None
     if foreign is not None:
         others = joined(_foreign_columns(predictor, given_data(foreign, "ood_data", names).batches))
-    classification = predictor.manifest.task == "classification"
+    classification = predictor.manifest.task != "regression"
     laplace, plain = _classification(found, levels) if classification else _regression(found, levels)
     laplace["false_reject_rate"] = measured_share(found["rejected"].mean(), len(found["rejected"]))
     if classification:
@@ -89,8 +93,7 @@ def _test_columns(predictor: Predictor, test: Batches, levels: Levels) -> Iterat
     for inputs, raw in checked_batches(test, "test_data", torch.device("cpu")):
         prediction = _finite(predictor, inputs.numpy())
         y = likelihood.check_targets(raw, len(inputs)).numpy()
-        by_task = _class_batch if manifest.task == "classification" else _value_batch
-        yield decision_columns(prediction) | by_task(predictor, prediction, y, levels)
+        yield decision_columns(prediction) | BY_TASK[manifest.task](predictor, prediction, y, levels)
 
 
 def _foreign_columns(predictor: Predictor, foreign: Batches) -> Iterator[Columns]:
@@ -111,12 +114,30 @@ def _class_batch(predictor: Predictor, prediction: Prediction, y: Array, levels:
     return class_columns(p, y) | set_columns(predictor, p, y, levels) | _as_plain(class_columns(plain, y))
 
 
+def _label_batch(predictor: Predictor, prediction: Prediction, y: Array, levels: Levels) -> Columns:
+    mean, manifest = prediction.mean, predictor.manifest
+    p, plain = prediction.probabilities, prediction.map_probabilities
+    assert p is not None
+    assert plain is not None
+    likely = label_log_likelihood(mean, prediction.variance, y, manifest.temperature)
+    plainly = label_log_likelihood(mean, 0.0 * mean, y, manifest.map_temperature)
+    found = label_columns(p, likely, y) | label_set_columns(predictor, p, y, levels)
+    return found | _as_plain(label_columns(plain, plainly, y))
+
+
 def _value_batch(predictor: Predictor, prediction: Prediction, y: Array, levels: Levels) -> Columns:
     mean, std = prediction.mean, prediction.std
     assert std is not None
     plain = value_columns(mean, plain_std(predictor, mean), y, levels)
     laplace = value_columns(mean, std, y, levels) | interval_columns(predictor, prediction, y, levels)
     return laplace | _as_plain(plain)
+
+
+BY_TASK: dict[Task, Callable[[Predictor, Prediction, Array, Levels], Columns]] = {
+    "classification": _class_batch,
+    "multilabel": _label_batch,
+    "regression": _value_batch,
+}
 
 
 def _as_plain(columns: Columns) -> Columns:
@@ -129,22 +150,25 @@ def _classification(found: Columns, levels: Levels) -> tuple[Figures, Figures]:
     for i, level in enumerate(levels):
         holds = found["set_holds"][:, i]
         laplace[f"set_coverage_{_percent(level)}"] = measured_share(holds.mean(), len(holds))
-        laplace[f"set_size_{_percent(level)}"] = Measured(float(found["set_size"][:, i].mean()))
+        name = "set_size" if "set_size" in found else "undecided"
+        laplace[f"{name}_{_percent(level)}"] = Measured(float(found[name][:, i].mean()))
     return laplace, plain
 
 
 def _class_figures(found: Columns, prefix: str) -> Figures:
-    confidence, correct = found[f"{prefix}confidence"], found[f"{prefix}correct"]
-    score = found[f"{prefix}score"]
+    correct, score = found[f"{prefix}correct"], found[f"{prefix}score"]
+    confidence, stated = found[f"{prefix}confidence"].ravel(), found.get(f"{prefix}label_correct", correct).ravel()
     values = {
         "log_likelihood": found[f"{prefix}log_likelihood"].mean(),
         "brier": found[f"{prefix}brier"].mean(),
-        "ece": equal_width(confidence, correct).ece,
-        "adaptive_ece": equal_mass(confidence, correct).ece,
+        "ece": equal_width(confidence, stated).ece,
+        "adaptive_ece": equal_mass(confidence, stated).ece,
         "aurc": aurc(score, ~correct),
         "augrc": augrc(score, ~correct),
     }
     accuracy = {"accuracy": measured_share(correct.mean(), len(correct))}
+    if f"{prefix}label_correct" in found:
+        accuracy["label_accuracy"] = Measured(float(stated.mean()))
     return accuracy | {name: Measured(float(value)) for name, value in values.items()}
 
 

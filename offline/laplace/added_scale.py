@@ -36,8 +36,8 @@ Variances = Callable[[Tensor], Array]
 
 @dataclass(frozen=True)
 class Held:
-    """Outputs of held-out examples: mean (n, K), targets, the subnetwork's variances (n, K), of which a classification
-    keeps the mean over the outputs, (n, 1), and v of the added weights, (n,)."""
+    """Outputs of held-out examples: mean (n, K), targets, the subnetwork's variances (n, K), of which those with a
+    divisor for all outputs keep the mean, (n, 1), and v of the added weights, (n,)."""
 
     mean: Array
     targets: Array
@@ -117,19 +117,19 @@ def held_outputs(
 def shared_variances(
     job: Job, jacobian: SubnetworkJacobian, data: HeldOut, variances: Variances, description: str
 ) -> tuple[Array, Array]:
-    """Mean (n, K) and the subnetwork's variances of held-out examples, (n, K, J), for a classification their mean over
-    the outputs, (n, 1, J), float64."""
-    means, found, classes = [], [], isinstance(job.likelihood, Classification)
+    """Mean (n, K) and the subnetwork's variances of held-out examples, (n, K, J), or where one divisor is for all
+    outputs their mean, (n, 1, J), float64."""
+    means, found, shared = [], [], job.likelihood.link == "probit-shared"
     for inputs, _ in data.chunks(held_out_rows(jacobian, job.likelihood.outputs), job.track, description):
         mean, derivatives = jacobian.predictive(inputs)
         means.append(to_numpy(mean.double()))
         some = filled(jacobian.rule, variances(derivatives), mean)
-        found.append(some.mean(axis=1, keepdims=True) if classes else some)
+        found.append(some.mean(axis=1, keepdims=True) if shared else some)
     return np.concatenate(means), np.concatenate(found)
 
 
 def suited_log_likelihood(likelihood: Classification, mean: Array, variances: Array, targets: Array) -> Array:
-    """(J,): of each of the variances (n, 1, J) at the temperature that suits them."""
+    """(J,): of each of the variances (n, 1, J) or (n, K, J) at the temperature that suits them."""
     each = (variances[:, :, j] for j in range(variances.shape[2]))
     return np.array([suited(likelihood, mean, v, targets).log_likelihood(mean, v, targets).mean() for v in each])
 

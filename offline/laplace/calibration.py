@@ -11,9 +11,15 @@ from typing import Protocol
 import numpy as np
 
 from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification, Likelihood, Regression, class_log_likelihood
+from probity.offline.data.likelihood import (
+    Classification,
+    Likelihood,
+    Multilabel,
+    Regression,
+    class_log_likelihood,
+)
 from probity.offline.data.loaders import rows_within
-from probity.offline.evaluation.diagnostics import coverage_curve, expected_calibration_error
+from probity.offline.evaluation.diagnostics import coverage_curve, each_label, expected_calibration_error
 from probity.offline.features.added_weights import AddedWeights
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.jacobian.output_rule import filled
@@ -135,7 +141,7 @@ def predict_held_out(
 def reference_quantiles(prediction: Prediction) -> dict[str, Array]:
     """Quantiles of the service's measures on the conformal half: the reference for drift on a dashboard."""
     quantities = {"ood_score": prediction.score, "functional_variance": prediction.variance.max(axis=1)}
-    if prediction.probabilities is not None and prediction.total is not None:
+    if prediction.probabilities is not None and prediction.total is not None and not prediction.multilabel:
         quantities["top_probability"] = prediction.probabilities.max(axis=1)
         quantities["normalised_entropy"] = prediction.total / np.log(prediction.probabilities.shape[1])
     return {name: np.quantile(values, REFERENCE_LEVELS) for name, values in quantities.items()}
@@ -149,7 +155,8 @@ def held_out_metrics(
 
     `_map` marks the network without uncertainty: under `plain`, which has the noise or the temperature that suits it.
     `_plain`: a classification at temperature 1. `calibration_accuracy` is that of the most probable classes as they are
-    served.
+    served; of several labels an example, the share with all of them right, and `calibration_label_accuracy` that of
+    labels that are right.
     """
     none = np.zeros_like(variance)
     metrics = {
@@ -161,6 +168,16 @@ def held_out_metrics(
         metrics["calibration_coverage_95"] = float(
             coverage_curve(mean, likelihood.std(variance), targets, np.array([0.95]))[0]
         )
+    elif isinstance(likelihood, Multilabel):
+        assert isinstance(plain, Multilabel)
+        each = {"": likelihood, "_map": plain, "_plain": replace(plain, temperature=1.0)}
+        for step, one in each.items():
+            p = one.probabilities(mean, none if step else variance)
+            metrics[f"calibration_error{step}"] = expected_calibration_error(*each_label(p, targets))
+        metrics["calibration_log_likelihood_plain"] = float(each["_plain"].log_likelihood(mean, none, targets).mean())
+        right = (mean >= 0) == (targets > 0)  # the divisor of a logit leaves its sign
+        metrics["calibration_accuracy"] = float(right.all(axis=1).mean())
+        metrics["calibration_label_accuracy"] = float(right.mean())
     else:
         assert isinstance(plain, Classification)
         served, untempered = likelihood.probabilities(mean, variance), softmax(mean)

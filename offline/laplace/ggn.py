@@ -31,8 +31,8 @@ class Curvature:
     """ggn (S, S) float64 without prior and, for regression, without 1 / sigma^2; `examples` is N.
 
     squared_error: sum over examples and outputs of (y - f)^2 (regression); correct: examples whose most probable
-    class is the target (classification); together: sum of the probabilities of the classes whose curvature was taken
-    together.
+    class is the target, or all of whose labels are right; together: sum of the probabilities of the classes whose
+    curvature was taken together.
     """
 
     ggn: Tensor
@@ -57,7 +57,7 @@ class Sums:
         if isinstance(likelihood, Regression):
             self.squared_error += float((targets.double() - mean.double()).square().sum())
             return
-        self.correct += int((mean.argmax(1) == targets).sum())
+        self.correct += int(likelihood.correct(mean, targets).sum())
         if likelihood.rows < likelihood.outputs:
             self.together += float(likelihood.together(mean).sum())
 

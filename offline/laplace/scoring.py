@@ -25,8 +25,16 @@ from probity.service.inference.prediction import finite_rows
 from probity.service.maths.fused_score import Component, FusedScore, LargestSurprise, surprises
 from probity.service.maths.predictive import class_probabilities
 from probity.service.maths.score_distribution import ScoreDistribution
-from probity.service.maths.score_outputs import ClassOutputs
-from probity.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, SCORES, Score, ScoreName, Scoring
+from probity.service.maths.score_outputs import ClassOutputs, LabelOutputs, class_outputs
+from probity.service.maths.scores import (
+    CLASSIFICATION_SCORES,
+    FEATURE_SCORES,
+    LABEL_SCORES,
+    SCORES,
+    Score,
+    ScoreName,
+    Scoring,
+)
 
 SHIFTED_EXAMPLES = 250  # under each shift
 LEAST_WEIGHT = 0.01  # a component with less is left out: it costs time with every prediction
@@ -134,7 +142,7 @@ def outputs_of(likelihood: Classification, found: HeldOutOutputs) -> ClassOutput
     mean, variance, temperature = mean[finite], variance[finite], likelihood.temperature
     features = {name: scores[finite] for name, scores in found.features.items()}
     probabilities = class_probabilities(mean, variance, temperature, likelihood.link)
-    return ClassOutputs(mean, variance, probabilities, temperature, features)
+    return class_outputs(mean, variance, probabilities, temperature, features, likelihood.link)
 
 
 def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[str, ClassOutputs]) -> ChosenScore:
@@ -159,7 +167,8 @@ def compare(config: FitConfig, ordinary: ClassOutputs | None, shifted: Mapping[s
 
 def scores_of(outputs: ClassOutputs) -> dict[str, Score]:
     """The single scores of a classification, and the feature scores that are there."""
-    return CLASSIFICATION_SCORES | {name: FEATURE_SCORES[name] for name in outputs.features}
+    single = LABEL_SCORES if isinstance(outputs, LabelOutputs) else CLASSIFICATION_SCORES
+    return single | {name: FEATURE_SCORES[name] for name in outputs.features}
 
 
 def largest_surprise(ordinary: ClassOutputs) -> LargestSurprise | None:

@@ -6,8 +6,8 @@ from probity.offline.laplace.calibration import Predicted
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.bundle import Outcomes as OutcomesPart
 from probity.service.bundle import SetScore
-from probity.service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
-from probity.service.maths.prediction_sets import set_scores, tuned_sets
+from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from probity.service.maths.prediction_sets import LIKELY, label_set_scores, set_scores, tuned_sets
 
 PLAIN_SETS = (0.0, 1)  # without examples that tune
 
@@ -23,6 +23,12 @@ def outcomes_of(conformal: Predicted, tuning: Predicted | None) -> tuple[Outcome
         assert prediction.std is not None
         residuals = np.abs(targets - prediction.mean.astype(np.float64)) / prediction.std
         return RegressionOutcomes(residuals[order]), OutcomesPart(0, None)
+    if prediction.multilabel:
+        scores = label_set_scores(prediction.probabilities)
+        held = np.take_along_axis(scores, targets.astype(int)[:, :, np.newaxis], axis=2)[:, :, 0]
+        known = None if tuning is None else _verdicts(tuning)
+        count = 0 if known is None else len(known)
+        return LabelOutcomes(_verdicts(conformal), held[order], known), OutcomesPart(count, None)
     penalty, unpenalised = PLAIN_SETS if tuning is None else _tuned(tuning)
     own = set_scores(prediction.probabilities, penalty, unpenalised)[np.arange(len(targets)), targets]
     known = None if tuning is None else _verdicts(tuning)
@@ -40,5 +46,8 @@ def _verdicts(predicted: Predicted) -> Verdicts:
     prediction, targets = predicted.prediction, to_numpy(predicted.data.targets)
     assert prediction.probabilities is not None
     order: Array = np.argsort(prediction.score, kind="stable")
+    if prediction.multilabel:
+        right = ((prediction.probabilities >= LIKELY) == (targets > 0)).all(axis=1)
+        return Verdicts(prediction.score[order], np.zeros(len(order), np.int32), right[order])
     labels = prediction.probabilities.argmax(axis=1)[order]
     return Verdicts(prediction.score[order], labels.astype(np.int32), labels == targets[order])

@@ -59,7 +59,9 @@ def evaluate_recipe(predictor: Predictor, recipe_path: Path, level: float | None
     level: of sets and intervals, beside the usual ones.
     """
     recipe = load_recipe(recipe_path)
-    if recipe.config.likelihood != predictor.manifest.task:
+    # A fit takes a classification whose targets are several labels as one of labels.
+    fitted = {predictor.manifest.task, "classification" if predictor.manifest.task == "multilabel" else ""}
+    if recipe.config.likelihood not in fitted:
         raise RecipeError(
             f"{recipe_path}: config.likelihood: found {recipe.config.likelihood!r}, expected "
             f"{predictor.manifest.task!r} as in the bundle {predictor.path}; give the recipe that it was fitted with"

@@ -12,7 +12,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from probity.offline.evaluation.diagnostics import coverage_curve, rejection_curve, reliability
+from probity.offline.evaluation.diagnostics import coverage_curve, each_label, rejection_curve, reliability
 from probity.offline.report.added import added_rows
 from probity.offline.report.bought import bought_rows
 from probity.offline.report.certified import certified_rows
@@ -41,6 +41,7 @@ from probity.offline.runtime.arrays import Array
 from probity.service.bundle import Manifest
 from probity.service.inference.predictor import Prediction, undecided_prediction
 from probity.service.maths.outcomes import Outcomes
+from probity.service.maths.prediction_sets import LIKELY
 from probity.service.maths.scores import SCORES, Scoring
 
 
@@ -48,12 +49,12 @@ from probity.service.maths.scores import SCORES, Scoring
 class ReportData:
     """What the report shows; everything but the manifest may be absent, and the page says less then.
 
-    mean, variance (n, K) and targets (n,) class numbers or (n, K): the held-out examples that set the threshold, all
-    three or none. scores: theirs, (n,) in any order; by default computed from mean and variance. eigenvalues (S,): of
-    the curvature over the chosen weights as it stands in the posterior precision (regression: divided by
-    sigma_noise^2), without the prior. memory: the lines of the memory plan. scoring: what makes the scores; by default
-    the single score that the manifest names. outcomes: how held-out examples turned out, as the bundle keeps it.
-    features: the feature scores of the same examples, (n,) by name. Raises `ValueError` for arrays that do not fit
+    mean, variance (n, K) and targets (n,) class numbers or (n, K) values or labels: the held-out examples that set the
+    threshold, all three or none. scores: theirs, (n,) in any order; by default computed from mean and variance.
+    eigenvalues (S,): of the curvature over the chosen weights as it stands in the posterior precision (regression:
+    divided by sigma_noise^2), without the prior. memory: the lines of the memory plan. scoring: what makes the scores;
+    by default the single score that the manifest names. outcomes: how held-out examples turned out, as the bundle keeps
+    it. features: the feature scores of the same examples, (n,) by name. Raises `ValueError` for arrays that do not fit
     together or are not finite.
     """
 
@@ -70,7 +71,7 @@ class ReportData:
 
     def __post_init__(self) -> None:
         outputs = self.manifest.outputs
-        row = (outputs,) if self.manifest.task == "regression" else ()
+        row = () if self.manifest.task == "classification" else (outputs,)
         count = None if self.mean is None else len(self.mean)
         present = [value is not None for value in (self.mean, self.variance, self.targets)]
         if any(present) and not all(present):
@@ -160,7 +161,7 @@ def _held_out(data: ReportData) -> _HeldOut | None:
     )
     in_use = float((prediction.score > manifest.calibration.threshold).mean())
     scores = prediction.score if data.scores is None else data.scores
-    if manifest.task == "classification":
+    if manifest.task != "regression":
         return _classification(prediction, data.targets, scores, in_use)
     return _regression(prediction, data.targets, scores, in_use)
 
@@ -168,8 +169,13 @@ def _held_out(data: ReportData) -> _HeldOut | None:
 def _classification(prediction: Prediction, y: Array, scores: Array, in_use: float) -> _HeldOut:
     assert prediction.probabilities is not None
     assert prediction.map_probabilities is not None
-    plain, full = reliability(prediction.map_probabilities, y), reliability(prediction.probabilities, y)
-    wrong = prediction.probabilities.argmax(axis=1) != y
+    p, q = prediction.probabilities, prediction.map_probabilities
+    if prediction.multilabel:
+        plain, full = reliability(*each_label(q, y)), reliability(*each_label(p, y))
+        wrong = ((p >= LIKELY) != (y > 0)).any(axis=1)
+    else:
+        plain, full = reliability(q, y), reliability(p, y)
+        wrong = p.argmax(axis=1) != y
     share, error = rejection_curve(prediction.score, wrong)
     pictures = [
         reliability_picture(plain, full),

@@ -17,14 +17,15 @@ BLOCK_ROWS = 4096
 
 
 def write_csv(part: Path, temporary: Path, columns: Columns) -> None:
-    """With a header; a prediction set is a JSON list."""
+    """With a header; several labels, such as a prediction set, are a JSON list."""
     with open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(columns))
         writer.writeheader()
         for row in _rows(part):
-            cells = flat(row)
-            if cells.get("prediction_set") is not None:
-                cells["prediction_set"] = json.dumps(cells["prediction_set"], ensure_ascii=False)
+            cells = {
+                name: json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell
+                for name, cell in flat(row).items()
+            }
             writer.writerow(cells)
 
 

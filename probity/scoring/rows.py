@@ -9,6 +9,7 @@ from probity.service.codec.answers import Coverage, predictions_json
 from probity.service.inference.predictor import Predictor, check_finite
 
 Row = dict[str, Any]
+SURE = ("present", "absent", "undecided")
 DECISION = ("score", "p_value", "rejected")
 RESERVED = {"row", "file", "label", "probability", "probabilities", "mean", "std", "low", "high", "prediction_set"}
 
@@ -34,6 +35,10 @@ def _row(answer: Row) -> Row:
     if "mean" in answer:
         interval = {"low": answer["interval"]["low"], "high": answer["interval"]["high"]}
         return {"mean": answer["mean"], "std": answer["std"]} | interval | decision
+    if "labels" in answer:
+        sets = answer["prediction_set"] or dict.fromkeys(SURE)
+        named = {name: answer[name] for name in ("labels", "probabilities")}
+        return named | decision | {name: sets[name] for name in SURE}
     labels = None if answer["prediction_set"] is None else answer["prediction_set"]["labels"]
     named = {name: answer[name] for name in ("label", "probability", "probabilities")}
     return named | decision | {"prediction_set": labels}
@@ -67,4 +72,6 @@ def columns(manifest: Manifest, with_files: bool, kept: Mapping[str, type] | Non
         blank = {name: [0.0 for _ in numbers] for name in ("mean", "std", "low", "high")}
         return start | dict.fromkeys(flat(blank), float) | decision
     each = {f"probability_{name}": float for name in manifest.labels}
+    if manifest.task == "multilabel":
+        return start | {"labels": list} | each | decision | dict.fromkeys(SURE, list)
     return start | {"label": str, "probability": float} | each | decision | {"prediction_set": list}

@@ -1,5 +1,6 @@
 """Prediction -> the native API's JSON answer."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,10 +9,12 @@ import numpy.typing as npt
 
 from probity.service.bundle import Manifest
 from probity.service.inference.deciding import Rule
+from probity.service.inference.prediction import label_names
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.maths.certified import CertifiedRule
 from probity.service.maths.class_rules import ClassRules
 from probity.service.maths.fused_score import JoinedScore
+from probity.service.maths.prediction_sets import LabelSets, PredictionSets
 from probity.service.maths.predictive import gaussian_interval
 from probity.service.maths.scores import SCORES
 
@@ -52,7 +55,9 @@ def predictions_json(
     """One JSON object an example, as `probity.service.schemas` describes them; `rule` has decided."""
     if isinstance(prediction, PlainPrediction):
         return _plain(prediction, predictor.manifest)
-    if prediction.probabilities is not None:
+    if prediction.multilabel:
+        examples = _labels_json(prediction, predictor, coverage.level)
+    elif prediction.probabilities is not None:
         examples = _classification(prediction, predictor, coverage.level)
     else:
         examples = _regression(prediction, predictor, coverage)
@@ -87,6 +92,19 @@ def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
         unknown = dict.fromkeys(("epistemic_std", "variance_parts", "std", "interval", "ood"))
         return [{"mean": mean, "noise_std": manifest.sigma_noise, **unknown} for mean in means]
     names, labels = manifest.labels, q.argmax(axis=1).tolist()
+    if manifest.task == "multilabel":
+        unknown = dict.fromkeys(("logit_variance", "variance_parts", "uncertainty", "prediction_set", "ood"))
+        return [
+            {
+                "labels": list(had),
+                "probabilities": dict(zip(names, probabilities, strict=True)),
+                "map_probabilities": dict(zip(names, probabilities, strict=True)),
+                "map_labels": list(had),
+                "logit_mean": mean,
+                **unknown,
+            }
+            for mean, had, probabilities in zip(means, label_names(q, names), q.tolist(), strict=True)
+        ]
     unknown = dict.fromkeys(("logit_variance", "variance_parts", "uncertainty", "prediction_set", "ood"))
     return [
         {
@@ -201,11 +219,50 @@ def _classification(prediction: Prediction, predictor: Predictor, level: float) 
     ]
 
 
+def _labels_json(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
+    """Of several labels an example."""
+    names, p, q = predictor.manifest.labels, prediction.probabilities, prediction.map_probabilities
+    total, aleatoric, epistemic = prediction.total, prediction.aleatoric, prediction.epistemic
+    assert p is not None
+    assert q is not None
+    assert total is not None
+    assert aleatoric is not None
+    assert epistemic is not None
+    assert isinstance(predictor.sets, LabelSets)
+    members, parts = predictor.sets.members(p, level), _variance_parts(prediction)
+    had, map_had = label_names(p, names), label_names(q, names)
+    return [
+        {
+            "labels": list(had[i]),
+            "probabilities": dict(zip(names, p[i].tolist(), strict=True)),
+            "map_probabilities": dict(zip(names, q[i].tolist(), strict=True)),
+            "map_labels": list(map_had[i]),
+            "logit_mean": prediction.mean[i].tolist(),
+            "logit_variance": prediction.variance[i].tolist(),
+            "variance_parts": parts[i],
+            "uncertainty": {
+                "total": float(total[i]),
+                "aleatoric": float(aleatoric[i]),
+                "epistemic": float(epistemic[i]),
+            },
+            "prediction_set": {"level": level} | _label_set(members[i], names),
+        }
+        for i in range(len(p))
+    ]
+
+
+def _label_set(members: Array, names: Sequence[str]) -> Json:
+    """Which labels an example surely has or has not, at the level of the sets; members (K, 2)."""
+    absent, present = members[:, 0], members[:, 1]
+    groups = {"present": present & ~absent, "absent": absent & ~present, "undecided": present & absent}
+    return {title: [names[k] for k in np.flatnonzero(group).tolist()] for title, group in groups.items()}
+
+
 def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
     """The prediction set of each example, its labels in descending order of probability."""
     p = prediction.probabilities
     assert p is not None  # of a classification
-    assert predictor.sets is not None
+    assert isinstance(predictor.sets, PredictionSets)
     names, members = predictor.manifest.labels, predictor.sets.members(p, level)
     found: list[Json] = []
     for row, member in zip(p, members, strict=True):

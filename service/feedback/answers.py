@@ -20,7 +20,8 @@ class Decision(IntEnum):
 class Answers:
     """The answers of one request with B examples: decisions (B,) uint8, and what was answered, values (B, C) float64.
 
-    Of a classification: the predicted class and its probability. Of a regression with K outputs: their means, and the
+    Of a classification: the predicted class and its probability. Of K labels an example: 1 for each that it is said to
+    have, and the probability that all are right, C = K + 1. Of a regression with K outputs: their means, and the
     lower and upper ends of their intervals, C = 3 K.
     """
 
@@ -54,6 +55,13 @@ def class_outcomes(answers: Answers, classes: Array) -> Outcomes:
     """classes (B,): the true ones, NaN where unknown."""
     predicted, confidence = answers.values.T
     correct = np.where(np.isnan(classes), np.nan, predicted == classes)
+    return Outcomes(correct, confidence, np.zeros(len(answers)))
+
+
+def label_outcomes(answers: Answers, truths: Array) -> Outcomes:
+    """truths (B, K) of 0 and 1, NaN in rows that are unknown; an answer is correct where all labels are."""
+    said, confidence = answers.values[:, :-1], answers.values[:, -1]
+    correct = np.where(np.isnan(truths).any(axis=1), np.nan, (said == truths).all(axis=1))
     return Outcomes(correct, confidence, np.zeros(len(answers)))
 
 

@@ -17,7 +17,7 @@ from probity.service.format.manifest import Manifest
 from probity.service.format.manifest_parts import Calibration
 from probity.service.format.tensors import Tensors, read_tensors, refuse_rest, take
 from probity.service.maths.fused_score import Component, FusedScore, JoinedScore, LargestSurprise
-from probity.service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from probity.service.maths.score_distribution import MOST_LEVELS, ScoreDistribution
 from probity.service.maths.scores import SCORES, Scoring
 
@@ -131,12 +131,14 @@ def _outcomes(file: Path, tensors: Tensors, scores: Array, manifest: Manifest) -
             raise BundleError(file, "residuals: found a negative one, expected numbers of at least 0")
         return RegressionOutcomes(residuals)
     known = _verdicts(file, tensors, "", scores, manifest.outputs)
-    set_scores = take(file, tensors, "set_scores", "float64", (len(scores),))
-    tuning_examples = manifest.calibration.outcomes.tuning_examples
+    several = manifest.task == "multilabel"
+    shape = (len(scores), manifest.outputs) if several else (len(scores),)
+    set_scores = take(file, tensors, "set_scores", "float64", shape)
+    kind, tuning_examples = LabelOutcomes if several else ClassOutcomes, manifest.calibration.outcomes.tuning_examples
     if not tuning_examples:
-        return ClassOutcomes(known, set_scores, None)
+        return kind(known, set_scores, None)
     tuning = _ascending(file, tensors, TUNING + "scores", tuning_examples)
-    return ClassOutcomes(known, set_scores, _verdicts(file, tensors, TUNING, tuning, manifest.outputs))
+    return kind(known, set_scores, _verdicts(file, tensors, TUNING, tuning, manifest.outputs))
 
 
 def _verdicts(file: Path, tensors: Tensors, prefix: str, scores: Array, classes: int) -> Verdicts:

@@ -19,14 +19,20 @@ from probity.service.format.manifest_parts import (
 )
 from probity.service.format.rules import Part, check_fields
 from probity.service.maths.predictive import Link
-from probity.service.maths.scores import CLASSIFICATION_SCORES, JOINED, REGRESSION_SCORES, FeatureScoreName
+from probity.service.maths.scores import JOINED, SCORES_OF, FeatureScoreName
 
 FORMAT_MAJOR, FORMAT_MINOR = 1, 0
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
 
-Task = Literal["classification", "regression"]
+Task = Literal["classification", "multilabel", "regression"]
+"""One class of several, any number of labels, or real values an example."""
+LINKS: dict[Task, tuple[Link, ...]] = {
+    "classification": ("probit", "probit-shared"),
+    "multilabel": ("probit-sigmoid",),
+    "regression": ("gaussian",),
+}
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,8 @@ class Manifest(Part):
     format_version: str = FORMAT_VERSION
 
     def __post_init__(self) -> None:
-        classification = self.task == "classification"
-        names, most = self.class_names, MAX_CLASSES if classification else MAX_OUTPUTS
+        classification, regression = self.task == "classification", self.task == "regression"
+        names, most = self.class_names, MAX_OUTPUTS if regression else MAX_CLASSES
         noise = self.sigma_noise
         check_fields(
             "",
@@ -75,8 +81,8 @@ class Manifest(Part):
             ("class_names", names is None or len(names) == self.outputs, f"null or {self.outputs} names"),
             ("class_names", names is None or len(set(names)) == len(names), "names that differ"),
             ("subnetwork_size", 1 <= self.subnetwork_size <= self.parameter_count, "1 to parameter_count"),
-            ("link", (self.link == "gaussian") != classification, "the link of the task"),
-            ("sigma_noise", (noise is None) == classification, "a number for regression, else null"),
+            ("link", self.link in LINKS[self.task], f"that of the task, {' or '.join(LINKS[self.task])}"),
+            ("sigma_noise", (noise is None) != regression, "a number for regression, else null"),
             ("sigma_noise", noise is None or 0 < noise <= LARGEST, f"a positive number up to {LARGEST:g}"),
         )
         self._check_calibration()
@@ -91,15 +97,14 @@ class Manifest(Part):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the classes, or "0", "1", ... where the bundle has none."""
+        """The names of the classes, or of an example's labels, or "0", "1", ... where the bundle has none."""
         return self.class_names or tuple(map(str, range(self.outputs)))
 
     @property
     def _score_names(self) -> tuple[str, ...]:
         """Those of the task, and the feature scores that the graph gives."""
-        classification = self.task == "classification"
-        single = CLASSIFICATION_SCORES if classification else REGRESSION_SCORES
-        return (*single, *self.feature_scores, *(JOINED if classification else ()))
+        joined = () if self.task == "regression" else JOINED
+        return (*SCORES_OF[self.task], *self.feature_scores, *joined)
 
     def _check_calibration(self) -> None:
         classification, names, calibration = self.task == "classification", self._score_names, self.calibration
@@ -110,7 +115,7 @@ class Manifest(Part):
             calibration,
             ("score", calibration.score in names, f"one of {', '.join(names)}"),
             ("parts", parts, "single scores of a classification"),
-            ("outcomes", sets, "a set_score for a classification, null for a regression"),
+            ("outcomes", sets, "a set_score for a classification, else null"),
         )
 
     def _check_rejection(self) -> None:

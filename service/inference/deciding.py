@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from probity.service.bundle import Bundle, BundleError
 from probity.service.maths.certified import CertifiedRule, NotCertified, certify
 from probity.service.maths.class_rules import LEAST_EXAMPLES, ClassRules
-from probity.service.maths.outcomes import ClassOutcomes, Outcomes
+from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes
 from probity.service.maths.rejection import RejectionRule, minimum_calibration_examples
 
 Rule = RejectionRule | ClassRules
@@ -43,6 +43,9 @@ def deciding_rule(own: RejectionRule, outcomes: Outcomes, policy: Policy, bundle
     rule = own if rate is None else _at_rate(own, rate, bundle)
     if not policy.by_class:
         return rule
+    if isinstance(outcomes, LabelOutcomes):
+        problem = "by_class: found several labels an example, expected one class"
+        raise BundleError(bundle.path, problem, "serve it without by_class")
     known, least = _needed(outcomes, "by_class", bundle), minimum_calibration_examples(rule.false_reject_rate)
     classes = bundle.manifest.outputs
     return ClassRules.of(known.calibration, known.tuning, classes, rule.false_reject_rate, max(LEAST_EXAMPLES, least))

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from probity.service.bundle import Manifest
 from probity.service.inference.deciding import Rule
 from probity.service.maths.class_rules import ClassRules
+from probity.service.maths.prediction_sets import LIKELY
 from probity.service.maths.predictive import Link, class_probabilities, predictive_std
-from probity.service.maths.score_outputs import NO_FEATURES, ClassOutputs, RegressionOutputs
+from probity.service.maths.score_outputs import NO_FEATURES, RegressionOutputs, class_outputs
 from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
 
 Array = npt.NDArray[Any]
@@ -36,11 +37,13 @@ class Prediction:
     mean (B, K) float32: network outputs (logits before any temperature, or regression means); variance (B, K)
     float32: diagonal of J Sigma J^T; score, p_value (B,) and rejected (B,) bool: the out-of-distribution
     decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
-    epistemic (B,) in nats. Regression only: std (B, K), sqrt(variance + sigma_noise^2). out_of_range (B,) bool, where
-    the bundle says what inputs to expect: whether the example holds values far outside.
+    epistemic (B,) in nats. The same where an example has several labels (`multilabel`): the probabilities are those of
+    having each label, and the entropies are summed over the labels. Regression only: std (B, K), sqrt(variance +
+    sigma_noise^2). out_of_range (B,) bool, where the bundle says what inputs to expect: whether the example holds
+    values far outside.
     leading (B,) int, with a score made of several: the place of the component that it is mainly made of.
     added_variance (B,), where the bundle has added weights: the part of each output's variance that is theirs.
-    names (K): of the classes.
+    names (K): of the classes or labels.
     """
 
     mean: Array
@@ -58,15 +61,19 @@ class Prediction:
     leading: Array | None = None
     added_variance: Array | None = None
     names: tuple[str, ...] | None = None
+    multilabel: bool = False
 
     def __len__(self) -> int:
         return len(self.mean)
 
     @property
     def labels(self) -> Array | None:
-        """(B,): the name of each example's most probable class; None for a regression."""
+        """(B,): the name of each example's most probable class; of several labels an example, a tuple of the names of
+        those that it has with a probability of at least 0.5. None for a regression."""
         if self.probabilities is None:
             return None
+        if self.multilabel:
+            return label_names(self.probabilities, self._names)
         found: Array = np.array(self._names)[self.probabilities.argmax(axis=1)]
         return found
 
@@ -92,6 +99,8 @@ class Prediction:
         labels, p = self.labels, self.probabilities
         assert labels is not None  # of a classification
         by_class = {f"probability_{name}": p[:, k] for k, name in enumerate(self._names)}
+        if self.multilabel:
+            return {"labels": labels} | by_class | decision
         return {"label": labels, "probability": p.max(axis=1)} | by_class | decision
 
     @property
@@ -143,9 +152,17 @@ class PlainPrediction:
         return finite_rows(self.mean)
 
 
+def label_names(probabilities: Array, names: Sequence[str]) -> Array:
+    """The names of the labels that each example is said to have, (B, K) -> (B,) of tuples."""
+    found = np.empty(len(probabilities), object)
+    for i, likely in enumerate(probabilities >= LIKELY):
+        found[i] = tuple(names[k] for k in np.flatnonzero(likely).tolist())
+    return found
+
+
 def _slice(prediction: P, start: int, stop: int) -> P:
     found: dict[str, Any] = {
-        name: values if isinstance(values, tuple) else values[start:stop]
+        name: values if isinstance(values, tuple | bool) else values[start:stop]
         for name, values in vars(prediction).items()
         if values is not None
     }
@@ -154,7 +171,7 @@ def _slice(prediction: P, start: int, stop: int) -> P:
 
 def _concatenate(parts: Sequence[P]) -> P:
     found: dict[str, Any] = {
-        name: values if isinstance(values, tuple) else np.concatenate([getattr(part, name) for part in parts])
+        name: values if isinstance(values, tuple | bool) else np.concatenate([getattr(part, name) for part in parts])
         for name, values in vars(parts[0]).items()
         if values is not None
     }
@@ -264,7 +281,7 @@ def uncertainties(
         score, _ = (scoring or EPISTEMIC_STD).scored(RegressionOutputs(variance, sigma_noise, features))
         return {"score": score, "std": predictive_std(variance, sigma_noise)}
     probabilities = class_probabilities(mean, variance, temperature, link, map_temperature)
-    outputs = ClassOutputs(mean, variance, probabilities, map_temperature, features)
+    outputs = class_outputs(mean, variance, probabilities, map_temperature, features, link)
     score, leading = (scoring or PREDICTIVE_ENTROPY).scored(outputs)
     total, aleatoric, epistemic = outputs.entropies
     found = {
@@ -274,6 +291,7 @@ def uncertainties(
         "total": total,
         "aleatoric": aleatoric,
         "epistemic": epistemic,
+        "multilabel": link == "probit-sigmoid",
     }
     return found if leading is None else found | {"leading": leading}
 

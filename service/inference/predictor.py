@@ -23,9 +23,9 @@ from probity.service.inference.prediction import decide as decide
 from probity.service.inference.prediction import decided_by as decided_by
 from probity.service.inference.prediction import undecided_prediction as undecided_prediction
 from probity.service.inference.session import open_plain, open_session, run
-from probity.service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes
-from probity.service.maths.prediction_sets import ConformalIntervals, PredictionSets
-from probity.service.maths.predictive import softmax
+from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes
+from probity.service.maths.prediction_sets import ConformalIntervals, LabelSets, PredictionSets
+from probity.service.maths.predictive import link_approx
 from probity.service.maths.rejection import RejectionRule
 from probity.service.maths.score_outputs import NO_FEATURES
 from probity.service.maths.scores import SCORES, Scoring
@@ -161,7 +161,7 @@ class Predictor:
         if self.manifest.sigma_noise is not None:
             return PlainPrediction(mean, out_of_range=outside)
         with np.errstate(invalid="ignore", over="ignore"):
-            probabilities = softmax(np.asarray(mean, np.float64) / self.manifest.map_temperature)
+            probabilities = link_approx(mean, 0.0 * mean, self.manifest.map_temperature, self.manifest.link)
         return PlainPrediction(mean, probabilities, outside)
 
     def mean(self, inputs: Array) -> Array:
@@ -233,7 +233,9 @@ def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:
     return Predictor(bundle, **options)
 
 
-def _sets(outcomes: Outcomes, described: Calibration) -> PredictionSets | None:
+def _sets(outcomes: Outcomes, described: Calibration) -> PredictionSets | LabelSets | None:
+    if isinstance(outcomes, LabelOutcomes):
+        return LabelSets(outcomes.set_scores)
     score = described.outcomes.set_score
     if not isinstance(outcomes, ClassOutcomes) or score is None:
         return None
@@ -241,7 +243,7 @@ def _sets(outcomes: Outcomes, described: Calibration) -> PredictionSets | None:
 
 
 def _class_shares(outcomes: Outcomes, classes: int) -> Array | None:
-    if not isinstance(outcomes, ClassOutcomes):
+    if not isinstance(outcomes, ClassOutcomes) or isinstance(outcomes, LabelOutcomes):
         return None
     predicted = outcomes.calibration.predicted
     shares: Array = np.bincount(predicted, minlength=classes) / len(predicted)

@@ -36,6 +36,12 @@ class ClassOutcomes:
 
 
 @dataclass(frozen=True)
+class LabelOutcomes(ClassOutcomes):
+    """Outcomes of examples with several labels. A prediction is right where all labels are; `predicted` is 0: there is
+    no one class. set_scores (n, K): of what is true of each label (`label_set_scores`)."""
+
+
+@dataclass(frozen=True)
 class RegressionOutcomes:
     """A regression's outcomes: residuals |y - mean| / std of the examples that set the threshold, (n, K), in the order
     of their scores; std is that of the predictive distribution."""

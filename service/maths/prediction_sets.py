@@ -17,6 +17,7 @@ Array = npt.NDArray[Any]
 PENALTIES = (0.0, 0.001, 0.01, 0.1)  # larger ones leave one class in the sets of doubtful inputs, too
 UNPENALISED = (1, 2, 5)
 TUNED_LEVELS = (0.9, 0.95, 0.99)
+LIKELY = 0.5  # from this probability on, an example is said to have a label
 
 
 def conformal_rank(n: int, level: float) -> int:
@@ -71,6 +72,35 @@ class PredictionSets:
         largest = conformal_quantile(self._ascending, level)
         found: Array = set_scores(probabilities, self.penalty, self.unpenalised) <= largest
         found[np.arange(len(found)), probabilities.argmax(axis=1)] = True
+        return found
+
+
+def label_set_scores(probabilities: Array) -> Array:
+    """The nonconformity of not having each label and of having it: p and 1 - p, (B, K) -> (B, K, 2) float64."""
+    p = np.asarray(probabilities, np.float64)
+    return np.stack([p, 1 - p], axis=2)
+
+
+@dataclass(frozen=True)
+class LabelSets:
+    """scores (n, K): of what is true of each label of the held-out examples."""
+
+    scores: Array
+
+    @functools.cached_property
+    def _ascending(self) -> Array:
+        return np.sort(self.scores, axis=0)
+
+    def members(self, probabilities: Array, level: float) -> Array:
+        """Whether not having a label and having it belong to its set of this level, (B, K) -> (B, K, 2) bool.
+
+        Each label's set holds the truth with a probability of at least `level`; the more probable value is always in.
+        """
+        largest = np.array([conformal_quantile(column, level) for column in self._ascending.T])
+        found: Array = label_set_scores(probabilities) <= largest[:, np.newaxis]
+        likely = probabilities >= LIKELY
+        found[..., 1] |= likely
+        found[..., 0] |= ~likely
         return found
 
 

@@ -7,16 +7,16 @@ via Subnetwork Inference" (ICML 2021), sections 2 and 3.
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Link = Literal["probit", "probit-shared", "gaussian"]
+Link = Literal["probit", "probit-shared", "probit-sigmoid", "gaussian"]
 """What makes a predictive distribution of outputs and variances, as the manifest names it; the last one of a
-regression."""
+regression, the one before it of several labels an example."""
 # Four blocks of columns save 3/8 of the products with a triangular factor. Narrower blocks are slower to multiply.
 COLUMN_BLOCKS, LEAST_COLUMNS = 4, 64
 
@@ -76,6 +76,12 @@ def softmax(logits: Array) -> Array:
     return exponentials
 
 
+def sigmoid(logits: Array) -> Array:
+    """1 / (1 + exp(-f)), float64, as exp(-log(1 + exp(-f))): nothing overflows, and small values keep their digits."""
+    found: Array = np.exp(-np.logaddexp(0.0, -np.asarray(logits, np.float64)))
+    return found
+
+
 def link_approx(mean: Array, variance: Array, temperature: float = 1.0, link: Link = "probit") -> Array:
     """Probit-adjusted class probabilities: softmax(f / sqrt(T^2 + pi/8 diag(J Sigma J^T))).
 
@@ -86,8 +92,24 @@ def link_approx(mean: Array, variance: Array, temperature: float = 1.0, link: Li
 
     link "probit-shared": softmax(f / sqrt(T^2 + pi/8 mean_k v_k)): one divisor for all logits of an example, so that
     the argmax is the network's. variance (B, K) or (B, 1), its mean.
+
+    link "probit-sigmoid": of K labels that an example has or has not, each by itself, sigmoid(f_k / sqrt(T^2 + pi/8
+    v_k)) (MacKay, 1992); rows do not sum to 1.
     """
-    return softmax(np.asarray(mean, np.float64) / _spread(variance, temperature, link))
+    scaled = np.asarray(mean, np.float64) / _spread(variance, temperature, link)
+    return sigmoid(scaled) if link == "probit-sigmoid" else softmax(scaled)
+
+
+def label_log_likelihood(mean: Array, variance: Array, targets: Array, temperature: float = 1.0) -> Array:
+    """log p(y) of labels y (B, K), 0 or 1, independent of each other: the sum over k of
+
+        -log(1 + exp(-s_k f_k / sqrt(T^2 + pi/8 v_k))),   s_k = 2 y_k - 1.
+
+    mean (B, K), variance (B, K) or (B, 1) -> (B,), nats. From the logits: a probability next to 1 rounds to 1.
+    """
+    scaled = np.asarray(mean, np.float64) / _spread(variance, temperature, "probit-sigmoid")
+    found: Array = -np.logaddexp(0.0, np.where(np.asarray(targets) > 0, -scaled, scaled)).sum(axis=1)
+    return found
 
 
 def class_probabilities(
@@ -102,7 +124,7 @@ def class_probabilities(
     plain = np.asarray(mean, np.float64)
     np.divide(plain, _spread(variance, temperature, link), out=logits[0])
     np.divide(plain, temperature if map_temperature is None else map_temperature, out=logits[1])
-    return softmax(logits)
+    return sigmoid(logits) if link == "probit-sigmoid" else softmax(logits)
 
 
 def _spread(variance: Array, temperature: float, link: Link = "probit") -> Array:
@@ -123,15 +145,24 @@ def entropy(probabilities: Array) -> Array:
     return nats
 
 
-def entropy_parts(probabilities: Array) -> tuple[Array, Array, Array]:
+def label_entropy(probabilities: Array) -> Array:
+    """-sum_k (p_k log p_k + (1 - p_k) log(1 - p_k)) over the last axis, in nats: of labels that are independent."""
+    p = np.asarray(probabilities, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(p > 0, p * np.log(p), 0.0) + np.where(p < 1, (1 - p) * np.log1p(-p), 0.0)
+    nats: Array = np.maximum(-terms.sum(axis=-1), 0.0)
+    return nats
+
+
+def entropy_parts(probabilities: Array, entropy_of: Callable[[Array], Array] = entropy) -> tuple[Array, Array, Array]:
     """Split the predictive entropy: (total, aleatoric, epistemic), (B,) each, nats, total = aleatoric + epistemic.
 
     probabilities (2, B, K), with and without the posterior, as `class_probabilities` gives them. total is the entropy
     of the first. aleatoric is that of the second, H(softmax(mean / T)), what stays uncertain when the weights are taken
     as known (the plug-in value of E[H(softmax(f))]), capped at total; epistemic is the rest: what not knowing the
-    weights adds.
+    weights adds. entropy_of: `label_entropy` for several labels an example.
     """
-    total, plain = entropy(probabilities)
+    total, plain = entropy_of(probabilities)
     aleatoric = np.minimum(plain, total)
     return total, aleatoric, total - aleatoric
 

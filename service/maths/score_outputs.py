@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.predictive import entropy_parts
+from probity.service.maths.predictive import Link, entropy_parts, label_entropy
 
 Array = npt.NDArray[Any]
 NO_FEATURES: Mapping[str, Array] = MappingProxyType({})
@@ -63,6 +63,29 @@ class ClassOutputs:
         """The feature score called `name`, (B,)."""
         score: Array = np.asarray(self.features[name], np.float64)
         return score
+
+
+@dataclass(frozen=True)
+class LabelOutputs(ClassOutputs):
+    """The same of K labels that an example has or has not; probabilities (2, B, K) are those of having them."""
+
+    @functools.cached_property
+    def entropies(self) -> tuple[Array, Array, Array]:
+        """Total, aleatoric and epistemic, summed over the labels, (B,) each, nats."""
+        return entropy_parts(self.probabilities, label_entropy)
+
+
+def class_outputs(
+    mean: Array,
+    variance: Array,
+    probabilities: Array,
+    temperature: float,
+    features: Mapping[str, Array],
+    link: Link,
+) -> ClassOutputs:
+    """Of classes, or of labels, as the link says."""
+    kind = LabelOutputs if link == "probit-sigmoid" else ClassOutputs
+    return kind(mean, variance, probabilities, temperature, features)
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,10 @@ CLASSIFICATION_SCORES: dict[str, Score] = {
         ),
     )
 }
+LABEL_SCORES = {
+    name: CLASSIFICATION_SCORES[name] for name in ("predictive_entropy", "epistemic_entropy", "logit_variance")
+}
+"""Of several labels an example: what needs no most probable class."""
 FEATURE_SCORES: dict[str, Score] = {
     "distance": Score(
         "distance",
@@ -213,4 +217,10 @@ REGRESSION_SCORES: dict[str, Score] = {
         ),
     )
 }
+SCORES_OF: dict[str, dict[str, Score]] = {
+    "classification": CLASSIFICATION_SCORES,
+    "multilabel": LABEL_SCORES,
+    "regression": REGRESSION_SCORES,
+}
+"""The single scores of each task, beside the feature scores."""
 SCORES = CLASSIFICATION_SCORES | FEATURE_SCORES | REGRESSION_SCORES

@@ -8,6 +8,7 @@ from pydantic_core import to_json
 
 from probity.service.codec.answers import decisions
 from probity.service.inference.deciding import Rule
+from probity.service.inference.prediction import label_names
 from probity.service.inference.predictor import PlainPrediction, Prediction
 from probity.service.models.served import AnyPrediction, ServedModel
 
@@ -48,11 +49,14 @@ def audit_lines(
 
 
 def _answers(model: ServedModel, prediction: AnyPrediction) -> list[Json]:
-    """The label and its probability, or the means."""
+    """The label and its probability, those of several labels, or the means."""
     probabilities = (
         prediction.map_probabilities if isinstance(prediction, PlainPrediction) else prediction.probabilities
     )
     if probabilities is None:
         return [{"mean": mean} for mean in prediction.mean.tolist()]
+    if model.manifest.task == "multilabel":
+        named = label_names(probabilities, model.manifest.labels)
+        return [{"labels": labels, "probabilities": p} for labels, p in zip(named, probabilities.tolist(), strict=True)]
     names, labels = model.manifest.labels, probabilities.argmax(axis=1).tolist()
     return [{"label": names[label], "probability": float(probabilities[i, label])} for i, label in enumerate(labels)]

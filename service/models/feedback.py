@@ -9,10 +9,18 @@ import numpy.typing as npt
 
 from probity.service.codec.answers import Coverage
 from probity.service.codec.decoding import FieldError
-from probity.service.feedback.answers import Answers, Decision, Outcomes, class_outcomes, interval_outcomes
+from probity.service.feedback.answers import (
+    Answers,
+    Decision,
+    Outcomes,
+    class_outcomes,
+    interval_outcomes,
+    label_outcomes,
+)
 from probity.service.feedback.database import Answered
 from probity.service.inference.deciding import Rule
 from probity.service.inference.predictor import PlainPrediction, Prediction, decided_by
+from probity.service.maths.prediction_sets import LIKELY
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.schemas import FeedbackRequest
 
@@ -44,7 +52,9 @@ def _answers(model: ServedModel, prediction: AnyPrediction, coverage: Coverage) 
     else:
         decisions = np.where(prediction.rejected, Decision.REJECTED, Decision.ACCEPTED)
         probabilities = prediction.probabilities
-    if probabilities is not None:
+    if probabilities is not None and model.manifest.task == "multilabel":
+        columns = [probabilities >= LIKELY, np.maximum(probabilities, 1 - probabilities).prod(axis=1, keepdims=True)]
+    elif probabilities is not None:
         columns = [probabilities.argmax(axis=1)[:, np.newaxis], probabilities.max(axis=1, keepdims=True)]
     elif isinstance(prediction, PlainPrediction):
         columns = [prediction.mean, *[np.full_like(prediction.mean, np.nan)] * 2]
@@ -59,6 +69,9 @@ def outcomes_of(model: ServedModel, answers: Answers, request: FeedbackRequest, 
     if model.manifest.task == "classification":
         labels = _all(request.labels, "labels", "class names", answers)
         return class_outcomes(answers, _classes(labels, model.manifest.labels))
+    if model.manifest.task == "multilabel":
+        labels = _all(request.labels, "labels", "lists of labels", answers)
+        return label_outcomes(answers, _label_rows(labels, model.manifest.labels))
     values, outputs = _all(request.values, "values", "numbers", answers), model.manifest.outputs
     rows = [_row(value, outputs, index) for index, value in enumerate(values)]
     return interval_outcomes(answers, np.array(rows, np.float64).reshape(len(rows), outputs), level)
@@ -84,7 +97,7 @@ def _all(given: list[Any] | None, field: str, what: str, answers: Answers) -> li
     return given
 
 
-def _classes(labels: list[Any], names: Sequence[str]) -> Array:
+def _classes(labels: list[Any], names: Sequence[str], field: str = "labels") -> Array:
     """The classes of labels, (B,); NaN for None. A number is the class of this name, never a place in the list."""
     known = {name: index for index, name in enumerate(names)}
     classes = np.full(len(labels), np.nan)
@@ -94,9 +107,25 @@ def _classes(labels: list[Any], names: Sequence[str]) -> Array:
         name = f"{label}" if type(label) in (str, int) else None
         if name is None or name not in known:
             expected = ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
-            raise FieldError(f"labels[{index}]", f"found {label!r:.100}, expected one of {expected}")
+            raise FieldError(f"{field}[{index}]", f"found {label!r:.100}, expected one of {expected}")
         classes[index] = known[name]
     return classes
+
+
+def _label_rows(examples: list[Any], names: Sequence[str]) -> Array:
+    """Which labels each example has, (B, K) of 0 and 1; NaN for None."""
+    rows = np.zeros((len(examples), len(names)))
+    for index, labels in enumerate(examples):
+        if labels is None:
+            rows[index] = np.nan
+            continue
+        if not isinstance(labels, list):
+            expected = "the list of the labels that the example has, or null"
+            raise FieldError(f"labels[{index}]", f"found {labels!r:.100}, expected {expected}")
+        if None in labels:
+            raise FieldError(f"labels[{index}]", "found null in the list, expected names")
+        rows[index, _classes(labels, names, f"labels[{index}]").astype(int)] = 1
+    return rows
 
 
 def _row(value: Any, outputs: int, index: int) -> list[float]:

@@ -39,7 +39,8 @@ class ModelMetrics:
         self.drift = DriftTest(predictor.rule.scores, DRIFT_LEVEL * workers)
         manifest = predictor.manifest
         self._model = model = (manifest.name, manifest.version)
-        self._labels = manifest.labels if manifest.task == "classification" else ["regression"]
+        # Examples are counted once each: with several labels or values, under the name of the task.
+        self._labels = manifest.labels if manifest.task == "classification" else (manifest.task,)
         self._predictions = [metrics.predictions.labels(*model, label, "false") for label in self._labels]
         self._degraded = (
             [metrics.predictions.labels(*model, label, "true") for label in self._labels] if predictor.has_plain else []
@@ -59,9 +60,11 @@ class ModelMetrics:
 
     def _open_histograms(self) -> None:
         metrics, model, rule = self._metrics, self._model, self._predictor.rule
+        manifest = self._predictor.manifest
         quantiles, classes = self._predictor.reference.get, len(self._labels)
-        by_entropy = self._predictor.manifest.calibration.score == PREDICTIVE_ENTROPY.name
-        most = math.log(classes) if by_entropy else math.inf  # nats; other scores have no bound that matters
+        by_entropy = manifest.calibration.score == PREDICTIVE_ENTROPY.name
+        largest = manifest.outputs * math.log(2) if manifest.task == "multilabel" else math.log(classes)
+        most = largest if by_entropy else math.inf  # nats; other scores have no bound that matters
         self._variance = metrics.variance.labels_with(around(quantiles("functional_variance")), *model)
         of_score = around_any(quantiles("ood_score"), most)
         of_p_value = p_values(len(rule.scores), rule.false_reject_rate)
@@ -175,7 +178,7 @@ class ModelMetrics:
             self._count_plain(plain[0] if len(plain) == 1 else PlainPrediction.concatenate(plain))
 
     def _count(self, prediction: Prediction) -> None:
-        classes = _classes(prediction.probabilities, len(prediction))
+        classes = self._classes(prediction.probabilities, len(prediction))
         _count_classes(self._predictions, classes)
         _count_classes(self._rejections, classes[prediction.rejected])
         if alarms := self.drift.observe(prediction.score[:TESTED]):
@@ -184,17 +187,19 @@ class ModelMetrics:
         observe_all(self._variance, prediction.variance.max(axis=1))
         observe_all(self._score, prediction.score)
         observe_all(self._p_value, prediction.p_value)
-        if prediction.probabilities is not None and prediction.total is not None:
+        if len(self._labels) > 1 and prediction.probabilities is not None and prediction.total is not None:
             observe_all(self._top_probability, prediction.probabilities.max(axis=1))
             observe_all(self._entropy, prediction.total / math.log(len(self._labels)))
 
     def _count_plain(self, prediction: PlainPrediction) -> None:
-        _count_classes(self._degraded, _classes(prediction.map_probabilities, len(prediction)))
+        _count_classes(self._degraded, self._classes(prediction.map_probabilities, len(prediction)))
 
-
-def _classes(probabilities: npt.NDArray[Any] | None, examples: int) -> npt.NDArray[np.intp]:
-    """The most probable class of each example, (B, K) -> (B,); a regression has one label."""
-    return np.zeros(examples, np.intp) if probabilities is None else probabilities.argmax(axis=1)
+    def _classes(self, probabilities: npt.NDArray[Any] | None, examples: int) -> npt.NDArray[np.intp]:
+        """The most probable class of each example, (B, K) -> (B,); 0 where the task has no classes."""
+        if probabilities is None or len(self._labels) == 1:
+            return np.zeros(examples, np.intp)
+        found: npt.NDArray[np.intp] = probabilities.argmax(axis=1)
+        return found
 
 
 def _count_classes(counters: Sequence[Counter], classes: npt.NDArray[np.intp]) -> None:

@@ -120,7 +120,7 @@ class ServedModel:
 
 def _expected(predictor: Predictor, settings: Settings) -> float | None:
     """What labelled answers are tested against: of a regression, the coverage of conformal intervals."""
-    if predictor.manifest.task == "classification":
+    if predictor.manifest.task != "regression":
         return predictor.expected_accuracy
     return (
         expected_coverage(predictor.intervals, settings.interval_level) if settings.intervals == "conformal" else None

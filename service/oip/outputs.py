@@ -57,7 +57,8 @@ class Answer:
         return {LOW: low, HIGH: high}
 
     def _members(self, prediction: Prediction) -> Array:
-        """Which classes belong to the prediction set, (B, K) bool."""
+        """Which classes belong to the prediction set, (B, K) bool; of labels, whether not having each and having it
+        do, (B, K, 2)."""
         assert self.predictor.sets is not None
         assert prediction.probabilities is not None
         return self.predictor.sets.members(prediction.probabilities, self.coverage.level)
@@ -73,14 +74,15 @@ def outputs_of(predictor: Predictor) -> Mapping[str, Output]:
 def _outputs(task: str, count: int, added: bool) -> Mapping[str, Output]:
     wide = (count,)
     per_output = ["mean", "variance"]
-    if task == "classification":
+    if task != "regression":
         per_output = ["probabilities", "map_probabilities", *per_output]
     found = [Output(name, FP32, wide) for name in per_output]
     if added:
         found.append(Output("added_variance", FP32, ()))
     found += [Output("score", FP32, ()), Output("p_value", FP32, ()), Output("rejected", BOOL, ())]
-    if task == "classification":
-        found.append(Output(SET, BOOL, wide, by_default=False))
+    if task != "regression":
+        members = (count, 2) if task == "multilabel" else wide
+        found.append(Output(SET, BOOL, members, by_default=False))
     else:
         found += [Output(name, FP64, wide, by_default=False) for name in (LOW, HIGH)]
     return MappingProxyType({output.name: output for output in found})

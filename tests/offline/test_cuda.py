@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 from benchmarks.fit.networks.zoo import network_spec
 from probity.offline.config import FitConfig, StrategyName
 from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Task, likelihood_of
+from probity.offline.data.likelihood import likelihood_of
 from probity.offline.data.shifts import SHIFTS, Kind
 from probity.offline.fit import fit_bundle
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
@@ -44,6 +44,7 @@ from probity.offline.selection.strategies.leverage import leverage_squares
 from probity.offline.selection.strategies.sampled_leverage import SampleCurvature
 from probity.offline.selection.subnetwork import Subnetwork
 from probity.service import Predictor
+from probity.service.format.manifest import Task
 from tests.support.networks import build
 from tests.support.selections import CASE, OPTIONS, case_context
 

@@ -25,6 +25,7 @@ BY_NAME = {case.name: case for case in CASES}
 # Every likelihood, number of outputs and kind of layer; not every combination, since each one is exported to ONNX.
 SERVED = (
     "mlp-classification-2",
+    "mlp-multilabel-3",
     "mlp-regression-1",
     "mlp-regression-10",
     "cnn-classification-10",
@@ -62,7 +63,7 @@ def expected_variance(case: Case, indices: np.ndarray, used_prior: float, inputs
     return reference.variance(reference.full_jacobian(case.model(), inputs)[1][:, :, indices], precision)
 
 
-@pytest.mark.parametrize("name", quick_among(SERVED, {"mlp-classification-2", "cnn-regression-2"}))
+@pytest.mark.parametrize("name", quick_among(SERVED, {"mlp-classification-2", "mlp-multilabel-3", "cnn-regression-2"}))
 def test_served_answers_equal_the_oracle(name: str, tmp_path: Path) -> None:
     case = BY_NAME[name]
     predictor = Predictor.load(fit(case, tmp_path / "bundle"))
@@ -76,7 +77,13 @@ def test_served_answers_equal_the_oracle(name: str, tmp_path: Path) -> None:
     prediction = predictor.predict(inputs.numpy())
     np.testing.assert_allclose(prediction.mean, mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(prediction.variance, truth, rtol=1e-4, atol=1e-6 * truth.max())
-    if case.likelihood == "classification":
+    if case.likelihood == "multilabel":
+        expected = reference.label_probabilities(mean, truth)
+        assert prediction.probabilities is not None
+        np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-4, atol=1e-7)
+        entropies = [sum(reference.entropy([p, 1 - p]) for p in row) for row in expected]
+        np.testing.assert_allclose(prediction.score, entropies, rtol=1e-4)
+    elif case.likelihood == "classification":
         expected = reference.probit_probabilities(mean, truth)
         assert prediction.probabilities is not None
         np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-4, atol=1e-7)

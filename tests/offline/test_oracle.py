@@ -68,6 +68,9 @@ def test_precision_variance_and_probabilities(case: Case, size: str, seed: int) 
     if case.likelihood == "classification":
         probabilities = link_approx(mean.numpy(), found)
         close(probabilities, reference.probit_probabilities(true_mean, true_variance))
+    if case.likelihood == "multilabel":
+        probabilities = link_approx(mean.numpy(), found, link="probit-sigmoid")
+        close(probabilities, reference.label_probabilities(true_mean, true_variance))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -106,6 +109,7 @@ def test_cases_cover_what_they_should() -> None:
     assert {(case.likelihood, case.outputs) for case in CASES} == {
         ("classification", 2),
         ("classification", 10),
+        ("multilabel", 3),
         ("regression", 1),
         ("regression", 2),
         ("regression", 10),

@@ -44,8 +44,30 @@ def softmax(logits: Array) -> Array:
     return np.array([value / sum(exponentials) for value in exponentials])
 
 
+def sigmoid(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
+
+
+def label_probabilities(mean: Array, var: Array, temperature: float = 1.0) -> Array:
+    """Of having each label: MacKay's probit approximation, one logit at a time."""
+    return np.array(
+        [
+            [sigmoid(f / math.sqrt(temperature**2 + math.pi / 8 * v)) for f, v in zip(*row, strict=True)]
+            for row in zip(mean, var, strict=True)
+        ]
+    )
+
+
+def label_log_likelihood(mean: Array, variance: Array, target: Array, temperature: float = 1.0) -> float:
+    """Of one example: each label by itself."""
+    p = label_probabilities(mean[None], variance[None], temperature)[0]
+    return sum(math.log(p[k] if y else 1 - p[k]) for k, y in enumerate(target))
+
+
 def output_hessian(logits: Array, likelihood: str, sigma_noise: float | None) -> Array:
-    """Lambda (K, K): diag(p) - p p^T, or I / sigma^2."""
+    """Lambda (K, K): diag(p) - p p^T, diag(p_k (1 - p_k)) of labels, or I / sigma^2."""
+    if likelihood == "multilabel":
+        return np.diag([sigmoid(f) * sigmoid(-f) for f in logits])
     if likelihood == "classification":
         p = softmax(logits)
         return np.diag(p) - np.outer(p, p)

@@ -29,7 +29,7 @@ from probity.service.bundle import (
     write_bundle,
 )
 from probity.service.inference.predictor import CHUNK_BYTES
-from probity.service.maths.outcomes import ClassOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from tests.support.manifests import OPSET, make_manifest
 from tests.support.manifests import slow_threshold as slow_threshold
 
@@ -175,6 +175,7 @@ def write_linear(
     spec: InputSpec,
     size: int = 6,
     regression: bool = False,
+    several: bool = False,
     seed: int = 0,
     examples: int = 40,
     rank: int | None = None,
@@ -202,6 +203,7 @@ def write_linear(
         spec=spec,
         scores=scores,
         regression=regression,
+        several=several,
         **changes,
     )
     levels = np.linspace(0.1, 0.9, LEVELS)
@@ -212,17 +214,20 @@ def write_linear(
         posterior=posterior,
         subnetwork_indices=indices,
         calibration=CalibrationTensors(
-            scores, even_outcomes(scores, outputs, regression), {"score": levels * high, "variance": levels}
+            scores, even_outcomes(scores, outputs, regression, several), {"score": levels * high, "variance": levels}
         ),
     )
     return Synthetic(out, manifest, weight, bias, posterior, indices, scores)
 
 
-def even_outcomes(scores: Array, outputs: int, regression: bool = False) -> Outcomes:
+def even_outcomes(scores: Array, outputs: int, regression: bool = False, several: bool = False) -> Outcomes:
     """Outcomes without chance: the classes take turns, and every prediction is right; residuals from 0 to 2."""
     n = len(scores)
     if regression:
         return RegressionOutcomes(np.tile(np.linspace(0, 2, n)[:, np.newaxis], (1, outputs)))
+    if several:
+        sets = np.linspace(0.1, 1, n)[:, np.newaxis] / np.arange(1, outputs + 1)
+        return LabelOutcomes(Verdicts(np.sort(scores), np.zeros(n, np.int32), np.ones(n, bool)), sets, None)
     verdicts = Verdicts(np.sort(scores), np.arange(n, dtype=np.int32) % outputs, np.ones(n, bool))
     return ClassOutcomes(verdicts, np.linspace(0.1, 1, n), None)
 

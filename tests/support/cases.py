@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.likelihood import Task
+from probity.service.format.manifest import Task
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Case:
         inputs = torch.randn(count, *self.input_shape, generator=generator)
         if self.likelihood == "classification":
             return inputs, torch.randint(0, self.outputs, (count,), generator=generator)
+        if self.likelihood == "multilabel":
+            return inputs, torch.randint(0, 2, (count, self.outputs), generator=generator)
         return inputs, torch.randn(count, self.outputs, generator=generator)
 
     def batches(self, count: int, size: int, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
@@ -73,6 +75,7 @@ def batchnorm_cnn(outputs: int) -> nn.Module:
 LIKELIHOODS: tuple[tuple[Task, int], ...] = (
     ("classification", 2),
     ("classification", 10),
+    ("multilabel", 3),
     ("regression", 1),
     ("regression", 2),
     ("regression", 10),

@@ -45,6 +45,7 @@ def make_manifest(
     spec: InputSpec,
     scores: Array,
     regression: bool = False,
+    several: bool = False,
     alpha: float = 0.1,
     **changes: Any,
 ) -> Manifest:
@@ -54,10 +55,10 @@ def make_manifest(
     manifest = Manifest(
         name="synthetic",
         version="1",
-        task="regression" if regression else "classification",
+        task="regression" if regression else "multilabel" if several else "classification",
         input=spec,
         outputs=outputs,
-        class_names=None if regression else tuple(f"class {k}" for k in range(outputs)),
+        class_names=None if regression else tuple(f"{'label' if several else 'class'} {k}" for k in range(outputs)),
         parameter_count=parameter_count,
         subnetwork_size=size,
         selection=Selection(
@@ -73,7 +74,7 @@ def make_manifest(
         sigma_noise=0.5 if regression else None,
         temperature=1.0,
         map_temperature=changes.get("temperature", 1.0),
-        link="gaussian" if regression else "probit",
+        link="gaussian" if regression else "probit-sigmoid" if several else "probit",
         opset=OPSET,
         graph=Graph(outputs * 2 * size),
         calibration=Calibration(
@@ -81,7 +82,7 @@ def make_manifest(
             examples=len(scores),
             false_reject_rate=alpha,
             threshold=slow_threshold(scores, alpha),
-            outcomes=described_outcomes(regression),
+            outcomes=described_outcomes(regression or several),
         ),
         verification=Verification(examples=4, tolerance=1e-4, mean_error=1e-7, variance_error=1e-7),
         rejection=None if regression else REJECTION,
@@ -92,9 +93,9 @@ def make_manifest(
     return dataclasses.replace(manifest, **changes)
 
 
-def described_outcomes(regression: bool) -> Outcomes:
+def described_outcomes(without_sets: bool) -> Outcomes:
     """What a manifest says of outcomes without examples that tune."""
-    return Outcomes(0, None if regression else SetScore(penalty=0.0, unpenalised=1))
+    return Outcomes(0, None if without_sets else SetScore(penalty=0.0, unpenalised=1))
 
 
 def document(manifest: Manifest) -> dict[str, Any]:

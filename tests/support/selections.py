@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from probity.offline.config import FitConfig
 from probity.offline.data.held_out import collect_held_out
-from probity.offline.data.likelihood import Regression, Task, likelihood_of
+from probity.offline.data.likelihood import Regression, likelihood_of
 from probity.offline.data.loaders import Passes
 from probity.offline.jacobian.find_head import find_head
 from probity.offline.jacobian.output_rule import output_rule
@@ -24,6 +24,7 @@ from probity.offline.runtime.distributed import DistributedContext
 from probity.offline.runtime.progress import silent
 from probity.offline.selection.context import SelectionContext
 from probity.offline.selection.registry import STRATEGIES
+from probity.service.format.manifest import Task
 from tests import reference
 from tests.support.cases import CASES, Case
 

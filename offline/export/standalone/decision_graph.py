@@ -10,7 +10,7 @@ side of a calibration score.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,8 +87,10 @@ def undecided_prediction(
         std = predictive_std(add, variance, manifest.sigma_noise)
         return {"score": score_of(add, scoring, outputs), "std": std}
     probabilities = link_approx(add, outputs, manifest.temperature, manifest.link)
-    map_probabilities = softmax(add, add("Div", mean, manifest.map_temperature))
-    total, aleatoric, epistemic = entropy_parts(add, probabilities, map_probabilities)
+    scaled, several = add("Div", mean, manifest.map_temperature), manifest.link == "probit-sigmoid"
+    map_probabilities = sigmoid(add, scaled) if several else softmax(add, scaled)
+    entropy_of = label_entropy if several else entropy
+    total, aleatoric, epistemic = entropy_parts(add, probabilities, map_probabilities, entropy_of)
     outputs = replace(outputs, probabilities=probabilities, total=total, epistemic=epistemic)
     return {
         "score": score_of(add, scoring, outputs),
@@ -111,7 +113,18 @@ def link_approx(add: NodeBuilder, outputs: Outputs, temperature: float, link: Li
     if link == "probit-shared":
         spread = add("Div", add("ReduceSum", spread, LAST, keepdims=1), float(outputs.count))
     spread = add("Sqrt", add("Add", spread, temperature**2))
-    return softmax(add, add("Div", outputs.mean, spread))
+    scaled = add("Div", outputs.mean, spread)
+    return sigmoid(add, scaled) if link == "probit-sigmoid" else softmax(add, scaled)
+
+
+def sigmoid(add: NodeBuilder, logits: ir.Value) -> ir.Value:
+    """(B, K) -> (B, K). exp(-f) is infinite for a large -f, and 1 over that is 0."""
+    return add("Div", 1.0, add("Add", add("Exp", add("Neg", logits)), 1.0))
+
+
+def label_entropy(add: NodeBuilder, probabilities: ir.Value) -> ir.Value:
+    """(B, K) -> (B,)."""
+    return add("Add", entropy(add, probabilities), entropy(add, add("Sub", 1.0, probabilities)))
 
 
 def entropy(add: NodeBuilder, probabilities: ir.Value) -> ir.Value:
@@ -122,11 +135,14 @@ def entropy(add: NodeBuilder, probabilities: ir.Value) -> ir.Value:
 
 
 def entropy_parts(
-    add: NodeBuilder, probabilities: ir.Value, map_probabilities: ir.Value
+    add: NodeBuilder,
+    probabilities: ir.Value,
+    map_probabilities: ir.Value,
+    entropy_of: Callable[[NodeBuilder, ir.Value], ir.Value] = entropy,
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Total, aleatoric and epistemic: (B, K), (B, K) -> (B,) each."""
-    total = entropy(add, probabilities)
-    aleatoric = add("Min", entropy(add, map_probabilities), total)
+    total = entropy_of(add, probabilities)
+    aleatoric = add("Min", entropy_of(add, map_probabilities), total)
     return total, aleatoric, add("Sub", total, aleatoric)
 
 

@@ -28,8 +28,8 @@ MEANINGS = {
     "p_value": "Conformal p-value of the score: (1 + #{calibration score >= score}) / (n + 1).",
     "rejected": "Whether the score is above the threshold, or an output is not finite.",
     "probabilities": "softmax(mean / sqrt(T^2 + pi / 8 v)), T probity.temperature; with probity.link probit-shared, v "
-    "is the mean of an example's variances.",
-    "map_probabilities": "softmax(mean / T_0), T_0 probity.map_temperature: the plain network.",
+    "is the mean of an example's variances; with probit-sigmoid, of having each label, sigmoid of the same.",
+    "map_probabilities": "softmax(mean / T_0), or sigmoid, T_0 probity.map_temperature: the plain network.",
     "total": "Entropy of the probabilities, in nats.",
     "aleatoric": "Entropy of map_probabilities, at most the total, in nats.",
     "epistemic": "total - aleatoric, in nats.",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from probity.offline.data.held_out import HeldOut, check_enough, collect_held_out
-from probity.offline.data.likelihood import Classification, Regression, Task
+from probity.offline.data.likelihood import Classification, Regression
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.jacobian.plan import make_jacobian
 from probity.offline.laplace.calibration import (
@@ -22,6 +22,7 @@ from probity.offline.laplace.posterior import factor
 from probity.offline.network.model_copy import private_copy
 from probity.offline.network.weights import WeightLayout
 from probity.offline.runtime.progress import silent
+from probity.service.format.manifest import Task
 from probity.service.maths.posterior_factor import CholeskyPosterior
 from tests import reference
 

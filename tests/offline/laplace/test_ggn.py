@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from probity.offline.data.likelihood import Classification, Regression, Task, likelihood_of
+from probity.offline.data.likelihood import Classification, Regression, likelihood_of
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.jacobian.plan import make_jacobian
 from probity.offline.laplace.ggn import accumulate_ggn, default_rows, diagonal_ggn
@@ -19,6 +19,7 @@ from probity.offline.network.model_copy import private_copy
 from probity.offline.network.weights import WeightLayout
 from probity.offline.runtime.blocks import BLOCK
 from probity.offline.runtime.distributed import DistributedContext
+from probity.service.format.manifest import Task
 from tests import reference
 
 CPU = torch.device("cpu")
@@ -70,6 +71,7 @@ NETWORKS: dict[str, tuple[Callable[[int], nn.Module], tuple[int, ...]]] = {
 LIKELIHOODS: tuple[tuple[Task, int], ...] = (
     ("classification", 2),
     ("classification", 4),
+    ("multilabel", 3),
     ("regression", 1),
     ("regression", 3),
 )
@@ -86,6 +88,8 @@ def make(
     model = build(outputs)
     inputs = torch.randn(count, *shape, dtype=torch.float64)
     targets = torch.randint(0, outputs, (count,)) if likelihood == "classification" else torch.randn(count, outputs)
+    if likelihood == "multilabel":
+        targets = (targets > 0).float()
     layout = WeightLayout.of(model)
     copy = private_copy(model, CPU, torch.float64)
     return make_jacobian(copy, layout, torch.arange(layout.total), inputs), inputs, targets
@@ -100,9 +104,7 @@ def explicit_ggn(model: nn.Module, inputs: Tensor, likelihood: Task) -> np.ndarr
         output = model(x.unsqueeze(0))[0]
         rows = [torch.autograd.grad(f, parameters, retain_graph=True) for f in output]
         j = np.stack([torch.cat([g.reshape(-1) for g in row]).numpy() for row in rows])
-        weights = np.exp(output.detach().numpy())
-        p = weights / weights.sum()
-        h += j.T @ (np.diag(p) - np.outer(p, p) if likelihood == "classification" else np.eye(len(p))) @ j
+        h += j.T @ reference.output_hessian(output.detach().numpy(), likelihood, 1.0) @ j
     for parameter in parameters:
         parameter.requires_grad_(False)
     return h

@@ -53,6 +53,14 @@ def fitted(case: Case) -> tuple[SubnetworkJacobian, Spectrum, HeldOut, Likelihoo
 # --------------------------------------------------------------------------- the sweep
 
 
+def log_likelihood(
+    case: Case, mean: np.ndarray, variance: np.ndarray, y: np.ndarray, sigma: float | None, temperature: float
+) -> float:
+    if case.likelihood == "multilabel":
+        return reference.label_log_likelihood(mean, variance, y, temperature)
+    return reference.log_likelihood(mean, variance, y, sigma, temperature)
+
+
 @pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)
 def test_the_sweep_equals_the_oracle(case: Case) -> None:
     """The oracle has no subnetwork: its Jacobian over all weights is cut down to the chosen ones."""
@@ -70,13 +78,12 @@ def test_the_sweep_equals_the_oracle(case: Case) -> None:
         )
         variance = reference.variance(full[:, :, chosen], precision)
         each = [
-            reference.log_likelihood(m, v, y.numpy(), sigma, temperature)
+            log_likelihood(case, m, v, y.numpy(), sigma, temperature)
             for m, v, y in zip(mean, variance, data.targets, strict=True)
         ]
         assert found.log_likelihood[g] == pytest.approx(sum(each) / 9, rel=2e-4, abs=2e-5)
     plain = [
-        reference.log_likelihood(m, 0 * m, y.numpy(), sigma, temperature)
-        for m, y in zip(mean, data.targets, strict=True)
+        log_likelihood(case, m, 0 * m, y.numpy(), sigma, temperature) for m, y in zip(mean, data.targets, strict=True)
     ]
     assert found.plain_log_likelihood == pytest.approx(sum(plain) / 9, rel=1e-5)
 

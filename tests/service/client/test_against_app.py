@@ -109,6 +109,7 @@ def test_a_degraded_answer_knows_no_uncertainty(bundle: str, request: pytest.Fix
         assert found.uncertainty is None
         assert found.probabilities == found.map_probabilities
     else:
+        assert isinstance(found, RegressionPrediction)
         assert found.epistemic_std is None
         assert found.std is None
         assert found.interval is None

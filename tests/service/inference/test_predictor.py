@@ -38,7 +38,7 @@ def slow_p_values(score: Array, calibration: Array) -> Array:
 
 def per_example(kind: type) -> list[Any]:
     """The fields with a row for each example."""
-    return [field for field in dataclasses.fields(kind) if field.name != "names"]
+    return [field for field in dataclasses.fields(kind) if field.name not in ("names", "multilabel")]
 
 
 def assert_same(one: Prediction, other: Prediction, rtol: float = 0) -> None:
@@ -52,7 +52,7 @@ def assert_same(one: Prediction, other: Prediction, rtol: float = 0) -> None:
 def rows(prediction: Prediction, start: int, stop: int) -> Prediction:
     parts = {f.name: getattr(prediction, f.name) for f in per_example(Prediction)}
     cut: dict[str, Any] = {name: None if part is None else part[start:stop] for name, part in parts.items()}
-    return Prediction(**cut, names=prediction.names)
+    return Prediction(**cut, names=prediction.names, multilabel=prediction.multilabel)
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
