@@ -149,8 +149,8 @@ class FitConfig(BaseModel):
     sigma_noise: Annotated[
         Positive | Literal["mle"],
         Field(
-            description="Observation noise of a regression: a standard deviation in the target's units, or `mle`, "
-            "the value under which the held-out targets are most likely."
+            description="Observation noise of a regression: a standard deviation in the target's units, or `mle`: that "
+            "under which the held-out targets are most likely, of several targets one for each."
         ),
     ] = "mle"
     temperature: Annotated[

@@ -67,13 +67,14 @@ def fit_bundle(
     alone, first in a tuple, or called `logits`; any mode; never changed, also not on an error. train_loader,
     calibration_loader: a pair (X, y) of tensors, arrays or data frames, a dataset, or batches (inputs, targets) that
     can be read several times; the columns of a data frame are the names of the features, and those of the calibration
-    data are put in their order. The calibration data are held out
-    of training, are kept in memory, and tune prior precision, observation noise, temperature and reject threshold. out:
-    a new folder; an existing bundle is replaced atomically, anything else there is refused. class_names: K names;
-    input_spec: how the service makes inputs (images, feature names); by default, plain arrays of the loader's shape.
-    progress: wraps the long loops (see `probity.offline.runtime.progress`). say: called with lines of text, such as the
-    predicted memory before the work starts. foreign_loader: batches of inputs unlike the training data and of
-    anything in place of targets: with score "fused" or "auto", they choose the score in place of synthetic shifts.
+    data are put in their order. The calibration data are held out of training, are kept in memory, and tune prior
+    precision, observation noise, temperature and reject threshold. out: a new folder; an existing bundle is replaced
+    atomically, anything else there is refused. class_names: K names, of classes, labels or values; by default, those of
+    a data frame of several targets. input_spec: how the service makes inputs (images, feature names); by default, plain
+    arrays of the loader's shape. progress: wraps the long loops (see `probity.offline.runtime.progress`). say: called
+    with lines of text, such as the predicted memory before the work starts. foreign_loader: batches of inputs unlike
+    the training data and of anything in place of targets: with score "fused" or "auto", they choose the score in place
+    of synthetic shifts.
 
     A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`. Under torchrun
     every process calls this; each takes its share of the data, and the first one writes.
@@ -88,7 +89,7 @@ def fit_bundle(
     check_writable(destination)
     columns = None if input_spec is None else input_spec.feature_names
     train = given_data(train_loader, "train_loader", columns)
-    held_out = given_data(calibration_loader, "calibration_loader", columns or train.columns)
+    held_out = given_data(calibration_loader, "calibration_loader", columns or train.columns, train.targets)
     foreign = None
     if foreign_loader is not None:
         foreign = given_data(foreign_loader, "foreign_loader", columns or train.columns)
@@ -98,7 +99,7 @@ def fit_bundle(
         for line in job.notes:
             say(line)
         spec = check_input_spec(input_spec, job.example, train.columns)
-        names = check_class_names(class_names, job.likelihood.outputs)
+        names = check_class_names(class_names or train.targets, job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination)
 
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
@@ -182,7 +183,7 @@ def dry_run(
     with _prepared(model, train.batches, config, silent) as job:
         halves: Sequence[HeldOut] = ()
         if calibration_loader is not None:
-            held_out = given_data(calibration_loader, "calibration_loader", train.columns)
+            held_out = given_data(calibration_loader, "calibration_loader", train.columns, train.targets)
             halves = _split_held_out(job, held_out.batches)
         reach = reachable_weights(job)
         expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
@@ -237,8 +238,8 @@ def _with_scale(job: Job, tuning: HeldOut) -> Job:
         fitted = plain_temperature(job.likelihood, job.network, tuning)
         return replace(job, likelihood=replace(job.likelihood, temperature=fitted, map_temperature=fitted))
     given = job.config.sigma_noise
-    noise = given if isinstance(given, float) else residual_noise(job.network, tuning)
-    return replace(job, likelihood=replace(job.likelihood, sigma_noise=noise))
+    noise, ratios = (given, None) if isinstance(given, float) else residual_noise(job.network, tuning)
+    return replace(job, likelihood=replace(job.likelihood, sigma_noise=noise, ratios=ratios))
 
 
 def _with_foreign(job: Job, loader: Batches | None) -> Job:

@@ -13,6 +13,7 @@ from probity.service.bundle import (
     Calibration,
     ComputedVariances,
     Graph,
+    Manifest,
     RejectedShare,
     ScorePart,
     read_manifest,
@@ -57,7 +58,7 @@ def print_card(bundle: Path) -> None:
     if manifest.sigma_noise is None:
         rows["temperature"] = f"{manifest.temperature:.4g}, of the plain network {manifest.map_temperature:.4g}"
     else:
-        rows["noise"] = f"standard deviation {manifest.sigma_noise:.4g}"
+        rows["noise"] = f"standard deviation {noise_text(manifest, '.4g')}"
     rows["threshold"] = (
         f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
         f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
@@ -70,6 +71,14 @@ def print_card(bundle: Path) -> None:
     rows |= _metric_rows(manifest.metrics, manifest.task)
     rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
+
+
+def noise_text(manifest: Manifest, digits: str) -> str:
+    """One number, or one for each output of a regression that has several."""
+    sigma = manifest.sigma_noise
+    if not isinstance(sigma, tuple):
+        return f"{sigma:{digits}}"
+    return ", ".join(f"{name} {one:{digits}}" for name, one in zip(manifest.labels, sigma, strict=True))
 
 
 def _added_rows(added: AddedWeights | None) -> dict[str, str]:

@@ -133,6 +133,19 @@ class MultilabelPrediction(BaseModel):
     ood: OutOfDistribution | None
 
 
+class ValueVarianceParts(BaseModel):
+    """The two parts of an example's variances, from posteriors that are independent, one entry for each output."""
+
+    subnetwork: Annotated[list[float], Field(description="Of the network's chosen weights.")]
+    added: Annotated[
+        list[float],
+        Field(
+            description="Of weights that were added to the network: it grows with the distance from the training data, "
+            "and outputs differ by their noise."
+        ),
+    ]
+
+
 class Interval(BaseModel):
     """Interval around the mean that holds the target with a probability of `level`.
 
@@ -147,12 +160,16 @@ class Interval(BaseModel):
 
 
 class RegressionPrediction(BaseModel):
-    """One entry for each output, in the target's units. What needs the posterior is null in a degraded answer."""
+    """One entry for each output, in its units. What needs the posterior is null in a degraded answer."""
 
+    names: Annotated[list[str] | None, Field(description="Of the outputs; null for a bundle without names.")] = None
     mean: list[float]
     epistemic_std: list[float] | None
-    variance_parts: VARIANCE_PARTS = None
-    noise_std: float
+    variance_parts: Annotated[
+        ValueVarianceParts | None,
+        Field(description="What the variances are the sum of; null for a bundle without added weights."),
+    ] = None
+    noise_std: list[float]
     std: Annotated[list[float] | None, Field(description="sqrt(epistemic_std^2 + noise_std^2)")]
     interval: Interval | None
     ood: OutOfDistribution | None

@@ -17,14 +17,19 @@ BATCH_SIZE = 128
 
 @dataclass(frozen=True)
 class GivenData:
-    """batches: (inputs, targets), readable several times; columns: the names of a data frame's, or None."""
+    """batches: (inputs, targets), readable several times; columns: the names of a data frame's, or None; targets: those
+    of a data frame of several targets."""
 
     batches: Batches
     columns: tuple[str, ...] | None = None
+    targets: tuple[str, ...] | None = None
 
 
-def given_data(data: Any, name: str, columns: Sequence[str] | None = None) -> GivenData:
-    """`data` as batches; a data frame's columns are put in the order of `columns`, or stay in their own for None.
+def given_data(
+    data: Any, name: str, columns: Sequence[str] | None = None, targets: Sequence[str] | None = None
+) -> GivenData:
+    """`data` as batches; a data frame's columns are put in the order of `columns`, or stay in their own for None; the
+    same of several targets.
 
     A pair of tensors, arrays or data frames, and a dataset of examples, are cut into batches in the given order;
     anything else must be batches, and passes as it is. name: of the argument, for errors. Raises `ValueError` for
@@ -35,11 +40,14 @@ def given_data(data: Any, name: str, columns: Sequence[str] | None = None) -> Gi
         names = columns
         if is_frame(x) and columns is None:
             names = frame_columns(x)
-        inputs, targets = _inputs(x, names, name), _targets(y, name)
-        if len(inputs) != len(targets):
-            raise ValueError(f"{name}: found {len(inputs)} inputs and {len(targets)} targets, expected as many of each")
-        batches = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH_SIZE)
-        return GivenData(batches, tuple(names) if is_frame(x) and names is not None else None)
+        titles = targets
+        if is_frame(y) and targets is None and len(y.columns) > 1:
+            titles = frame_columns(y)
+        inputs, values = _inputs(x, names, name), _targets(y, titles, name)
+        if len(inputs) != len(values):
+            raise ValueError(f"{name}: found {len(inputs)} inputs and {len(values)} targets, expected as many of each")
+        batches = DataLoader(TensorDataset(inputs, values), batch_size=BATCH_SIZE)
+        return GivenData(batches, _named(x, names), _named(y, titles))
     if isinstance(data, Dataset):
         return GivenData(DataLoader(data, batch_size=BATCH_SIZE))
     check_loader(data, name)
@@ -65,10 +73,18 @@ def _inputs(x: Any, names: Sequence[str] | None, name: str) -> Tensor:
     return _tensor(x, name)
 
 
-def _targets(y: Any, name: str) -> Tensor:
+def _targets(y: Any, names: Sequence[str] | None, name: str) -> Tensor:
     """A frame of one column is that column."""
-    targets = _tensor(y, f"{name}, targets")
-    return targets.squeeze(1) if is_frame(y) and targets.shape[1] == 1 else targets
+    where = f"{name}, targets"
+    if not is_frame(y):
+        return _tensor(y, where)
+    if len(y.columns) == 1:
+        return _tensor(y, where).squeeze(1)
+    return torch.as_tensor(frame_array(y, names, where))
+
+
+def _named(part: Any, names: Sequence[str] | None) -> tuple[str, ...] | None:
+    return tuple(names) if is_frame(part) and names is not None else None
 
 
 def _tensor(part: Any, where: str) -> Tensor:

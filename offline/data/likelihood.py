@@ -121,6 +121,11 @@ class Classification:
         return replace(self, link="probit-shared")
 
     @property
+    def added_share(self) -> Array:
+        """1: every output has the whole variance of added weights."""
+        return np.ones(1)
+
+    @property
     def plain_temperature(self) -> float:
         """T_0, of the network without the posterior."""
         return self.temperature if self.map_temperature is None else self.map_temperature
@@ -186,13 +191,16 @@ class Multilabel(Classification):
 
 @dataclass(frozen=True)
 class Regression:
-    """K values with Gaussian noise of standard deviation `sigma_noise`, None as long as it is not known.
+    """K values with Gaussian noise of standard deviations sigma r_k.
 
-    scoring: what makes the out-of-distribution score.
+    sigma_noise: sigma, None as long as it is not known.
+    ratios r (K,), of geometric mean 1: outputs in different units have noises of their own; None: all are 1. scoring:
+    what makes the out-of-distribution score.
     """
 
     outputs: int
     sigma_noise: float | None = None
+    ratios: tuple[float, ...] | None = None
     scoring: Scoring = EPISTEMIC_STD
     task: ClassVar[Task] = "regression"
     link: ClassVar[Literal["gaussian"]] = "gaussian"
@@ -215,13 +223,28 @@ class Regression:
         """sigma^2."""
         return self.noise**2
 
+    @property
+    def relative(self) -> Array:
+        """r (K,)."""
+        return np.ones(self.outputs) if self.ratios is None else np.array(self.ratios)
+
+    @property
+    def noises(self) -> Array:
+        """sigma r (K,)."""
+        return self.noise * self.relative
+
+    @property
+    def added_share(self) -> Array:
+        """r_k^2 (K,): how much of the variance of added weights each output has."""
+        return np.square(self.relative)
+
     def with_shared_divisor(self) -> "Regression":
         """A regression divides nothing."""
         return self
 
     def std(self, variance: Array) -> Array:
         """Of the predictive, (n, K)."""
-        return predictive_std(variance, self.noise)
+        return predictive_std(variance, self.noises)
 
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
         """Values (B, K) in the default precision; `ValueError` for anything else."""
@@ -237,16 +260,23 @@ class Regression:
         return targets
 
     def sqrt_hessian_product(self, jacobian: Tensor, mean: Tensor) -> Tensor:  # noqa: ARG002
-        """J itself: Lambda = I, divided by sigma^2 afterwards."""
-        return jacobian
+        """Rows J_k / r_k: Lambda = diag(1 / r_k^2), divided by sigma^2 afterwards."""
+        return jacobian if self.ratios is None else jacobian / self._ratios(jacobian).unsqueeze(1)
 
     def sqrt_hessian_transpose_product(self, vectors: Tensor, mean: Tensor) -> Tensor:  # noqa: ARG002
-        """The vectors (B, K) themselves."""
-        return vectors
+        """z_k / r_k of the vectors z (B, K)."""
+        return vectors if self.ratios is None else vectors / self._ratios(vectors)
+
+    def standardised(self, targets: Tensor) -> Tensor:
+        """y_k / r_k: targets (B, K) in one unit."""
+        return targets if self.ratios is None else targets / self._ratios(targets)
+
+    def _ratios(self, like: Tensor) -> Tensor:
+        return torch.tensor(self.ratios, dtype=like.dtype, device=like.device)
 
     def training_loss(self, output: Tensor, targets: Tensor, noise_variance: float = 1.0) -> Tensor:
-        """Mean negative log-likelihood of a batch without constants: (y - f)^2 / (2 sigma^2)."""
-        return F.mse_loss(output, targets) / (2 * noise_variance)
+        """Mean negative log-likelihood of a batch without constants: (y - f)^2 / (2 sigma^2 r^2)."""
+        return F.mse_loss(self.standardised(output), self.standardised(targets)) / (2 * noise_variance)
 
     def log_likelihood(self, mean: Array, variance: Array, targets: Array) -> Array:
         """Predictive log-likelihood of each example (n,), summed over outputs; mean, variance (n, K)."""
@@ -256,7 +286,7 @@ class Regression:
         """Standard deviations and scores by the serving code, in its precision; features: the feature scores (n,), by
         name."""
         outputs = mean.astype(np.float32), variance.astype(np.float32)
-        return undecided_prediction(*outputs, self.noise, 1.0, self.scoring, features)
+        return undecided_prediction(*outputs, self.noises, 1.0, self.scoring, features)
 
 
 Likelihood = Classification | Regression

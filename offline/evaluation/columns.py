@@ -107,8 +107,8 @@ def interval_columns(predictor: Predictor, prediction: Prediction, y: Array, lev
 
 def plain_std(predictor: Predictor, mean: Array) -> Array:
     """That of the plain network's predictive, the noise alone, (B, K)."""
-    assert predictor.manifest.sigma_noise is not None
-    return predictive_std(np.zeros_like(mean), predictor.manifest.sigma_noise)
+    assert predictor.manifest.noises is not None
+    return predictive_std(np.zeros_like(mean), np.array(predictor.manifest.noises))
 
 
 def _inside(low: Array, high: Array, y: Array) -> Array:

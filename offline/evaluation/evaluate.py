@@ -69,8 +69,8 @@ def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Level
     Keeps a few numbers for each example, not the inputs. Raises `ValueError` for data that do not suit the bundle, and
     `NonFinitePrediction`.
     """
-    names = predictor.manifest.input.feature_names
-    found = joined(_test_columns(predictor, given_data(test, "test_data", names).batches, levels))
+    names, targets = predictor.manifest.input.feature_names, predictor.manifest.class_names
+    found = joined(_test_columns(predictor, given_data(test, "test_data", names, targets).batches, levels))
     others = None
     if foreign is not None:
         others = joined(_foreign_columns(predictor, given_data(foreign, "ood_data", names).batches))

@@ -14,8 +14,14 @@ class AddedWeightsGraph(nn.Module):
     merged when the graph is simplified.
     """
 
-    def __init__(self, graph: nn.Module, model: nn.Module, added: AddedWeights, rows: Tensor) -> None:
+    share: Tensor | None
+
+    def __init__(
+        self, graph: nn.Module, model: nn.Module, added: AddedWeights, rows: Tensor, share: Tensor | None = None
+    ) -> None:
+        """share (K,): what part of c v each output has; None: all of it."""
         super().__init__()
+        self.register_buffer("share", None if share is None else share.to(rows.device, torch.float32))
         self.inner = graph
         served = added.to(torch.zeros((), dtype=torch.float32, device=rows.device))
         with torch.no_grad():
@@ -24,4 +30,5 @@ class AddedWeightsGraph(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         mean, variance = self.inner(x)
         added, distance = self.added(x)
-        return mean, variance + added.unsqueeze(1), added, distance.unsqueeze(1)
+        each = added.unsqueeze(1) if self.share is None else added.unsqueeze(1) * self.share
+        return mean, variance + each, added, distance.unsqueeze(1)

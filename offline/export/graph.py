@@ -54,11 +54,12 @@ def export_variance(
     outputs: int,
     factor: StructuredFactor | WholeFactor,
     added: AddedWeights | None = None,
+    share: Tensor | None = None,
 ) -> tuple[bytes, int]:
     """The ONNX model with mean, variance and, if there are any, added weights, serialised, and its opset; `factor` as
     `served_factor` gives it.
 
-    `example` (1, *input_shape); raises `ExportError`.
+    `example` (1, *input_shape); share: as for `AddedWeightsGraph`. Raises `ExportError`.
     """
 
     def graph(rows: Tensor) -> nn.Module:
@@ -67,7 +68,7 @@ def export_variance(
             parts = StructuredVarianceGraph(jacobian, rows, outputs, factor)
         else:
             parts = FilledVarianceGraph(jacobian, rows, outputs, factor)
-        return parts if added is None else AddedWeightsGraph(parts, jacobian.model, added, rows)
+        return parts if added is None else AddedWeightsGraph(parts, jacobian.model, added, rows, share)
 
     extra = [] if added is None else ["probity_added_variance", "probity_feature_scores"]
     return _export(jacobian, example, graph, ["probity_variance", *extra])

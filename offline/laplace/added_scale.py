@@ -44,9 +44,9 @@ class Held:
     subnetwork: Array
     added: Array
 
-    def variance(self, scale: float) -> Array:
+    def variance(self, scale: float, likelihood: Likelihood) -> Array:
         """(n, K) or (n, 1)."""
-        total: Array = self.subnetwork + scale * self.added[:, np.newaxis]
+        total: Array = self.subnetwork + scale * self.added[:, np.newaxis] * likelihood.added_share
         return total
 
 
@@ -82,7 +82,7 @@ def choose_scale(config: FitConfig, likelihood: Likelihood, held: Held) -> Added
     plain = likelihood.log_likelihood(held.mean, np.zeros_like(held.subnetwork), held.targets)
 
     def pay(scale: float) -> Paid:
-        variance, own = held.variance(scale), likelihood
+        variance, own = held.variance(scale, likelihood), likelihood
         if isinstance(own, Classification) and config.fits_temperature:
             own = suited(own, held.mean, variance, held.targets)
         lost = plain - own.log_likelihood(held.mean, variance, held.targets)

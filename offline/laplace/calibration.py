@@ -96,7 +96,7 @@ def calibrate(
         if added is None:
             return HeldOutOutputs(mean, variance)
         extra, distance = added.of_all(job.network, data.inputs, rows)
-        return HeldOutOutputs(mean, variance + extra[:, np.newaxis], {"distance": distance})
+        return HeldOutOutputs(mean, variance + extra[:, np.newaxis] * likelihood.added_share, {"distance": distance})
 
     tuned = outputs(tuning) if len(tuning) else None
     if isinstance(likelihood, Classification) and job.config.fits_temperature and added is None:

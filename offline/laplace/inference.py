@@ -107,7 +107,7 @@ def infer(
     if isinstance(likelihood, Regression) and spectrum is not None and config.estimates_noise:
         rows = held_out_rows(jacobian, likelihood.outputs)
         extra = None if posterior_added is None else posterior_added.weights.of_all(job.network, tuning.inputs, rows)[0]
-        noise = likeliest_noise(jacobian, spectrum, prior.used, tuning, likelihood.noise, job.track, extra)
+        noise = likeliest_noise(jacobian, spectrum, prior.used, tuning, likelihood, job.track, extra)
         ratio, likelihood = (likelihood.noise / noise) ** 2, replace(likelihood, sigma_noise=noise)
         ggn, spectrum = ggn.mul_(ratio), spectrum.scaled(ratio)
     if config.posterior == "low-rank":
@@ -161,7 +161,8 @@ def _search(
     sweep = _sweep(job, jacobian, spectrum, share, tuning, shared=added is not None)
     likeliest = config.prior_precision is None and added is not None
     if isinstance(job.likelihood, Regression) and (likeliest or config.prior_precision in ("budget", None)):
-        sweep = no_wider_than_targets(sweep, spectrum, examples, job.likelihood.noise, to_numpy(tuning.targets))
+        targets = to_numpy(job.likelihood.standardised(tuning.targets))
+        sweep = no_wider_than_targets(sweep, spectrum, examples, job.likelihood.noise, targets)
     choice = (
         likeliest_prior(sweep) if likeliest else choose_prior(sweep, config.prior_precision or "budget", config.budget)
     )

@@ -7,38 +7,40 @@ known, sigma is chosen so that these examples are likeliest together with v(x), 
     v_sigma(x) = J (G / sigma^2 + p I)^-1 J^T,   G = sum_n J_n^T J_n,   p = lambda_S.
 """
 
-import math
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import gaussian_log_likelihood
+from probity.offline.data.likelihood import Regression, gaussian_log_likelihood
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.laplace.calibration import held_out_rows
 from probity.offline.laplace.posterior import Spectrum
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.offline.runtime.progress import Track
-from probity.service.maths.predictive import predictive_std
+from probity.service.maths.predictive import noise_ratios, predictive_std
 
 RESIDUAL_ROWS = 256
 # Around the first estimate, 1 % apart: the weights take a part of it, seldom nearly all.
 STEPS: Array = np.geomspace(0.1, 1.5, 271)
 
 
-def residual_noise(network: nn.Module, data: HeldOut) -> float:
-    """Root mean square residual over examples and outputs; `ValueError` where it is zero."""
-    total = 0.0
+def residual_noise(network: nn.Module, data: HeldOut) -> tuple[float, tuple[float, ...] | None]:
+    """sigma and the ratios r (K,) of the root mean square residuals sigma r_k of the outputs, None of a single one;
+    `ValueError` where one is zero."""
+    total: Array = np.zeros(data.targets.shape[1])
     with torch.no_grad():
         pieces = zip(torch.split(data.inputs, RESIDUAL_ROWS), torch.split(data.targets, RESIDUAL_ROWS), strict=True)
         for inputs, targets in pieces:
-            total += float((targets.double() - network(inputs).double()).square().sum())
-    if not total > 0:
+            total += to_numpy((targets.double() - network(inputs).double()).square().sum(0))
+    if not (total > 0).all():
+        which = "" if len(total) == 1 else f" in output {int(np.argmin(total))}"
         raise ValueError(
-            "sigma_noise: the model fits the held-out data exactly, so its noise cannot be estimated; give a number"
+            f"sigma_noise: the model fits the held-out data exactly{which}, so its noise cannot be estimated; give a "
+            "number"
         )
-    return math.sqrt(total / data.targets.numel())
+    sigma, ratios = noise_ratios(np.sqrt(total / len(data)))
+    return sigma, None if len(ratios) == 1 else tuple(ratios.tolist())
 
 
 def likeliest_noise(
@@ -46,33 +48,35 @@ def likeliest_noise(
     spectrum: Spectrum,
     used: float,
     data: HeldOut,
-    first: float,
+    likelihood: Regression,
     track: Track,
     added: Array | None = None,
 ) -> float:
-    """sigma with the largest held-out log-likelihood of the predictive, on a grid around `first`.
+    """sigma with the largest held-out log-likelihood of the predictive, on a grid around the likelihood's.
 
-    spectrum: of G / first^2; used: lambda_S; added (n,): the variance that added weights give each output.
+    spectrum: of G / sigma^2; used: lambda_S; added (n,): the variance that added weights give, times r_k^2.
     """
-    noises = first * STEPS
+    noises = likelihood.noise * STEPS
     total, added = np.zeros(len(noises)), np.zeros(len(data)) if added is None else added
     start = 0
     for inputs, targets in data.chunks(held_out_rows(jacobian, data.targets.shape[1]), track, "Observation noise"):
         mean, j = jacobian(inputs)
         extra, start = added[start : start + len(inputs)], start + len(inputs)
-        total += _log_likelihoods(to_numpy(mean.double()), j, to_numpy(targets), spectrum, used, noises, extra)
+        share = extra[:, np.newaxis] * likelihood.added_share
+        each = spectrum, used, np.outer(noises, likelihood.relative)
+        total += _log_likelihoods(to_numpy(mean.double()), j, to_numpy(targets), *each, share)
     return float(noises[int(np.argmax(total))])
 
 
 def _log_likelihoods(
     mean: Array, jacobian: Tensor, targets: Array, spectrum: Spectrum, used: float, noises: Array, added: Array
 ) -> Array:
-    """Sums over the examples, one for each noise."""
+    """Sums over the examples, one for each of the noises (I, K); added (B, K)."""
     scale = np.square(STEPS)  # v_sigma = scale J (G / first^2 + p scale I)^-1 J^T
-    variances = scale * spectrum.variances(jacobian, used * scale) + added[:, np.newaxis, np.newaxis]
+    variances = scale * spectrum.variances(jacobian, used * scale) + added[:, :, np.newaxis]
     return np.array(
         [
-            gaussian_log_likelihood(mean, predictive_std(variances[:, :, i], float(noise)), targets).sum()
+            gaussian_log_likelihood(mean, predictive_std(variances[:, :, i], noise), targets).sum()
             for i, noise in enumerate(noises)
         ]
     )

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import torch
+
 from probity.offline.export.graph import export_variance
 from probity.offline.export.price import Timing, time_both
 from probity.offline.export.verify import Truth, verify
@@ -44,8 +46,9 @@ class OnnxExporter:
 
     def export(self, job: Job, fitted: Fitted) -> tuple[bytes, int]:
         """The graph of mean, variance and distance."""
-        outputs = job.likelihood.outputs
-        return export_variance(fitted.jacobian, job.example, outputs, fitted.form.factor, fitted.added)
+        outputs, added = job.likelihood.outputs, job.likelihood.added_share
+        share = None if (added == 1).all() else torch.as_tensor(added)
+        return export_variance(fitted.jacobian, job.example, outputs, fitted.form.factor, fitted.added, share)
 
     def measure(self, job: Job, fitted: Fitted, folder: Path) -> Measured:
         """Verification, foreign inputs and price."""

@@ -57,6 +57,13 @@ def check_input_spec(spec: InputSpec | None, example: Tensor, columns: tuple[str
     return spec if columns is None or spec.feature_names else replace(spec, feature_names=columns)
 
 
+def _sigma_noise(likelihood: Likelihood) -> float | tuple[float, ...] | None:
+    """One number where all outputs have the same noise."""
+    if not isinstance(likelihood, Regression):
+        return None
+    return likelihood.noise if likelihood.ratios is None else tuple(likelihood.noises.tolist())
+
+
 def check_class_names(names: Sequence[str] | None, outputs: int) -> tuple[str, ...] | None:
     """K different names, or None."""
     if names is None:
@@ -141,7 +148,7 @@ def make_manifest(
         selection=_selection(job, selection),
         prior=prior,
         posterior=posterior,
-        sigma_noise=likelihood.sigma_noise,
+        sigma_noise=_sigma_noise(likelihood),
         temperature=likelihood.temperature,
         map_temperature=likelihood.plain_temperature,
         link=likelihood.link,

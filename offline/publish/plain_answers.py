@@ -53,10 +53,15 @@ class PlainAnswers:
         whole, mean = self.whole, found["mean"]
         unreduced = None
         if whole is not None:
-            extra = found["added_variance"][:, np.newaxis] if self.added is not None else 0.0
+            extra = self._of_outputs(found["added_variance"]) if self.added is not None else 0.0
             unreduced = Unreduced(whole.factor.variance(derivatives) + extra, whole.error_bound)
         prior = 0.0 if self.added is None else self.added.scale
         return Truth(to_numpy(self.inputs), **found, precision=str(mean.dtype), unreduced=unreduced, added_prior=prior)
+
+    def _of_outputs(self, added: Array) -> Array:
+        """The part of each output's variance that added weights have: (n,) -> (n, K)."""
+        found: Array = added[:, np.newaxis] * self.job.likelihood.added_share.astype(added.dtype)
+        return found
 
     def rounding(self, truth: Truth) -> dict[str, float]:
         """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32
@@ -95,5 +100,5 @@ class PlainAnswers:
             return found, jacobian
         with torch.no_grad():
             added, distance = (to_numpy(part) for part in self.added.to(outputs).of(network, inputs))
-        both = {"variance": variance + added[:, np.newaxis], "added_variance": added}
+        both = {"variance": variance + self._of_outputs(added), "added_variance": added}
         return found | both | {"feature_scores": distance[:, np.newaxis]}, jacobian

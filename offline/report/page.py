@@ -152,7 +152,7 @@ def _held_out(data: ReportData) -> _HeldOut | None:
     prediction = undecided_prediction(
         data.mean,
         data.variance,
-        manifest.sigma_noise,
+        None if manifest.noises is None else np.array(manifest.noises),
         manifest.temperature,
         scoring,
         data.features,

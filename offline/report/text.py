@@ -126,7 +126,10 @@ def posterior_rows(manifest: Manifest) -> dict[str, str]:
     if posterior.error is not None and posterior.tolerance is not None:
         rows["Error of the variance"] = f"{percent(posterior.error)} at most, tolerance {percent(posterior.tolerance)}"
     if manifest.sigma_noise is not None:
-        rows["Observation noise"] = f"{number(manifest.sigma_noise)} (standard deviation, target's units)"
+        each = zip(manifest.labels, manifest.noises or (), strict=True)
+        one = number(manifest.sigma_noise) if isinstance(manifest.sigma_noise, float) else None
+        noise = one or ", ".join(f"{name} {number(sigma)}" for name, sigma in each)
+        rows["Observation noise"] = f"{noise} (standard deviation, target's units)"
         if (examples := manifest.metrics.get("noise_examples")) is not None:
             rows["Noise estimated on"] = f"{examples:,.0f} held-out examples, which did not set the threshold"
     else:

@@ -76,7 +76,8 @@ def score_file(
     progress = ProgressFile(out, _job(predictor, path, source, coverage)).open(force)
     try:
         _score(partial(scored, predictor, coverage=coverage), path, source, progress, batch_size, report)
-        publish(progress.part, out, columns(predictor.manifest, path.is_dir(), source.kept))
+        manifest = predictor.manifest
+        publish(progress.part, out, columns(manifest, path.is_dir(), source.kept), manifest.labels)
         progress.remove_state()
     finally:
         progress.close()

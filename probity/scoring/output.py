@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ Columns = Mapping[str, type]
 BLOCK_ROWS = 4096
 
 
-def write_csv(part: Path, temporary: Path, columns: Columns) -> None:
+def write_csv(part: Path, temporary: Path, columns: Columns, names: Sequence[str]) -> None:
     """With a header; several labels, such as a prediction set, are a JSON list."""
     with open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(columns))
@@ -24,12 +24,12 @@ def write_csv(part: Path, temporary: Path, columns: Columns) -> None:
         for row in _rows(part):
             cells = {
                 name: json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell
-                for name, cell in flat(row).items()
+                for name, cell in flat(row, names).items()
             }
             writer.writerow(cells)
 
 
-def write_parquet(part: Path, temporary: Path, columns: Columns) -> None:
+def write_parquet(part: Path, temporary: Path, columns: Columns, names: Sequence[str]) -> None:
     """Of one row group for each block of rows; a prediction set is a list of strings."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
@@ -44,11 +44,11 @@ def write_parquet(part: Path, temporary: Path, columns: Columns) -> None:
     schema = pa.schema([(name, kinds[kind]) for name, kind in columns.items()])
     with ParquetWriter(temporary, schema) as writer:
         rows = _rows(part)
-        while block := [flat(row) for row in islice(rows, BLOCK_ROWS)]:
+        while block := [flat(row, names) for row in islice(rows, BLOCK_ROWS)]:
             writer.write_batch(pa.RecordBatch.from_pylist(block, schema))
 
 
-WRITERS: Mapping[str, Callable[[Path, Path, Columns], None]] = {
+WRITERS: Mapping[str, Callable[[Path, Path, Columns, Sequence[str]], None]] = {
     ".csv": write_csv,
     ".parquet": write_parquet,
 }
@@ -67,14 +67,17 @@ def check_format(out: Path) -> None:
             raise ScoringError(f"--out {out}: {NEED_PYARROW}") from None
 
 
-def publish(part: Path, out: Path, columns: Columns) -> None:
-    """Write `out` in its format from the rows of `part`, which are on disk, and remove `part`."""
+def publish(part: Path, out: Path, columns: Columns, names: Sequence[str]) -> None:
+    """Write `out` in its format from the rows of `part`, which are on disk, and remove `part`.
+
+    names: of the outputs.
+    """
     if out.suffix == PART_FORMAT:
         part.replace(out)
         return
     temporary = out.with_name(f".{out.name}.tmp")
     try:
-        WRITERS[out.suffix](part, temporary, columns)
+        WRITERS[out.suffix](part, temporary, columns, names)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(out)

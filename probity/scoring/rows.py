@@ -1,6 +1,6 @@
 """Predictions -> rows: as JSON objects, with the service's own numbers, and as the columns of a table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probity.scoring.inputs import Batch
@@ -44,14 +44,15 @@ def _row(answer: Row) -> Row:
     return named | decision | {"prediction_set": labels}
 
 
-def flat(row: Row) -> Row:
-    """The row as columns: one for each class or output."""
+def flat(row: Row, names: Sequence[str]) -> Row:
+    """The row as columns: one for each class or output; names: of the outputs."""
     found: Row = {}
     for name, value in row.items():
         if name == "probabilities":
             found |= {f"probability_{label}": p for label, p in value.items()}
         elif name in {"mean", "std", "low", "high"}:
-            found |= {name if len(value) == 1 else f"{name}_{k}": number for k, number in enumerate(value)}
+            each = zip(names, value, strict=True)
+            found |= {name if len(value) == 1 else f"{name}_{title}": number for title, number in each}
         else:
             found[name] = value
     return found
@@ -68,9 +69,8 @@ def columns(manifest: Manifest, with_files: bool, kept: Mapping[str, type] | Non
     start |= {kept_name(name, manifest): kind for name, kind in (kept or {}).items()}
     decision: dict[str, type] = {"score": float, "p_value": float, "rejected": bool}
     if manifest.task == "regression":
-        numbers = list(range(manifest.outputs))
-        blank = {name: [0.0 for _ in numbers] for name in ("mean", "std", "low", "high")}
-        return start | dict.fromkeys(flat(blank), float) | decision
+        blank = {name: [0.0] * manifest.outputs for name in ("mean", "std", "low", "high")}
+        return start | dict.fromkeys(flat(blank, manifest.labels), float) | decision
     each = {f"probability_{name}": float for name in manifest.labels}
     if manifest.task == "multilabel":
         return start | {"labels": list} | each | decision | dict.fromkeys(SURE, list)

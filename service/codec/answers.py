@@ -15,7 +15,7 @@ from probity.service.maths.certified import CertifiedRule
 from probity.service.maths.class_rules import ClassRules
 from probity.service.maths.fused_score import JoinedScore
 from probity.service.maths.prediction_sets import LabelSets, PredictionSets
-from probity.service.maths.predictive import gaussian_interval
+from probity.service.maths.predictive import gaussian_interval, noise_ratios
 from probity.service.maths.scores import SCORES
 
 Array = npt.NDArray[Any]
@@ -90,7 +90,8 @@ def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
     means, q = prediction.mean.tolist(), prediction.map_probabilities
     if q is None:
         unknown = dict.fromkeys(("epistemic_std", "variance_parts", "std", "interval", "ood"))
-        return [{"mean": mean, "noise_std": manifest.sigma_noise, **unknown} for mean in means]
+        known = {"names": manifest.class_names, "noise_std": manifest.noises}
+        return [{"mean": mean, **known, **unknown} for mean in means]
     names, labels = manifest.labels, q.argmax(axis=1).tolist()
     if manifest.task == "multilabel":
         unknown = dict.fromkeys(("logit_variance", "variance_parts", "uncertainty", "prediction_set", "ood"))
@@ -176,13 +177,19 @@ def _differ(decision: Json, digits: int) -> bool:
     return f"{decision['score']:.{digits}g}" != f"{decision['threshold']:.{digits}g}"
 
 
-def _variance_parts(prediction: Prediction) -> list[Json | None]:
-    """What of each example's variances each posterior has; None for a bundle without added weights."""
+def _variance_parts(prediction: Prediction, noises: Sequence[float] | None = None) -> list[Json | None]:
+    """What of each example's variances each posterior has; None for a bundle without added weights.
+
+    noises (K,): of a regression, whose outputs have a part of added weights each.
+    """
     if prediction.added_variance is None:
         return [None] * len(prediction)
     added = prediction.added_variance.astype(np.float64)
+    of_outputs = added[:, np.newaxis]
+    if noises is not None:
+        added = of_outputs = of_outputs * np.square(noise_ratios(np.array(noises))[1])
     # The sum was rounded: what is left of it may be a little below zero.
-    rest = np.maximum(prediction.variance - added[:, np.newaxis], 0.0)
+    rest = np.maximum(prediction.variance - of_outputs, 0.0)
     columns = zip(rest.tolist(), added.tolist(), strict=True)
     return [{"subnetwork": subnetwork, "added": part} for subnetwork, part in columns]
 
@@ -275,13 +282,15 @@ def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Js
 def _regression(prediction: Prediction, predictor: Predictor, coverage: Coverage) -> list[Json]:
     assert prediction.std is not None
     kind, low, high = coverage.intervals(prediction, predictor)
-    epistemic, parts = np.sqrt(prediction.variance.astype(np.float64)), _variance_parts(prediction)
+    manifest, epistemic = predictor.manifest, np.sqrt(prediction.variance.astype(np.float64))
+    parts = _variance_parts(prediction, manifest.noises)
     return [
         {
             "mean": prediction.mean[i].tolist(),
             "epistemic_std": epistemic[i].tolist(),
             "variance_parts": parts[i],
-            "noise_std": predictor.manifest.sigma_noise,
+            "names": manifest.class_names,
+            "noise_std": manifest.noises,
             "std": prediction.std[i].tolist(),
             "interval": {"level": coverage.level, "low": low[i].tolist(), "high": high[i].tolist(), "kind": kind},
         }

@@ -50,7 +50,7 @@ class Manifest(Part):
     selection: Selection
     prior: Prior
     posterior: Posterior
-    sigma_noise: float | None
+    sigma_noise: float | tuple[float, ...] | None
     temperature: Annotated[float, Field(ge=1e-6, le=1e6)]
     map_temperature: Annotated[float, Field(ge=1e-6, le=1e6)]
     link: Link
@@ -70,7 +70,7 @@ class Manifest(Part):
     def __post_init__(self) -> None:
         classification, regression = self.task == "classification", self.task == "regression"
         names, most = self.class_names, MAX_OUTPUTS if regression else MAX_CLASSES
-        noise = self.sigma_noise
+        noises = () if self.noises is None else self.noises
         check_fields(
             "",
             self,
@@ -82,8 +82,9 @@ class Manifest(Part):
             ("class_names", names is None or len(set(names)) == len(names), "names that differ"),
             ("subnetwork_size", 1 <= self.subnetwork_size <= self.parameter_count, "1 to parameter_count"),
             ("link", self.link in LINKS[self.task], f"that of the task, {' or '.join(LINKS[self.task])}"),
-            ("sigma_noise", (noise is None) != regression, "a number for regression, else null"),
-            ("sigma_noise", noise is None or 0 < noise <= LARGEST, f"a positive number up to {LARGEST:g}"),
+            ("sigma_noise", (self.noises is None) != regression, "a number for regression, else null"),
+            ("sigma_noise", len(noises) == self.outputs * regression, f"a number, or {self.outputs} numbers"),
+            ("sigma_noise", all(0 < noise <= LARGEST for noise in noises), f"positive numbers up to {LARGEST:g}"),
         )
         self._check_calibration()
         self._check_rejection()
@@ -96,8 +97,14 @@ class Manifest(Part):
         check_fields("prior", self.prior, ("used", usable, expected))
 
     @property
+    def noises(self) -> tuple[float, ...] | None:
+        """The standard deviation of each output's noise; None but for a regression."""
+        sigma = self.sigma_noise
+        return sigma if sigma is None or isinstance(sigma, tuple) else (sigma,) * self.outputs
+
+    @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the classes, or of an example's labels, or "0", "1", ... where the bundle has none."""
+        """The names of the outputs: of classes, labels or values; "0", "1", ... where the bundle has none."""
         return self.class_names or tuple(map(str, range(self.outputs)))
 
     @property

@@ -39,11 +39,12 @@ class Prediction:
     decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
     epistemic (B,) in nats. The same where an example has several labels (`multilabel`): the probabilities are those of
     having each label, and the entropies are summed over the labels. Regression only: std (B, K), sqrt(variance +
-    sigma_noise^2). out_of_range (B,) bool, where the bundle says what inputs to expect: whether the example holds
-    values far outside.
+    sigma_noise^2), of each output its own. out_of_range (B,) bool, where the bundle says what inputs to expect: whether
+    the example holds values far outside.
     leading (B,) int, with a score made of several: the place of the component that it is mainly made of.
-    added_variance (B,), where the bundle has added weights: the part of each output's variance that is theirs.
-    names (K): of the classes or labels.
+    added_variance (B,), where the bundle has added weights: the part of each output's variance that is theirs; of a
+    regression, divided by r_k^2 (`probity.service.maths.predictive.noise_ratios`). names (K): of the classes, labels or
+    values.
     """
 
     mean: Array
@@ -94,7 +95,11 @@ class Prediction:
             assert self.std is not None  # of a regression
             one = self.mean.shape[1] == 1
             each = {"mean": np.asarray(self.mean, np.float64), "std": self.std}
-            numbers = {name if one else f"{name}_{k}": a[:, k] for name, a in each.items() for k in range(a.shape[1])}
+            numbers = {
+                name if one else f"{name}_{title}": values[:, k]
+                for name, values in each.items()
+                for k, title in enumerate(self._names)
+            }
             return numbers | decision
         labels, p = self.labels, self.probabilities
         assert labels is not None  # of a classification
@@ -202,7 +207,7 @@ def decide(
     found = uncertainties(
         mean,
         variance,
-        manifest.sigma_noise,
+        None if manifest.noises is None else np.array(manifest.noises),
         manifest.temperature,
         scoring,
         features,
@@ -245,7 +250,7 @@ def _decision(rule: Rule, score: Array, probabilities: Array | None) -> tuple[Ar
 def undecided_prediction(
     mean: Array,
     variance: Array,
-    sigma_noise: float | None,
+    sigma_noise: Array | None,
     temperature: float,
     scoring: Scoring | None = None,
     features: Mapping[str, Array] = NO_FEATURES,
@@ -263,7 +268,7 @@ def undecided_prediction(
 def uncertainties(
     mean: Array,
     variance: Array,
-    sigma_noise: float | None,
+    sigma_noise: Array | None,
     temperature: float,
     scoring: Scoring | None = None,
     features: Mapping[str, Array] = NO_FEATURES,

@@ -167,9 +167,19 @@ def entropy_parts(probabilities: Array, entropy_of: Callable[[Array], Array] = e
     return total, aleatoric, total - aleatoric
 
 
-def predictive_std(variance: Array, sigma_noise: float) -> Array:
-    """sqrt(variance + sigma_noise^2): the observation noise is added once."""
-    return np.sqrt(np.asarray(variance, np.float64) + sigma_noise**2)
+def predictive_std(variance: Array, sigma_noise: float | Array) -> Array:
+    """sqrt(variance + sigma_noise^2): the observation noise, one number or one for each output, is added once."""
+    return np.sqrt(np.asarray(variance, np.float64) + np.square(np.asarray(sigma_noise, np.float64)))
+
+
+def noise_ratios(sigma_noise: Array) -> tuple[float, Array]:
+    """The noise of K outputs as sigma r_k: their geometric mean sigma, and the ratios r (K,), which make outputs in
+    different units comparable. Of equal noises, the ratios are exactly 1."""
+    noises = np.asarray(sigma_noise, np.float64)
+    if (noises == noises[0]).all():
+        return float(noises[0]), np.ones(len(noises))
+    typical = float(np.exp(np.log(noises).mean()))
+    return typical, noises / typical
 
 
 def gaussian_interval(mean: Array, std: Array, level: float) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.predictive import Link, entropy_parts, label_entropy
+from probity.service.maths.predictive import Link, entropy_parts, label_entropy, noise_ratios
 
 Array = npt.NDArray[Any]
 NO_FEATURES: Mapping[str, Array] = MappingProxyType({})
@@ -90,12 +90,19 @@ def class_outputs(
 
 @dataclass(frozen=True)
 class RegressionOutputs:
-    """What a regression's scores are made of: variance (B, K), the standard deviation of the noise, and the feature
-    scores that the graph computes, (B,) each, by name; none by default."""
+    """What a regression's scores are made of: variance (B, K), the standard deviations of the noise (K,), and the
+    feature scores that the graph computes, (B,) each, by name; none by default."""
 
     variance: Array
-    sigma_noise: float
+    sigma_noise: Array
     features: Mapping[str, Array] = field(default_factory=dict)
+
+    @functools.cached_property
+    def comparable(self) -> tuple[float, Array]:
+        """sigma, the geometric mean of the noises, and v_k / r_k^2, r_k = sigma_k / sigma: the variances (B, K) in one
+        unit."""
+        sigma, ratios = noise_ratios(self.sigma_noise)
+        return sigma, np.asarray(self.variance, np.float64) / np.square(ratios)
 
     def feature(self, name: str) -> Array:
         """The feature score called `name`, (B,)."""

@@ -2,7 +2,8 @@
 
 A score is larger the less an input resembles the calibration data. Symbols: f (B, K) the network's outputs, v (B, K)
 their variances, T the temperature, p (B, K) the probabilities as served, q = softmax(f / T) those of the plain network,
-c the most probable class of p, H the entropy.
+c the most probable class of p, H the entropy; of a regression sigma_k the noise of output k, sigma their geometric
+mean, r_k = sigma_k / sigma.
 
 The feature score `distance` comes from the graph, which computes it from the network's own activations
 (`probity.offline.features.added_weights`).
@@ -68,9 +69,9 @@ class Score:
         return self.function(outputs), None
 
 
-def regression_score(variance: Array) -> Array:
-    """Epistemic standard deviation, root mean square over the outputs, (B, K) -> (B,), the target's units."""
-    score: Array = np.sqrt(np.asarray(variance, np.float64).mean(axis=-1))
+def regression_score(outputs: RegressionOutputs) -> Array:
+    """Epistemic standard deviation, root mean square over the outputs, each relative to its noise, (B,)."""
+    score: Array = np.sqrt(outputs.comparable[1].mean(axis=-1))
     return score
 
 
@@ -106,7 +107,7 @@ def _generalised_entropy(outputs: ClassOutputs) -> Array:
 
 
 def _predictive_std(outputs: RegressionOutputs) -> Array:
-    score: Array = np.sqrt(np.square(regression_score(outputs.variance)) + outputs.sigma_noise**2)
+    score: Array = np.sqrt(np.square(regression_score(outputs)) + outputs.comparable[0] ** 2)
     return score
 
 
@@ -122,9 +123,9 @@ EPISTEMIC_STD = Score(
     "epistemic_std",
     "epistemic standard deviation",
     "target's units",
-    "sqrt(mean_k v_k)",
+    "sqrt(mean_k v_k / r_k^2)",
     "Daxberger et al., ICML 2021",
-    lambda outputs: regression_score(outputs.variance),
+    regression_score,
 )
 CLASSIFICATION_SCORES: dict[str, Score] = {
     score.name: score
@@ -211,7 +212,7 @@ REGRESSION_SCORES: dict[str, Score] = {
             "predictive_std",
             "predictive standard deviation",
             "target's units",
-            "sqrt(mean_k v_k + sigma^2)",
+            "sqrt(mean_k v_k / r_k^2 + sigma^2)",
             "Daxberger et al., ICML 2021",
             _predictive_std,
         ),

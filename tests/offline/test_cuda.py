@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 from benchmarks.fit.networks.zoo import network_spec
 from probity.offline.config import FitConfig, StrategyName
 from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import likelihood_of
+from probity.offline.data.likelihood import Regression, likelihood_of
 from probity.offline.data.shifts import SHIFTS, Kind
 from probity.offline.fit import fit_bundle
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
@@ -185,7 +185,7 @@ def test_the_searches_take_jacobians_from_the_device(task: Task) -> None:
         assert scores.shape == (2,)
         assert np.isfinite(scores).all()
         if task == "regression":
-            assert likeliest_noise(jacobian, spectrum, 1.0, held_out, 1.0, silent) > 0
+            assert likeliest_noise(jacobian, spectrum, 1.0, held_out, Regression(outputs, 1.0), silent) > 0
 
 
 def given(name: str, device: torch.device) -> SelectionContext:

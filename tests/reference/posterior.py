@@ -64,19 +64,19 @@ def label_log_likelihood(mean: Array, variance: Array, target: Array, temperatur
     return sum(math.log(p[k] if y else 1 - p[k]) for k, y in enumerate(target))
 
 
-def output_hessian(logits: Array, likelihood: str, sigma_noise: float | None) -> Array:
-    """Lambda (K, K): diag(p) - p p^T, diag(p_k (1 - p_k)) of labels, or I / sigma^2."""
+def output_hessian(logits: Array, likelihood: str, sigma_noise: float | Array | None) -> Array:
+    """Lambda (K, K): diag(p) - p p^T, diag(p_k (1 - p_k)) of labels, or diag(1 / sigma_k^2)."""
     if likelihood == "multilabel":
         return np.diag([sigmoid(f) * sigmoid(-f) for f in logits])
     if likelihood == "classification":
         p = softmax(logits)
         return np.diag(p) - np.outer(p, p)
     assert sigma_noise is not None
-    return np.eye(len(logits)) / sigma_noise**2
+    return np.diag(1 / np.broadcast_to(np.asarray(sigma_noise, np.float64), len(logits)) ** 2)
 
 
 def posterior_precision(
-    mean: Array, jacobian: Array, likelihood: str, prior: float, sigma_noise: float | None = None
+    mean: Array, jacobian: Array, likelihood: str, prior: float, sigma_noise: float | Array | None = None
 ) -> Array:
     """H_S = sum_n J_n^T Lambda_n J_n + prior I, (S, S)."""
     size = jacobian.shape[2]

@@ -9,7 +9,7 @@ import pytest
 
 from probity.service.codec.answers import Coverage, predictions_json
 from probity.service.inference.predictor import Predictor
-from probity.service.schemas import ClassificationPrediction, RegressionPrediction, VarianceParts
+from probity.service.schemas import ClassificationPrediction, RegressionPrediction, ValueVarianceParts, VarianceParts
 from tests.support.added import ADDED, added_variance, write_added
 from tests.support.bundles import FEATURE_SPEC, Synthetic
 from tests.support.client import Client, serving
@@ -37,8 +37,9 @@ def test_an_answer_gives_both_parts_of_the_variances(served: tuple[Synthetic, Cl
     schema = ClassificationPrediction if synthetic.manifest.task == "classification" else RegressionPrediction
     for i, one in enumerate(response.json()["predictions"]):
         assert set(one) == set(schema.model_fields)
-        parts = VarianceParts.model_validate(one["variance_parts"])
-        assert parts.added == pytest.approx(added[i], **CLOSE)
+        kind = VarianceParts if schema is ClassificationPrediction else ValueVarianceParts
+        parts = kind.model_validate(one["variance_parts"])
+        assert np.ravel(parts.added) == pytest.approx(np.full(np.size(parts.added), added[i]), **CLOSE)
         assert parts.subnetwork == pytest.approx(subnetwork[i], **CLOSE)
         total = one.get("logit_variance") or np.square(one["epistemic_std"])
         assert np.add(parts.subnetwork, parts.added) == pytest.approx(total, **CLOSE)

@@ -137,15 +137,15 @@ def test_a_regression(regressor: tuple[Synthetic, Client]) -> None:
     inputs = draw(synthetic, 60)
     found = answer_of(client.predict({"inputs": inputs.tolist()}), synthetic)
     mean, variance = synthetic.mean(inputs), synthetic.variance(inputs)
+    assert isinstance(synthetic.manifest.sigma_noise, float)
     sigma = synthetic.manifest.sigma_noise
-    assert sigma is not None
     for i, one in enumerate(found):
         assert_fields(one, RegressionPrediction)
         assert_fields(one["interval"], Interval)
         std = np.sqrt(variance[i] + sigma**2)
         assert one["mean"] == pytest.approx(mean[i], **CLOSE)
         assert one["epistemic_std"] == pytest.approx(np.sqrt(variance[i]), **CLOSE)
-        assert one["noise_std"] == sigma
+        assert one["noise_std"] == [sigma] * synthetic.manifest.outputs
         assert one["std"] == pytest.approx(std, **CLOSE)
         assert one["interval"]["level"] == LEVEL
         assert one["interval"]["low"] == pytest.approx(mean[i] - Z * std, **CLOSE)

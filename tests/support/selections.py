@@ -61,7 +61,9 @@ def make_job(
     likelihood = likelihood_of(task, outputs, sigma_noise)
     if isinstance(likelihood, Regression) and sigma_noise is None:
         data = collect_held_out(iter(batches), likelihood)
-        likelihood = Regression(outputs, residual_noise(private_copy(model, CPU), data))
+        noise, ratios = residual_noise(private_copy(model, CPU), data)
+        shared = noise * float(np.sqrt(np.square(ratios or [1.0]).mean()))
+        likelihood = Regression(outputs, shared)
     job = Job(
         config=FitConfig(likelihood=task, prior_precision=1.0),
         network=network,

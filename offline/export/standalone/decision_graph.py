@@ -82,9 +82,9 @@ def undecided_prediction(
 ) -> dict[str, ir.Value]:
     """The fields that are computed from mean and variance alone, (B, K) float64 both, and the score."""
     mean, variance = outputs.mean, outputs.variance
-    if manifest.sigma_noise is not None:
-        outputs = replace(outputs, sigma_noise=manifest.sigma_noise)
-        std = predictive_std(add, variance, manifest.sigma_noise)
+    if manifest.noises is not None:
+        outputs = replace(outputs, sigma_noise=np.array(manifest.noises))
+        std = predictive_std(add, variance, np.array(manifest.noises))
         return {"score": score_of(add, scoring, outputs), "std": std}
     probabilities = link_approx(add, outputs, manifest.temperature, manifest.link)
     scaled, several = add("Div", mean, manifest.map_temperature), manifest.link == "probit-sigmoid"
@@ -146,9 +146,9 @@ def entropy_parts(
     return total, aleatoric, add("Sub", total, aleatoric)
 
 
-def predictive_std(add: NodeBuilder, variance: ir.Value, sigma_noise: float) -> ir.Value:
-    """(B, K) -> (B, K)."""
-    return add("Sqrt", add("Add", variance, sigma_noise**2))
+def predictive_std(add: NodeBuilder, variance: ir.Value, sigma_noise: Array) -> ir.Value:
+    """(B, K) -> (B, K); sigma_noise (K,)."""
+    return add("Sqrt", add("Add", variance, np.square(sigma_noise)))
 
 
 def p_value(add: NodeBuilder, score: ir.Value, calibration_scores: Array) -> ir.Value:

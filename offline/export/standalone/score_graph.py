@@ -16,6 +16,7 @@ from onnxscript import ir
 
 from probity.offline.export.standalone.nodes import LAST, NodeBuilder
 from probity.service.maths.fused_score import FusedScore, JoinedScore
+from probity.service.maths.predictive import noise_ratios
 from probity.service.maths.score_distribution import ScoreDistribution
 from probity.service.maths.scores import EXPONENT, LEAST_SQUARE, MOST_CLASSES, Scoring
 
@@ -32,7 +33,7 @@ class Outputs:
     variance: ir.Value
     count: int
     temperature: float
-    sigma_noise: float | None = None
+    sigma_noise: Array | None = None
     probabilities: ir.Value | None = None
     total: ir.Value | None = None
     epistemic: ir.Value | None = None
@@ -73,7 +74,7 @@ def _single(add: NodeBuilder, name: str, outputs: Outputs) -> ir.Value:
         "energy": _energy,
         "generalised_entropy": _generalised_entropy,
         "max_logit": lambda add, outputs: add("Neg", _largest(add, outputs.mean)),
-        "epistemic_std": lambda add, outputs: add("Sqrt", _mean(add, outputs.variance, outputs.count)),
+        "epistemic_std": lambda add, outputs: add("Sqrt", _comparable(add, outputs)[1]),
         "predictive_std": _predictive_std,
     }
     return nodes[name](add, outputs)
@@ -124,8 +125,15 @@ def _generalised_entropy(add: NodeBuilder, outputs: Outputs) -> ir.Value:
 
 
 def _predictive_std(add: NodeBuilder, outputs: Outputs) -> ir.Value:
+    sigma, mean = _comparable(add, outputs)
+    return add("Sqrt", add("Add", mean, sigma**2))
+
+
+def _comparable(add: NodeBuilder, outputs: Outputs) -> tuple[float, ir.Value]:
+    """sigma, and the mean of the variances in one unit: `RegressionOutputs.comparable`."""
     assert outputs.sigma_noise is not None  # of a regression
-    return add("Sqrt", add("Add", _mean(add, outputs.variance, outputs.count), outputs.sigma_noise**2))
+    sigma, ratios = noise_ratios(outputs.sigma_noise)
+    return sigma, _mean(add, add("Div", outputs.variance, np.square(ratios)), outputs.count)
 
 
 def _surprise(add: NodeBuilder, score: ir.Value, distribution: ScoreDistribution) -> ir.Value:

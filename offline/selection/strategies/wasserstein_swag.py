@@ -110,10 +110,11 @@ def _target_variance(context: SelectionContext) -> float:
 
     Not the residuals': where a network fits well they are next to nothing, and every step would be too large.
     """
-    if isinstance(context.job.likelihood, Classification):
+    likelihood = context.job.likelihood
+    if isinstance(likelihood, Classification):
         return 1.0
-    parts = [context.job.likelihood.check_targets(t, len(x)) for x, t in context.job.pass_over_training()]
-    targets = torch.cat(parts).double()
+    parts = [likelihood.check_targets(t, len(x)) for x, t in context.job.pass_over_training()]
+    targets = likelihood.standardised(torch.cat(parts).double())
     return float((targets - targets.mean(0)).square().mean()) or 1.0
 
 

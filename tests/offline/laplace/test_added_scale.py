@@ -36,13 +36,13 @@ def cost(likelihood: Likelihood, held: Held, scale: float, *, fitted: bool) -> t
     """Mean and standard error, one example at a time."""
     own = likelihood
     if fitted and isinstance(own, Classification):
-        own = suited(own, held.mean, held.variance(scale), held.targets)
+        own = suited(own, held.mean, held.variance(scale, own), held.targets)
     lost = []
     for n in range(len(held.mean)):
         one = slice(n, n + 1)
         with_none, with_it = (
             float(which.log_likelihood(held.mean[one], variance[one], held.targets[one])[0])
-            for which, variance in ((likelihood, 0 * held.subnetwork), (own, held.variance(scale)))
+            for which, variance in ((likelihood, 0 * held.subnetwork), (own, held.variance(scale, own)))
         )
         lost.append(with_none - with_it)
     mean = sum(lost) / len(lost)

@@ -63,17 +63,27 @@ def config(**changes: object) -> FitConfig:
 
 def test_the_first_estimate_is_the_root_mean_square_residual() -> None:
     network, (inputs, targets) = nn.Linear(3, 2), drawn(300, 0)
-    wide = targets.expand(-1, 2)
+    wide = targets * torch.tensor([1.0, 100.0])
     with torch.no_grad():
-        expected = float((wide - network(inputs)).double().square().mean().sqrt())
-        exact = network(inputs)
-    assert residual_noise(network, HeldOut(inputs, wide)) == pytest.approx(expected, rel=1e-6)
-    with pytest.raises(ValueError, match=r"sigma_noise: the model fits the held-out data exactly.*give a number"):
+        expected = (wide - network(inputs)).double().square().mean(0).sqrt().tolist()
+        exact = torch.cat([network(inputs)[:, :1] + 1, network(inputs)[:, 1:]], dim=1)
+    noise, ratios = residual_noise(network, HeldOut(inputs, wide))
+    assert ratios is not None
+    assert [noise * ratio for ratio in ratios] == pytest.approx(expected, rel=1e-6)
+    assert float(np.prod(ratios)) == pytest.approx(1)
+    one = nn.Linear(3, 1)
+    with torch.no_grad():
+        rms = float((targets - one(inputs)).double().square().mean().sqrt())
+    noise, ratios = residual_noise(one, HeldOut(inputs, targets))
+    assert noise == pytest.approx(rms, rel=1e-6)
+    assert ratios is None
+    with pytest.raises(ValueError, match=r"fits the held-out data exactly in output 1, so .*give a number"):
         residual_noise(network, HeldOut(inputs, exact))
 
 
+@pytest.mark.parametrize("ratios", [None, (0.1, 2.0, 5.0)])
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_the_likeliest_noise_equals_a_slow_search(outputs: int) -> None:
+def test_the_likeliest_noise_equals_a_slow_search(outputs: int, ratios: tuple[float, ...] | None) -> None:
     """Each noise with a posterior of its own, by the explicit formula in float64."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, outputs))
@@ -82,18 +92,20 @@ def test_the_likeliest_noise_equals_a_slow_search(outputs: int) -> None:
     layout = WeightLayout.of(model)
     indices = torch.arange(0, layout.total, 2)
     jacobian = make_jacobian(private_copy(model, CPU), layout, indices, ux)
-    ggn = accumulate_ggn(jacobian, [(x, y)], Regression(outputs)).ggn
     first, used = 0.9, 0.7
-    found = likeliest_noise(jacobian, Spectrum.of(ggn / first**2), used, HeldOut(ux, uy), first, silent)
+    likelihood = Regression(outputs, first, None if ratios is None else ratios[:outputs])
+    ggn = accumulate_ggn(jacobian, [(x, y)], likelihood).ggn
+    found = likeliest_noise(jacobian, Spectrum.of(ggn / first**2), used, HeldOut(ux, uy), likelihood, silent)
 
     mean, train_jacobian = reference.full_jacobian(model, x)
     held_mean, held_jacobian = reference.full_jacobian(model, ux)
     chosen = indices.numpy()
     merits = []
     for noise in first * STEPS:
-        precision = reference.posterior_precision(mean, train_jacobian[:, :, chosen], "regression", used, noise)
+        each = noise * np.array((ratios or (1.0, 1.0, 1.0))[:outputs])
+        precision = reference.posterior_precision(mean, train_jacobian[:, :, chosen], "regression", used, each)
         variance = reference.variance(held_jacobian[:, :, chosen], precision)
-        merits.append(gaussian_log_likelihood(held_mean, np.sqrt(variance + noise**2), uy.numpy()).sum())
+        merits.append(gaussian_log_likelihood(held_mean, np.sqrt(variance + each**2), uy.numpy()).sum())
     assert found == pytest.approx(first * STEPS[int(np.argmax(merits))], rel=0.011)
 
 
@@ -117,7 +129,7 @@ def test_an_overfitted_networks_intervals_hold_what_they_say(tmp_path: Path) -> 
     predictor = fitted(tmp_path, trained(train, 60, 1500), train, calibration)
     manifest = predictor.manifest
     assert manifest.metrics["noise_examples"] == 300
-    assert manifest.sigma_noise is not None
+    assert isinstance(manifest.sigma_noise, float)
     assert manifest.metrics["train_rmse"] < 0.6 * manifest.sigma_noise, "the network is not overfitted: another test"
     assert evaluate(predictor, [test]).laplace["coverage_95"].value == pytest.approx(0.95, abs=0.025)
     assert manifest.metrics["calibration_coverage_95"] == pytest.approx(0.95, abs=0.04)

@@ -39,10 +39,19 @@ def test_classification(name: str, classes: int) -> None:
 
 
 def test_regression() -> None:
-    outputs = RegressionOutputs(np.array([[1.0, 3.0], [0.0, 0.0]], np.float32), 0.5)
+    outputs = RegressionOutputs(np.array([[1.0, 3.0], [0.0, 0.0]], np.float32), np.array([0.5, 0.5]))
     found = {name: score.scored(outputs)[0] for name, score in REGRESSION_SCORES.items()}
     np.testing.assert_allclose(found["epistemic_std"], [np.sqrt(2), 0])
     np.testing.assert_allclose(found["predictive_std"], [1.5, 0.5])
+
+
+def test_outputs_in_different_units_count_alike() -> None:
+    """v_k / r_k^2 with r_k = sigma_k / sigma, sigma = sqrt(0.1 * 1000) = 10."""
+    outputs = RegressionOutputs(np.array([[1.0, 3e6]], np.float32), np.array([0.1, 1000.0]))
+    found = {name: score.scored(outputs)[0] for name, score in REGRESSION_SCORES.items()}
+    mean = (1.0 / 0.01**2 + 3e6 / 100**2) / 2
+    np.testing.assert_allclose(found["epistemic_std"], [np.sqrt(mean)])
+    np.testing.assert_allclose(found["predictive_std"], [np.sqrt(mean + 100)])
 
 
 @pytest.mark.parametrize("name", CLASSIFICATION_SCORES)

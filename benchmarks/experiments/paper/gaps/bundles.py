@@ -37,8 +37,8 @@ def bundle(network: nn.Module, split: GapSplit, options: Mapping[str, Any], fold
     )
     predictor = Predictor.load(folder, threads=1)
     manifest = predictor.manifest
-    assert manifest.sigma_noise is not None
-    noise: float = manifest.sigma_noise
+    assert manifest.noises is not None
+    (noise,) = manifest.noises
 
     def predict(x: Array) -> Predictive:
         parts = np.array_split(x.astype(np.float32), -(-len(x) // ROWS))
