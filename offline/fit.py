@@ -98,7 +98,7 @@ def fit_bundle(
         say = say if job.distributed.is_main else quiet
         for line in job.notes:
             say(line)
-        spec = check_input_spec(input_spec, job.example, train.columns)
+        spec = check_input_spec(input_spec, job.example, train.columns, job.takes.parts)
         names = check_class_names(class_names or train.targets, job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination)
 
@@ -217,7 +217,8 @@ def _checkpoint(job: Job, destination: Path) -> Checkpoint:
 def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     """The half that tunes and the half that sets the threshold, which gets everything where nothing is tuned."""
     config = job.config
-    pairs = checked_batches(job.track(loader, "Calibration data", length_of(loader)), "calibration_loader", job.device)
+    batches = job.track(loader, "Calibration data", length_of(loader))
+    pairs = checked_batches(batches, "calibration_loader", job.device, job.takes.parts)
     data = collect_held_out(pairs, job.likelihood)
     if data.inputs.shape[1:] != job.example.shape[1:] or data.inputs.dtype != job.example.dtype:
         raise ValueError(
@@ -244,7 +245,11 @@ def _with_scale(job: Job, tuning: HeldOut) -> Job:
 
 def _with_foreign(job: Job, loader: Batches | None) -> Job:
     """The job with the foreign data, where some are given."""
-    return job if loader is None else replace(job, foreign=collect_foreign(loader, job.example, job.device))
+    return (
+        job
+        if loader is None
+        else replace(job, foreign=collect_foreign(loader, job.example, job.device, job.takes.parts))
+    )
 
 
 def _accumulate(

@@ -8,13 +8,14 @@ from torch import Tensor, nn
 
 from probity.offline.config import FitConfig
 from probity.offline.data.likelihood import Likelihood, are_labels, likelihood_of
-from probity.offline.data.loaders import Batches, Passes, checked_batches
+from probity.offline.data.loaders import Batches, Passes, checked_batches, first_batch
 from probity.offline.features.layers import FeatureLayers, choose_layers, named_layers
 from probity.offline.jacobian.find_head import find_head
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.jacobian.linear_head import LinearHead
 from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
 from probity.offline.jacobian.plan import make_jacobian
+from probity.offline.network.inputs import ONE_INPUT, InputForm, input_form
 from probity.offline.network.model_copy import check_private, copied_model, usable
 from probity.offline.network.outputs import PLAIN, OutputForm, refuse_sigmoid, refuse_softmax
 from probity.offline.network.weights import WeightLayout
@@ -36,7 +37,7 @@ class Job:
     head: the network's linear head, if it has one. rule: which variances a prediction computes. layers: what the
     added weights read; None: there are none. foreign (n, *input_shape): inputs unlike the training data that choose the
     score; None: synthetic shifts do. form: what the model returns; `network` returns outputs (B, K). notes: what the
-    user is told of model and targets, a line each.
+    user is told of model and targets, a line each. takes: how the model takes its inputs; `network` takes one tensor.
     """
 
     config: FitConfig
@@ -57,6 +58,7 @@ class Job:
     foreign: Tensor | None = None
     form: OutputForm = PLAIN
     notes: tuple[str, ...] = ()
+    takes: InputForm = ONE_INPUT
 
     @property
     def weights(self) -> Tensor:
@@ -104,8 +106,9 @@ def prepare(
     for name, tensor in network.state_dict().items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
-    inputs, targets = next(checked_batches(train, "train_loader", device))
-    outputs, form = check_private(model, network, inputs, config.likelihood == "classification")
+    inputs, targets, given = first_batch(train, "train_loader", device)
+    taken = input_form(model, given)
+    outputs, form = check_private(model, network, inputs, config.likelihood == "classification", taken)
     by_targets = config.likelihood == "classification" and are_labels(targets, len(inputs), outputs)
     if by_targets:
         config = FitConfig.model_validate(config.model_dump(exclude_unset=True) | {"likelihood": "multilabel"})
@@ -136,5 +139,6 @@ def prepare(
         rule=rule,
         layers=layers,
         form=form,
-        notes=(*form.lines(), *([LABELS_NOTE] if by_targets else [])),
+        takes=taken,
+        notes=(*taken.lines(), *form.lines(), *([LABELS_NOTE] if by_targets else [])),
     )

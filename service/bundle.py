@@ -41,7 +41,7 @@ from probity.service.format.files import (
     write_file,
 )
 from probity.service.format.manifest import FORMAT_VERSION, Manifest
-from probity.service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
+from probity.service.format.manifest_input import ImagePreprocessing, InputPart, InputRange, InputSpec
 from probity.service.format.manifest_json import check_input
 from probity.service.format.manifest_parts import (
     AddedWeights,
@@ -101,6 +101,7 @@ __all__ = [
     "FillEffect",
     "Graph",
     "ImagePreprocessing",
+    "InputPart",
     "InputRange",
     "InputSpec",
     "LowRankPosterior",

@@ -11,10 +11,11 @@ class PredictRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     inputs: Annotated[
-        list[Any] | None,
+        list[Any] | dict[str, Any] | None,
         Field(
             description="Numbers as the network takes them, shape (batch, *input shape) or one example; or one object "
-            "an example, with a field for each feature, where the model has feature names."
+            "an example, with a field for each feature, where the model has feature names. Of a model with several "
+            "inputs, an object with the numbers of each under its name."
         ),
     ] = None
     images: Annotated[

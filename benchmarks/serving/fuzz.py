@@ -128,10 +128,10 @@ def _readers() -> dict[str, tuple[Reader, list[bytes]]]:
     head = json.dumps({"inputs": [{**entry, "parameters": {"binary_data_size": 16}}]}).encode()
 
     def binary(body: bytes) -> Any:
-        return array_of(parse_request(body, len(head), BOUNDS).tensor, SPEC, LIMITS)
+        return array_of(parse_request(body, len(head), BOUNDS).tensors, SPEC, LIMITS)
 
     return {
-        "v2 JSON": (lambda body: array_of(parse_request(body, None, BOUNDS).tensor, SPEC, LIMITS), [text]),
+        "v2 JSON": (lambda body: array_of(parse_request(body, None, BOUNDS).tensors, SPEC, LIMITS), [text]),
         "v2 binary": (binary, [head + numbers.tobytes()]),
         "JSON": (lambda body: from_json(body, SPEC, LIMITS), [json.dumps({"inputs": numbers.tolist()}).encode()]),
         "npy": (lambda body: from_npy(body, SPEC, LIMITS), [_npy(numbers)]),

@@ -1,10 +1,13 @@
 """Foreign data: inputs unlike the training data, from which a score is to tell usual ones."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from probity.offline.config import COMPARED_SCORES, FitConfig
 from probity.offline.data.loaders import Batches, checked_batches
+from probity.service.bundle import InputPart
 
 MOST_EXAMPLES = 2000
 
@@ -18,10 +21,15 @@ def check_foreign(config: FitConfig) -> None:
         )
 
 
-def collect_foreign(loader: Batches, example: Tensor, device: torch.device) -> Tensor:
-    """The first inputs (n, *input_shape) of the loader, at most 2,000; `ValueError` for others than `example` is."""
+def collect_foreign(
+    loader: Batches, example: Tensor, device: torch.device, of: Sequence[InputPart] | None = None
+) -> Tensor:
+    """The first inputs (n, *input_shape) of the loader, at most 2,000; `ValueError` for others than `example` is.
+
+    of: the parts of several inputs, as for `checked_batches`.
+    """
     parts, count = list[Tensor](), 0
-    for inputs, _ in checked_batches(loader, "foreign_loader", device):
+    for inputs, _ in checked_batches(loader, "foreign_loader", device, of):
         if inputs.shape[1:] != example.shape[1:] or inputs.dtype != example.dtype:
             raise ValueError(
                 f"foreign_loader: found inputs of shape {tuple(inputs.shape[1:])} and {inputs.dtype}, expected "

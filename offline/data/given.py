@@ -1,6 +1,6 @@
 """What users give as data: a pair (X, y) of tensors, arrays or data frames, a dataset, or batches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from probity.offline.data.loaders import Batches, check_loader
+from probity.offline.network.inputs import is_several
 from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
 
 BATCH_SIZE = 128
@@ -48,10 +49,34 @@ def given_data(
             raise ValueError(f"{name}: found {len(inputs)} inputs and {len(values)} targets, expected as many of each")
         batches = DataLoader(TensorDataset(inputs, values), batch_size=BATCH_SIZE)
         return GivenData(batches, _named(x, names), _named(y, titles))
+    if isinstance(data, tuple | list) and len(data) == 2 and is_several(data[0]) and _is_array(data[1]):
+        examples = _Several(data[0], _targets(data[1], targets, name), name)
+        return GivenData(DataLoader(examples, batch_size=BATCH_SIZE))
     if isinstance(data, Dataset):
         return GivenData(DataLoader(data, batch_size=BATCH_SIZE))
     check_loader(data, name)
     return GivenData(data)
+
+
+class _Several(Dataset[Any]):
+    """Examples of several inputs, tensors or arrays in a mapping, tuple or list, and their targets."""
+
+    def __init__(self, inputs: Mapping[str, Any] | Sequence[Any], targets: Tensor, name: str) -> None:
+        by_name = dict(inputs) if isinstance(inputs, Mapping) else dict(enumerate(inputs))
+        self._inputs = {key: _tensor(value, f"{name}, input {key!r}") for key, value in by_name.items()}
+        self._by_name, self._targets = isinstance(inputs, Mapping), targets
+        lengths = {key: len(value) for key, value in self._inputs.items()}
+        if set(lengths.values()) != {len(targets)}:
+            raise ValueError(
+                f"{name}: found inputs of {lengths} examples and {len(targets)} targets, expected as many of each"
+            )
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def __getitem__(self, place: int) -> tuple[Any, Tensor]:
+        found = {key: value[place] for key, value in self._inputs.items()}
+        return (found if self._by_name else tuple(found.values())), self._targets[place]
 
 
 def _is_pair(data: Any) -> bool:

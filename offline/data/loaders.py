@@ -1,10 +1,13 @@
 """The user's batches, validated: finite inputs of one shape, on the device, in chunks that fit in memory."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from probity.offline.network.inputs import check_parts, is_several, pack
+from probity.service.bundle import InputPart
 
 Batches = Iterable[Any]
 
@@ -20,8 +23,12 @@ def check_loader(loader: Any, name: str) -> None:
         )
 
 
-def checked_batches(loader: Batches, name: str, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+def checked_batches(
+    loader: Batches, name: str, device: torch.device, parts: Sequence[InputPart] | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
     """(inputs (B, *shape) float32 or int64, targets (B, ...)) on the device; empty batches are left out.
+
+    Several inputs are packed (`probity.offline.network.inputs`); parts: what they must be, None: any.
 
     Raises `ValueError` for anything but pairs of tensors, unequal lengths, another input shape than the first
     batch's, NaN or infinity in inputs or targets, or no example at all.
@@ -30,6 +37,8 @@ def checked_batches(loader: Batches, name: str, device: torch.device) -> Iterato
     dtype: torch.dtype | None = None
     for number, batch in enumerate(loader):
         inputs, targets = _pair(batch, f"{name}, batch {number}")
+        if parts is not None and is_several(batch[0]):
+            check_parts(batch[0], parts, f"{name}, batch {number}")
         if not len(inputs):
             continue
         if shape is not None and tuple(inputs.shape[1:]) != shape:
@@ -79,7 +88,22 @@ class Passes:
         )
 
 
+def first_batch(loader: Batches, name: str, device: torch.device) -> tuple[Tensor, Tensor, Any]:
+    """The first batch as `checked_batches` gives it, and the inputs as the loader gave them."""
+    given: list[Any] = []
+
+    def noted() -> Iterator[Any]:
+        for batch in loader:
+            given.append(batch)
+            yield batch
+
+    inputs, targets = next(checked_batches(noted(), name, device))
+    return inputs, targets, given[-1][0]
+
+
 def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
+    if isinstance(batch, tuple | list) and len(batch) == 2 and is_several(batch[0]) and hasattr(batch[1], "__array__"):
+        batch = pack(batch[0], where), batch[1]
     if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(hasattr(item, "__array__") for item in batch):
         raise ValueError(f"{where}: found {_describe(batch)}, expected a pair of tensors or arrays (inputs, targets)")
     inputs, targets = (item if isinstance(item, Tensor) else torch.as_tensor(item) for item in batch)

@@ -90,14 +90,14 @@ def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Level
 def _test_columns(predictor: Predictor, test: Batches, levels: Levels) -> Iterator[Columns]:
     manifest = predictor.manifest
     likelihood = likelihood_of(manifest.task, manifest.outputs)
-    for inputs, raw in checked_batches(test, "test_data", torch.device("cpu")):
+    for inputs, raw in checked_batches(test, "test_data", torch.device("cpu"), manifest.input.parts):
         prediction = _finite(predictor, inputs.numpy())
         y = likelihood.check_targets(raw, len(inputs)).numpy()
         yield decision_columns(prediction) | BY_TASK[manifest.task](predictor, prediction, y, levels)
 
 
 def _foreign_columns(predictor: Predictor, foreign: Batches) -> Iterator[Columns]:
-    for inputs, _ in checked_batches(foreign, "ood_data", torch.device("cpu")):
+    for inputs, _ in checked_batches(foreign, "ood_data", torch.device("cpu"), predictor.manifest.input.parts):
         yield decision_columns(_finite(predictor, inputs.numpy()))
 
 

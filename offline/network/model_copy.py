@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from probity.offline.network.inputs import ONE_INPUT, InputForm
 from probity.offline.network.layer_outputs import layer_outputs
 from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
 
@@ -46,14 +47,19 @@ def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def check_private(
-    model: nn.Module, network: nn.Module, inputs: Tensor, classification: bool = True
+    model: nn.Module,
+    network: nn.Module,
+    inputs: Tensor,
+    classification: bool = True,
+    taken: InputForm = ONE_INPUT,
 ) -> tuple[int, OutputForm]:
     """K, and the form of what the model returns, from forward passes of a few examples; `ValueError` for a `network`
-    that cannot be used. It returns outputs (B, K) from now on.
+    that cannot be used. It returns outputs (B, K) from now on, and takes one tensor, packed as `taken` says.
 
     It must accept the inputs, not change them, give the same outputs twice, and agree with `model`.
     """
     few = inputs[:FEW].clone()
+    taken.install(network)
     try:
         with torch.no_grad():
             form = output_form(network(few), len(few), classification)
@@ -76,7 +82,7 @@ def check_private(
             f"in {_random_layer(network, inputs[:FEW])}: functional dropout needs training=self.training, and layers "
             "that draw random numbers in eval mode too (nn.FractionalMaxPool2d) must be replaced (nn.AdaptiveMaxPool2d)"
         )
-    _check_precision(model, form, mean, inputs[:FEW])
+    _check_precision(model, form, mean, inputs[:FEW], taken)
     return mean.shape[1], form
 
 
@@ -90,7 +96,7 @@ def _random_layer(network: nn.Module, inputs: Tensor) -> str:
     return "the model's own forward"
 
 
-def _check_precision(model: nn.Module, form: OutputForm, mean: Tensor, inputs: Tensor) -> None:
+def _check_precision(model: nn.Module, form: OutputForm, mean: Tensor, inputs: Tensor, taken: InputForm) -> None:
     kinds = {tensor.dtype for tensor in model.state_dict().values() if tensor.is_floating_point()} - {torch.float32}
     if not kinds:
         return
@@ -99,7 +105,8 @@ def _check_precision(model: nn.Module, form: OutputForm, mean: Tensor, inputs: T
     takes = next(parameter.dtype for parameter in own.parameters())
     try:
         with torch.no_grad():
-            expected = form.take(own(inputs.to(takes) if inputs.is_floating_point() else inputs.clone())).double()
+            args, kwargs = taken.arguments(inputs.to(takes) if inputs.is_floating_point() else inputs.clone())
+            expected = form.take(own(*args, **kwargs)).double()
     except RuntimeError:  # its own inputs have a type that the loader's have not: nothing to compare with
         return
     allowed = FROM_FLOAT64 if kind == torch.float64 else FROM_HALF

@@ -20,6 +20,7 @@ from probity.service.bundle import (
     Calibration,
     ComparedScore,
     Graph,
+    InputPart,
     InputSpec,
     Manifest,
     ManifestError,
@@ -39,10 +40,20 @@ MOST_TOGETHER = 0.02
 LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
-def check_input_spec(spec: InputSpec | None, example: Tensor, columns: tuple[str, ...] | None = None) -> InputSpec:
+def check_input_spec(
+    spec: InputSpec | None,
+    example: Tensor,
+    columns: tuple[str, ...] | None = None,
+    parts: tuple[InputPart, ...] | None = None,
+) -> InputSpec:
     """The user's input spec, checked as a reader of the bundle would and against the data; without one, plain arrays
-    of the data's shape. Features without names are called like the columns of a data frame."""
+    of the data's shape. Features without names are called like the columns of a data frame. parts: several
+    inputs, which are packed in the order of these."""
     shape = tuple(example.shape[1:])
+    if parts is not None:
+        if spec is not None:
+            raise ValueError(f"input_spec: found one for a model with {len(parts)} inputs, expected None")
+        return InputSpec(shape=shape, parts=parts)
     dtype: Literal["float32", "int64"] = "float32" if example.is_floating_point() else "int64"
     if spec is None:
         return InputSpec(shape=shape, dtype=dtype, feature_names=columns)

@@ -4,7 +4,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeAlias
 
@@ -29,7 +29,7 @@ class Frame(Protocol):
     def __getitem__(self, name: str) -> Any: ...
 
 
-Inputs: TypeAlias = Sequence[Any] | Array | Frame | float
+Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | Array | Frame | float
 File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
 
 

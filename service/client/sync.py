@@ -74,7 +74,8 @@ class Client:
         """Predictions for numbers as the network takes them, shape (batch, *input shape) or one example.
 
         NumPy arrays travel as they are in memory; anything else as JSON. The service finds the columns of a data frame
-        by the model's feature names, and leaves others out. Without a `model` the service's default one
+        by the model's feature names, and leaves others out. Several inputs are a mapping of arrays by name.
+        Without a `model` the service's default one
         answers, without a `version` the latest. `false_reject_rate`: the share of in-distribution inputs that may be
         rejected, where the operator lets requests choose it. `timeout` is for the whole call, and is sent to the
         service.

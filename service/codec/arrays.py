@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from probity.service.format.manifest_input import InputSpec
 from probity.service.format.text import suggestion
+from probity.service.inference.parts import check_names, packed
 
 Array = npt.NDArray[Any]
 MAX_DEPTH = 32  # NumPy itself ends at 64
@@ -48,7 +49,36 @@ class InputLimits:
         return max(1, min(self.max_rows, self.max_bytes // max(1, size)))
 
 
-def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:
+def array_from_named(values: Mapping[str, Any], spec: InputSpec, max_rows: int) -> Array:
+    """Several inputs by name, nested JSON lists each, as the network takes them together: (B, F) float32."""
+    if spec.parts is None:
+        raise InputError("inputs", "an object", "a list: the model has one input")
+    try:
+        check_names(list(values), spec.parts, "inputs")
+        arrays = {}
+        for part in spec.parts:
+            own, field = InputSpec(part.shape, "float32" if part.dtype == "float32" else "int64"), f"inputs.{part.name}"
+            if not isinstance(values[part.name], list):
+                raise InputError(field, f"{values[part.name]!r:.60}", "a list of numbers")
+            entries = _as_numbers(values[part.name]) if part.dtype == "bool" else values[part.name]
+            arrays[part.name] = array_from_json(entries, own, max_rows, field)
+        return packed(arrays, spec.parts, "inputs")
+    except InputError:
+        raise
+    except ValueError as error:
+        place, _, text = str(error).partition(": found ")
+        found, _, expected = text.partition(", expected ")
+        raise InputError(place, found, expected) from None
+
+
+def _as_numbers(values: Any, depth: int = MAX_DEPTH) -> Any:
+    """The same with 1 and 0 for true and false, in lists up to `depth` deep."""
+    if isinstance(values, list) and depth:
+        return [_as_numbers(value, depth - 1) for value in values]
+    return int(values) if isinstance(values, bool) else values
+
+
+def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int, field: str = "inputs") -> Array:
     """Nested JSON lists, shape (B, *input_shape) or one example (*input_shape), as the network takes them.
 
     Or objects, one an example, whose fields are called like the features; other fields are left out.
@@ -57,12 +87,12 @@ def array_from_json(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Ar
     the longest string for every entry.
     """
     if not values:
-        raise InputError("inputs", "an empty list", "at least one example")
+        raise InputError(field, "an empty list", "at least one example")
     if isinstance(values[0], dict):
         return _array_from_objects(values, spec, max_rows)
     if isinstance(values[0], list):
-        check_rows("inputs", len(values), max(max_rows, *spec.shape[:1], 1))  # before each row is checked
-    return _array_from_lists(values, spec, max_rows)
+        check_rows(field, len(values), max(max_rows, *spec.shape[:1], 1))  # before each row is checked
+    return _array_from_lists(values, spec, max_rows, field)
 
 
 def _array_from_objects(objects: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:
@@ -77,23 +107,23 @@ def _array_from_objects(objects: Sequence[Any], spec: InputSpec, max_rows: int) 
         if missing is not None:
             raise InputError(f"inputs[{i}].{missing:.80}", f"nothing{suggestion(missing, found)}", "a number")
     try:
-        return _array_from_lists([[found[name] for name in names] for found in objects], spec, max_rows)
+        return _array_from_lists([[found[name] for name in names] for found in objects], spec, max_rows, "inputs")
     except InputError as error:
         place = PLACE.fullmatch(error.field)
         field = error.field if place is None else f"{place[1]}.{names[int(place[2])]:.80}"
         raise InputError(field, error.found, error.expected) from None
 
 
-def _array_from_lists(values: Sequence[Any], spec: InputSpec, max_rows: int) -> Array:
+def _array_from_lists(values: Sequence[Any], spec: InputSpec, max_rows: int, field: str) -> Array:
     integers = spec.dtype == "int64"
-    _check_entries(values, "inputs", {int} if integers else {int, float}, MAX_DEPTH)
+    _check_entries(values, field, {int} if integers else {int, float}, MAX_DEPTH)
     try:
         array = np.array(values, np.int64 if integers else np.float64)
     except OverflowError:
-        raise _too_large(values, integers) from None
+        raise _too_large(values, integers, field) from None
     except ValueError:
-        raise InputError("inputs", "rows of different lengths", "a full array") from None
-    return array_from_array(array, spec, max_rows)
+        raise InputError(field, "rows of different lengths", "a full array") from None
+    return array_from_array(array, spec, max_rows, field)
 
 
 def array_from_array(array: Array, spec: InputSpec, max_rows: int, field: str = "inputs") -> Array:
@@ -133,10 +163,10 @@ def _check_entries(values: Sequence[Any], place: str, allowed: set[type], depth:
     raise InputError(f"{place}[{i}]", f"{odd!r:.60}", what)
 
 
-def _too_large(values: Sequence[Any], integers: bool) -> InputError:
+def _too_large(values: Sequence[Any], integers: bool, field: str) -> InputError:
     """The error for the first number that no float64 (or int64) can hold."""
     limit = 2**63 if integers else 2**1023
-    stack: list[tuple[str, Any]] = [("inputs", values)]
+    stack: list[tuple[str, Any]] = [(field, values)]
     while stack:
         place, item = stack.pop()
         if isinstance(item, list):
@@ -144,7 +174,7 @@ def _too_large(values: Sequence[Any], integers: bool) -> InputError:
         elif isinstance(item, int) and not -limit <= item < limit:
             found = f"{item!r:.60}" if item.bit_length() < MAX_INT_BITS else "a huge whole number"
             return InputError(place, found, "a number that fits 64 bits")
-    return InputError("inputs", "a number that is too large", "numbers that fit 64 bits")
+    return InputError(field, "a number that is too large", "numbers that fit 64 bits")
 
 
 def check_rows(field: str, rows: int, max_rows: int) -> None:

@@ -11,7 +11,14 @@ import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
 from probity.service.bundle import InputSpec
-from probity.service.codec.arrays import InputError, InputLimits, array_from_array, array_from_json, check_rows
+from probity.service.codec.arrays import (
+    InputError,
+    InputLimits,
+    array_from_array,
+    array_from_json,
+    array_from_named,
+    check_rows,
+)
 from probity.service.codec.encoded_images import ImageTexts
 from probity.service.codec.images import check_images
 from probity.service.codec.json_limits import check_json_size, json_limits_for
@@ -53,6 +60,11 @@ def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded | Im
         check_images("images", len(request.images), spec, rows)
         return ImageTexts(request.images, "images")
     assert request.inputs is not None
+    if isinstance(request.inputs, dict):
+        return Decoded(array_from_named(request.inputs, spec, rows), "inputs")
+    if spec.parts is not None:
+        expected = f"an object with the inputs {', '.join(repr(part.name) for part in spec.parts)}"
+        raise InputError("inputs", "a list", expected)
     return Decoded(array_from_json(request.inputs, spec, rows), "inputs")
 
 

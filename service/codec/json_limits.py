@@ -25,7 +25,8 @@ class JsonLimits:
 def json_limits_for(spec: InputSpec, rows: int) -> JsonLimits:
     """Somewhat more than the largest request for the model holds."""
     values = rows * math.prod(spec.shape)
-    lists = sum(rows * math.prod(spec.shape[:depth]) for depth in range(len(spec.shape))) + 1
+    shapes = [spec.shape] if spec.parts is None else [part.shape for part in spec.parts]
+    lists = sum(rows * math.prod(shape[:depth]) for shape in shapes for depth in range(len(shape))) + len(shapes)
     fields = values + rows if spec.feature_names else rows  # examples may be objects with a field for each feature
     return JsonLimits(
         min(MAX_NUMBERS, FACTOR * values + SLACK), FACTOR * lists + SLACK, min(MAX_NUMBERS, FACTOR * fields + SLACK)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from probity.service.format.rules import ManifestError, Part, check_fields
 
@@ -10,6 +10,7 @@ from probity.service.format.rules import ManifestError, Part, check_fields
 LARGEST, SMALLEST = 1e30, 1e-30
 # NumPy has at most 32 dimensions before its version 2, and one is the batch's; entries: 1 GiB of float32 an example.
 MAX_DIMENSIONS, MAX_ENTRIES = 31, 2**28
+MAX_NAME = 100  # characters of the name of an input
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,36 @@ class InputRange(Part):
 
 
 @dataclass(frozen=True)
+class InputPart(Part):
+    """One of several inputs: its name, the shape of ONE example, and what its values are."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Literal["float32", "int64", "bool"] = "float32"
+
+    @property
+    def size(self) -> int:
+        """Entries of an example."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
 class InputSpec(Part):
     """What the network takes: the shape of ONE example (no batch dimension) and how to obtain it.
 
     `feature_names` labels the entries of a flat input for people; `image` is present where the service may
     decode images, and then `shape` is (channels, height, width). `range` is what values to expect, where that is known.
+    `parts`: of a network with several inputs, whose entries in this order are the one float32 input of the graph.
     """
+
+    left_out: ClassVar[frozenset[str]] = frozenset({"parts"})
 
     shape: tuple[int, ...]
     dtype: Literal["float32", "int64"] = "float32"
     feature_names: tuple[str, ...] | None = None
     image: ImagePreprocessing | None = None
     range: InputRange | None = None
+    parts: tuple[InputPart, ...] | None = None
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.shape):
@@ -68,6 +87,8 @@ class InputSpec(Part):
         if math.prod(self.shape) > MAX_ENTRIES:
             raise ManifestError(f"input.shape: found {self.shape}, expected at most {MAX_ENTRIES} entries")
         self._check_feature_names()
+        if self.parts is not None:
+            self._check_parts(self.parts)
         if self.range is not None and len(self.range.low) not in (1, *self.shape[:1]):
             raise ManifestError(
                 f"input.range: found {len(self.range.low)} values, expected 1, or one for each place on the first axis "
@@ -77,6 +98,23 @@ class InputSpec(Part):
             raise ManifestError(f"input.range: found one for the dtype {self.dtype!r}, expected null")
         if self.image is not None:
             self._check_image(self.image)
+
+    def _check_parts(self, parts: tuple[InputPart, ...]) -> None:
+        names = [part.name for part in parts]
+        if len(names) < 2 or len(set(names)) < len(names) or not all(0 < len(name) <= MAX_NAME for name in names):
+            raise ManifestError(
+                f"input.parts: found the names {names!s:.200}, expected at least two that differ, of 1 to {MAX_NAME} "
+                "characters"
+            )
+        if any(size < 1 for part in parts for size in part.shape):
+            raise ManifestError(f"input.parts: found {parts!s:.200}, expected sizes of at least 1")
+        if self.shape != (sum(part.size for part in parts),) or self.dtype != "float32":
+            raise ManifestError(
+                f"input.shape: found {self.shape} {self.dtype}, expected float32 and the size of all parts, "
+                f"{sum(part.size for part in parts)}"
+            )
+        if self.image is not None or self.feature_names is not None:
+            raise ManifestError("input.parts: found an image or feature names beside them, expected null for both")
 
     def _check_feature_names(self) -> None:
         if self.feature_names is not None and (len(self.feature_names),) != self.shape:

@@ -25,7 +25,10 @@ EXPECTED = {
 
 def to_json(manifest: Manifest) -> dict[str, Any]:
     """The manifest as plain data."""
-    return dataclasses.asdict(manifest)
+    document = dataclasses.asdict(manifest)
+    if manifest.input.parts is None:
+        del document["input"]["parts"]
+    return document
 
 
 def manifest_from_json(data: Any) -> Manifest:

@@ -39,6 +39,9 @@ class Part:
         "json_schema_serialization_defaults_required": True,
     }
 
+    # Fields that a document leaves out where they are null.
+    left_out: ClassVar[frozenset[str]] = frozenset()
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema  # called by pydantic only
@@ -60,6 +63,8 @@ class Part:
             if name not in names and not later:
                 raise FieldNameError(f"{name:.100}", "unknown field")
         for name in names:
-            if name not in data:
+            if name not in data and name not in cls.left_out:
                 raise FieldNameError(name, "missing field")
-        return {name: tuple(data[name]) if isinstance(data[name], list) else data[name] for name in names}
+        return {
+            name: tuple(data[name]) if isinstance(data[name], list) else data[name] for name in names if name in data
+        }

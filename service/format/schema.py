@@ -18,7 +18,9 @@ def manifest_schema() -> dict[str, Any]:
     schema = manifest_adapter().json_schema(mode="serialization")
     definitions = {Manifest.__name__: schema, **schema["$defs"]}
     for part in Part.__subclasses__():  # pydantic before 2.13 leaves the descriptions out
-        definitions[part.__name__]["description"] = inspect.getdoc(part)
+        definition = definitions[part.__name__]
+        definition["description"] = inspect.getdoc(part)
+        definition["required"] = [name for name in definition["required"] if name not in part.left_out]
     schema["properties"][SEAL] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
     schema["required"].append(SEAL)
     schema["properties"]["format_version"]["const"] = FORMAT_VERSION

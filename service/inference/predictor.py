@@ -15,6 +15,7 @@ from probity.service.inference.deciding import Policy, Rule, deciding_rule
 from probity.service.inference.expected_accuracy import expected_accuracy
 from probity.service.inference.frames import frame_array, is_frame
 from probity.service.inference.input_range import RangeCheck
+from probity.service.inference.parts import packed
 from probity.service.inference.prediction import NonFinitePrediction as NonFinitePrediction
 from probity.service.inference.prediction import PlainPrediction as PlainPrediction
 from probity.service.inference.prediction import Prediction as Prediction
@@ -129,7 +130,8 @@ class Predictor:
         """inputs (B, *input_shape), B >= 1, or a data frame -> Prediction; raises `ValueError` for a wrong shape.
 
         The columns of a data frame are found by the bundle's feature names, whatever their order, and others are left
-        out; `ValueError` for missing ones, and for a bundle without feature names.
+        out; `ValueError` for missing ones, and for a bundle without feature names. Several inputs are given by name, as
+        a mapping of arrays (B, *shape).
 
         An example for which the network's output is not finite is rejected whatever the threshold, with an infinite
         score; its other values are the network's. `Prediction.finite` marks such examples, `check_finite` raises for
@@ -217,7 +219,13 @@ class Predictor:
 
     def _check_inputs(self, inputs: Any) -> Array:
         spec = self.manifest.input
-        values = frame_array(inputs, spec.feature_names, "inputs") if is_frame(inputs) else inputs
+        values = inputs
+        if is_frame(inputs):
+            values = frame_array(inputs, spec.feature_names, "inputs")
+        elif isinstance(inputs, Mapping):
+            if spec.parts is None:
+                raise ValueError(f"inputs: found {', '.join(map(repr, inputs))}, expected a single array")
+            values = packed(inputs, spec.parts, "inputs")
         array: Array = np.ascontiguousarray(values, np.dtype(spec.dtype))
         if array.shape[1:] != spec.shape or not len(array):
             raise ValueError(f"inputs: found shape {array.shape}, expected (batch of at least 1, *{spec.shape})")

@@ -1,9 +1,16 @@
-"""An input tensor -> one array (B, *input_shape), or the image files in it."""
+"""Input tensors -> one array (B, *input_shape), or the image files in it."""
+
+from collections.abc import Sequence
+
+import numpy as np
 
 from probity.service.bundle import InputSpec
 from probity.service.codec.arrays import InputLimits, array_from_array
 from probity.service.codec.encoded_images import ImageFiles, ImageTexts
 from probity.service.codec.images import check_images
+from probity.service.format.manifest_input import InputPart
+from probity.service.format.text import suggestion
+from probity.service.inference.parts import packed
 from probity.service.oip.datatypes import BYTES, Array
 from probity.service.oip.errors import RequestError
 from probity.service.oip.parsing import shown
@@ -13,17 +20,45 @@ from probity.service.oip.tensor import Tensor
 IMAGE_SHAPES = "the shape (batch,) or (batch, 1): an encoded image file in each element"
 
 
-def array_of(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array:
-    """The tensor as an array of the network's datatype. Elements of BYTES are encoded image files."""
-    found = input_of(tensor, spec, limits)
+def array_of(tensors: Sequence[Tensor], spec: InputSpec, limits: InputLimits) -> Array:
+    """The tensors as one array of the network's datatype. Elements of BYTES are encoded image files."""
+    found = input_of(tensors, spec, limits)
     return found.array(spec, limits) if isinstance(found, ImageFiles | ImageTexts) else found
 
 
-def input_of(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> Array | ImageFiles | ImageTexts:
+def input_of(tensors: Sequence[Tensor], spec: InputSpec, limits: InputLimits) -> Array | ImageFiles | ImageTexts:
     """Like `array_of`, without decoding images."""
+    if spec.parts is not None:
+        return _several(tensors, spec.parts, spec, limits)
+    for tensor in tensors:
+        if tensor.name != INPUT:
+            raise RequestError(f"{tensor.place}.name", shown(tensor.name), f"one input, named {INPUT!r}")
+    (tensor,) = tensors
     if tensor.datatype == BYTES:
         return _images(tensor, spec, limits)
     return array_from_array(tensor.array(), spec, limits.rows(spec), INPUT)
+
+
+def _several(tensors: Sequence[Tensor], parts: Sequence[InputPart], spec: InputSpec, limits: InputLimits) -> Array:
+    """Inputs by name, as the network takes them together, (B, F) float32."""
+    rows, known, arrays = limits.rows(spec), {part.name: part for part in parts}, {}
+    for tensor in tensors:
+        part = known.get(tensor.name)
+        if part is None:
+            expected = f"one of {', '.join(map(repr, known))}{suggestion(tensor.name, known)}"
+            raise RequestError(f"{tensor.place}.name", shown(tensor.name), expected)
+        if tensor.datatype == BYTES:
+            raise RequestError(f"{tensor.place}.datatype", BYTES, "numbers, such as FP32")
+        values = tensor.array()
+        values = values.astype(np.int64) if values.dtype.kind == "b" else values
+        own = InputSpec(part.shape, "float32" if part.dtype == "float32" else "int64")
+        arrays[tensor.name] = array_from_array(values, own, rows, tensor.name)
+    try:
+        return packed(arrays, parts, "inputs")
+    except ValueError as error:
+        place, _, text = str(error).partition(": found ")
+        found, _, expected = text.partition(", expected ")
+        raise RequestError(place, found, expected) from None
 
 
 def _images(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> ImageFiles | ImageTexts:

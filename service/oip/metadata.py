@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+from probity.service.bundle import InputSpec
 from probity.service.codec.answers import Coverage
+from probity.service.format.manifest_input import InputPart
 from probity.service.inference.predictor import Predictor
 from probity.service.oip.outputs import FP32, outputs_of
 from probity.service.oip.schemas import INPUT
 
 Json = dict[str, Any]
 PLATFORM, BACKEND = "onnxruntime_onnx", "onnxruntime"
-DATATYPES = {"float32": FP32, "int64": "INT64"}
+DATATYPES = {"float32": FP32, "int64": "INT64", "bool": "BOOL"}
 ANY_NUMBER = -1
 NANOSECONDS = 1e9
 
@@ -22,15 +24,21 @@ def metadata(predictor: Predictor, versions: list[str], coverage: Coverage) -> J
         {"name": output.name, "datatype": output.datatype, "shape": [ANY_NUMBER, *output.shape]}
         for output in outputs_of(predictor).values()
     ]
-    shape = [ANY_NUMBER, *manifest.input.shape]
     return {
         "name": manifest.name,
         "versions": versions,
         "platform": PLATFORM,
-        "inputs": [{"name": INPUT, "datatype": DATATYPES[manifest.input.dtype], "shape": shape}],
+        "inputs": [
+            {"name": part.name, "datatype": DATATYPES[part.dtype], "shape": [ANY_NUMBER, *part.shape]}
+            for part in _inputs(manifest.input)
+        ],
         "outputs": outputs,
         "parameters": {"digest": predictor.digest, "task": manifest.task, **_levels(predictor, coverage)},
     }
+
+
+def _inputs(spec: InputSpec) -> tuple[InputPart, ...]:
+    return spec.parts or (InputPart(INPUT, spec.shape, spec.dtype),)
 
 
 def _levels(predictor: Predictor, coverage: Coverage) -> Json:
@@ -46,13 +54,15 @@ def configuration(predictor: Predictor, max_rows: int, max_queue_delay_seconds: 
         {"name": output.name, "data_type": f"TYPE_{output.datatype}", "dims": list(output.shape)}
         for output in outputs_of(predictor).values()
     ]
-    data_type = f"TYPE_{DATATYPES[manifest.input.dtype]}"
     return {
         "name": manifest.name,
         "platform": PLATFORM,
         "backend": BACKEND,
         "max_batch_size": max_rows,
-        "input": [{"name": INPUT, "data_type": data_type, "dims": list(manifest.input.shape)}],
+        "input": [
+            {"name": part.name, "data_type": f"TYPE_{DATATYPES[part.dtype]}", "dims": list(part.shape)}
+            for part in _inputs(manifest.input)
+        ],
         "output": outputs,
         "dynamic_batching": {"max_queue_delay_microseconds": round(max_queue_delay_seconds * 1e6)},
     }

@@ -30,7 +30,7 @@ class InferRequest:
     service's own."""
 
     id: str | None
-    tensor: Tensor
+    tensors: tuple[Tensor, ...]
     outputs: tuple[Wanted, ...] | None
     binary: bool
     timeout_seconds: float | None
@@ -44,8 +44,8 @@ def parse_request(body: bytes, header_length: int | None, limits: JsonLimits) ->
     json = body if header_length is None else body[:header_length]
     repeats = header_length is not None and header_length <= REMEMBERED_BYTES
     head = _remembered_head(json, limits) if repeats else _head(json, limits)
-    tensor = _only_input(head.inputs, body, header_length)
-    return InferRequest(head.id, tensor, head.outputs, head.binary, head.timeout_seconds, head.false_reject_rate)
+    tensors = _inputs(head.inputs, body, header_length)
+    return InferRequest(head.id, tensors, head.outputs, head.binary, head.timeout_seconds, head.false_reject_rate)
 
 
 @dataclass(frozen=True)
@@ -81,20 +81,24 @@ def header_length(text: str | None) -> int | None:
     return int(text)
 
 
-def _only_input(entries: list[schemas.InputTensor], body: bytes, length: int | None) -> Tensor:
-    """The one input, whose bytes are all that follows the JSON."""
-    if len(entries) != 1:
-        place, found = ("inputs[1].name", f"{INPUT!r} once more") if entries else ("inputs", "an empty list")
-        raise RequestError(place, found, f"one input, named {INPUT!r}")
-    start = len(body) if length is None else length
-    if length is None and entries[0].parameters and entries[0].parameters.binary_data_size is not None:
-        place = "inputs[0].parameters.binary_data_size"
-        raise RequestError(place, "binary data", f"the header {LENGTH_HEADER}, or the values in 'data'")
-    tensor = read_tensor(entries[0], "inputs[0]", body, start)
-    if tensor.stop != len(body):
-        found, expected = f"{len(body) - start} bytes after the JSON", f"{tensor.stop - start}, as the inputs say"
+def _inputs(entries: list[schemas.InputTensor], body: bytes, length: int | None) -> tuple[Tensor, ...]:
+    """The inputs, whose bytes are all that follows the JSON, in their order."""
+    if not entries:
+        raise RequestError("inputs", "an empty list", f"one input, named {INPUT!r}, or all of several by their names")
+    begin = at = len(body) if length is None else length
+    tensors = []
+    for i, entry in enumerate(entries):
+        if any(entry.name == other.name for other in entries[:i]):
+            raise RequestError(f"inputs[{i}].name", f"{shown(entry.name)} once more", "each input once")
+        if length is None and entry.parameters and entry.parameters.binary_data_size is not None:
+            place = f"inputs[{i}].parameters.binary_data_size"
+            raise RequestError(place, "binary data", f"the header {LENGTH_HEADER}, or the values in 'data'")
+        tensors.append(read_tensor(entry, f"inputs[{i}]", body, at))
+        at = tensors[-1].stop
+    if at != len(body):
+        found, expected = f"{len(body) - begin} bytes after the JSON", f"{at - begin}, as the inputs say"
         raise RequestError("body", found, expected)
-    return tensor
+    return tuple(tensors)
 
 
 def _outputs(entries: list[schemas.RequestedOutput] | None, binary: bool) -> tuple[Wanted, ...] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, Strict, model_validator
+from pydantic import BaseModel, Field, InstanceOf, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 INPUT = "inputs"  # the network's input, as its graph calls it
@@ -51,12 +51,6 @@ class RequestPart(BaseModel):
         return dict.fromkeys(cls.model_fields) | values
 
 
-def _only_input(name: Any) -> Any:
-    if name != INPUT:
-        raise PydanticCustomError("name", f"one input, named '{INPUT}'")
-    return name
-
-
 class InputParameters(RequestPart):
     """Others are ignored."""
 
@@ -69,7 +63,7 @@ class InputParameters(RequestPart):
 class InputTensor(RequestPart):
     """Row-major values, flat or nested; or their bytes, after the JSON."""
 
-    name: Annotated[Literal["inputs"], BeforeValidator(_only_input)]
+    name: Annotated[str, Field(description="`inputs`; of a model with several inputs, the name of one.")]
     datatype: Annotated[Datatype, Field(description="Numbers of any kind; BYTES for image files.")]
     shape: Annotated[
         list[Size],

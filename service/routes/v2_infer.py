@@ -24,8 +24,8 @@ from probity.service.oip.datatypes import Array
 from probity.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
 from probity.service.oip.request import LENGTH_HEADER, header_length
 from probity.service.oip.response import Head
+from probity.service.oip.schemas import INPUT, InferResponse
 from probity.service.oip.schemas import InferRequest as DocumentedRequest
-from probity.service.oip.schemas import InferResponse
 from probity.service.oip.schemas_models import inlined
 from probity.service.routes.decode import decode_images, decode_numbers
 from probity.service.routes.direct import lease_of
@@ -76,7 +76,7 @@ async def infer(request: Request) -> Response:
                 answered = await model.predict(array, deadline.at, rule)
         if runtime.records:
             runtime.record(model, rule, infer_request.id or given_id(request), answered.result, array)
-        warnings = warnings_of(answered.result, model.predictor, array, infer_request.tensor.name)
+        warnings = warnings_of(answered.result, model.predictor, array, INPUT)
         response = _InferResponse(
             infer_request, model, runtime.coverage, answered, warnings, coding(request.headers.get("accept-encoding"))
         )
@@ -104,7 +104,7 @@ async def _read_and_decode(
     def decode() -> tuple[InferRequest, Array | ImageFiles | ImageTexts]:
         infer_request = parse_request(body, length, bounds)
         check_outputs(infer_request, known)
-        return infer_request, input_of(infer_request.tensor, spec, runtime.limits)
+        return infer_request, input_of(infer_request.tensors, spec, runtime.limits)
 
     started = time.perf_counter()
     infer_request, inputs = await decode_numbers(request, runtime, deadline, _effort(body, length), decode)

@@ -58,7 +58,7 @@ values = st.recursive(odd, lambda inner: st.lists(inner, max_size=4) | st.dictio
 
 def try_it(body: bytes, length: int | None, spec: InputSpec) -> None:
     with contextlib.suppress(NotJson, InputError):
-        array = array_of(parse_request(body, length, BOUNDS).tensor, spec, LIMITS)
+        array = array_of(parse_request(body, length, BOUNDS).tensors, spec, LIMITS)
         assert array.shape[1:] == spec.shape
         assert array.dtype == spec.dtype
         assert len(array) <= LIMITS.max_rows
@@ -107,5 +107,5 @@ def test_any_bytes_of_it_changed(spec: InputSpec, data: st.DataObject) -> None:
 @pytest.mark.parametrize(("one", "raw"), GOOD[:4])
 def test_the_good_ones_are_good(one: dict[str, Any], raw: bytes) -> None:
     head = json.dumps({"inputs": [one]}).encode()
-    found = array_of(parse_request(head + raw, len(head), BOUNDS).tensor, SPECS["numbers"], LIMITS)
+    found = array_of(parse_request(head + raw, len(head), BOUNDS).tensors, SPECS["numbers"], LIMITS)
     assert found.shape[1:] == (2,)

@@ -43,7 +43,7 @@ def binary(raw: bytes, size: Any = None, **changes: Any) -> tuple[bytes, int]:
 
 def refused(body: bytes, length: int | None = None, spec: InputSpec = FEATURES) -> InputError:
     with pytest.raises(InputError) as caught:
-        array_of(parse_request(body, length, MOST).tensor, spec, LIMITS)
+        array_of(parse_request(body, length, MOST).tensors, spec, LIMITS)
     assert caught.value.found
     assert caught.value.expected
     assert len(str(caught.value)) < 600
@@ -54,14 +54,14 @@ def refused(body: bytes, length: int | None = None, spec: InputSpec = FEATURES) 
 def test_json(data: Any) -> None:
     asked = parse({**GOOD, "data": data})
     assert (asked.id, asked.outputs, asked.binary, asked.timeout_seconds) == (None, None, False, None)
-    np.testing.assert_array_equal(array_of(asked.tensor, FEATURES, LIMITS), VALUES)
+    np.testing.assert_array_equal(array_of(asked.tensors, FEATURES, LIMITS), VALUES)
 
 
 @pytest.mark.parametrize("datatype", ["FP32", "FP64", "FP16", "INT8", "UINT8", "INT64", "UINT64"])
 def test_binary(datatype: str) -> None:
     kinds = {"FP32": "f4", "FP64": "f8", "FP16": "f2", "INT8": "i1", "UINT8": "u1", "INT64": "i8", "UINT64": "u8"}
     body, length = binary(VALUES.astype(kinds[datatype]).tobytes(), datatype=datatype)
-    found = array_of(parse_request(body, length, MOST).tensor, FEATURES, LIMITS)
+    found = array_of(parse_request(body, length, MOST).tensors, FEATURES, LIMITS)
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, VALUES)
 
@@ -69,13 +69,13 @@ def test_binary(datatype: str) -> None:
 def test_binary_numbers_of_the_network_s_own_kind_are_not_copied() -> None:
     body, length = binary(VALUES.tobytes())
     body, length = body[:length].ljust(length + -length % 4) + body[length:], length + -length % 4
-    found = array_of(parse_request(body, length, MOST).tensor, FEATURES, LIMITS)
+    found = array_of(parse_request(body, length, MOST).tensors, FEATURES, LIMITS)
     assert not found.flags.owndata
     assert not found.flags.writeable
 
 
 def test_one_example_without_the_batch() -> None:
-    found = array_of(parse({**GOOD, "shape": [4], "data": ROWS[0]}).tensor, FEATURES, LIMITS)
+    found = array_of(parse({**GOOD, "shape": [4], "data": ROWS[0]}).tensors, FEATURES, LIMITS)
     np.testing.assert_array_equal(found, VALUES[:1])
 
 
@@ -86,7 +86,7 @@ def test_images(shape: list[int]) -> None:
     as_json = parse({**tensor, "data": [base64_text(file) for file in files]})
     body, length = binary(join_elements(files), **tensor)
     as_bytes = parse_request(body, length, MOST)
-    first, second = (array_of(asked.tensor, IMAGES, LIMITS) for asked in (as_json, as_bytes))
+    first, second = (array_of(asked.tensors, IMAGES, LIMITS) for asked in (as_json, as_bytes))
     assert first.shape == (2, 1, 4, 5)
     np.testing.assert_array_equal(first, second)
 
@@ -254,7 +254,7 @@ def test_the_same_json_with_other_bytes_is_another_request() -> None:
     first, second = VALUES, -VALUES
     for values in (first, second, first):
         body, length = binary(values.tobytes())
-        np.testing.assert_array_equal(array_of(parse_request(body, length, MOST).tensor, FEATURES, LIMITS), values)
+        np.testing.assert_array_equal(array_of(parse_request(body, length, MOST).tensors, FEATURES, LIMITS), values)
     body, length = binary(first.tobytes())
     with pytest.raises(RequestError, match="at most the 31 bytes"):
         parse_request(body[:-1], length, MOST)

@@ -28,7 +28,7 @@ POSTERIOR = ["variance", "score", "p_value", "rejected"]
 
 def asking(*names: str, binary: bool = False) -> InferRequest:
     outputs = tuple(Wanted(name, binary, f"outputs[{i}].name") for i, name in enumerate(names)) or None
-    return InferRequest(None, TENSOR, outputs, binary, None)
+    return InferRequest(None, (TENSOR,), outputs, binary, None)
 
 
 def predict(synthetic: Synthetic, rows: int = 2) -> Prediction:
@@ -86,7 +86,7 @@ def test_a_regression_has_no_probabilities(regression: Synthetic) -> None:
 
 def test_only_what_was_asked_for_in_that_order(classification: Synthetic) -> None:
     wanted = (Wanted("score", True, ""), Wanted("mean", False, ""), Wanted("rejected", True, ""))
-    request = InferRequest("x", TENSOR, wanted, False, None)
+    request = InferRequest("x", (TENSOR,), wanted, False, None)
     head = Head("m", "1", 'an "id" \u00e9', False)
     document, arrays = read(answer(classification, request, predict(classification), head))
     assert list(arrays) == ["score", "mean", "rejected"]
