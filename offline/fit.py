@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from probity.offline.config import FitConfig
+from probity.offline.data.calibration_check import CalibrationCheck, target_warnings
 from probity.offline.data.foreign import check_foreign, collect_foreign
 from probity.offline.data.given import given_data
 from probity.offline.data.held_out import HeldOut, check_enough, collect_held_out
@@ -33,6 +34,7 @@ from probity.offline.publish.bundle import publish
 from probity.offline.publish.fitted import Fitted
 from probity.offline.publish.manifest import check_class_names, check_input_spec
 from probity.offline.publish.served_form import check_size, choose_form
+from probity.offline.runtime.arrays import to_numpy
 from probity.offline.runtime.checkpoint import Checkpoint
 from probity.offline.runtime.distributed import local_device, process_group
 from probity.offline.runtime.progress import Track, length_of, silent
@@ -105,6 +107,7 @@ def fit_bundle(
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
         tuning, conformal = _split_held_out(job, held_out.batches)
         job = _with_scale(job, tuning)
+        doubts = _doubts(job, tuning, conformal, say)
 
         job = _with_foreign(job, None if foreign is None else foreign.batches)
 
@@ -121,7 +124,8 @@ def fit_bundle(
         say(f"{len(subnetwork.indices):,} weights chosen{because}")
 
         # 5. accumulate
-        curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint)
+        check = CalibrationCheck(tuning.joined(conformal.inputs, conformal.targets))
+        curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint, check)
         added = fit_added_weights(job, memory.rows("curvature"))
 
         if job.distributed.is_main:
@@ -157,9 +161,9 @@ def fit_bundle(
                 calibrated,
                 resources,
                 len(tuning),
+                (*doubts, *check.warnings()),
             )
-            inputs = torch.cat([tuning.inputs, conformal.inputs])
-            publish(job, fitted, destination, names, ranges.with_range(spec, inputs))
+            publish(job, fitted, destination, names, ranges.with_range(spec, check.data.inputs))
         job.distributed.barrier()
         if job.distributed.is_main:
             checkpoint.remove()
@@ -230,6 +234,14 @@ def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     return tuning, conformal
 
 
+def _doubts(job: Job, tuning: HeldOut, conformal: HeldOut, say: Callable[[str], object]) -> list[str]:
+    """What the targets of the calibration data make doubtful; said at once, and kept in the bundle."""
+    found = target_warnings(to_numpy(torch.cat([tuning.targets, conformal.targets])), job.likelihood)
+    for doubt in found:
+        say(f"warning: {doubt}")
+    return found
+
+
 def _with_scale(job: Job, tuning: HeldOut) -> Job:
     """The job with the first estimate of a regression's observation noise, or of a classification the temperature of
     the plain network."""
@@ -253,12 +265,12 @@ def _with_foreign(job: Job, loader: Batches | None) -> Job:
 
 
 def _accumulate(
-    job: Job, jacobian: SubnetworkJacobian, rows: int, checkpoint: Checkpoint
+    job: Job, jacobian: SubnetworkJacobian, rows: int, checkpoint: Checkpoint, check: CalibrationCheck
 ) -> tuple[Curvature, RangeMeter]:
-    """One pass over the training data: the curvature, and the range of the inputs."""
+    """One pass over the training data: the curvature, the range of the inputs, and what `check` looks for."""
     torch.manual_seed(job.config.seed)  # a loader that shuffles gives an interrupted pass its order again
     ranges = RangeMeter()
-    pairs = ranges.watch(job.pass_over_training("Curvature"))
+    pairs = check.watch(ranges.watch(job.pass_over_training("Curvature")))
     curvature = accumulate_ggn(
         jacobian, pairs, job.likelihood, rows=rows, checkpoint=checkpoint, distributed=job.distributed
     )

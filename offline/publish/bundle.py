@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from probity.offline.data.calibration_check import quality_warnings
 from probity.offline.export.price import Price, Timing, published
 from probity.offline.job import Job
 from probity.offline.laplace.calibration import Predicted, held_out_metrics, reference_quantiles
@@ -150,6 +151,9 @@ def _warnings(job: Job, fitted: Fitted, metrics: Mapping[str, float]) -> list[st
             f"train_loader gave {examples} examples, its dataset has {expected} (drop_last, or a sampler that repeats "
             "or leaves out): the curvature sums over the examples given"
         )
+    warnings.extend(fitted.doubts)
+    targets = to_numpy(fitted.calibrated.data.targets)
+    warnings.extend(quality_warnings(metrics, targets, fitted.calibrated.likelihood))
     warnings.extend(coverage_warning(metrics, len(fitted.calibrated.data)))
     warnings.extend(together_warning(metrics))
     threshold, outputs = fitted.calibrated.rule.threshold, job.likelihood.outputs

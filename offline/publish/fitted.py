@@ -13,7 +13,7 @@ from probity.offline.selection.subnetwork import Subnetwork
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the steps of a fit found; `memory`: the lines of its plan."""
+    """What the steps of a fit found; `memory`: the lines of its plan; `doubts`: warnings about the calibration data."""
 
     subnetwork: Subnetwork
     jacobian: SubnetworkJacobian
@@ -23,6 +23,7 @@ class Fitted:
     calibrated: Calibrated
     memory: tuple[str, ...]
     tuning_examples: int
+    doubts: tuple[str, ...] = ()
 
     @property
     def added(self) -> AddedWeights | None:

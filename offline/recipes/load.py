@@ -4,6 +4,7 @@ It defines `model()`, `train_data()` and `calibration_data()`, and may define `t
 `score_data()`, `config` (a `FitConfig`), `class_names` and `input_spec`. Data are what `fit_bundle` takes.
 """
 
+import difflib
 import importlib.util
 import sys
 import zlib
@@ -19,6 +20,20 @@ from torch import nn
 from probity.offline.config import FitConfig
 from probity.offline.recipes.imports import RecipeImports
 from probity.service.bundle import InputSpec
+from probity.service.format.text import suggestion
+
+READ = (
+    "model",
+    "train_data",
+    "calibration_data",
+    "test_data",
+    "ood_data",
+    "score_data",
+    "config",
+    "class_names",
+    "input_spec",
+)
+ALIKE = 0.85  # how much two names are, by difflib
 
 
 class RecipeError(ValueError):
@@ -71,13 +86,31 @@ class Recipe:
         """What `train_data`, `calibration_data`, `score_data`, `test_data` or `ood_data` returns."""
         return self._call(name)
 
+    def check_names(self) -> None:
+        """`RecipeError` for a name of the recipe's own that is nearly one that a fit reads, and stands in its place."""
+        for name in self._own:
+            near = difflib.get_close_matches(name.lower(), READ, 1, cutoff=ALIKE)
+            if near and name not in READ and not self.has(near[0]):
+                raise RecipeError(f"{self.path}: found {name}, which nothing reads; did you mean {near[0]}?")
+
+    @property
+    def _own(self) -> list[str]:
+        """Public names that the recipe defines rather than imports."""
+        mine, ours = vars(self.module), self.module.__name__
+        return [
+            name
+            for name, value in mine.items()
+            if not name.startswith("_") and getattr(value, "__module__", ours) in (ours, None)
+        ]
+
     def has(self, name: str) -> bool:
         return hasattr(self.module, name)
 
     def _call(self, name: str) -> Any:
         function = getattr(self.module, name, None)
         if not callable(function):
-            raise RecipeError(f"{self.path}: found no function {name}(), expected one; see the examples")
+            hint = suggestion(name, self._own)
+            raise RecipeError(f"{self.path}: found no function {name}(){hint}, expected one; see the examples")
         with self.running():
             return function()
 
@@ -106,4 +139,6 @@ def load_recipe(path: Path) -> Recipe:
     imports = RecipeImports(path.parent)
     with imports.active():
         spec.loader.exec_module(module)
-    return Recipe(path, module, imports)
+    recipe = Recipe(path, module, imports)
+    recipe.check_names()
+    return recipe

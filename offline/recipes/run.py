@@ -4,7 +4,11 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from probity.offline.config import FitConfig
+from probity.offline.data.given import given_data
+from probity.offline.data.loaders import first_batch
 from probity.offline.evaluation.columns import with_level
 from probity.offline.evaluation.evaluate import Evaluation, evaluate
 from probity.offline.fit import dry_run, fit_bundle, quiet
@@ -12,6 +16,7 @@ from probity.offline.recipes.load import Recipe, RecipeError, load_recipe
 from probity.offline.recipes.progress_bars import Bars
 from probity.offline.runtime.distributed import environment_context
 from probity.offline.runtime.progress import silent
+from probity.service.format.files import check_destination, check_writable
 from probity.service.inference.predictor import Predictor
 
 
@@ -22,9 +27,15 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
     """
     recipe = load_recipe(recipe_path)
     config = _config(recipe, given)
-    model, train, held_out = recipe.model(), recipe.data("train_data"), recipe.data("calibration_data")
+    check_destination(out)
+    check_writable(out)
+    names, spec = recipe.class_names, recipe.input_spec
+    train, held_out = recipe.data("train_data"), recipe.data("calibration_data")
     foreign = recipe.data("score_data") if recipe.has("score_data") else None
-    main = environment_context().is_main
+    with recipe.running():
+        _look_at(train, "train_data")
+        _look_at(held_out, "calibration_data")
+    model, main = recipe.model(), environment_context().is_main  # it may train for hours: everything else comes first
     with recipe.running(), Bars() if main else contextlib.nullcontext() as bars:
         fit_bundle(
             model,
@@ -33,12 +44,18 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
             calibration_loader=held_out,
             foreign_loader=foreign,
             config=config,
-            class_names=recipe.class_names,
-            input_spec=recipe.input_spec,
+            class_names=names,
+            input_spec=spec,
             progress=bars or silent,
             say=bars.say if bars else quiet,
         )
     return main
+
+
+def _look_at(data: Any, name: str) -> None:
+    """What the first batch shows to be wrong, before a model is trained; random numbers are left as they were."""
+    with torch.random.fork_rng(devices=[]):
+        first_batch(given_data(data, f"{name}()").batches, f"{name}()", torch.device("cpu"))
 
 
 def dry_run_recipe(recipe_path: Path, given: dict[str, Any]) -> list[str]:

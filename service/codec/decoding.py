@@ -127,5 +127,8 @@ def parse_json(body: bytes, kind: type[M]) -> M:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         if first["type"] == "json_invalid":
             raise NotJson(f"The body is not JSON: {first['msg']:.200}") from None
-        field = ".".join(map(str, first["loc"]))[:100] or "body"
+        places = [
+            str(place) for place in first["loc"] if place not in ("list[any]", "dict[str,any]")
+        ]  # kinds, not places
+        field = ".".join(places)[:100] or "body"
         raise FieldError(field, f"{first['msg']:.200}") from None

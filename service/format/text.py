@@ -11,7 +11,7 @@ def printable(text: str) -> str:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """ " (did you mean 'x'?)" with the known name that is nearest, upper and lower case alike; empty without one."""
-    by_case = {each.lower(): each for each in known}
+    by_case = {each.lower(): each for each in known if each != name}
     near = difflib.get_close_matches(name.lower(), by_case, 1)
     return f" (did you mean {by_case[near[0]]!r:.80}?)" if near else ""
 

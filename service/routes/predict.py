@@ -12,6 +12,7 @@ from probity.service.bundle import InputSpec
 from probity.service.codec.answers import predictions_json, warnings_of
 from probity.service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
 from probity.service.codec.encoded_images import Form, ImageFiles, ImageTexts
+from probity.service.format.text import suggestion
 from probity.service.http.admission import Lease
 from probity.service.http.bodies import media_type, read_body, reserve, reserve_response
 from probity.service.http.disconnect import CancelOnDisconnect
@@ -134,6 +135,11 @@ def _requested_rate(request: Request) -> float | None:
     """The query's rate, None where it names none."""
     if not request.scope["query_string"]:
         return None
+    for name in request.query_params:
+        if name != RATE:
+            hint, expected = suggestion(name, [RATE]), f"{RATE} or none"
+            detail = f"Found the query parameter {name!r:.100}{hint}, expected {expected}."
+            raise ProblemError(422, "field", detail, field=name[:100], found=name[:100], expected=expected)
     texts = request.query_params.getlist(RATE)
     if not texts:
         return None

@@ -9,6 +9,7 @@ from pydantic import field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from probity.service.environment.kubernetes import is_link_url, is_service_link
+from probity.service.format.text import suggestion
 from probity.service.settings.access import AccessSettings
 from probity.service.settings.computation import ComputationSettings
 from probity.service.settings.decisions import DecisionSettings
@@ -95,7 +96,9 @@ def load_settings(**given: Any) -> Settings:
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     for name in sorted(name for name in os.environ if name.upper().startswith(PREFIX)):
         if name.upper() not in known | FOREIGN and not is_service_link(name, os.environ):
-            raise UnknownSettingError(f"{name}: unknown setting; known are {', '.join(sorted(known))}")
+            fields = [field.upper() for field in Settings.model_fields]
+            hint = suggestion(name[len(PREFIX) :], fields).replace("'", f"'{PREFIX}", 1)
+            raise UnknownSettingError(f"{name}: unknown setting{hint}; known are {', '.join(sorted(known))}")
         if name.upper() in known and is_service_link(name, os.environ):
             log.warning(
                 "%s: ignored %s, which Kubernetes made for a Service of this name; enableServiceLinks: false in the "

@@ -139,3 +139,15 @@ def test_a_pickle_keeps_the_rate(classification: Synthetic, tmp_path: Path) -> N
     predictor = Predictor.load(classification.path, false_reject_rate=0.3)
     (tmp_path / "kept").write_bytes(pickle.dumps(predictor))
     assert pickle.loads((tmp_path / "kept").read_bytes()).rule.false_reject_rate == 0.3
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [("false_reject_rat=0.1", "(did you mean 'false_reject_rate'?)"), ("x=1", "expected false_reject_rate or none")],
+)
+def test_other_query_parameters_are_refused(classification: Synthetic, query: str, words: str) -> None:
+    with serving(Predictor.load(classification.path)) as client:
+        response = client.request("POST", f"/predict?{query}", content=json.dumps({"inputs": rows(1)}).encode())
+    found = problem(response, 422, "field")
+    assert words in found.detail
+    assert found.field == query.split("=", maxsplit=1)[0]

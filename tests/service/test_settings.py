@@ -104,7 +104,8 @@ def test_an_unknown_variable_with_the_prefix_is_refused(name: str, monkeypatch: 
     with pytest.raises(UnknownSettingError) as caught:
         load_settings()
     message = str(caught.value)
-    assert message.startswith(f"{name}: unknown setting; known are ")
+    assert message.startswith(f"{name}: unknown setting")
+    assert ("did you mean 'PROBITY_PORT'?" in message) == (name == "PROBITY_PROT")
     assert all(PREFIX + field.upper() in message for field in Settings.model_fields)
 
 

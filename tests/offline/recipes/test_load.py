@@ -134,3 +134,30 @@ def test_the_examples_load(name: str) -> None:
     assert found.config.name == name
     assert found.input_spec is not None
     assert all(found.has(function) for function in ("model", "train_data", "calibration_data", "test_data", "ood_data"))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("train_dat", "train_data"),
+        ("calibration", None),
+        ("class_name", "class_names"),
+        ("Config", "config"),
+        ("conf", None),
+    ],
+)
+def test_a_name_that_is_nearly_right(tmp_path: Path, name: str, meant: str | None) -> None:
+    path = tmp_path / "recipe.py"
+    path.write_text(f"def {name}():\n    return 1\n")
+    if meant is None:
+        load_recipe(path)
+        return
+    with pytest.raises(RecipeError, match=rf"found {name}, which nothing reads; did you mean {meant}\?"):
+        load_recipe(path)
+
+
+def test_what_is_imported_or_beside_the_right_name_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.py"
+    (tmp_path / "mine.py").write_text("def train_dat():\n    return 1\n")
+    path.write_text("from mine import train_dat\n\ndef test_data():\n    return 1\n\ndef test_data2():\n    return 1\n")
+    load_recipe(path)

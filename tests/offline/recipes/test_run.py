@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import probity.offline.recipes.run
+from probity.offline.recipes.load import load_recipe
 from probity.offline.recipes.run import fit_recipe
+from probity.service.bundle import BundleError
 
 RECIPE = """
 import torch
@@ -37,3 +39,56 @@ def test_data_that_choose_the_score(text: str, foreign: bool, tmp_path: Path, mo
     if foreign:
         inputs, _ = given["foreign_loader"]
         torch.testing.assert_close(inputs, torch.ones(5, 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("calibration_data = lambda: (torch.zeros(3, 2), torch.zeros(2))", "found 3 inputs and 2 targets"),
+        (
+            "train_data = lambda: [(torch.full((3, 2), float('nan')), torch.zeros(3))]",
+            "found NaN or infinity in the inputs",
+        ),
+        ("train_data = lambda: 3", r"train_data\(\): found int, expected an iterable"),
+        ("class_names = 'ab'", "class_names: found str, expected a list of names"),
+    ],
+)
+def test_data_are_looked_at_before_the_model_is_trained(change: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.py"
+    path.write_text(RECIPE.replace("return torch.nn.Linear(2, 2)", "raise RuntimeError('trained')") + change + "\n")
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit_recipe(path, tmp_path / "bundle", {})
+
+
+def test_so_is_the_destination(tmp_path: Path) -> None:
+    path, taken = tmp_path / "recipe.py", tmp_path / "file"
+    path.write_text(RECIPE.replace("return torch.nn.Linear(2, 2)", "raise RuntimeError('trained')"))
+    taken.write_text("mine")
+    with pytest.raises(BundleError, match="exists and is not a folder"):
+        fit_recipe(path, taken, {})
+
+
+SHUFFLED = """
+from torch.utils.data import DataLoader, TensorDataset
+
+drawn = []
+
+def model():
+    drawn.append(float(torch.rand(1)))
+    return torch.nn.Linear(2, 2)
+
+def train_data():
+    return DataLoader(TensorDataset(torch.zeros(8, 2), torch.zeros(8).long()), 2, shuffle=True)
+"""
+
+
+def test_looking_at_shuffled_data_changes_no_random_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "recipe.py"
+    path.write_text(RECIPE + SHUFFLED)
+    recipe = load_recipe(path)
+    monkeypatch.setattr(probity.offline.recipes.run, "fit_bundle", lambda *_, **__: None)
+    monkeypatch.setattr(probity.offline.recipes.run, "load_recipe", lambda _: recipe)
+    torch.manual_seed(3)
+    fit_recipe(path, tmp_path / "bundle", {})
+    torch.manual_seed(3)
+    assert vars(recipe.module)["drawn"] == [float(torch.rand(1))]

@@ -1,0 +1,106 @@
+"""Signs that calibration data are not what they should be: like what is served, and not the training data."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from probity.offline.data.held_out import HeldOut
+from probity.offline.data.likelihood import Classification, Likelihood, Multilabel
+from probity.offline.runtime.arrays import Array, to_numpy
+
+# Few equal rows are chance, and data of few distinct rows repeat themselves.
+LEAST_EQUAL, LEAST_RATIO = 0.1, 2.0
+WIDEST, NARROWEST = 10.0, 0.05  # spans of the inputs, relative to those of the training data
+
+
+@dataclass
+class CalibrationCheck:
+    """Compares calibration examples with those of the training pass, which it watches; it keeps digests alone."""
+
+    data: HeldOut
+    _known: set[int] = field(default_factory=set)
+    _low: float = math.inf
+    _high: float = -math.inf
+
+    def __post_init__(self) -> None:
+        self._rows = [hash(row.tobytes()) for row in to_numpy(self.data.inputs)]
+        self._wanted = set(self._rows)
+
+    def watch(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the pairs of the training pass."""
+        for inputs, targets in pairs:
+            for row in to_numpy(inputs):
+                digest = hash(row.tobytes())
+                if digest in self._wanted:
+                    self._known.add(digest)
+            if inputs.is_floating_point():
+                low, high = torch.aminmax(inputs)
+                self._low, self._high = min(self._low, float(low)), max(self._high, float(high))
+            yield inputs, targets
+
+    def warnings(self) -> list[str]:
+        """After the pass: about examples of the training data, and another scale."""
+        return [*self._equal(), *self._scale()]
+
+    def _equal(self) -> Iterator[str]:
+        equal = sum(digest in self._known for digest in self._rows) / len(self._rows)
+        counts = Counter(self._rows)
+        repeated = sum(counts[digest] > 1 for digest in self._rows) / len(self._rows)
+        if equal >= LEAST_EQUAL and equal > LEAST_RATIO * repeated:
+            yield (
+                f"{100 * equal:.0f} % of the calibration examples are in the training data: the network knows them, so "
+                "that threshold, noise and temperature promise too much; give examples that it was not trained on"
+            )
+
+    def _scale(self) -> Iterator[str]:
+        span = self._high - self._low
+        if not math.isfinite(span) or span <= 0:
+            return
+        low, high = (float(end) for end in torch.aminmax(self.data.inputs))
+        if not NARROWEST <= (high - low) / span <= WIDEST:
+            yield (
+                f"the inputs of the calibration data are between {low:.4g} and {high:.4g}, those of the training data "
+                f"between {self._low:.4g} and {self._high:.4g}: scale both in the same way"
+            )
+
+
+def target_warnings(targets: Array, likelihood: Likelihood) -> list[str]:
+    """About targets (n,) or (n, K) of the calibration data that are all the same."""
+    if isinstance(likelihood, Multilabel):
+        same = [k for k in range(likelihood.outputs) if len(np.unique(targets[:, k])) == 1]
+        if not same:
+            return []
+        which = ", ".join(map(str, same[:10])) + (", ..." if len(same) > 10 else "")
+        return [f"all calibration examples are alike in label {which}: nothing can be said of how well it is predicted"]
+    if len(np.unique(targets, axis=0)) > 1:
+        return []
+    what = f"of class {int(targets[0])}" if isinstance(likelihood, Classification) else f"of the value {targets[0]}"
+    return [
+        f"all calibration examples are {what}: the data may be sorted, and the threshold is of nothing else; shuffle "
+        "before they are split"
+    ]
+
+
+def quality_warnings(metrics: Mapping[str, float], targets: Array, likelihood: Likelihood) -> list[str]:
+    """About a network that predicts the calibration data no better than a guess without inputs."""
+    if isinstance(likelihood, Classification):
+        several = isinstance(likelihood, Multilabel)
+        uniform = -likelihood.outputs * math.log(2) if several else -math.log(likelihood.outputs)
+        found = metrics["calibration_log_likelihood_map"]
+        if found > uniform:
+            return []
+        figures = f"the log-likelihood is {found:.4g}, that of a uniform guess {uniform:.4g}"
+    else:
+        spread, found = float(np.sqrt(np.var(targets, axis=0).mean())), metrics["calibration_rmse"]
+        if not found > spread > 0:
+            return []
+        figures = f"the root mean square error is {found:.4g}, that of their mean {spread:.4g}"
+    return [
+        f"the network predicts the calibration data no better than a guess: {figures}; are targets and inputs in the "
+        "same order, and as for training?"
+    ]
