@@ -1,10 +1,12 @@
 """FitConfig: every option of a fit, validated on construction."""
 
-from typing import Annotated, Any, Literal, get_args
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from probity.service.format.manifest import Task
+from probity.service.format.text import suggestion
 from probity.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
 
 # These take whole modules or parameters: the size is what they may have at most.
@@ -32,10 +34,39 @@ COMPARED_SCORES = ("auto", "fused")  # these are chosen or fitted on held-out da
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+# pydantic's errors in other words.
+BOUNDS = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
+EXPECTED = {
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "a finite number"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("byte_size", "byte_size_unit"), "a number of bytes, such as '2GiB'"),
+    "string_type": "text",
+    "string_too_short": "at least one character",
+    "string_too_long": "fewer characters",
+    "string_pattern_mismatch": "no '/' in it",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of names to values",
+}
+WORD = re.compile(r"'([^']*)'")
+
+
+class OptionError(ValueError):
+    """An option of a fit that is not known, or has a value that it cannot have: in one line."""
+
+
 class FitConfig(BaseModel):
-    """How to fit a bundle. Each field has its description; docs/fitting.md lists them."""
+    """How to fit a bundle. Each field has its description; docs/fitting.md lists them. Raises `OptionError`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    if not TYPE_CHECKING:  # who checks types sees the fields
+
+        def __init__(self, **options: Any) -> None:
+            try:
+                super().__init__(**options)
+            except ValidationError as error:
+                raise OptionError(_one_line(error)) from None
 
     likelihood: Annotated[
         Task,
@@ -293,3 +324,29 @@ class FitConfig(BaseModel):
                 "weights; give a share such as 1.0 for all of them"
             )
         return min(self.subnetwork_size, total)
+
+
+def _one_line(error: ValidationError) -> str:
+    """The first option that is wrong, and everything that it could have been."""
+    first, *others = error.errors(include_url=False)
+    name = str(first["loc"][0]) if first["loc"] else ""
+    if first["type"] == "extra_forbidden":
+        hint = suggestion(name, FitConfig.model_fields)
+        return f"{name}: unknown option{hint}; docs/fitting.md lists all, and probity fit --help"
+    if first["type"] == "string_pattern_mismatch" and name == "device":
+        return f"device: found {first['input']!r:.100}, expected 'auto', 'cpu', 'cuda' or 'cuda:n'"
+    if first["type"] == "value_error":
+        text = first["msg"].removeprefix("Value error, ")
+        return text if not name or text.startswith(f"{name}:") else f"{name}: {text}"
+    same = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]
+    expected = " or ".join(dict.fromkeys(map(_expected, same)))
+    named = [word for one in same if one["type"] == "literal_error" for word in WORD.findall(one["ctx"]["expected"])]
+    hint = suggestion(first["input"], named) if isinstance(first["input"], str) else ""
+    return f"{name}: found {first['input']!r:.100}{hint}, expected {expected}"
+
+
+def _expected(one: Any) -> str:
+    """What one of pydantic's errors says of the value that it wants."""
+    if one["type"] in BOUNDS:
+        return f"a number {one['msg'].removeprefix('Input should be ')}"
+    return EXPECTED.get(one["type"]) or str(one["msg"]).removeprefix("Input should be ")

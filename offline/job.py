@@ -111,7 +111,7 @@ def prepare(
     outputs, form = check_private(model, network, inputs, config.likelihood == "classification", taken)
     by_targets = config.likelihood == "classification" and are_labels(targets, len(inputs), outputs)
     if by_targets:
-        config = FitConfig.model_validate(config.model_dump(exclude_unset=True) | {"likelihood": "multilabel"})
+        config = FitConfig(**config.model_dump(exclude_unset=True) | {"likelihood": "multilabel"})
     likelihood = likelihood_of(
         config.likelihood, outputs, temperature=config.given_temperature, most_rows=config.curvature_outputs
     )

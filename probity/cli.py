@@ -1,5 +1,6 @@
 """Commands of `probity`. Those that need torch import it when they run, so `probity serve` never does."""
 
+import importlib.resources
 import importlib.util
 import shlex
 from collections.abc import Iterator
@@ -9,13 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from pydantic import ValidationError
 
 from probity.card import print_card, print_lines, print_standalone
 from probity.evaluation_table import evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
 from probity.service.__main__ import serve
 from probity.service.bundle import BundleError, read_bundle
+from probity.service.format.files import check_destination, check_writable, replace_file
+from probity.service.format.text import suggestion
 from probity.service.keys import app as keys
 from probity.service.keys import sign
 from probity.service_options import ServiceOptions, with_service_options
@@ -29,6 +31,7 @@ app = typer.Typer(
 app.command("serve")(serve)
 app.command("sign")(sign)
 app.add_typer(keys, name="keys")
+TEMPLATES = ("images", "series", "table", "text")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
 BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
 Intervals = Literal["conformal", "gaussian"]
@@ -53,23 +56,16 @@ def explained_errors(debug: bool = False) -> Iterator[None]:
 
 def _explained(error: Exception) -> str | None:
     """What to print; None for a bug of ours."""
+    from probity.offline.config import OptionError
     from probity.offline.recipes.user_errors import user_error, user_frames, user_frames_behind
 
-    if isinstance(error, ValidationError):
-        return "\n".join(filter(None, [_one_line(error), user_frames(error)]))
+    if isinstance(error, OptionError):
+        return "\n".join(filter(None, [str(error), user_frames(error)]))
     if (in_recipe := user_error(error)) is not None:
         return f"{in_recipe}\n(--debug shows the whole traceback)"
     if type(error) is RuntimeError or not isinstance(error, ValueError | TypeError | OSError | RuntimeError):
         return None  # ours are named: ExportError, VerificationError
     return "\n".join(filter(None, [str(error), user_frames_behind(error)]))
-
-
-def _one_line(error: ValidationError) -> str:
-    """The first wrong value, and everything that it could have been."""
-    first, *others = error.errors()
-    field = str(first["loc"][0]) if first["loc"] else "arguments"
-    said = dict.fromkeys([first["msg"], *(other["msg"] for other in others if other["loc"][:1] == first["loc"][:1])])
-    return f"{field}: found {first['input']!r:.100}; {', or: '.join(said)}"
 
 
 def fail(message: str) -> None:
@@ -84,10 +80,41 @@ def need_torch() -> None:
         fail("this command needs the offline job: pip install 'probity-serve[offline]'")
 
 
+def need_recipe(path: Path) -> None:
+    """`ValueError` for a recipe that is not there."""
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file, expected a recipe; probity new TYPE {path} writes one to begin with")
+
+
 def need_onnx() -> None:
     """A clear word where the packages that edit a graph are not installed. Torch is not needed for that."""
     if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "probity.offline")):
         fail("this command needs onnx and onnxscript: pip install 'probity-serve[offline]', or both alone")
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help=f"What the data are: {', '.join(TEMPLATES)}.")],
+    recipe: Annotated[Path, typer.Argument(help="The Python file to write.")],
+) -> None:
+    """Write a commented recipe to begin with; it fits as it is."""
+    if kind not in TEMPLATES:
+        expected = f"{', '.join(TEMPLATES[:-1])} or {TEMPLATES[-1]}"
+        fail(f"found {kind!r:.60}{suggestion(kind, TEMPLATES)}, expected {expected}")
+    if recipe.exists():
+        fail(f"{recipe}: exists; give another name")
+    text = (importlib.resources.files("probity") / "templates" / f"{kind}.py").read_text("utf-8")
+    try:
+        recipe.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(recipe, text.replace("NAME.py", str(recipe)).encode())
+    except OSError as error:
+        fail(f"{recipe}: could not be written ({error.strerror})")
+    print_lines(
+        [
+            f"Wrote {recipe}: a recipe with made-up data.",
+            f"Fit it: probity fit {shlex.quote(str(recipe))} --out bundles/{kind}",
+        ]
+    )
 
 
 @app.command()
@@ -105,6 +132,13 @@ def fit(
     when it is started again. Under torchrun the data are shared out.
     """
     need_torch()
+    try:  # before torch is imported, which takes seconds
+        need_recipe(recipe)
+        if not dry_run:
+            check_destination(out)
+            check_writable(out)
+    except (BundleError, ValueError) as error:
+        fail(str(error))
     from probity.offline.recipes.run import dry_run_recipe, fit_recipe
 
     with explained_errors(debug):
@@ -131,10 +165,15 @@ def evaluate(
     The options after --debug are settings of a service, and measure what it then answers.
     """
     need_torch()
+    try:
+        need_recipe(recipe)
+        predictor, level = answers.open(bundle), answers.coverage().level
+    except (BundleError, ValueError) as error:
+        fail(str(error))
     from probity.offline.recipes.run import evaluate_recipe
 
     with explained_errors(debug):
-        evaluation = evaluate_recipe(answers.open(bundle), recipe, answers.coverage().level)
+        evaluation = evaluate_recipe(predictor, recipe, level)
         print_evaluation(evaluation)
         if json is not None:
             write_json(json, evaluation_json(bundle, evaluation, answers))

@@ -67,7 +67,7 @@ def dry_run_recipe(recipe_path: Path, given: dict[str, Any]) -> list[str]:
 
 
 def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
-    return FitConfig.model_validate({**recipe.config.model_dump(), **given})
+    return FitConfig(**{**recipe.config.model_dump(), **given})
 
 
 def evaluate_recipe(predictor: Predictor, recipe_path: Path, level: float | None = None) -> Evaluation:

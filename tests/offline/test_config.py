@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from probity.offline.config import FitConfig, StrategyName, WholeStrategyName
+from probity.offline.config import FitConfig, OptionError, StrategyName, WholeStrategyName
 from probity.offline.selection.registry import STRATEGIES
 
 BAD: list[tuple[str, list[Any]]] = [
@@ -60,9 +60,13 @@ def cases(table: list[tuple[str, list[Any]]]) -> pytest.MarkDecorator:
 
 @cases(BAD)
 def test_a_bad_value_is_refused_and_its_field_named(field: str, value: Any) -> None:
-    with pytest.raises(ValidationError) as raised:
+    with pytest.raises(OptionError) as raised:
         FitConfig(**{field: value})
-    assert {error["loc"][0] for error in raised.value.errors()} == {field}
+    text = str(raised.value)
+    assert text.startswith(f"{field}: found ")
+    assert ", expected " in text
+    assert "\n" not in text
+    assert "pydantic" not in text
 
 
 @cases(GOOD)
@@ -71,8 +75,31 @@ def test_a_good_value_is_kept(field: str, value: Any) -> None:
 
 
 def test_an_unknown_field_is_refused() -> None:
-    with pytest.raises(ValidationError, match="subnetwork_sise"):
+    with pytest.raises(OptionError, match=r"^subnetwork_sise: unknown option \(did you mean 'subnetwork_size'\?\)"):
         FitConfig(subnetwork_sise=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"temperature": -1.0}, "temperature: found -1.0, expected a number greater than 0 or 'fit'"),
+        ({"device": "gpu"}, "device: found 'gpu', expected 'auto', 'cpu', 'cuda' or 'cuda:n'"),
+        ({"within": "fc"}, "within: found 'fc', expected a list"),
+        ({"memory_budget": "2 apples"}, "memory_budget: found '2 apples', expected a number of bytes, such as '2GiB'"),
+        (
+            {"selection": "grredy"},
+            "selection: found 'grredy' (did you mean 'greedy'?), expected 'auto', 'wasserstein-swag',",
+        ),
+        (
+            {"likelihood": "regresion"},
+            "likelihood: found 'regresion' (did you mean 'regression'?), expected 'classification'",
+        ),
+    ],
+)
+def test_errors_are_one_plain_line(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        FitConfig(**options)
+    assert str(raised.value).startswith(text)
 
 
 def test_a_memory_budget_may_have_units() -> None:
@@ -143,7 +170,7 @@ def test_a_share_gives_at_least_one_and_at_most_all(share: float, total: int) ->
 
 def test_only_auto_has_a_limit_of_cost() -> None:
     assert FitConfig(max_cost=2.0).max_cost == 2.0
-    with pytest.raises(ValidationError, match="max_cost: found 2 for selection='random', expected None: only 'auto'"):
+    with pytest.raises(OptionError, match="max_cost: found 2 for selection='random', expected None: only 'auto'"):
         FitConfig(selection="random", max_cost=2.0)
 
 
