@@ -40,9 +40,12 @@ def set_scores(probabilities: Array, penalty: float, unpenalised: int) -> Array:
         s = p_(1) + ... + p_(r) + penalty max(0, r - unpenalised)
 
     (RAPS: Angelopoulos et al., "Uncertainty sets for image classifiers using conformal prediction", ICLR 2021, equation
-    4, without its random part, so that the same input always gets the same set).
+    4, without its random part, so that the same input always gets the same set). Of two classes, s = 1 - p: the sum
+    says nothing of the less probable one, and sets would hold both for most inputs wherever one in twenty is wrong.
     """
     p = np.asarray(probabilities, np.float64)
+    if p.shape[1] == 2:
+        return 1 - p
     order = np.argsort(-p, axis=1, kind="stable")
     scores = np.take_along_axis(p, order, axis=1).cumsum(axis=1)
     if penalty:

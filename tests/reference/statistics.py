@@ -82,7 +82,10 @@ def calibration_error(confidences: list[float], right: list[bool], bins: int) ->
 
 
 def set_score(probabilities: Any, label: int, penalty: float, unpenalised: int) -> float:
-    """The probability of the classes down to `label`, and the penalty for its rank; ties in the classes' order."""
+    """The probability of the classes down to `label`, and the penalty for its rank; ties in the classes' order. Of two
+    classes, what is left to 1."""
+    if len(probabilities) == 2:
+        return 1 - probabilities[label]
     ranked = sorted(range(len(probabilities)), key=lambda k: (-probabilities[k], k))
     rank = ranked.index(label) + 1
     return sum(probabilities[k] for k in ranked[:rank]) + penalty * max(0, rank - unpenalised)

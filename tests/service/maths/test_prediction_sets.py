@@ -104,3 +104,17 @@ def test_intervals_need_enough_residuals() -> None:
     assert q is not None
     assert q.tolist() == [18.0]
     assert ConformalIntervals(residuals).half_widths(0.96) is None
+
+
+def test_sets_of_two_classes_tell_doubtful_inputs_from_others() -> None:
+    """At 95 %, the less probable class is in the set where the other is doubtful, and only there."""
+    rng = np.random.default_rng(3)
+    first = rng.beta(2.0, 2.0, size=4000)
+    p = np.stack([first, 1 - first], axis=1)
+    y = (rng.uniform(size=4000) > first).astype(int)
+    sets = PredictionSets(set_scores(p[:2000], 0.0, 1)[np.arange(2000), y[:2000]], 0.0, 1)
+    members = sets.members(p[2000:], 0.95)
+    assert members[np.arange(2000), y[2000:]].mean() == pytest.approx(0.95, abs=0.015)
+    both = members.all(axis=1)
+    assert 0.3 < both.mean() < 0.8
+    assert p[2000:].max(axis=1)[both].max() <= p[2000:].max(axis=1)[~both].min()
