@@ -1,5 +1,6 @@
 """fit_bundle: a trained network in, a verified bundle out, in eight steps from top to bottom."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,6 +47,9 @@ TUNING_SHARE = 0.5
 Say = Callable[[str], None]
 
 
+log = logging.getLogger("probity")
+
+
 def quiet(line: str) -> None:
     """Say nothing."""
 
@@ -74,7 +78,8 @@ def fit_bundle(
     atomically, anything else there is refused. class_names: K names, of classes, labels or values; by default, those of
     a data frame of several targets. input_spec: how the service makes inputs (images, feature names); by default, plain
     arrays of the loader's shape. progress: wraps the long loops (see `probity.offline.runtime.progress`). say: called
-    with lines of text, such as the predicted memory before the work starts. foreign_loader: batches of inputs unlike
+    with lines of text, such as the predicted memory before the work starts; without it, what the manifest warns of is
+    logged by "probity". foreign_loader: batches of inputs unlike
     the training data and of anything in place of targets: with score "fused" or "auto", they choose the score in place
     of synthetic shifts.
 
@@ -163,7 +168,8 @@ def fit_bundle(
                 len(tuning),
                 (*doubts, *check.warnings()),
             )
-            publish(job, fitted, destination, names, ranges.with_range(spec, check.data.inputs))
+            warnings = publish(job, fitted, destination, names, ranges.with_range(spec, check.data.inputs))
+            _log(warnings if say is quiet else (), destination)  # a caller who reads lines shows them, too
         job.distributed.barrier()
         if job.distributed.is_main:
             checkpoint.remove()
@@ -232,6 +238,11 @@ def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     tuning, conformal = data.split(TUNING_SHARE if config.tunes else 0.0, config.seed)
     check_enough(len(tuning), len(conformal), config.false_reject_rate, config.tunes)
     return tuning, conformal
+
+
+def _log(warnings: Sequence[str], destination: Path) -> None:
+    for text in warnings:
+        log.warning("%s: %s", destination, text)
 
 
 def _doubts(job: Job, tuning: HeldOut, conformal: HeldOut, say: Callable[[str], object]) -> list[str]:

@@ -13,6 +13,7 @@ from probity.service.bundle import (
     Calibration,
     ComputedVariances,
     Graph,
+    InputSpec,
     Manifest,
     RejectedShare,
     ScorePart,
@@ -43,7 +44,7 @@ def print_card(bundle: Path) -> None:
         "bundle": str(bundle),
         "model": f"{manifest.name} version {manifest.version} ({manifest.task}, {manifest.outputs} outputs)",
         "digest": digest,
-        "input": f"{manifest.input.dtype} {manifest.input.shape}{kinds}",
+        "input": _inputs(manifest.input, kinds),
         "subnetwork": f"{size} ({selection.strategy}{dead})",
         "prior precision": f"{prior.precision:.4g} ({prior.method}), in the posterior {prior.used:.4g}",
     }
@@ -71,6 +72,13 @@ def print_card(bundle: Path) -> None:
     rows |= _metric_rows(manifest.metrics, manifest.task)
     rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
+
+
+def _inputs(spec: InputSpec, kinds: str) -> str:
+    """One, or several by their names."""
+    if spec.parts is None:
+        return f"{spec.dtype} {spec.shape}{kinds}"
+    return ", ".join(f"{part.name} {part.dtype} {part.shape}" for part in spec.parts)
 
 
 def noise_text(manifest: Manifest, digits: str) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from probity.offline.data.loaders import Batches, check_loader
-from probity.offline.network.inputs import is_several
+from probity.offline.network.inputs import is_several, refuse_frames
 from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
 
 BATCH_SIZE = 128
@@ -40,10 +40,10 @@ def given_data(
         x, y = data
         names = columns
         if is_frame(x) and columns is None:
-            names = frame_columns(x)
+            names = frame_columns(x, name)
         titles = targets
         if is_frame(y) and targets is None and len(y.columns) > 1:
-            titles = frame_columns(y)
+            titles = frame_columns(y, f"{name}, targets")
         inputs, values = _inputs(x, names, name), _targets(y, titles, name)
         if len(inputs) != len(values):
             raise ValueError(f"{name}: found {len(inputs)} inputs and {len(values)} targets, expected as many of each")
@@ -62,6 +62,7 @@ class _Several(Dataset[Any]):
     """Examples of several inputs, tensors or arrays in a mapping, tuple or list, and their targets."""
 
     def __init__(self, inputs: Mapping[str, Any] | Sequence[Any], targets: Tensor, name: str) -> None:
+        refuse_frames(inputs, name)
         by_name = dict(inputs) if isinstance(inputs, Mapping) else dict(enumerate(inputs))
         self._inputs = {key: _tensor(value, f"{name}, input {key!r}") for key, value in by_name.items()}
         self._by_name, self._targets = isinstance(inputs, Mapping), targets
@@ -89,12 +90,7 @@ def _is_array(part: Any) -> bool:
 
 def _inputs(x: Any, names: Sequence[str] | None, name: str) -> Tensor:
     if is_frame(x):
-        array = frame_array(x, names, name)
-        if not np.isfinite(array).all():
-            row, column = np.argwhere(~np.isfinite(array))[0].tolist()
-            where = f"column {names[column]!r:.80}" if names is not None else f"column {column}"
-            raise ValueError(f"{name}, {where}, row {row}: found {array[row, column]}, expected a finite number")
-        return torch.as_tensor(array).float()
+        return torch.tensor(frame_array(x, names, name)).float()
     return _tensor(x, name)
 
 
@@ -105,7 +101,7 @@ def _targets(y: Any, names: Sequence[str] | None, name: str) -> Tensor:
         return _tensor(y, where)
     if len(y.columns) == 1:
         return _tensor(y, where).squeeze(1)
-    return torch.as_tensor(frame_array(y, names, where))
+    return torch.tensor(frame_array(y, names, where))
 
 
 def _named(part: Any, names: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -115,4 +111,4 @@ def _named(part: Any, names: Sequence[str] | None) -> tuple[str, ...] | None:
 def _tensor(part: Any, where: str) -> Tensor:
     if isinstance(part, Tensor):
         return part
-    return torch.as_tensor(np.require(numbers_of(part, where), requirements=["C", "W"]))
+    return torch.as_tensor(np.array(numbers_of(part, where), order="C"))

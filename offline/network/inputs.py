@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from probity.service.bundle import InputPart
+from probity.service.inference.frames import is_frame
 
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
 LARGEST_WHOLE = 2**24  # float32 holds all whole numbers up to this one
@@ -68,6 +69,7 @@ def is_several(inputs: object) -> bool:
 def pack(inputs: Several, where: str) -> Tensor:
     """(B, F) float32; those of a mapping in the order of their names. `ValueError` for what float32 does not hold."""
     pieces = []
+    refuse_frames(inputs, where)
     for name, value in named(inputs).items():
         tensor = value if isinstance(value, Tensor) else torch.as_tensor(value)
         kind = dtype_of(tensor, f"{where}, input {name!r}")
@@ -100,6 +102,16 @@ def check_parts(inputs: object, parts: Sequence[InputPart], where: str) -> None:
     same_names = not isinstance(inputs, Mapping) or list(found) == list(expected)
     if not same_names or list(found.values()) != list(expected.values()):
         raise ValueError(f"{where}: found inputs of shapes {found}, expected {expected} as in the training data")
+
+
+def refuse_frames(inputs: Several, where: str) -> None:
+    """`ValueError` for data frames: their columns would be taken by position."""
+    for name, value in named(inputs).items():
+        if is_frame(value):
+            raise ValueError(
+                f"{where}, input {name!r}: found a data frame, expected an array: of several inputs none has names for "
+                "its columns; give frame[columns].to_numpy()"
+            )
 
 
 def input_form(model: nn.Module, inputs: object) -> InputForm:

@@ -42,8 +42,8 @@ def publish(
     names: tuple[str, ...] | None,
     spec: InputSpec,
     exporter: Exporter | None = None,
-) -> None:
-    """Write the bundle, all of it or nothing; raises `ExportError` and `VerificationError`.
+) -> tuple[str, ...]:
+    """Write the bundle, all of it or nothing, and return its warnings; raises `ExportError` and `VerificationError`.
 
     exporter: another one than `OnnxExporter`.
     """
@@ -93,6 +93,7 @@ def publish(
             ),
         )
         reseal_manifest(folder, verified, _report(verified, fitted, outcomes))
+    return verified.warnings
 
 
 def _graph(job: Job, fitted: Fitted) -> Graph:

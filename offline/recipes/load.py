@@ -6,6 +6,7 @@ It defines `model()`, `train_data()` and `calibration_data()`, and may define `t
 
 import difflib
 import importlib.util
+import inspect
 import sys
 import zlib
 from collections.abc import Sequence
@@ -96,12 +97,8 @@ class Recipe:
     @property
     def _own(self) -> list[str]:
         """Public names that the recipe defines rather than imports."""
-        mine, ours = vars(self.module), self.module.__name__
-        return [
-            name
-            for name, value in mine.items()
-            if not name.startswith("_") and getattr(value, "__module__", ours) in (ours, None)
-        ]
+        ours = self.module.__name__
+        return [name for name, value in vars(self.module).items() if not name.startswith("_") and _is_own(value, ours)]
 
     def has(self, name: str) -> bool:
         return hasattr(self.module, name)
@@ -109,7 +106,7 @@ class Recipe:
     def _call(self, name: str) -> Any:
         function = getattr(self.module, name, None)
         if not callable(function):
-            hint = suggestion(name, self._own)
+            hint = suggestion(name, [own for own in self._own if own not in READ])
             raise RecipeError(f"{self.path}: found no function {name}(){hint}, expected one; see the examples")
         with self.running():
             return function()
@@ -142,3 +139,11 @@ def load_recipe(path: Path) -> Recipe:
     recipe = Recipe(path, module, imports)
     recipe.check_names()
     return recipe
+
+
+def _is_own(value: object, module: str) -> bool:
+    """Whether a recipe of this module name defines the value: functions and classes say where they are from."""
+    if inspect.ismodule(value):
+        return False
+    imported = inspect.isroutine(value) or inspect.isclass(value)
+    return not imported or getattr(value, "__module__", module) in (module, None)

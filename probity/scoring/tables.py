@@ -16,6 +16,7 @@ from probity.service.bundle import InputSpec
 from probity.service.inference.frames import places_by_name
 
 NEED_PYARROW = "needs pyarrow: pip install 'probity-serve[score]', or use another format"
+TRUTHS = {"True": "1", "False": "0", "true": "1", "false": "0"}  # as data frames write them
 Line = tuple[int, list[str]]  # a row of a .csv file, and the number of its last line, counted from 1
 
 
@@ -153,7 +154,7 @@ def _numbers(block: list[Line], layout: _Layout, spec: InputSpec, path: Path, fi
             expected = f"{layout.width} as in the header" if layout.has_header else str(layout.width)
             found = f"found {len(row)} columns, expected {expected}{_separator(row)}"
             raise ScoringError(f"{path}: row {first + i} (line {line}): {found}")
-    cells = [[row[place] for place in layout.entries] for _, row in block]
+    cells = [[TRUTHS.get(row[place], row[place]) for place in layout.entries] for _, row in block]
     try:
         numbers: Array = np.array(cells, kind)
     except (ValueError, OverflowError):

@@ -54,16 +54,28 @@ def encode_inputs(inputs: Inputs) -> tuple[bytes, str]:
 def _rows(frame: Any) -> list[Any]:
     """The rows of a frame as objects; as lists where its columns have no names."""
     names = list(frame.columns)
-    if not all(isinstance(name, str) for name in names):
+    if names == list(range(len(names))):
         rows: list[Any] = frame.to_numpy().tolist()
         return rows
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"inputs: found columns called {names!s:.150}, expected text, or 0, 1, ... in order")
     if len(set(names)) < len(names):
         raise ValueError("inputs: found several columns of one name, expected a name for each")
-    cells = (frame[name].to_list() for name in names)
+    cells = (_cells(frame[name]) for name in names)
     return [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
+def _cells(column: Any) -> list[Any]:
+    """With 1 and 0 for true and false, which a network takes as numbers."""
+    return [int(cell) if isinstance(cell, bool) else cell for cell in column.to_list()]
+
+
 def _listed(value: Any) -> Any:
+    if hasattr(value, "to_frame") or hasattr(value, "columns"):
+        raise TypeError(
+            f"inputs: found a {type(value).__name__} of named values, expected a data frame, such as frame.iloc[[0]], "
+            "or an array"
+        )
     tolist = getattr(value, "tolist", None)
     if tolist is None:
         raise TypeError(f"inputs: found {type(value).__name__}, expected an array, or lists of numbers")

@@ -105,7 +105,11 @@ def _array_from_objects(objects: Sequence[Any], spec: InputSpec, max_rows: int) 
             raise InputError(f"inputs[{i}]", f"{found!r:.60}", "an object, as before it")
         missing = next((name for name in names if name not in found), None)
         if missing is not None:
-            raise InputError(f"inputs[{i}].{missing:.80}", f"nothing{suggestion(missing, found)}", "a number")
+            raise InputError(
+                f"inputs[{i}].{missing:.80}",
+                f"nothing{suggestion(missing, [name for name in found if name not in names])}",
+                "a number",
+            )
     try:
         return _array_from_lists([[found[name] for name in names] for found in objects], spec, max_rows, "inputs")
     except InputError as error:

@@ -18,37 +18,59 @@ def is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and hasattr(data, "to_numpy")
 
 
-def frame_columns(frame: Any) -> tuple[str, ...] | None:
-    """The names of the columns; None where they are not text, such as the numbers that pandas gives by itself."""
+def frame_columns(frame: Any, where: str) -> tuple[str, ...] | None:
+    """The names of the columns; None where they are 0, 1, ..., which pandas gives by itself.
+
+    `ValueError` for other names that are no text: they would be taken by position, in whatever order.
+    """
     names = tuple(frame.columns)
-    return names if names and all(isinstance(name, str) for name in names) else None
+    if all(isinstance(name, str) for name in names):
+        return names
+    if names == tuple(range(len(names))):
+        return None
+    raise ValueError(
+        f"{where}: found columns called {', '.join(map(repr, names))!s:.150}, expected text, or 0, 1, ... in order; "
+        "name them, or give frame.to_numpy()"
+    )
 
 
 def frame_array(frame: Any, names: Sequence[str] | None, where: str) -> Array:
-    """The columns called `names`, in their order, others left out: (n, len(names)) float64.
+    """The columns called `names`, in their order, others left out: (n, len(names)), finite, float64.
 
     names: None where none are known: a frame without names gives all its columns. where: the argument, for errors.
     Raises `ValueError` for columns that are missing, twice, or hold no numbers, and where only one side has names.
     """
-    found = frame_columns(frame)
+    found = frame_columns(frame, where)
     if found is None:
-        return numbers_of(frame, where)
+        return _finite(numbers_of(frame, where), None, where)
     if names is None:
         raise ValueError(
             f"{where}: found columns with names, expected an array: there are no feature names to compare them with; "
             "give frame.to_numpy(), with the columns in the order of the fit"
         )
     places_by_name(found, names, where)
-    return np.stack([numbers_of(frame[name], f"{where}, column {name!r:.80}") for name in names], axis=1, dtype=float)
+    columns = [numbers_of(frame[name], f"{where}, column {name!r:.80}") for name in names]
+    return _finite(np.stack(columns, axis=1, dtype=float), names, where)
+
+
+def _finite(array: Array, names: Sequence[str] | None, where: str) -> Array:
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0].tolist()
+        title = f"{column}" if names is None else f"{names[column]!r:.80}"
+        raise ValueError(f"{where}, column {title}, row {row}: found {array[row, column]}, expected a finite number")
+    return array
 
 
 def places_by_name(found: Sequence[str], wanted: Sequence[str], where: str) -> list[int]:
     """Where each of `wanted` is in `found`; `ValueError` for names that are missing or there several times."""
     missing = [name for name in wanted if name not in found]
     if missing:
-        shown = ", ".join(f"{name!r:.80}{suggestion(name, found)}" for name in missing[:MAX_NAMED])
+        others = [name for name in found if name not in wanted]
+        shown = ", ".join(f"{name!r:.80}{suggestion(name, others)}" for name in missing[:MAX_NAMED])
         more = f", and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
-        raise ValueError(f"{where}: found no column {shown}{more}, expected one for each feature of the model")
+        raise ValueError(
+            f"{where}: found no column {shown}{more}, expected one of each name that the model was fitted on"
+        )
     twice = [name for name in wanted if found.count(name) > 1]
     if twice:
         raise ValueError(f"{where}: found several columns {twice[0]!r:.80}, expected one of each name")

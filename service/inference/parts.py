@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from probity.service.format.manifest_input import InputPart
 from probity.service.format.text import suggestion
+from probity.service.inference.frames import is_frame
 
 Array = npt.NDArray[Any]
 LARGEST_WHOLE = 2**24  # float32 holds all whole numbers up to this one
@@ -34,6 +35,10 @@ def packed(named: Mapping[str, Any], parts: Sequence[InputPart], where: str) -> 
     check_names(list(named), parts, where)
     found = []
     for part in parts:
+        if is_frame(named[part.name]):
+            raise ValueError(
+                f"{where}[{part.name!r}]: found a data frame, expected an array, such as of frame.to_numpy()"
+            )
         values = np.asarray(named[part.name])
         if values.shape[1:] != part.shape or not len(values):
             expected = f"(batch of at least 1, {', '.join(map(str, part.shape))})"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from probity.service.bundle import InputPart, InputSpec
@@ -175,6 +176,8 @@ def test_what_the_predictor_refuses(synthetic: Synthetic, classification: Synthe
     predictor = Predictor.load(synthetic.path)
     with pytest.raises(ValueError, match="inputs: found no 'known', expected 'pixels', 'token', 'known'"):
         predictor.predict({name: NAMED[name] for name in ("pixels", "token")})
+    with pytest.raises(ValueError, match=r"inputs\['known'\]: found a data frame, expected an array"):
+        predictor.predict({**NAMED, "known": pd.DataFrame(NAMED["known"])})
     with pytest.raises(ValueError, match=r"inputs\['token'\]: found other numbers than whole ones"):
         predictor.predict({**NAMED, "token": NAMED["token"] + 0.5})
     with pytest.raises(ValueError, match="inputs: found 'x', expected a single array"):

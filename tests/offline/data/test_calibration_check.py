@@ -107,3 +107,15 @@ def test_a_fit_keeps_them_in_the_manifest(tmp_path: Path) -> None:
         "100 % of the calibration examples are in",
         "the network predicts the calibration dat",
     ]
+
+
+@pytest.mark.usefixtures("without_export")
+def test_without_lines_warnings_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(0)
+    config = FitConfig(measure_price=False, added_weights=False, prior_precision=1.0, temperature=1.0)
+    data = drawn(100, 0), torch.arange(100) % 2
+    fit_bundle(nn.Linear(4, 2), data, tmp_path / "bundle", calibration_loader=data, config=config)
+    assert any("of the calibration examples are in the training data" in record.message for record in caplog.records)
+    caplog.clear()
+    fit_bundle(nn.Linear(4, 2), data, tmp_path / "told", calibration_loader=data, config=config, say=lambda _: None)
+    assert not caplog.records

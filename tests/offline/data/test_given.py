@@ -59,7 +59,7 @@ def test_columns_are_ordered_by_name_and_others_left_out() -> None:
 
 REFUSED: dict[str, tuple[Any, tuple[str, ...] | None, str]] = {
     "unequal": ((INPUTS, TARGETS[:2]), None, "data: found 3 inputs and 2 targets, expected as many of each"),
-    "missing": ((FRAME, TARGETS), ("height", "age"), "data: found no column 'age', expected one for each feature"),
+    "missing": ((FRAME, TARGETS), ("height", "age"), "data: found no column 'age', expected one of each name"),
     "words": (
         (FRAME.assign(city="Ulm"), TARGETS),
         None,

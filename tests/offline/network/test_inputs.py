@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from probity.offline import FitConfig, InputSpec, fit_bundle
+from probity.offline.data.given import given_data
 from probity.offline.evaluation.evaluate import evaluate
 from probity.offline.network.inputs import InputForm, input_form, is_several, pack
 from probity.service.bundle import InputPart
@@ -141,6 +143,11 @@ def test_what_cannot_be_packed() -> None:
         pack({"a": torch.tensor([2**24 + 1]), "b": torch.ones(1)}, "data")
     with pytest.raises(ValueError, match=r"data: found inputs of \[2, 3\] examples, expected as many of each"):
         pack((torch.ones(2), torch.ones(3)), "data")
+    frame = pd.DataFrame({"a": [1.0]})
+    with pytest.raises(ValueError, match="data, input '1': found a data frame, expected an array"):
+        pack((torch.ones(1), frame), "data")
+    with pytest.raises(ValueError, match="train_loader, input 'b': found a data frame, expected an array"):
+        given_data(({"a": torch.ones(1), "b": frame}, torch.ones(1)), "train_loader")
     with pytest.raises(ValueError, match=r"data, input '0': found dtype torch\.complex64"):
         pack((torch.ones(2) * 1j, torch.ones(2)), "data")
 

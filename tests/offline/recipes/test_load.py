@@ -144,11 +144,13 @@ def test_the_examples_load(name: str) -> None:
         ("class_name", "class_names"),
         ("Config", "config"),
         ("conf", None),
+        ("confg", "config"),
     ],
 )
 def test_a_name_that_is_nearly_right(tmp_path: Path, name: str, meant: str | None) -> None:
     path = tmp_path / "recipe.py"
-    path.write_text(f"def {name}():\n    return 1\n")
+    config = "from probity import FitConfig\nconfg = FitConfig()\n"
+    path.write_text(config if name == "confg" else f"def {name}():\n    return 1\n")
     if meant is None:
         load_recipe(path)
         return

@@ -67,7 +67,7 @@ def test_only_csv_files_have_a_header(tmp_path: Path, stated: bool) -> None:
     [
         ("", PLAIN, "found no row"),
         ("a,b,c,d\n", FEATURE_SPEC, "found no row"),
-        ("a,b,c\n1,2,3\n", FEATURE_SPEC, "inputs.csv: found no column 'd', expected one for each feature"),
+        ("a,b,c\n1,2,3\n", FEATURE_SPEC, "inputs.csv: found no column 'd', expected one of each name"),
         ("a,b,c,d,d\n1,2,3,4,5\n", FEATURE_SPEC, "found several columns 'd', expected one of each name"),
         (
             "A,b,c,D\n1,2,3,4\n",
@@ -102,6 +102,11 @@ def test_a_csv_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "inputs.csv").write_bytes("größe,1,2,3\n".encode("latin-1"))
     with pytest.raises(ScoringError, match=r"found no \.csv file .* expected one in UTF-8"):
         read(tmp_path / "inputs.csv", PLAIN)
+
+
+def test_truth_values_are_numbers_as_in_data_frames(tmp_path: Path) -> None:
+    (tmp_path / "inputs.csv").write_text("a,b,c,d\nTrue,False,1,2\ntrue,false,3,4\n")
+    assert read(tmp_path / "inputs.csv", FEATURE_SPEC).tolist() == [[1, 0, 1, 2], [1, 0, 3, 4]]
 
 
 def test_rows_are_read_in_c_order(tmp_path: Path) -> None:

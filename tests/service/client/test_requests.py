@@ -57,6 +57,13 @@ def test_the_rows_of_a_frame_are_sent_as_objects(kind: str) -> None:
     assert content.startswith(b'{"inputs": [{"a": 1, "b": 0.5, "when": "2024-01-01 00:00:00"}, {"a": 2, "b": NaN, ')
     without_names = sent(kind, "predict", pd.DataFrame([[1, 2], [3, 4]]))
     assert json.loads(without_names.content) == {"inputs": [[1, 2], [3, 4]]}
+    truths = pd.DataFrame({"a": [True, False]})
+    assert json.loads(sent(kind, "predict", truths).content) == {"inputs": [{"a": 1}, {"a": 0}]}
+    for inputs in (frame.iloc[0], [frame.iloc[0]], {"x": frame}):
+        with pytest.raises(TypeError, match=r"of named values, expected a data frame, such as frame\.iloc"):
+            World(kind, []).ask("predict", inputs)
+    with pytest.raises(ValueError, match=r"found columns called \[1, 0\], expected text, or 0, 1"):
+        World(kind, []).ask("predict", pd.DataFrame([[1, 2]], columns=[1, 0]))
     with pytest.raises(ValueError, match="found several columns of one name"):
         World(kind, []).ask("predict", pd.concat([frame, frame], axis=1))
 

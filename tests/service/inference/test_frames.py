@@ -18,9 +18,11 @@ def test_what_is_a_frame() -> None:
     assert is_frame(FRAME)
     assert not is_frame(ROWS)
     assert not is_frame(FRAME["a"])
-    assert frame_columns(FRAME) == ("a", "b", "c", "d")
-    assert frame_columns(pd.DataFrame(ROWS)) is None
-    assert frame_columns(pd.DataFrame(ROWS, columns=["a", 1, 2, 3])) is None
+    assert frame_columns(FRAME, "x") == ("a", "b", "c", "d")
+    assert frame_columns(pd.DataFrame(ROWS), "x") is None
+    for names in (["a", 1, 2, 3], [2, 0, 1, 3], pd.MultiIndex.from_product([["a", "b"], ["c", "d"]])):
+        with pytest.raises(ValueError, match=r"x: found columns called .*, expected text, or 0, 1, \.\.\. in order"):
+            frame_columns(pd.DataFrame(ROWS, columns=names), "x")
 
 
 @pytest.mark.parametrize("order", ["abcd", "dcba", "xbacd"])
@@ -45,11 +47,17 @@ def test_a_frame_without_names_is_an_array(classification: Synthetic, regression
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (FRAME[["a", "b"]], "inputs: found no column 'c', 'd', expected one for each feature of the model"),
+        (FRAME[["a", "b"]], "inputs: found no column 'c', 'd', expected one of each name that the model"),
         (FRAME.rename(columns=str.upper), r"found no column 'a' \(did you mean 'A'\?\), 'b'"),
         (pd.concat([FRAME, FRAME[["b"]]], axis=1), "inputs: found several columns 'b'"),
         (FRAME.assign(c=["x"] * 6), "inputs, column 'c', row 0: found 'x', expected a number"),
         (FRAME.assign(c=[1, 2, None, "y", 3, 4]), "inputs, column 'c', row 2: found None"),
+        (
+            FRAME.assign(c=pd.array([1, None, 3, 4, 5, 6], "Int64")),
+            "inputs, column 'c', row 1: found nan, expected a finite",
+        ),
+        (FRAME.assign(c=np.inf), "inputs, column 'c', row 0: found inf, expected a finite number"),
+        (FRAME.rename(columns={"c": "a1"}), "found no column 'c', expected"),
         (FRAME.assign(c=pd.Timestamp("2024-01-01")), "inputs, column 'c', row 0: found"),
     ],
 )
