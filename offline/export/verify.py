@@ -17,6 +17,9 @@ SMALL_SHARE = 1e-6
 # Near the training data the variance of added weights is a difference of two numbers near the prior's, so below this
 # share of the prior's its error is measured against that share.
 ADDED_SHARE = 1e-2
+# A distance is such a difference, too, of prior variance 1, and float32 adds up its 256 squares to 1e-5: relative to
+# the largest distance of a few examples near the training data that could be much.
+DISTANCE_SHARE = 0.1
 # In a network of millions of ReLUs some inputs lie so near to zero that float32 puts them on the other side, and a
 # derivative jumps. Torch's own derivatives jump then too, so no more than a few times their distance is asked for.
 ROUNDING_FACTOR, LOOSEST = 5.0, 1e-2
@@ -52,13 +55,13 @@ class Truth:
 
     def errors(self, found: Mapping[str, Array]) -> dict[str, float]:
         """Relative errors of other values for the same inputs, by name."""
-        least = ADDED_SHARE * self.added_prior
-        return {
-            name: relative_error(values, getattr(self, name), absolute=False, least=least)
-            if name.endswith("variance")
-            else relative_error(values, getattr(self, name), absolute=True)
-            for name, values in found.items()
-        }
+        return {name: self._error(name, values) for name, values in found.items()}
+
+    def _error(self, name: str, values: Array) -> float:
+        if name.endswith("variance"):
+            return relative_error(values, getattr(self, name), absolute=False, least=ADDED_SHARE * self.added_prior)
+        least = DISTANCE_SHARE if name == "feature_scores" else 0.0
+        return relative_error(values, getattr(self, name), absolute=True, least=least)
 
 
 Rounding = Callable[[], Mapping[str, float]]
@@ -146,10 +149,10 @@ def _allowed(tolerance: float, rounding: float) -> float:
 
 
 def relative_error(found: Array, expected: Array, *, absolute: bool, least: float = 0.0) -> float:
-    """Largest |found - expected|, over the batch's largest |expected| (`absolute`) or entry by entry, where smaller
-    ones than `least` count as that."""
+    """Largest |found - expected|, over the batch's largest |expected| (`absolute`) or entry by entry, where
+    smaller ones than `least` count as that."""
     largest = float(np.abs(expected).max())
     if largest == 0:
         return float(np.abs(found).max())
-    scale = largest if absolute else np.maximum(np.abs(expected), max(SMALL_SHARE * largest, least))
+    scale = max(largest, least) if absolute else np.maximum(np.abs(expected), max(SMALL_SHARE * largest, least))
     return float((np.abs(found.astype(np.float64) - expected) / scale).max())

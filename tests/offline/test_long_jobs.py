@@ -33,12 +33,13 @@ if "RANK" in os.environ:
 config = FitConfig(subnetwork_size=30, selection="random", checkpoint_seconds=1e-9, seed=3)
 
 class Killing(list):
-    '''The second time it is read, the process is killed at the batch that the environment names.'''
+    '''The third time it is read, after two looks at its first batch, the process is killed at the batch that the
+    environment names.'''
     passes = 0
     def __iter__(self):
         self.passes += 1
         for number, batch in enumerate(super().__iter__()):
-            if self.passes == 2 and number == int(os.environ.get("KILL_AT", "-1")):
+            if self.passes == 3 and number == int(os.environ.get("KILL_AT", "-1")):
                 os.kill(os.getpid(), signal.SIGKILL)
             yield batch
 

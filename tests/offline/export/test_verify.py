@@ -118,3 +118,13 @@ def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch:
     # Relative to the prior variance: at examples that the fit has seen, float32 leaves few digits of the rest.
     assert all(1e-8 < found[name] * ADDED_SHARE < 1e-5 for name in set(found) - {"mean"}), found
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
+
+
+def test_distances_near_the_training_data_are_held_to_their_prior_variance() -> None:
+    """They are differences of numbers near 1, whatever the largest of them in the batch."""
+    near = np.array([[1e-3], [2e-3]])
+    truth = Truth(np.zeros((2, 4), np.float32), np.zeros((2, 3)), np.ones((2, 3)), feature_scores=near)
+    assert truth.errors({"feature_scores": near + 1.5e-6})["feature_scores"] == pytest.approx(1.5e-5)
+    far = np.array([[1e-3], [0.8]])
+    errors = replace(truth, feature_scores=far).errors({"feature_scores": far + 8e-4})
+    assert errors["feature_scores"] == pytest.approx(1e-3)
