@@ -14,7 +14,6 @@ from probity.service.inference.predictor import PlainPrediction, Prediction, Pre
 from probity.service.maths.certified import CertifiedRule
 from probity.service.maths.class_rules import ClassRules
 from probity.service.maths.fused_score import JoinedScore
-from probity.service.maths.prediction_sets import LabelSets, PredictionSets
 from probity.service.maths.predictive import gaussian_interval, noise_ratios
 from probity.service.maths.scores import SCORES
 
@@ -55,9 +54,7 @@ def predictions_json(
     """One JSON object an example, as `probity.service.schemas` describes them; `rule` has decided."""
     if isinstance(prediction, PlainPrediction):
         return _plain(prediction, predictor.manifest)
-    if prediction.multilabel:
-        examples = _labels_json(prediction, predictor, coverage.level)
-    elif prediction.probabilities is not None:
+    if prediction.probabilities is not None:
         examples = _classification(prediction, predictor, coverage.level)
     else:
         examples = _regression(prediction, predictor, coverage)
@@ -92,33 +89,33 @@ def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
         unknown = dict.fromkeys(("epistemic_std", "variance_parts", "std", "interval", "ood"))
         known = {"names": manifest.class_names, "noise_std": manifest.noises}
         return [{"mean": mean, **known, **unknown} for mean in means]
-    names, labels = manifest.labels, q.argmax(axis=1).tolist()
-    if manifest.task == "multilabel":
-        unknown = dict.fromkeys(("logit_variance", "variance_parts", "uncertainty", "prediction_set", "ood"))
-        return [
-            {
-                "labels": list(had),
-                "probabilities": dict(zip(names, probabilities, strict=True)),
-                "map_probabilities": dict(zip(names, probabilities, strict=True)),
-                "map_labels": list(had),
-                "logit_mean": mean,
-                **unknown,
-            }
-            for mean, had, probabilities in zip(means, label_names(q, names), q.tolist(), strict=True)
-        ]
     unknown = dict.fromkeys(("logit_variance", "variance_parts", "uncertainty", "prediction_set", "ood"))
+    names, chosen = manifest.labels, chosen_of(q, manifest)
     return [
         {
-            "label": names[label],
-            "probability": probabilities[label],
+            **own,
             "probabilities": dict(zip(names, probabilities, strict=True)),
             "map_probabilities": dict(zip(names, probabilities, strict=True)),
-            "map_label": names[label],
+            **_as_map(own),
             "logit_mean": mean,
             **unknown,
         }
-        for mean, label, probabilities in zip(means, labels, q.tolist(), strict=True)
+        for mean, own, probabilities in zip(means, chosen, q.tolist(), strict=True)
     ]
+
+
+def chosen_of(probabilities: Array, manifest: Manifest) -> list[Json]:
+    """The most probable class and its probability, or the labels that each example is said to have."""
+    names = manifest.labels
+    if manifest.task == "multilabel":
+        return [{"labels": list(labels)} for labels in label_names(probabilities, names)]
+    labels = probabilities.argmax(axis=1).tolist()
+    return [{"label": names[k], "probability": float(row[k])} for k, row in zip(labels, probabilities, strict=True)]
+
+
+def _as_map(chosen: Json) -> Json:
+    """The same as the plain network's choice."""
+    return {f"map_{name}": value for name, value in chosen.items() if name != "probability"}
 
 
 def decisions(prediction: Prediction, rule: Rule) -> list[Json]:
@@ -195,8 +192,8 @@ def _variance_parts(prediction: Prediction, noises: Sequence[float] | None = Non
 
 
 def _classification(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
-    names, sets = predictor.manifest.labels, _sets(prediction, predictor, level)
-    parts = _variance_parts(prediction)
+    """Of one class, or several labels, an example."""
+    manifest, sets, parts = predictor.manifest, _sets(prediction, predictor, level), _variance_parts(prediction)
     p, q = prediction.probabilities, prediction.map_probabilities
     total, aleatoric, epistemic = prediction.total, prediction.aleatoric, prediction.epistemic
     assert p is not None
@@ -204,14 +201,13 @@ def _classification(prediction: Prediction, predictor: Predictor, level: float) 
     assert total is not None
     assert aleatoric is not None
     assert epistemic is not None
-    labels, map_labels = p.argmax(axis=1), q.argmax(axis=1)
+    names, chosen, plain = manifest.labels, chosen_of(p, manifest), chosen_of(q, manifest)
     return [
         {
-            "label": names[labels[i]],
-            "probability": float(p[i, labels[i]]),
+            **chosen[i],
             "probabilities": dict(zip(names, p[i].tolist(), strict=True)),
             "map_probabilities": dict(zip(names, q[i].tolist(), strict=True)),
-            "map_label": names[map_labels[i]],
+            **_as_map(plain[i]),
             "logit_mean": prediction.mean[i].tolist(),
             "logit_variance": prediction.variance[i].tolist(),
             "variance_parts": parts[i],
@@ -226,51 +222,22 @@ def _classification(prediction: Prediction, predictor: Predictor, level: float) 
     ]
 
 
-def _labels_json(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
-    """Of several labels an example."""
-    names, p, q = predictor.manifest.labels, prediction.probabilities, prediction.map_probabilities
-    total, aleatoric, epistemic = prediction.total, prediction.aleatoric, prediction.epistemic
-    assert p is not None
-    assert q is not None
-    assert total is not None
-    assert aleatoric is not None
-    assert epistemic is not None
-    assert isinstance(predictor.sets, LabelSets)
-    members, parts = predictor.sets.members(p, level), _variance_parts(prediction)
-    had, map_had = label_names(p, names), label_names(q, names)
-    return [
-        {
-            "labels": list(had[i]),
-            "probabilities": dict(zip(names, p[i].tolist(), strict=True)),
-            "map_probabilities": dict(zip(names, q[i].tolist(), strict=True)),
-            "map_labels": list(map_had[i]),
-            "logit_mean": prediction.mean[i].tolist(),
-            "logit_variance": prediction.variance[i].tolist(),
-            "variance_parts": parts[i],
-            "uncertainty": {
-                "total": float(total[i]),
-                "aleatoric": float(aleatoric[i]),
-                "epistemic": float(epistemic[i]),
-            },
-            "prediction_set": {"level": level} | _label_set(members[i], names),
-        }
-        for i in range(len(p))
-    ]
-
-
-def _label_set(members: Array, names: Sequence[str]) -> Json:
-    """Which labels an example surely has or has not, at the level of the sets; members (K, 2)."""
+def _label_set(members: Array, names: Sequence[str], level: float) -> Json:
+    """Which labels an example surely has or has not; members (K, 2)."""
     absent, present = members[:, 0], members[:, 1]
     groups = {"present": present & ~absent, "absent": absent & ~present, "undecided": present & absent}
-    return {title: [names[k] for k in np.flatnonzero(group).tolist()] for title, group in groups.items()}
+    found = {title: [names[k] for k in np.flatnonzero(group).tolist()] for title, group in groups.items()}
+    return {"level": level, **found}
 
 
 def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
-    """The prediction set of each example, its labels in descending order of probability."""
+    """The prediction set of each example, its classes in descending order of probability."""
     p = prediction.probabilities
     assert p is not None  # of a classification
-    assert isinstance(predictor.sets, PredictionSets)
+    assert predictor.sets is not None
     names, members = predictor.manifest.labels, predictor.sets.members(p, level)
+    if prediction.multilabel:
+        return [_label_set(member, names, level) for member in members]
     found: list[Json] = []
     for row, member in zip(p, members, strict=True):
         inside = np.flatnonzero(member)

@@ -6,9 +6,8 @@ from typing import Any
 import numpy.typing as npt
 from pydantic_core import to_json
 
-from probity.service.codec.answers import decisions
+from probity.service.codec.answers import chosen_of, decisions
 from probity.service.inference.deciding import Rule
-from probity.service.inference.prediction import label_names
 from probity.service.inference.predictor import PlainPrediction, Prediction
 from probity.service.models.served import AnyPrediction, ServedModel
 
@@ -55,8 +54,7 @@ def _answers(model: ServedModel, prediction: AnyPrediction) -> list[Json]:
     )
     if probabilities is None:
         return [{"mean": mean} for mean in prediction.mean.tolist()]
-    if model.manifest.task == "multilabel":
-        named = label_names(probabilities, model.manifest.labels)
-        return [{"labels": labels, "probabilities": p} for labels, p in zip(named, probabilities.tolist(), strict=True)]
-    names, labels = model.manifest.labels, probabilities.argmax(axis=1).tolist()
-    return [{"label": names[label], "probability": float(probabilities[i, label])} for i, label in enumerate(labels)]
+    chosen = chosen_of(probabilities, model.manifest)
+    if model.manifest.task != "multilabel":
+        return chosen
+    return [own | {"probabilities": p} for own, p in zip(chosen, probabilities.tolist(), strict=True)]
