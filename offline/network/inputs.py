@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from probity.service.bundle import InputPart
 from probity.service.inference.frames import is_frame
+from probity.service.inference.parts import LARGEST_WHOLE
 
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
-LARGEST_WHOLE = 2**24  # float32 holds all whole numbers up to this one
 Several = Mapping[str, Any] | Sequence[Any]
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from probity.service.format.manifest_input import InputSpec
 from probity.service.format.text import suggestion
-from probity.service.inference.parts import check_names, packed
+from probity.service.inference.parts import PartsError, check_names, packed
 
 Array = npt.NDArray[Any]
 MAX_DEPTH = 32  # NumPy itself ends at 64
@@ -57,18 +57,14 @@ def array_from_named(values: Mapping[str, Any], spec: InputSpec, max_rows: int) 
         check_names(list(values), spec.parts, "inputs")
         arrays = {}
         for part in spec.parts:
-            own, field = InputSpec(part.shape, "float32" if part.dtype == "float32" else "int64"), f"inputs.{part.name}"
+            field = f"inputs.{part.name}"
             if not isinstance(values[part.name], list):
                 raise InputError(field, f"{values[part.name]!r:.60}", "a list of numbers")
             entries = _as_numbers(values[part.name]) if part.dtype == "bool" else values[part.name]
-            arrays[part.name] = array_from_json(entries, own, max_rows, field)
+            arrays[part.name] = array_from_json(entries, part.alone, max_rows, field)
         return packed(arrays, spec.parts, "inputs")
-    except InputError:
-        raise
-    except ValueError as error:
-        place, _, text = str(error).partition(": found ")
-        found, _, expected = text.partition(", expected ")
-        raise InputError(place, found, expected) from None
+    except PartsError as error:
+        raise InputError(error.field, error.found, error.expected) from None
 
 
 def _as_numbers(values: Any, depth: int = MAX_DEPTH) -> Any:

@@ -60,6 +60,11 @@ class InputPart(Part):
         """Entries of an example."""
         return math.prod(self.shape)
 
+    @property
+    def alone(self) -> "InputSpec":
+        """As if it were the only input; truth values as whole numbers."""
+        return InputSpec(self.shape, "float32" if self.dtype == "float32" else "int64")
+
 
 @dataclass(frozen=True)
 class InputSpec(Part):

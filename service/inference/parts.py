@@ -14,47 +14,56 @@ Array = npt.NDArray[Any]
 LARGEST_WHOLE = 2**24  # float32 holds all whole numbers up to this one
 
 
+class PartsError(ValueError):
+    """Several inputs that the network cannot take: which, what was found, what was expected."""
+
+    def __init__(self, field: str, found: str, expected: str) -> None:
+        self.field, self.found, self.expected = field, found, expected
+        super().__init__(f"{field}: found {found}, expected {expected}")
+
+    def __reduce__(self) -> tuple[type["PartsError"], tuple[str, str, str]]:
+        return PartsError, (self.field, self.found, self.expected)
+
+
 def check_names(found: Sequence[str], parts: Sequence[InputPart], where: str) -> None:
-    """`ValueError` for inputs that are missing or not known."""
+    """`PartsError` for inputs that are missing or not known."""
     names = [part.name for part in parts]
     unknown = [name for name in found if name not in names]
     if unknown:
         hint = suggestion(unknown[0], names)
-        raise ValueError(f"{where}: found {unknown[0]!r:.80}{hint}, expected {', '.join(map(repr, names))}")
+        raise PartsError(where, f"{unknown[0]!r:.80}{hint}", ", ".join(map(repr, names)))
     missing = [name for name in names if name not in found]
     if missing:
-        raise ValueError(f"{where}: found no {missing[0]!r:.80}, expected {', '.join(map(repr, names))}")
+        raise PartsError(where, f"no {missing[0]!r:.80}", ", ".join(map(repr, names)))
 
 
 def packed(named: Mapping[str, Any], parts: Sequence[InputPart], where: str) -> Array:
     """Inputs by name, (B, *shape) each, as the network takes them together: (B, F) float32.
 
-    Raises `ValueError` for missing or unknown names, other shapes, unequal lengths, and whole numbers that float32 does
+    Raises `PartsError` for missing or unknown names, other shapes, unequal lengths, and whole numbers that float32 does
     not hold.
     """
     check_names(list(named), parts, where)
     found = []
     for part in parts:
         if is_frame(named[part.name]):
-            raise ValueError(
-                f"{where}[{part.name!r}]: found a data frame, expected an array, such as of frame.to_numpy()"
-            )
+            raise PartsError(f"{where}[{part.name!r}]", "a data frame", "an array, such as of frame.to_numpy()")
         values = np.asarray(named[part.name])
         if values.shape[1:] != part.shape or not len(values):
             expected = f"(batch of at least 1, {', '.join(map(str, part.shape))})"
-            raise ValueError(f"{where}[{part.name!r}]: found shape {values.shape}, expected {expected}")
+            raise PartsError(f"{where}[{part.name!r}]", f"shape {values.shape}", expected)
         found.append(check_whole(values, part, f"{where}[{part.name!r}]").reshape(len(values), -1))
     lengths = {part.name: len(values) for part, values in zip(parts, found, strict=True)}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"{where}: found {lengths} examples, expected as many of each input")
+        raise PartsError(where, f"{lengths} examples", "as many of each input")
     return np.concatenate(found, axis=1, dtype=np.float32, casting="unsafe")
 
 
 def check_whole(values: Array, part: InputPart, where: str) -> Array:
-    """The values; `ValueError` for numbers that are not of the input's type, or that float32 would change."""
+    """The values; `PartsError` for numbers that are not of the input's type, or that float32 would change."""
     if part.dtype == "float32":
         return values
     whole = values.dtype.kind in "iub" or bool((values == np.round(values)).all())
     if not whole or (values.size and np.abs(values.astype(np.float64)).max() > LARGEST_WHOLE):
-        raise ValueError(f"{where}: found other numbers than whole ones up to {LARGEST_WHOLE}, expected {part.dtype}")
+        raise PartsError(where, f"other numbers than whole ones up to {LARGEST_WHOLE}", part.dtype)
     return values

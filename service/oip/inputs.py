@@ -10,7 +10,7 @@ from probity.service.codec.encoded_images import ImageFiles, ImageTexts
 from probity.service.codec.images import check_images
 from probity.service.format.manifest_input import InputPart
 from probity.service.format.text import suggestion
-from probity.service.inference.parts import packed
+from probity.service.inference.parts import PartsError, packed
 from probity.service.oip.datatypes import BYTES, Array
 from probity.service.oip.errors import RequestError
 from probity.service.oip.parsing import shown
@@ -51,14 +51,11 @@ def _several(tensors: Sequence[Tensor], parts: Sequence[InputPart], spec: InputS
             raise RequestError(f"{tensor.place}.datatype", BYTES, "numbers, such as FP32")
         values = tensor.array()
         values = values.astype(np.int64) if values.dtype.kind == "b" else values
-        own = InputSpec(part.shape, "float32" if part.dtype == "float32" else "int64")
-        arrays[tensor.name] = array_from_array(values, own, rows, tensor.name)
+        arrays[tensor.name] = array_from_array(values, part.alone, rows, tensor.name)
     try:
         return packed(arrays, parts, "inputs")
-    except ValueError as error:
-        place, _, text = str(error).partition(": found ")
-        found, _, expected = text.partition(", expected ")
-        raise RequestError(place, found, expected) from None
+    except PartsError as error:
+        raise RequestError(error.field, error.found, error.expected) from None
 
 
 def _images(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> ImageFiles | ImageTexts:
