@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from probity.offline.data.loaders import Batches, check_loader
 from probity.offline.network.inputs import is_several, refuse_frames
+from probity.offline.runtime.arrays import Array
 from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
 
 BATCH_SIZE = 128
@@ -90,7 +91,7 @@ def _is_array(part: Any) -> bool:
 
 def _inputs(x: Any, names: Sequence[str] | None, name: str) -> Tensor:
     if is_frame(x):
-        return torch.tensor(frame_array(x, names, name)).float()
+        return _shared(frame_array(x, names, name)).float()
     return _tensor(x, name)
 
 
@@ -101,7 +102,7 @@ def _targets(y: Any, names: Sequence[str] | None, name: str) -> Tensor:
         return _tensor(y, where)
     if len(y.columns) == 1:
         return _tensor(y, where).squeeze(1)
-    return torch.tensor(frame_array(y, names, where))
+    return _shared(frame_array(y, names, where))
 
 
 def _named(part: Any, names: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -111,4 +112,9 @@ def _named(part: Any, names: Sequence[str] | None) -> tuple[str, ...] | None:
 def _tensor(part: Any, where: str) -> Tensor:
     if isinstance(part, Tensor):
         return part
-    return torch.as_tensor(np.array(numbers_of(part, where), order="C"))
+    return _shared(numbers_of(part, where))
+
+
+def _shared(array: Array) -> Tensor:
+    """The same memory, or a copy of what torch cannot share: read-only arrays, as pandas gives, and reversed ones."""
+    return torch.as_tensor(np.require(array, requirements=["C", "W"]))
