@@ -166,7 +166,7 @@ def fit_bundle(
                 calibrated,
                 resources,
                 len(tuning),
-                (*doubts, *check.warnings()),
+                (*doubts, *check.warnings(ranges.ends)),
             )
             warnings = publish(job, fitted, destination, names, ranges.with_range(spec, check.data.inputs))
             _log(warnings if say is quiet else (), destination)  # a caller who reads lines shows them, too

@@ -24,8 +24,6 @@ class CalibrationCheck:
 
     data: HeldOut
     _known: set[int] = field(default_factory=set)
-    _low: float = math.inf
-    _high: float = -math.inf
 
     def __post_init__(self) -> None:
         self._rows = [hash(row.tobytes()) for row in to_numpy(self.data.inputs)]
@@ -38,14 +36,14 @@ class CalibrationCheck:
                 digest = hash(row.tobytes())
                 if digest in self._wanted:
                     self._known.add(digest)
-            if inputs.is_floating_point():
-                low, high = torch.aminmax(inputs)
-                self._low, self._high = min(self._low, float(low)), max(self._high, float(high))
             yield inputs, targets
 
-    def warnings(self) -> list[str]:
-        """After the pass: about examples of the training data, and another scale."""
-        return [*self._equal(), *self._scale()]
+    def warnings(self, training: tuple[float, float] | None) -> list[str]:
+        """After the pass: about examples of the training data, and another scale.
+
+        training: the smallest and the largest value of its inputs, None of tokens.
+        """
+        return [*self._equal(), *([] if training is None else self._scale(*training))]
 
     def _equal(self) -> Iterator[str]:
         equal = sum(digest in self._known for digest in self._rows) / len(self._rows)
@@ -57,15 +55,12 @@ class CalibrationCheck:
                 "that threshold, noise and temperature promise too much; give examples that it was not trained on"
             )
 
-    def _scale(self) -> Iterator[str]:
-        span = self._high - self._low
-        if not math.isfinite(span) or span <= 0:
-            return
+    def _scale(self, least: float, most: float) -> Iterator[str]:
         low, high = (float(end) for end in torch.aminmax(self.data.inputs))
-        if not NARROWEST <= (high - low) / span <= WIDEST:
+        if most > least and not NARROWEST <= (high - low) / (most - least) <= WIDEST:
             yield (
                 f"the inputs of the calibration data are between {low:.4g} and {high:.4g}, those of the training data "
-                f"between {self._low:.4g} and {self._high:.4g}: scale both in the same way"
+                f"between {least:.4g} and {most:.4g}: scale both in the same way"
             )
 
 

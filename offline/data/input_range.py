@@ -35,6 +35,13 @@ class RangeMeter:
         self._low = low if self._low is None else torch.minimum(self._low, low)
         self._high = high if self._high is None else torch.maximum(self._high, high)
 
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The smallest and the largest value so far; None of tokens."""
+        if self._low is None or self._high is None:
+            return None
+        return float(self._low.min()), float(self._high.max())
+
     def with_range(self, spec: InputSpec, held_out: Tensor) -> InputSpec:
         """The spec with the range of the inputs noted and of `held_out` (n, *shape); one that the user gave stays.
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from probity.offline import FitConfig, fit_bundle
 from probity.offline.data.calibration_check import CalibrationCheck, quality_warnings, target_warnings
 from probity.offline.data.held_out import HeldOut
+from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Classification, Likelihood, Multilabel, Regression
 from probity.service.bundle import read_manifest
 
@@ -22,9 +23,10 @@ def drawn(count: int, seed: int, scale: float = 1.0) -> Tensor:
 def doubts(train: Tensor, held_out: Tensor) -> list[str]:
     check = CalibrationCheck(HeldOut(held_out, torch.zeros(len(held_out))))
     batches = [(part, torch.zeros(len(part))) for part in train.split(17)]
-    seen = list(check.watch(batches))
+    ranges = RangeMeter()
+    seen = list(check.watch(ranges.watch(batches)))
     assert all(found[0] is given[0] for found, given in zip(seen, batches, strict=True))
-    return check.warnings()
+    return check.warnings(ranges.ends)
 
 
 def test_other_data_of_the_same_kind_raise_no_doubt() -> None:
