@@ -1,12 +1,11 @@
 """FitConfig: every option of a fit, validated on construction."""
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from probity.service.format.manifest import Task
-from probity.service.format.text import suggestion
+from probity.service.format.validation import EXPECTED, refused_value, unknown_name
 from probity.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
 
 # These take whole modules or parameters: the size is what they may have at most.
@@ -32,23 +31,6 @@ ADDED_BUDGET, SUBNETWORK_BUDGET = 0.005, 0.05  # nats
 COMPARED_SCORES = ("auto", "fused")  # these are chosen or fitted on held-out data and on synthetic shifts of it
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-# pydantic's errors in other words.
-BOUNDS = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
-EXPECTED = {
-    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "a finite number"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    **dict.fromkeys(("byte_size", "byte_size_unit"), "a number of bytes, such as '2GiB'"),
-    "string_type": "text",
-    "string_too_short": "at least one character",
-    "string_too_long": "fewer characters",
-    "string_pattern_mismatch": "no '/' in it",
-    "tuple_type": "a list",
-    "dict_type": "a mapping of names to values",
-}
-WORD = re.compile(r"'([^']*)'")
 
 
 class OptionError(ValueError):
@@ -265,6 +247,19 @@ class FitConfig(BaseModel):
             raise ValueError(f"score: found {self.score!r} without added_weights, expected added_weights=True with it")
         return self
 
+    @model_validator(mode="after")
+    def _check_scale(self) -> "FitConfig":
+        if self.likelihood == "regression" and self.temperature is not None:
+            raise ValueError(
+                f"temperature: found {self.temperature} for a regression, expected None: it divides logits"
+            )
+        if self.likelihood != "regression" and self.sigma_noise != "mle":
+            raise ValueError(
+                f"sigma_noise: found {self.sigma_noise} for a {self.likelihood}, expected 'mle': its targets have no "
+                "noise; give likelihood='regression' for values"
+            )
+        return self
+
     @field_validator("added_weights")
     @classmethod
     def _check_layers(cls, value: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
@@ -328,25 +323,10 @@ class FitConfig(BaseModel):
 
 def _one_line(error: ValidationError) -> str:
     """The first option that is wrong, and everything that it could have been."""
-    first, *others = error.errors(include_url=False)
-    name = str(first["loc"][0]) if first["loc"] else ""
-    if first["type"] == "extra_forbidden":
-        hint = suggestion(name, FitConfig.model_fields)
-        return f"{name}: unknown option{hint}; docs/fitting.md lists all, and probity fit --help"
-    if first["type"] == "string_pattern_mismatch" and name == "device":
-        return f"device: found {first['input']!r:.100}, expected 'auto', 'cpu', 'cuda' or 'cuda:n'"
-    if first["type"] == "value_error":
-        text = first["msg"].removeprefix("Value error, ")
-        return text if not name or text.startswith(f"{name}:") else f"{name}: {text}"
-    same = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]
-    expected = " or ".join(dict.fromkeys(map(_expected, same)))
-    named = [word for one in same if one["type"] == "literal_error" for word in WORD.findall(one["ctx"]["expected"])]
-    hint = suggestion(first["input"], named) if isinstance(first["input"], str) else ""
-    return f"{name}: found {first['input']!r:.100}{hint}, expected {expected}"
-
-
-def _expected(one: Any) -> str:
-    """What one of pydantic's errors says of the value that it wants."""
-    if one["type"] in BOUNDS:
-        return f"a number {one['msg'].removeprefix('Input should be ')}"
-    return EXPECTED.get(one["type"]) or str(one["msg"]).removeprefix("Input should be ")
+    unknown = unknown_name(error, FitConfig.model_fields)
+    if unknown is not None:
+        return f"{unknown}; docs/fitting.md lists all, and probity fit --help"
+    name, problem = refused_value(error)
+    if name == "device" and problem.endswith(EXPECTED["string_pattern_mismatch"]):
+        problem = problem.removesuffix(EXPECTED["string_pattern_mismatch"]) + "'auto', 'cpu', 'cuda' or 'cuda:n'"
+    return problem if not name or problem.startswith(f"{name}:") else f"{name}: {problem}"

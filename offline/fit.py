@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from probity.offline.config import FitConfig
+from probity.offline.data.agreement import check_inputs_like
 from probity.offline.data.calibration_check import CalibrationCheck, target_warnings
 from probity.offline.data.foreign import check_foreign, collect_foreign
 from probity.offline.data.given import given_data
-from probity.offline.data.held_out import HeldOut, check_enough, collect_held_out
+from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, collect_held_out
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
 from probity.offline.data.loaders import Batches, checked_batches
@@ -36,14 +37,13 @@ from probity.offline.publish.fitted import Fitted
 from probity.offline.publish.manifest import check_class_names, check_input_spec
 from probity.offline.publish.served_form import check_size, choose_form
 from probity.offline.runtime.arrays import to_numpy
-from probity.offline.runtime.checkpoint import Checkpoint
+from probity.offline.runtime.checkpoint import Checkpoint, checkpoint_folder
 from probity.offline.runtime.distributed import local_device, process_group
 from probity.offline.runtime.progress import Track, length_of, silent
 from probity.offline.runtime.resume import job_fingerprint, tensors_digest
 from probity.offline.selection.select import reachable_weights, select_subnetwork
 from probity.service.bundle import InputSpec, check_destination, check_writable
 
-TUNING_SHARE = 0.5
 Say = Callable[[str], None]
 
 
@@ -214,7 +214,7 @@ def _checkpoint(job: Job, destination: Path) -> Checkpoint:
     """The checkpoint next to the destination; `CheckpointError` for another job's."""
     config = job.config.model_dump_json(exclude={"checkpoint_seconds", "memory_budget", "name", "version"})
     checkpoint = Checkpoint(
-        destination.absolute().parent / f".{destination.name}.checkpoint",
+        checkpoint_folder(destination),
         job_fingerprint(job.network, config, job.distributed.world_size)
         | {"sha256 of the first examples": tensors_digest({"inputs": job.example})},
         every_seconds=job.config.checkpoint_seconds,
@@ -230,11 +230,7 @@ def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     batches = job.track(loader, "Calibration data", length_of(loader))
     pairs = checked_batches(batches, "calibration_loader", job.device, job.takes.parts)
     data = collect_held_out(pairs, job.likelihood)
-    if data.inputs.shape[1:] != job.example.shape[1:] or data.inputs.dtype != job.example.dtype:
-        raise ValueError(
-            f"calibration_loader: found inputs of shape {tuple(data.inputs.shape[1:])} and {data.inputs.dtype}, "
-            f"expected {tuple(job.example.shape[1:])} and {job.example.dtype} as in train_loader"
-        )
+    check_inputs_like(data.inputs, job.example, "calibration_loader")
     tuning, conformal = data.split(TUNING_SHARE if config.tunes else 0.0, config.seed)
     check_enough(len(tuning), len(conformal), config.false_reject_rate, config.tunes)
     return tuning, conformal

@@ -16,7 +16,7 @@ from probity.evaluation_table import evaluation_json, print_evaluation, write_js
 from probity.fit_options import parsed, with_config_options
 from probity.service.__main__ import serve
 from probity.service.bundle import BundleError, read_bundle
-from probity.service.format.files import check_destination, check_writable, replace_file
+from probity.service.format.files import check_new, check_writable, replace_file
 from probity.service.format.text import suggestion
 from probity.service.keys import app as keys
 from probity.service.keys import sign
@@ -58,8 +58,9 @@ def _explained(error: Exception) -> str | None:
     """What to print; None for a bug of ours."""
     from probity.offline.config import OptionError
     from probity.offline.recipes.user_errors import user_error, user_frames, user_frames_behind
+    from probity.service.format.rules import ManifestError
 
-    if isinstance(error, OptionError):
+    if isinstance(error, OptionError | ManifestError):
         return "\n".join(filter(None, [str(error), user_frames(error)]))
     if (in_recipe := user_error(error)) is not None:
         return f"{in_recipe}\n(--debug shows the whole traceback)"
@@ -72,6 +73,24 @@ def fail(message: str) -> None:
     """Print the message and stop with exit code 2."""
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(2)
+
+
+@contextmanager
+def said_what_is_kept(out: Path) -> Iterator[None]:
+    """Ctrl-C during a fit says what a next one begins with; exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from probity.offline.runtime.checkpoint import kept_by_checkpoint
+
+        kept = kept_by_checkpoint(out)
+        typer.echo(
+            "stopped: nothing is kept, and nothing was written"
+            if kept is None
+            else f"stopped: {kept} keeps the progress; the same command goes on from there, or anew with --restart",
+            err=True,
+        )
+        raise typer.Exit(130) from None
 
 
 def need_torch() -> None:
@@ -121,8 +140,14 @@ def new(
 @with_config_options
 def fit(
     recipe: RecipeArgument,
-    out: Annotated[Path, typer.Option(help="Where to write the bundle; an existing bundle is replaced.")],
+    out: Annotated[Path, typer.Option(help="Where to write the bundle.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take: memory and time.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing bundle, once the new one is ready.")
+    ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Start again: discard what an interrupted fit kept.")
+    ] = False,
     debug: DebugOption = False,
     **given: Any,
 ) -> None:
@@ -135,17 +160,17 @@ def fit(
     try:  # before torch is imported, which takes seconds
         need_recipe(recipe)
         if not dry_run:
-            check_destination(out)
+            check_new(out, force)
             check_writable(out)
     except (BundleError, ValueError) as error:
         fail(str(error))
     from probity.offline.recipes.run import dry_run_recipe, fit_recipe
 
-    with explained_errors(debug):
+    with said_what_is_kept(out), explained_errors(debug):
         stated = parsed(given)
         if dry_run:
             print_lines(dry_run_recipe(recipe, stated))
-        elif fit_recipe(recipe, out, stated):
+        elif fit_recipe(recipe, out, stated, restart):
             print_card(out)
             print_lines(["", f"Report: {out / 'report.html'}", f"Serve it: probity serve {shlex.quote(str(out))}"])
 

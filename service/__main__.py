@@ -16,11 +16,12 @@ from pydantic import ValidationError
 
 from probity.service.bundle import BundleError
 from probity.service.feedback.database import FeedbackDatabase, FeedbackFileError
+from probity.service.format.validation import refused_value
 from probity.service.models.loading import load_named
 from probity.service.monitoring.audit_file import AuditFileError, RotatedFile
 from probity.service.process.forced_exit import ForcedExit
 from probity.service.process.server import build_server, log_config
-from probity.service.process.supervisor import METRICS_FOLDER, supervise
+from probity.service.process.supervisor import METRICS_FOLDER, listener, supervise
 from probity.service.process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
 from probity.service.process.worker import STARTUP_FAILURE
 from probity.service.security.api_keys import KeyFileError, KeyRing
@@ -43,11 +44,11 @@ def serve(
             bundle=tuple(map(str, bundle)) if bundle else None, models=models, host=host, port=port
         )
         _check_metrics_folder()
+        _check_address(settings)
         run = _workers(settings) if settings.workers > 1 else _single(settings)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "settings"
-        _fail(f"{name} ({PREFIX}{name.upper()}): {first['msg']}, found {first['input']!r:.100}")
+        name, problem = refused_value(error)
+        _fail(f"{name} ({PREFIX}{name.upper()}): {problem}" if name else problem)
     except (
         AuditFileError,
         BundleError,
@@ -94,7 +95,7 @@ def _workers(settings: Settings) -> Callable[[], int]:
         try:
             return supervise(settings)
         except OSError as error:
-            typer.echo(f"error: cannot serve on {settings.host}:{settings.port}: {error}", err=True)
+            typer.echo(f"error: {_cannot_listen(settings, error)}", err=True)
             return STARTUP_FAILURE
 
     return run
@@ -103,6 +104,21 @@ def _workers(settings: Settings) -> Callable[[], int]:
 def _leave_signals_to_server() -> None:
     if (signals := StartupSignals.current()) is not None:
         signals.stop()
+
+
+def _check_address(settings: Settings) -> None:
+    """Before bundles are loaded: whether anything else listens there."""
+    try:
+        with listener(settings):
+            pass
+    except OSError as error:
+        typer.echo(f"error: {_cannot_listen(settings, error)}", err=True)
+        raise typer.Exit(STARTUP_FAILURE) from None
+
+
+def _cannot_listen(settings: Settings, error: OSError) -> str:
+    address, reason = f"{settings.host}:{settings.port}", (error.strerror or str(error)).lower()
+    return f"cannot serve on {address}: {reason}; give another --port ({PREFIX}PORT) or --host ({PREFIX}HOST)"
 
 
 def _check_metrics_folder() -> None:

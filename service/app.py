@@ -185,6 +185,9 @@ def _check_default_model(store: ModelStore, settings: Settings) -> None:
     if settings.default_model is not None and settings.default_model not in names:
         loaded = printable(", ".join(names))
         log.error("the default model %r is not loaded; loaded are: %s", settings.default_model, loaded)
+    elif not names and settings.models is not None:
+        later = "" if settings.watch_seconds is not None else "; PROBITY_WATCH_SECONDS would look for new ones"
+        log.warning("%s holds no bundle that can be served: every prediction is refused%s", settings.models, later)
     elif settings.default_model is None and len(names) > 1:
         log.warning("%r answers /predict, being the first one loaded; set PROBITY_DEFAULT_MODEL", store.default)
 
@@ -198,7 +201,8 @@ def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:
     async def answer(request: Request, error: Exception) -> Response:
         problem, headers = problem_of(error)
         if problem.status == 405:
-            headers = {"Allow": ", ".join(_allowed_methods(request))}
+            allowed = ", ".join(_allowed_methods(request))
+            headers, problem.detail = {"Allow": allowed}, f"Found the method {request.method:.20}, expected {allowed}."
         metrics.errors.labels(problem.code).inc()
         if isinstance(error, NetworkFailed):  # an error of the bundle: its operator must know of it
             log.error("a prediction failed: %s", printable(str(error)))

@@ -21,14 +21,13 @@ from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.frontier.quality import OBVIOUS
 from probity.offline.config import FitConfig
 from probity.offline.data.foreigners import obvious_foreigners
-from probity.offline.data.held_out import HeldOut
+from probity.offline.data.held_out import TUNING_SHARE, HeldOut
 from probity.offline.data.likelihood import Classification, class_log_likelihood
 from probity.offline.evaluation.auroc import auroc
 from probity.offline.evaluation.diagnostics import expected_calibration_error
 from probity.offline.features.activations import read_activations
 from probity.offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES, FeatureSettings, FeatureVariance
 from probity.offline.features.layers import FeatureLayers, choose_layers
-from probity.offline.fit import TUNING_SHARE
 from probity.offline.laplace.added_scale import Held, choose_scale
 from probity.offline.laplace.scoring import HeldOutOutputs, largest_surprise, outputs_of
 from probity.offline.laplace.temperature import plain_temperature

@@ -27,10 +27,10 @@ from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.mnist import data as mnist_data
 from probity.offline.config import FitConfig
-from probity.offline.data.held_out import HeldOut
+from probity.offline.data.held_out import TUNING_SHARE, HeldOut
 from probity.offline.data.shifts import finite_shifts, kind_of_shift
 from probity.offline.evaluation.auroc import auroc
-from probity.offline.fit import TUNING_SHARE, fit_bundle
+from probity.offline.fit import fit_bundle
 from probity.offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
 from probity.offline.runtime.progress import Track
 from probity.service.inference.prediction import uncertainties

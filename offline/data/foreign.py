@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from probity.offline.config import COMPARED_SCORES, FitConfig
+from probity.offline.data.agreement import check_inputs_like
 from probity.offline.data.loaders import Batches, checked_batches
 from probity.service.bundle import InputPart
 
@@ -30,11 +31,7 @@ def collect_foreign(
     """
     parts, count = list[Tensor](), 0
     for inputs, _ in checked_batches(loader, "foreign_loader", device, of):
-        if inputs.shape[1:] != example.shape[1:] or inputs.dtype != example.dtype:
-            raise ValueError(
-                f"foreign_loader: found inputs of shape {tuple(inputs.shape[1:])} and {inputs.dtype}, expected "
-                f"{tuple(example.shape[1:])} and {example.dtype} as in train_loader"
-            )
+        check_inputs_like(inputs, example, "foreign_loader")
         parts.append(inputs)
         count += len(inputs)
         if count >= MOST_EXAMPLES:

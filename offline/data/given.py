@@ -35,21 +35,15 @@ def given_data(
 
     A pair of tensors, arrays or data frames, and a dataset of examples, are cut into batches in the given order;
     anything else must be batches, and passes as it is. name: of the argument, for errors. Raises `ValueError` for
-    columns that are missing or hold no numbers, and for unequal lengths; `TypeError` for what gives no batches.
+    columns that are missing or hold no numbers, for unequal lengths, and for inputs alone; `TypeError` for what gives
+    no batches.
     """
+    if isinstance(data, GivenData):
+        return data
+    _refuse_alone(data, name)
     if _is_pair(data):
         x, y = data
-        names = columns
-        if is_frame(x) and columns is None:
-            names = frame_columns(x, name)
-        titles = targets
-        if is_frame(y) and targets is None and len(y.columns) > 1:
-            titles = frame_columns(y, f"{name}, targets")
-        inputs, values = _inputs(x, names, name), _targets(y, titles, name)
-        if len(inputs) != len(values):
-            raise ValueError(f"{name}: found {len(inputs)} inputs and {len(values)} targets, expected as many of each")
-        batches = DataLoader(TensorDataset(inputs, values), batch_size=BATCH_SIZE)
-        return GivenData(batches, _named(x, names), _named(y, titles))
+        return _given_pair(x, y, name, columns, targets)
     if isinstance(data, tuple | list) and len(data) == 2 and is_several(data[0]) and _is_array(data[1]):
         examples = _Several(data[0], _targets(data[1], targets, name), name)
         return GivenData(DataLoader(examples, batch_size=BATCH_SIZE))
@@ -57,6 +51,25 @@ def given_data(
         return GivenData(DataLoader(data, batch_size=BATCH_SIZE))
     check_loader(data, name)
     return GivenData(data)
+
+
+def _refuse_alone(data: Any, name: str) -> None:
+    if _is_array(data):
+        kind = "a data frame" if is_frame(data) else f"one {type(data).__name__}"
+        example = "(frame[columns], frame['target'])" if is_frame(data) else "(X, y)"
+        raise ValueError(f"{name}: found {kind} alone, expected inputs and targets: the pair {example}")
+
+
+def _given_pair(x: Any, y: Any, name: str, columns: Sequence[str] | None, targets: Sequence[str] | None) -> GivenData:
+    if is_frame(x) and columns is None:
+        columns = frame_columns(x, name)
+    if is_frame(y) and targets is None and len(y.columns) > 1:
+        targets = frame_columns(y, f"{name}, targets")
+    inputs, values = _inputs(x, columns, name), _targets(y, targets, name)
+    if len(inputs) != len(values):
+        raise ValueError(f"{name}: found {len(inputs)} inputs and {len(values)} targets, expected as many of each")
+    batches = DataLoader(TensorDataset(inputs, values), batch_size=BATCH_SIZE)
+    return GivenData(batches, _named(x, columns), _named(y, targets))
 
 
 class _Several(Dataset[Any]):

@@ -12,6 +12,8 @@ from probity.offline.runtime.arrays import Array
 from probity.offline.runtime.progress import Track
 from probity.service.maths.rejection import minimum_calibration_examples
 
+TUNING_SHARE = 0.5  # of the examples, where anything is tuned
+
 
 @dataclass(frozen=True)
 class HeldOut:

@@ -44,6 +44,7 @@ class Classification:
         """
         if self.outputs == 2:
             targets = _class_numbers(targets, batch)
+        _refuse_columns(targets, self.outputs)
         if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
             raise ValueError(
                 f"targets: found dtype {targets.dtype}, expected integer class numbers; for values with noise, give "
@@ -56,7 +57,8 @@ class Classification:
             outputs = "one logit or 2" if self.outputs == 2 else self.outputs
             raise ValueError(
                 f"targets: found class numbers from {int(targets.min())} to {int(targets.max())}, expected 0 to "
-                f"{self.outputs - 1} for a model with {outputs} outputs"
+                f"{self.outputs - 1} for a model with {outputs} outputs; for values with noise, give "
+                "likelihood='regression'"
             )
         return targets
 
@@ -295,6 +297,16 @@ Likelihood = Classification | Regression
 def _label_root(mean: Tensor) -> Tensor:
     """sqrt(p (1 - p)) of logits, also where p rounds to 1."""
     return (torch.sigmoid(mean) * torch.sigmoid(-mean)).sqrt()
+
+
+def _refuse_columns(targets: Tensor, outputs: int) -> None:
+    """`ValueError` for labels of another number than the model has outputs."""
+    columns = targets.shape[1] if targets.dim() == 2 else 1
+    if columns not in (1, outputs) and not targets.is_complex() and bool(((targets == 0) | (targets == 1)).all()):
+        raise ValueError(
+            f"targets: found {columns} columns of 0 and 1 for a model with {outputs} outputs, expected a column for "
+            "each output, or class numbers in one dimension"
+        )
 
 
 def _class_numbers(targets: Tensor, batch: int) -> Tensor:

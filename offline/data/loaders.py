@@ -105,23 +105,41 @@ def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
     if isinstance(batch, tuple | list) and len(batch) == 2 and is_several(batch[0]) and hasattr(batch[1], "__array__"):
         batch = pack(batch[0], where), batch[1]
     if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(hasattr(item, "__array__") for item in batch):
-        raise ValueError(f"{where}: found {_describe(batch)}, expected a pair of tensors or arrays (inputs, targets)")
+        several = "; give several inputs as ((a, b), targets)" if _many(batch) else ""
+        raise ValueError(
+            f"{where}: found {_describe(batch)}, expected a pair of tensors or arrays (inputs, targets){several}"
+        )
     inputs, targets = (item if isinstance(item, Tensor) else torch.as_tensor(item) for item in batch)
     if inputs.dim() < 1 or targets.dim() < 1 or len(inputs) != len(targets):
         raise ValueError(
             f"{where}: found inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}, expected equal lengths"
         )
-    if not bool(torch.isfinite(targets).all()):
-        raise ValueError(f"{where}: found NaN or infinity in the targets, expected finite numbers")
+    _refuse_not_finite(targets, "targets", where)
     if inputs.is_floating_point():
         inputs = inputs.float()
-        if not bool(torch.isfinite(inputs).all()):
-            raise ValueError(f"{where}: found NaN or infinity in the inputs, expected finite numbers")
+        _refuse_not_finite(inputs, "inputs", where)
     elif inputs.dtype in (torch.int64, torch.int32, torch.int16):
         inputs = inputs.long()
     else:
-        raise ValueError(f"{where}: found inputs of dtype {inputs.dtype}, expected floating point (or integer tokens)")
+        remedy = "; of images, give floats such as x.float() / 255" if inputs.dtype == torch.uint8 else ""
+        raise ValueError(
+            f"{where}: found inputs of dtype {inputs.dtype}, expected floating point (or integer tokens){remedy}"
+        )
     return inputs, targets
+
+
+def _refuse_not_finite(tensor: Tensor, what: str, where: str) -> None:
+    finite = torch.isfinite(tensor)
+    if not bool(finite.all()):
+        place = [int(index) for index in (~finite).nonzero()[0]]
+        entry = f", entry {place[1:]}" if place[1:] else ""
+        raise ValueError(
+            f"{where}: found NaN or infinity in the {what}, first in example {place[0]}{entry}; expected finite numbers"
+        )
+
+
+def _many(batch: Any) -> bool:
+    return isinstance(batch, tuple | list) and len(batch) > 2 and all(hasattr(item, "__array__") for item in batch)
 
 
 def _describe(batch: Any) -> str:

@@ -18,6 +18,7 @@ from probity.offline.jacobian.plan import few_mixtures
 from probity.offline.jacobian.routes import Chosen
 from probity.offline.job import Job
 from probity.offline.network.model_copy import highest_precision
+from probity.offline.network.unsupported import SUPPORTED
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.offline.runtime.progress import one_step
 from probity.offline.selection.registry import STRATEGIES, select
@@ -74,7 +75,7 @@ def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
         raise VerificationError(
             "verification: on a trial batch the exported network's answers differ from torch's by more than "
             f"{LOOSEST:.0e} (relative); nothing was published. A model that mixes the examples of a batch, or draws "
-            "random numbers, cannot be served"
+            f"random numbers, cannot be served (see {SUPPORTED})"
         )
 
 
@@ -116,7 +117,8 @@ def _answers(job: Job, graph: bytes, inputs: Tensor) -> Answers:
     if _differs(joint, single):
         raise VerificationError(
             "verification: the exported network answers otherwise when examples come one at a time; nothing was "
-            "published. A model that mixes the examples of a batch, or draws random numbers, cannot be served"
+            "published. A model that mixes the examples of a batch, or draws random numbers, cannot be served (see "
+            f"{SUPPORTED})"
         )
     return joint
 

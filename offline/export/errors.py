@@ -3,6 +3,7 @@
 import re
 
 from probity.offline.export.failing_layer import FailingLayer
+from probity.offline.network.unsupported import SUPPORTED
 
 OPERATOR = re.compile(r"(?:aten|prims|onnx)(?:\.|::)\w+|op='(?:aten|prims)\.\w+")
 UNSUPPORTED = re.compile(r"No ONNX function found|no fake impl or Meta kernel|not supported|Unsupported", re.IGNORECASE)
@@ -68,7 +69,7 @@ def export_error(error: BaseException, layer: FailingLayer, touched: str) -> Exp
     remedy = remedy_for(cause, layer, operator)
     reason = f"operator {operator} has no equivalent in ONNX" if operator and UNSUPPORTED.search(cause) else cause
     return ExportError(
-        f"the model could not be exported to ONNX: {layer}: {reason} (remedy: {remedy}"
+        f"the model could not be exported to ONNX: {layer}: {reason} (remedy: {remedy}; see {SUPPORTED}"
         + (f"; weights were chosen in: {touched})" if touched else ")"),
         layer=layer.path,
         kind=layer.kind,

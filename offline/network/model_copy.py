@@ -1,15 +1,18 @@
 """The job's own copy of the model: in float32, and checked to compute what the model computes."""
 
 import copy
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from probity.offline.network.inputs import ONE_INPUT, InputForm
 from probity.offline.network.layer_outputs import layer_outputs
 from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
+from probity.offline.network.unsupported import UnsupportedModelError
 
 FEW = 2
 # Allowed differences relative to the largest output: between float64 and float32, and from half precision.
@@ -21,9 +24,17 @@ def usable(model: object) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: found {_kind(model)}, expected a torch.nn.Module that is trained")
     if isinstance(model, torch.jit.ScriptModule):
-        raise ValueError("model: found a TorchScript module, expected the plain torch.nn.Module that it was made of")
+        raise UnsupportedModelError(
+            "model: found a TorchScript module, expected the plain torch.nn.Module that it was made of"
+        )
     plain = getattr(model, "_orig_mod", model)
     assert isinstance(plain, nn.Module)
+    lazy = [name for name, parameter in plain.named_parameters() if is_lazy(parameter)]
+    if lazy:
+        raise UnsupportedModelError(
+            f"model: found {lazy[0]!r} without a shape, of a lazy layer that has seen no data; run a batch of inputs "
+            "through the model first"
+        )
     return plain
 
 
@@ -31,11 +42,13 @@ def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
     """A frozen float32 copy in eval mode; `ValueError` for a model that cannot be copied."""
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_complex():
-            raise ValueError(f"model: found the complex tensor {name!r}, expected real ones; store its two parts")
+            raise UnsupportedModelError(
+                f"model: found the complex tensor {name!r}, expected real ones; store its two parts"
+            )
     try:
         copied = private_copy(model, device)
     except RuntimeError as error:
-        raise ValueError(
+        raise UnsupportedModelError(
             f"model: cannot be copied ({_line(error)}); expected one that copy.deepcopy takes, without attributes that "
             "were computed from its parameters: take off torch.nn.utils.weight_norm and spectral_norm (those of "
             "torch.nn.utils.parametrizations can be copied)"
@@ -70,14 +83,19 @@ def check_private(
             again = network(inputs[:FEW].clone())
     except (RuntimeError, IndexError, TypeError) as error:
         given = f"shape {tuple(inputs.shape)} and {inputs.dtype}"
-        raise ValueError(
+        if taken.parts is not None:
+            takes = ", ".join(inspect.signature(model.forward).parameters)
+            given = f"{', '.join(part.name for part in taken.parts)} for a forward of {takes}"
+        raise UnsupportedModelError(
             f"model: cannot process the inputs of train_loader, found {given}: {_line(error)}; the model is used in "
             "float32, as it will be served"
         ) from error
     if not torch.equal(few, inputs[:FEW]):
-        raise ValueError("model: found that it changes its inputs in place; begin its forward pass with x = x.clone()")
+        raise UnsupportedModelError(
+            "model: found that it changes its inputs in place; begin its forward pass with x = x.clone()"
+        )
     if not torch.allclose(mean, again, rtol=1e-4, atol=1e-6, equal_nan=True):
-        raise ValueError(
+        raise UnsupportedModelError(
             "model: found other outputs the second time for the same inputs, expected the same in eval mode; it begins "
             f"in {_random_layer(network, inputs[:FEW])}: functional dropout needs training=self.training, and layers "
             "that draw random numbers in eval mode too (nn.FractionalMaxPool2d) must be replaced (nn.AdaptiveMaxPool2d)"
@@ -112,7 +130,7 @@ def _check_precision(model: nn.Module, form: OutputForm, mean: Tensor, inputs: T
     allowed = FROM_FLOAT64 if kind == torch.float64 else FROM_HALF
     difference = float((mean - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
     if not difference <= allowed:
-        raise ValueError(
+        raise UnsupportedModelError(
             f"model: found outputs that differ by {difference:.1e} (relative) between {kind} and float32, expected at "
             f"most {allowed:.0e}; it is served in float32: train or convert it so that this precision is enough"
         )
@@ -176,5 +194,5 @@ def check_output(output: object, batch: int) -> Tensor:
     """The model's output as a (B, K) tensor; `ValueError` for anything else."""
     given = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     if not isinstance(output, Tensor) or output.dim() != 2 or output.shape[0] != batch or not output.shape[1]:
-        raise ValueError(f"model output: found {given}, expected a tensor of shape ({batch}, outputs)")
+        raise UnsupportedModelError(f"model output: found {given}, expected a tensor of shape ({batch}, outputs)")
     return output

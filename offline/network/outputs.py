@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from probity.offline.network.unsupported import UnsupportedModelError
+
 LOGITS = "logits"
 
 
@@ -64,7 +66,7 @@ def output_form(returned: object, batch: int, classification: bool) -> OutputFor
     if not isinstance(outputs, Tensor) or outputs.dim() not in (1, 2) or outputs.shape[0] != batch:
         given = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         where = "" if entry is None else f" as {_named(entry)}"
-        raise ValueError(
+        raise UnsupportedModelError(
             f"model output: found {given}{where}, expected a tensor of shape ({batch}, outputs), alone, first in a "
             f"tuple, or called {LOGITS!r}"
         )
@@ -80,7 +82,7 @@ def refuse_sigmoid(network: nn.Module, inputs: Tensor) -> None:
     with torch.no_grad(), _LastOperation() as last:  # type: ignore[no-untyped-call]
         network(inputs.clone())
     if last.name in ENDS:
-        raise ValueError(
+        raise UnsupportedModelError(
             f"model: found an output that is a probability (the last operation is {ENDS[last.name]}), expected a "
             "logit; leave out this operation: nn.BCEWithLogitsLoss trains the same network"
         )
@@ -98,7 +100,7 @@ def refuse_softmax(network: nn.Module, inputs: Tensor) -> None:
         signs = outputs >= 0 if layer == "softmax" else outputs <= 0
         if bool(signs.all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
             of = "every row" if layer == "softmax" else "the exponential of every row"
-            raise ValueError(
+            raise UnsupportedModelError(
                 f"model: found outputs that are {name}probabilities ({of} sums to 1), expected logits; leave out the "
                 f"last {layer}"
             )

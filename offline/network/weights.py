@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from probity.offline.network.unsupported import UnsupportedModelError
+
 Owners = dict[str, list[tuple[str, str]]]
 
 
@@ -38,7 +40,9 @@ class WeightLayout:
                 parameters.append(Parameter(name, tuple(tensor.shape), offset, tensor.numel()))
                 offset += tensor.numel()
         if not parameters:
-            raise ValueError("model: found no trainable parameter, expected at least one; call requires_grad_(True)")
+            raise UnsupportedModelError(
+                "model: found no trainable parameter, expected at least one; call requires_grad_(True)"
+            )
         return cls(tuple(parameters))
 
     @property

@@ -80,7 +80,8 @@ class Recipe:
     def model(self) -> nn.Module:
         model = self._call("model")
         if not isinstance(model, nn.Module):
-            raise RecipeError(f"{self.path}: model() returned {type(model).__name__}, expected a torch.nn.Module")
+            found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+            raise RecipeError(f"{self.path}: model() returned {found}, expected a torch.nn.Module")
         return model
 
     def data(self, name: str) -> Any:
@@ -107,7 +108,9 @@ class Recipe:
         function = getattr(self.module, name, None)
         if not callable(function):
             hint = suggestion(name, [own for own in self._own if own not in READ])
-            raise RecipeError(f"{self.path}: found no function {name}(){hint}, expected one; see the examples")
+            raise RecipeError(
+                f"{self.path}: found no function {name}(){hint}, expected one; probity new writes a recipe with all"
+            )
         with self.running():
             return function()
 

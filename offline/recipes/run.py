@@ -4,24 +4,24 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from probity.offline.config import FitConfig
-from probity.offline.data.given import given_data
-from probity.offline.data.loaders import first_batch
 from probity.offline.evaluation.columns import with_level
 from probity.offline.evaluation.evaluate import Evaluation, evaluate
 from probity.offline.fit import dry_run, fit_bundle, quiet
+from probity.offline.job import resolve_device
 from probity.offline.recipes.load import Recipe, RecipeError, load_recipe
+from probity.offline.recipes.look import FOREIGN, HELD_OUT, TRAIN, looked_at
 from probity.offline.recipes.progress_bars import Bars
+from probity.offline.runtime.checkpoint import discard_checkpoint
 from probity.offline.runtime.distributed import environment_context
 from probity.offline.runtime.progress import silent
 from probity.service.format.files import check_destination, check_writable
 from probity.service.inference.predictor import Predictor
 
 
-def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
-    """Run a recipe with progress bars; `given` replaces fields of its configuration.
+def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any], restart: bool = False) -> bool:
+    """Run a recipe with progress bars; `given` replaces fields of its configuration. restart: what an interrupted fit
+    has kept is removed first.
 
     Returns whether this is the process that wrote the bundle: under torchrun the first one shows and writes.
     """
@@ -29,33 +29,25 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any]) -> bool:
     config = _config(recipe, given)
     check_destination(out)
     check_writable(out)
-    names, spec = recipe.class_names, recipe.input_spec
-    train, held_out = recipe.data("train_data"), recipe.data("calibration_data")
-    foreign = recipe.data("score_data") if recipe.has("score_data") else None
-    with recipe.running():
-        _look_at(train, "train_data")
-        _look_at(held_out, "calibration_data")
+    if restart:
+        discard_checkpoint(out, environment_context().rank)
+    resolve_device(config.device)
+    data = looked_at(recipe, config)
     model, main = recipe.model(), environment_context().is_main  # it may train for hours: everything else comes first
     with recipe.running(), Bars() if main else contextlib.nullcontext() as bars:
         fit_bundle(
             model,
-            train,
+            data[TRAIN],
             out,
-            calibration_loader=held_out,
-            foreign_loader=foreign,
+            calibration_loader=data[HELD_OUT],
+            foreign_loader=data.get(FOREIGN),
             config=config,
-            class_names=names,
-            input_spec=spec,
+            class_names=recipe.class_names,
+            input_spec=recipe.input_spec,
             progress=bars or silent,
             say=bars.say if bars else quiet,
         )
     return main
-
-
-def _look_at(data: Any, name: str) -> None:
-    """What the first batch shows to be wrong, before a model is trained; random numbers are left as they were."""
-    with torch.random.fork_rng(devices=[]):
-        first_batch(given_data(data, f"{name}()").batches, f"{name}()", torch.device("cpu"))
 
 
 def dry_run_recipe(recipe_path: Path, given: dict[str, Any]) -> list[str]:

@@ -27,6 +27,25 @@ ROWS_AT_ONCE = 1024
 KNOWN_FILE = re.compile(r"[a-z]+-\d+\.(safetensors|tmp)")
 
 
+def checkpoint_folder(destination: Path) -> Path:
+    """Where a fit that writes its bundle to `destination` keeps its progress."""
+    return destination.absolute().parent / f".{destination.name}.checkpoint"
+
+
+def discard_checkpoint(destination: Path, rank: int = 0) -> None:
+    """Remove what an interrupted fit of this destination has kept for this process, so that it starts again."""
+    folder = checkpoint_folder(destination)
+    for path in sorted(folder.glob(f"*-{rank}.*")) if folder.is_dir() else ():
+        if KNOWN_FILE.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+def kept_by_checkpoint(destination: Path) -> Path | None:
+    """The folder of what an interrupted fit has kept; None where there is nothing."""
+    folder = checkpoint_folder(destination)
+    return folder if folder.is_dir() and any(map(KNOWN_FILE.fullmatch, os.listdir(folder))) else None  # noqa: PTH208
+
+
 class CheckpointError(ValueError):
     """A checkpoint cannot be used: it is damaged, another job's, or its data come in another order now."""
 
@@ -151,7 +170,7 @@ class Checkpoint:
 
     @property
     def _remedy(self) -> str:
-        return f"remove the folder {self.folder} to start again"
+        return f"remove the folder {self.folder} to start again, as --restart does"
 
 
 def _difference(name: str, found: str, expected: str) -> str:

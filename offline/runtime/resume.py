@@ -63,7 +63,7 @@ class ResumablePass:
         return CheckpointError(
             f"checkpoint: the data are not those of the interrupted job, {found}; a loader must give the same examples "
             f"in the same order each time (no shuffling, no random augmentation). Fix the order, or remove the folder "
-            f"{self._checkpoint.folder} to start again"
+            f"{self._checkpoint.folder} to start again, as --restart does"
         )
 
 

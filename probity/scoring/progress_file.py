@@ -78,6 +78,9 @@ class ProgressFile:
             self.last = str(state["last"])
         except (ValueError, KeyError, TypeError):
             raise ScoringError(f"{self._state}: found no record of a scoring job; {REMEDY}") from None
+        if not self.rows:  # nothing is lost
+            self._bytes = 0
+            return
         for name, expected in asdict(self._job).items():
             if (found := getattr(job, name)) != expected:
                 raise ScoringError(f"{self.part}: found a job with {name} {found!r}, expected {expected!r}; {REMEDY}")

@@ -22,6 +22,7 @@ from probity.service.codec.arrays import (
 from probity.service.codec.encoded_images import ImageTexts
 from probity.service.codec.images import check_images
 from probity.service.codec.json_limits import check_json_size, json_limits_for
+from probity.service.format.validation import refused_field
 from probity.service.schemas import PredictRequest
 
 Array = npt.NDArray[Any]
@@ -131,4 +132,4 @@ def parse_json(body: bytes, kind: type[M]) -> M:
             str(place) for place in first["loc"] if place not in ("list[any]", "dict[str,any]")
         ]  # kinds, not places
         field = ".".join(places)[:100] or "body"
-        raise FieldError(field, f"{first['msg']:.200}") from None
+        raise FieldError(field, f"{refused_field(first, kind.model_fields):.200}") from None

@@ -125,6 +125,13 @@ def check_destination(out: Path) -> None:
         raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
 
 
+def check_new(out: Path, replace: bool) -> None:
+    """`check_destination`, which refuses an existing bundle too unless it is to be replaced."""
+    check_destination(out)
+    if not replace and os.path.lexists(out / MANIFEST):
+        raise BundleError(out, "holds a bundle", "replace it with --force, or choose another destination")
+
+
 def check_writable(out: Path) -> None:
     """`BundleError` where no folder can be made beside `out`. Call it before hours of work."""
     parent = Path(os.path.abspath(out)).parent

@@ -11,16 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from probity.service.format.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION, Manifest
 from probity.service.format.manifest_input import InputSpec
 from probity.service.format.rules import FieldNameError, ManifestError
+from probity.service.format.validation import JSON_EXPECTED, expected_of
 
 MAX_DEPTH = 34  # the options of a strategy stand at level 2, and may be as deep as 32
 LARGEST_FLOAT, LARGEST_INT = 1e300, 2**63
-# Where pydantic's own words are Python's rather than JSON's.
-EXPECTED = {
-    "dataclass_type": "an object",
-    "dict_type": "an object",
-    "tuple_type": "a list",
-    "too_short": "at least one entry",
-}
 
 
 def to_json(manifest: Manifest) -> dict[str, Any]:
@@ -70,8 +64,7 @@ def _explained(error: ValidationError) -> ManifestError:
         return ManifestError(f"{_place_text((*place, cause.name))}: {cause.problem}")
     if isinstance(cause, ManifestError):
         return cause
-    words = first["msg"].removeprefix("Input should be ")
-    expected = EXPECTED.get(first["type"], f"a number {words}" if words.startswith(("greater", "less")) else words)
+    expected = expected_of(first, JSON_EXPECTED)
     return ManifestError(f"{_place_text(place)}: found {first['input']!r:.100}, expected {expected}")
 
 

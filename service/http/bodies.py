@@ -123,7 +123,7 @@ def reserve(lease: Lease, size: int) -> None:
 
 
 def _too_large(limit: int) -> ProblemError:
-    detail = f"The body is larger than {limit} bytes."
+    detail = f"The body is larger than {limit} bytes; send fewer inputs in a request."
     return ProblemError(413, "body_too_large", detail, expected=f"at most {limit} bytes")
 
 

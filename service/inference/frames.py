@@ -1,7 +1,7 @@
 """Data frames, of pandas or another library with the same methods: columns are found by name, never by position."""
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,15 +77,26 @@ def places_by_name(found: Sequence[str], wanted: Sequence[str], where: str) -> l
     return [found.index(name) for name in wanted]
 
 
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as Python writes it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def numbers_of(values: Any, where: str) -> Array:
     """A column, a frame or an array as an array of numbers; `ValueError` for anything else, naming the first."""
-    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    try:
+        array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    except ValueError:
+        raise ValueError(f"{where}: found entries of different lengths, expected an array of numbers") from None
     if array.dtype.kind in "fiub":
         return array
+    if not array.ndim or isinstance(array.ravel()[0], Mapping):
+        found = f"{array.item()!r:.60}" if not array.ndim else "a list of mappings"
+        raise ValueError(f"{where}: found {found}, expected an array or a data frame; of rows, pandas.DataFrame(rows)")
     odd = next(((i, value) for i, value in enumerate(array.ravel()) if not isinstance(value, numbers.Real)), None)
     if odd is None and array.dtype.kind == "O":
         return array.astype(np.float64)
-    row, found = (0, array.dtype) if odd is None else (odd[0] * len(array) // array.size, repr(odd[1]))
+    row, found = (0, str(array.dtype)) if odd is None else (odd[0] * len(array) // array.size, repr(_plain(odd[1])))
     raise ValueError(
         f"{where}, row {row}: found {found!s:.60}, expected a number: encode words and dates as numbers, and fill "
         "what is missing"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from probity.service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest, read_bundle
 from probity.service.inference.deciding import Policy, Rule, deciding_rule
 from probity.service.inference.expected_accuracy import expected_accuracy
-from probity.service.inference.frames import frame_array, is_frame
+from probity.service.inference.frames import frame_array, is_frame, numbers_of
 from probity.service.inference.input_range import RangeCheck
 from probity.service.inference.parts import packed
 from probity.service.inference.prediction import NonFinitePrediction as NonFinitePrediction
@@ -226,9 +226,10 @@ class Predictor:
             if spec.parts is None:
                 raise ValueError(f"inputs: found {', '.join(map(repr, inputs))}, expected a single array")
             values = packed(inputs, spec.parts, "inputs")
-        array: Array = np.ascontiguousarray(values, np.dtype(spec.dtype))
+        array: Array = np.ascontiguousarray(numbers_of(values, "inputs"), np.dtype(spec.dtype))
         if array.shape[1:] != spec.shape or not len(array):
-            raise ValueError(f"inputs: found shape {array.shape}, expected (batch of at least 1, *{spec.shape})")
+            shape = ", ".join(map(str, ("n", *spec.shape)))
+            raise ValueError(f"inputs: found shape {array.shape}, expected ({shape}) of at least one example")
         return array
 
 

@@ -152,8 +152,8 @@ class Supervisor:
 def supervise(settings: Settings) -> int:
     """Serve with several workers until a signal stops them; returns the exit status. Raises `OSError` where the address
     cannot be bound or the metrics' folder is missing."""
-    with _metrics_folder() as (folder, owns_folder), _listener(settings) as listener:
-        return Supervisor(settings, listener, folder, owns_folder).run()
+    with _metrics_folder() as (folder, owns_folder), listener(settings) as listening:
+        return Supervisor(settings, listening, folder, owns_folder).run()
 
 
 @contextlib.contextmanager
@@ -176,12 +176,12 @@ def _signals() -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _listener(settings: Settings) -> Iterator[socket.socket]:
+def listener(settings: Settings) -> Iterator[socket.socket]:
     """A socket that is bound but not listening: connections come once a worker can take them."""
-    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((settings.host, settings.port))
-        yield listener
+    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host, settings.port))
+        yield listening
 
 
 @contextlib.contextmanager

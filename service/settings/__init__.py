@@ -98,7 +98,7 @@ def load_settings(**given: Any) -> Settings:
         if name.upper() not in known | FOREIGN and not is_service_link(name, os.environ):
             fields = [field.upper() for field in Settings.model_fields]
             hint = suggestion(name[len(PREFIX) :], fields).replace("'", f"'{PREFIX}", 1)
-            raise UnknownSettingError(f"{name}: unknown setting{hint}; known are {', '.join(sorted(known))}")
+            raise UnknownSettingError(f"{name}: unknown setting{hint}; docs/settings.md lists all")
         if name.upper() in known and is_service_link(name, os.environ):
             log.warning(
                 "%s: ignored %s, which Kubernetes made for a Service of this name; enableServiceLinks: false in the "

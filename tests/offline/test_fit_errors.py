@@ -129,7 +129,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "image": (
         {"input_spec": InputSpec(shape=(1, 2, 2), image=ImagePreprocessing(resize=1))},  # type: ignore[arg-type]
         ValueError,
-        "input_spec: image.resize: found 1, expected a valid boolean",
+        "input_spec: image.resize: found 1, expected true or false",
     ),
     "device": (other(device="cuda:99"), ValueError, "device: found 'cuda:99'"),
 }

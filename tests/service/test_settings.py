@@ -106,7 +106,7 @@ def test_an_unknown_variable_with_the_prefix_is_refused(name: str, monkeypatch: 
     message = str(caught.value)
     assert message.startswith(f"{name}: unknown setting")
     assert ("did you mean 'PROBITY_PORT'?" in message) == (name == "PROBITY_PROT")
-    assert all(PREFIX + field.upper() in message for field in Settings.model_fields)
+    assert "docs/settings.md" in message
 
 
 def test_variables_of_the_benchmarks_and_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +168,7 @@ def test_an_empty_name_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_empty_value_switches_no_protection_off(name: str, empty: str) -> None:
     status, _, message = run_to_end("--port", "0", **{PREFIX + name: empty})
     assert status == 2
-    assert message.startswith(
-        f"error: {name.lower()} ({PREFIX}{name}): Value error, expected the path of a file; leave"
-    )
+    assert message.startswith(f"error: {name.lower()} ({PREFIX}{name}): expected the path of a file; leave")
     assert message.count("\n") == 1
 
 

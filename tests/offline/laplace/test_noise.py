@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from probity.offline import FitConfig, fit_bundle
-from probity.offline.data.held_out import HeldOut
+from probity.offline.data.held_out import TUNING_SHARE, HeldOut
 from probity.offline.data.likelihood import Regression, gaussian_log_likelihood
 from probity.offline.evaluation.evaluate import evaluate
-from probity.offline.fit import TUNING_SHARE
 from probity.offline.jacobian.plan import make_jacobian
 from probity.offline.laplace.ggn import accumulate_ggn
 from probity.offline.laplace.noise import STEPS, likeliest_noise, residual_noise

@@ -18,7 +18,7 @@ def model():
     return torch.nn.Linear(2, 2)
 
 def train_data():
-    return torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64)
+    return torch.zeros(40, 2), torch.zeros(40, dtype=torch.int64)
 
 calibration_data = train_data
 """
@@ -37,7 +37,7 @@ def test_data_that_choose_the_score(text: str, foreign: bool, tmp_path: Path, mo
     assert given["config"].score == "fused"
     assert (given["foreign_loader"] is not None) is foreign
     if foreign:
-        inputs, _ = given["foreign_loader"]
+        ((inputs, _),) = given["foreign_loader"].batches
         torch.testing.assert_close(inputs, torch.ones(5, 2))
 
 

@@ -157,7 +157,7 @@ def test_inputs_are_cast_and_may_be_in_any_memory_order(classification: Syntheti
 
 @pytest.mark.parametrize("shape", [(0, 4), (4,), (2, 3), (2, 4, 1), (2, 5), ()], ids=str)
 def test_a_wrong_shape_is_refused(classification: Synthetic, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"inputs: found shape .*expected \(batch of at least 1, "):
+    with pytest.raises(ValueError, match=r"inputs: found shape .*expected \(n, .*of at least one example"):
         Predictor.load(classification.path).predict(np.zeros(shape, np.float32))
 
 

@@ -1,0 +1,43 @@
+"""Whether data suit each other and the kind of targets, told without the network."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from probity.offline.data.likelihood import are_labels, likelihood_of
+from probity.service.format.manifest import Task
+
+
+def check_inputs_like(inputs: Tensor, example: Tensor, name: str, of: str = "train_loader") -> None:
+    """`ValueError` for inputs (n, *shape) of another shape or type than `example`, that of the data `of`."""
+    if inputs.shape[1:] != example.shape[1:] or inputs.dtype != example.dtype:
+        raise ValueError(
+            f"{name}: found inputs of shape {tuple(inputs.shape[1:])} and {inputs.dtype}, expected "
+            f"{tuple(example.shape[1:])} and {example.dtype} as in {of}"
+        )
+
+
+def check_targets_alone(targets: Tensor, task: Task, name: str) -> None:
+    """`ValueError` for targets (B, ...) that suit `task` with no number of outputs."""
+    outputs = targets.shape[1] if targets.dim() == 2 else 1
+    try:
+        labels = task == "classification" and are_labels(targets, len(targets), outputs)
+        if task == "classification" and not labels:
+            outputs = 2 if targets.is_complex() else max(2, int(targets.max()) + 1)
+        likelihood_of("multilabel" if labels else task, outputs).check_targets(targets, len(targets))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def check_class_count(names: Sequence[str] | None, targets: Tensor, task: Task, name: str = "class_names") -> None:
+    """`ValueError` for fewer names than there are classes in `targets`, or for other numbers than there are columns."""
+    if names is None:
+        return
+    if targets.dim() == 2 and targets.shape[1] > 1:
+        if len(names) != targets.shape[1]:
+            raise ValueError(f"{name}: found {len(names)} names, expected {targets.shape[1]}, as the targets have")
+    elif task == "classification" and int(targets.max()) >= len(names):
+        raise ValueError(
+            f"{name}: found {len(names)} names, expected a name for each class: the targets have class numbers up to "
+            f"{int(targets.max())}"
+        )

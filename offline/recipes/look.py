@@ -1,0 +1,73 @@
+"""What a recipe's data show to be wrong, before its network is trained."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from probity.offline.config import FitConfig
+from probity.offline.data.agreement import check_class_count, check_inputs_like, check_targets_alone
+from probity.offline.data.foreign import check_foreign
+from probity.offline.data.given import GivenData, given_data
+from probity.offline.data.held_out import TUNING_SHARE, check_enough
+from probity.offline.data.loaders import first_batch
+from probity.offline.network.inputs import is_several
+from probity.offline.publish.manifest import check_class_names, check_input_spec
+from probity.offline.recipes.load import Recipe
+from probity.offline.runtime.progress import length_of
+from probity.service.bundle import InputSpec
+
+TRAIN, HELD_OUT, FOREIGN = "train_data", "calibration_data", "score_data"
+
+
+def looked_at(recipe: Recipe, config: FitConfig) -> dict[str, GivenData]:
+    """The recipe's data by the name of their function, once the first batches are found to suit each other, the
+    likelihood, the class names and the input spec. Random numbers are left as they were.
+
+    Raises `ValueError` or `TypeError` for what cannot be used.
+    """
+    spec, names = recipe.input_spec, recipe.class_names
+    given = {name: recipe.data(name) for name in (TRAIN, HELD_OUT, FOREIGN) if name != FOREIGN or recipe.has(name)}
+    with recipe.running(), torch.random.fork_rng(devices=[]):
+        return _checked(given, config, spec, names)
+
+
+def _checked(
+    given: dict[str, Any], config: FitConfig, spec: InputSpec | None, names: Sequence[str] | None
+) -> dict[str, GivenData]:
+    if names is not None:
+        check_class_names(names, len(names))
+    columns = None if spec is None else spec.feature_names
+    train = given_data(given[TRAIN], f"{TRAIN}()", columns)
+    example, targets, raw = _first(train, TRAIN)
+    check_targets_alone(targets, config.likelihood, f"{TRAIN}()")
+    check_class_count(names, targets, config.likelihood)
+    if not is_several(raw):  # of several inputs, what the network takes is known from its own arguments
+        check_input_spec(spec, example, train.columns)
+    if FOREIGN in given:
+        check_foreign(config)
+    data = {TRAIN: train}
+    for name, value in given.items():
+        if name == TRAIN:
+            continue
+        data[name] = given_data(value, f"{name}()", columns or train.columns, train.targets)
+        inputs, values, _ = _first(data[name], name)
+        check_inputs_like(inputs, example, f"{name}()", f"{TRAIN}()")
+        if name == HELD_OUT:
+            check_targets_alone(values, config.likelihood, f"{name}()")
+            check_class_count(names, values, config.likelihood)
+            _check_enough(data[name], config)
+    return data
+
+
+def _check_enough(data: GivenData, config: FitConfig) -> None:
+    """Where the number of examples is known beforehand."""
+    count = length_of(getattr(data.batches, "dataset", None) or ())
+    if count:
+        tuning = round(TUNING_SHARE * count) if config.tunes else 0
+        check_enough(tuning, count - tuning, config.false_reject_rate, config.tunes)
+
+
+def _first(data: GivenData, name: str) -> tuple[Tensor, Tensor, Any]:
+    return first_batch(data.batches, f"{name}()", torch.device("cpu"))

@@ -1,0 +1,366 @@
+"""Mistakes that people make: each is told in one clear line with what was found and expected, before a model is trained
+wherever the model is not to blame."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from probity.cli import app
+from probity.offline.network.unsupported import SUPPORTED
+from probity.service.bundle import InputSpec
+from tests.support.bundles import write_linear
+
+RECIPE = """
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+from probity import FitConfig, InputSpec
+
+config = FitConfig(name="tiny", subnetwork_size=5, false_reject_rate=0.1, device="cpu")
+
+def model():
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+
+def data(seed, count=60):
+    x = torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+    return x, (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+
+def frame(seed, columns="abcd"):
+    x, y = data(seed)
+    return pd.DataFrame(x.numpy(), columns=list(columns)), y.numpy()
+
+class Layered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+def train_data():
+    return data(0)
+
+def calibration_data():
+    return data(1)
+"""
+UNTRAINED = "\ndef model():\n    raise AssertionError('the model was trained')\n"
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_linear(tmp_path_factory.mktemp("mistakes") / "bundle", outputs=3, spec=InputSpec(shape=(4,))).path
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with what people have in theirs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.py").write_text(RECIPE)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "notes.txt").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.csv").write_text("1,2,3,4\n1,x,3,4\n")
+    (tmp_path / "named.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    (tmp_path / "short.csv").write_text("1,2,3,4\n1,2,3\n")
+    np.save(tmp_path / "wide.npy", np.zeros((2, 5), np.float32))
+    np.save(tmp_path / "good.npy", np.zeros((2, 4), np.float32))
+    return tmp_path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def told(result: Result, *words: str) -> None:
+    """Exit code 2, no traceback, each word in the error, nothing of pydantic's or torch's own prose."""
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit), result.exception
+    for word in words:
+        assert word in result.stderr, result.stderr
+    for prose in ("Input should", "Value error", "errors.pydantic.dev", "Traceback"):
+        assert prose not in result.stderr
+
+
+COMMANDS = {
+    "no recipe": ("fit gud.py --out x", "gud.py: no such file", "probity new"),
+    "a folder as recipe": ("fit folder --out x", "folder: no such file, expected a recipe"),
+    "out is a file": ("fit good.py --out file", "file: exists and is not a folder", "another destination"),
+    "out holds other files": ("fit good.py --out folder", "is not a bundle; nothing was overwritten"),
+    "out holds a bundle": ("fit good.py --out BUNDLE", "holds a bundle", "--force"),
+    "misspelt option": ("fit good.py --out x --subnetwork-sise 3", "--subnetwork-size"),
+    "misspelt command": ("fti good.py", "Did you mean 'fit'?"),
+    "misspelt value": ("fit good.py --out x --selection greddy", "did you mean 'greedy'?"),
+    "no number": ("fit good.py --out x --seed many", "seed: found 'many', expected a whole number"),
+    "no JSON": ("fit good.py --out x --selection-options {x", "selection_options: found '{x', expected a JSON object"),
+    "other option": (
+        "fit good.py --out x --likelihood regression --temperature 2",
+        "temperature: found 2",
+        "regression",
+    ),
+    "noise of classes": ("fit good.py --out x --sigma-noise 2", "sigma_noise: found 2.0 for a classification"),
+    "no GPU": ("fit good.py --out x --device cuda:99", "device: found 'cuda:99'", "'cpu' or 'auto'"),
+    "misspelt kind": ("new imags a.py", "did you mean 'images'?"),
+    "recipe exists": ("new table good.py", "good.py: exists; give another name"),
+    "inspect no bundle": ("inspect folder", "manifest.json: missing file", "remedy"),
+    "serve nothing there": ("serve gud", "gud: no such folder", "probity fit"),
+    "serve no bundle": ("serve empty", "manifest.json: missing file"),
+    "port too large": ("serve BUNDLE --port 99999", "PROBITY_PORT", "found 99999, expected a number less than"),
+    "score: no bundle": ("score gud good.npy --out o.csv", "gud: no such folder"),
+    "score: no inputs": ("score BUNDLE u.csv --out o.csv", "u.csv: no such file or folder"),
+    "score: inputs of a kind": ("score BUNDLE good.py --out o.csv", "found the suffix '.py', expected .npy"),
+    "score: out of a kind": ("score BUNDLE good.npy --out o.txt", "found the suffix '.txt', expected one of .jsonl"),
+    "score: no such column": ("score BUNDLE named.csv --out o.csv --keep patient", "--keep: found no column 'patient'"),
+    "score: a word": ("score BUNDLE text.csv --out o.csv", "row 1 (line 2)", "found 'x', expected a number"),
+    "score: a short row": ("score BUNDLE short.csv --out o.csv", "row 1 (line 2)", "expected"),
+    "score: another shape": ("score BUNDLE wide.npy --out o.csv", "found shape (2, 5), expected (n, 4)"),
+    "score: a rate": ("score BUNDLE good.npy --out o.csv --false-reject-rate 2", "false_reject_rate: found 2"),
+    "evaluate: no recipe": ("evaluate BUNDLE gud.py", "gud.py: no such file"),
+    "evaluate: no test data": ("evaluate BUNDLE good.py", "found no function test_data()"),
+    "sign: no key": ("sign BUNDLE --key key.pem", "key.pem: cannot be read"),
+}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("line", "words"), [(line, words) for line, *words in COMMANDS.values()], ids=COMMANDS)
+def test_on_the_command_line(line: str, words: list[str], bundle: Path) -> None:
+    told(run(*line.replace("BUNDLE", str(bundle)).split()), *words)
+
+
+def test_an_input_of_another_shape_leaves_nothing_that_stops_the_next_run(here: Path, bundle: Path) -> None:
+    told(run("score", bundle, "text.csv", "--out", "o.csv"), "found 'x'")
+    assert run("score", bundle, "good.npy", "--out", "o.csv").exit_code == 0
+    assert len((here / "o.csv").read_text().splitlines()) == 3
+
+
+SETTINGS = {
+    "misspelt": ({"PROBITY_PROT": "1"}, "PROBITY_PROT: unknown setting (did you mean 'PROBITY_PORT'?)"),
+    "unknown": ({"PROBITY_QQQQ": "1"}, "PROBITY_QQQQ: unknown setting; docs/settings.md lists all"),
+    "no number": ({"PROBITY_PORT": "many"}, "port (PROBITY_PORT): found 'many', expected a whole number"),
+    "no choice": ({"PROBITY_LOG_LEVEL": "wanring"}, "found 'wanring' (did you mean 'warning'?)"),
+}
+
+
+@pytest.mark.parametrize(("variables", "words"), SETTINGS.values(), ids=SETTINGS)
+def test_in_a_setting(variables: dict[str, str], words: str, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    told(run("serve", bundle), words)
+
+
+def test_a_port_in_use(bundle: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = run("serve", bundle, "--port", taken.getsockname()[1])
+    assert result.exit_code == 3
+    assert result.stderr.startswith(f"error: cannot serve on {address}: address already in use; give another --port")
+    assert result.stderr.count("\n") == 1
+
+
+RECIPES = {
+    "syntax": ("def train_data(:", "SyntaxError", "r.py:"),
+    "misspelt name": ("traindata = train_data; del train_data", "found traindata", "did you mean train_data?"),
+    "no calibration data": ("del calibration_data", "found no function calibration_data()", "probity new"),
+    "config is a dict": ("config = {'name': 'x'}", "config: found dict, expected a FitConfig"),
+    "misspelt option": (
+        "config = FitConfig(selektion='greedy')",
+        "selektion: unknown option (did you mean 'selection'?)",
+    ),
+    "misspelt value": ("config = FitConfig(selection='greddy')", "(did you mean 'greedy'?)", "config = FitConfig("),
+    "option of a type": ("config = FitConfig(subnetwork_size='all')", "found 'all', expected an integer of at least 1"),
+    "names in a text": ("class_names = 'abc'", "class_names: found str, expected a list of names"),
+    "too few names": ("class_names = ['a', 'b']", "class_names: found 2 names", "class numbers up to 2"),
+    "equal names": ("class_names = ['a', 'b', 'b']", "class_names: found", "all different"),
+    "spec of a shape": ("input_spec = InputSpec(shape=(1, 8, 8))", "input_spec: found (1, 8, 8)", "expected (4,)"),
+    "spec of names": ("input_spec = InputSpec(shape=(4,), feature_names=('a',))", "feature_names: found 1 names"),
+    "spec is a tuple": ("input_spec = (4,)", "input_spec: found tuple, expected an InputSpec"),
+    "not a number": (
+        "def train_data():\n    x, y = data(0)\n    x[3, 2] = float('nan')\n    return x, y",
+        "train_data(), batch 0: found NaN or infinity in the inputs, first in example 3, entry [2]",
+    ),
+    "lengths": ("def train_data():\n    x, y = data(0)\n    return x, y[1:]", "found 60 inputs and 59 targets"),
+    "a frame alone": ("def train_data():\n    return frame(0)[0]", "found a data frame alone", "frame['target']"),
+    "a tensor alone": ("def train_data():\n    return data(0)[0]", "found one Tensor alone", "the pair (X, y)"),
+    "an iterator": ("def train_data():\n    yield data(0)", "found an iterator (generator)", "list(...)"),
+    "several tensors": (
+        "def train_data():\n    x, y = data(0)\n    return TensorDataset(x, x, y)",
+        "found list of Tensor, Tensor, Tensor",
+        "((a, b), targets)",
+    ),
+    "nothing": ("def train_data():\n    data(0)", "train_data(): found NoneType, expected an iterable"),
+    "lists": ("def train_data():\n    return [[1.0, 2.0]], [0]", "found list of list, expected a pair of tensors"),
+    "bytes": ("def train_data():\n    x, y = data(0)\n    return x.byte(), y", "torch.uint8", "x.float() / 255"),
+    "a word in a column": (
+        "def train_data():\n    x, y = frame(0)\n    x['b'] = 'red'\n    return x, y",
+        "column 'b', row 0: found 'red', expected a number",
+    ),
+    "another column": (
+        "def train_data():\n    return frame(0)\ndef calibration_data():\n    return frame(1, 'abce')",
+        "calibration_data(): found no column 'd'",
+    ),
+    "words for classes": (
+        "def train_data():\n    x, y = data(0)\n    return x, np.array(['cat', 'dog', 'cow'])[y]",
+        "train_data(), targets, row 0: found '",
+        "expected a number",
+    ),
+    "values for classes": (
+        "def train_data():\n    x, y = data(0)\n    return x, 3 * x[:, 0]",
+        "train_data(): targets: found dtype torch.float32",
+        "likelihood='regression'",
+    ),
+    "one-hot classes": (
+        "def train_data():\n    x, y = data(0)\n    return x, nn.functional.one_hot(y)",
+        "found a single 1 in each row",
+        "targets.argmax(1)",
+    ),
+    "calibration of a shape": (
+        "def calibration_data():\n    x, y = data(1)\n    return x[:, :3], y",
+        "calibration_data(): found inputs of shape (3,)",
+        "as in train_data()",
+    ),
+    "calibration of a type": (
+        "def calibration_data():\n    x, y = data(1)\n    return x.long(), y",
+        "found inputs of shape (4,) and torch.int64",
+    ),
+    "little calibration": ("def calibration_data():\n    return data(1, 8)", "found 4 examples", "expected at least 9"),
+    "classes without names": (
+        "class_names = list('abc')\ndef calibration_data():\n    x, y = data(1)\n    return x, y + 7",
+        "class_names: found 3 names",
+        "class numbers up to 9",
+    ),
+    "useless foreign data": ("def score_data():\n    return data(3)", "score='default', which they would not change"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), [(line, words) for line, *words in RECIPES.values()], ids=RECIPES)
+def test_in_a_recipe_before_its_model_is_trained(change: str, words: list[str], here: Path) -> None:
+    (here / "r.py").write_text(f"{RECIPE}{UNTRAINED}{change}\n")
+    told(run("fit", "r.py", "--out", "x"), *words)
+    assert not (here / "x").exists()
+
+
+ONE_OUTPUT = "def data(seed, count=60):\n    x = torch.randn(count, 4)\n    return x, "
+MODELS = {
+    "a class": ("def model():\n    return nn.Linear", "model() returned the class Linear"),
+    "nothing": ("def model():\n    nn.Linear(4, 3)", "model() returned NoneType, expected a torch.nn.Module"),
+    "other weights": (
+        "def model():\n    net = nn.Linear(4, 3)\n    net.load_state_dict({'w': torch.zeros(3, 4)})\n    return net",
+        "Missing key(s) in state_dict",
+        "r.py:",
+    ),
+    "softmax": (
+        "def model():\n    return nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))",
+        "every row sums to 1",
+        SUPPORTED,
+    ),
+    "sigmoid": (
+        f"def model():\n    return nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())\n{ONE_OUTPUT}(x[:, 0] > 0).float()",
+        "a probability",
+        "nn.BCEWithLogitsLoss",
+        SUPPORTED,
+    ),
+    "too few outputs": ("def model():\n    return nn.Linear(4, 2)", "class numbers from 0 to 2, expected 0 to 1"),
+    "ages for classes": (
+        f"def model():\n    return nn.Linear(4, 1)\n{ONE_OUTPUT}torch.randint(20, 80, (count,))",
+        "likelihood='regression'",
+    ),
+    "names for another number": ("class_names = list('abcd')", "class_names: found", "expected 3 names"),
+    "labels for another number": (
+        f"def model():\n    return nn.Linear(4, 5)\n{ONE_OUTPUT}(x > 0).float()",
+        "found 4 columns of 0 and 1 for a model with 5 outputs",
+    ),
+    "another input": (
+        "def model():\n    return nn.Linear(5, 3)",
+        "cannot process the inputs",
+        "shape (60, 4)",
+        SUPPORTED,
+    ),
+    "lazy": ("def model():\n    return nn.Sequential(nn.LazyLinear(3))", "'0.weight' without a shape", SUPPORTED),
+    "other names": (
+        "class Pair(Layered):\n    def forward(self, left, right):\n        return self.layer(left + right)\n"
+        "def model():\n    return Pair()\n"
+        "def train_data():\n    x, y = data(0)\n    return {'a': x, 'b': x}, y\ncalibration_data = train_data",
+        "found a, b for a forward of left, right",
+    ),
+    "not a number": (
+        "def model():\n    net = nn.Linear(4, 3)\n    net.weight.data[0, 0] = float('nan')\n    return net",
+        "found NaN or infinity in 'weight'",
+    ),
+    "dropout that stays": (
+        "class Random(Layered):\n    def forward(self, x):\n        return self.layer(nn.functional.dropout(x))\n"
+        "def model():\n    return Random()",
+        "other outputs the second time",
+        "training=self.training",
+        SUPPORTED,
+    ),
+    "a mean of the batch": (
+        "class Mixing(Layered):\n    def forward(self, x):\n        return self.layer(x - x.mean(0))\n"
+        "def model():\n    return Mixing()",
+        "otherwise when examples come one at a time",
+        SUPPORTED,
+    ),
+    "an if": (
+        "class Branch(Layered):\n    def forward(self, x):\n"
+        "        return self.layer(x) if x.sum() > 0 else self.layer(-x)\ndef model():\n    return Branch()",
+        "torch.where",
+        SUPPORTED,
+    ),
+    "no weights": ("def model():\n    return nn.Flatten()", "found no trainable parameter", SUPPORTED),
+    "TorchScript": ("def model():\n    return torch.jit.script(nn.Linear(4, 3))", "TorchScript", SUPPORTED),
+}
+OF_THE_MODEL = {
+    "within": ("--within foo", "within: found 'foo', expected a module of the network such as 0, 1, 2"),
+    "added weights": ("--added-weights foo", "added_weights: found 'foo', which is no such layer", "'0', '2'"),
+    "names": (
+        """--selection modules --selection-options {"names":["foo"]}""",
+        "selection_options['names']: found 'foo', expected a module of the network such as 0, 1, 2",
+    ),
+    "option": (
+        """--selection modules --selection-options {"nmaes":["0"]}""",
+        "found 'nmaes', expected names, live_only for selection='modules'",
+    ),
+    "memory": ("--memory-budget 1MiB", "memory_budget: found 1048576 bytes", "expected at least"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(("change", "words"), [(line, words) for line, *words in MODELS.values()], ids=MODELS)
+def test_in_a_model(change: str, words: list[str], here: Path) -> None:
+    (here / "r.py").write_text(f"{RECIPE}{change}\n")
+    told(run("fit", "r.py", "--out", "x"), *words)
+    assert not (here / "x").exists()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("options", "words"), [(o, words) for o, *words in OF_THE_MODEL.values()], ids=OF_THE_MODEL)
+def test_in_an_option_that_the_model_refutes(options: str, words: list[str]) -> None:
+    told(run("fit", "good.py", "--out", "x", *options.split()), *words)
+
+
+WAITS = """
+import time
+def model():
+    import pathlib
+    pathlib.Path("training").touch()
+    time.sleep(600)
+"""
+
+
+def test_ctrl_c_says_that_nothing_is_kept(here: Path) -> None:
+    (here / "r.py").write_text(f"{RECIPE}{WAITS}")
+    command = [str(Path(sys.executable).with_name("probity")), "fit", "r.py", "--out", "x"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"NO_COLOR": "1"}) as process:
+        while not (here / "training").exists():
+            assert process.poll() is None
+            os.sched_yield()
+        process.send_signal(2)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.strip().endswith("stopped: nothing is kept, and nothing was written")
