@@ -1,7 +1,8 @@
 # One virtual environment at the root; `make demo` and `make test` make it themselves.
 PYTHON ?= python3
 PORT ?= 8000
-OUT ?= bundles/digits
+DATASET ?= digits
+OUT ?= bundles/$(DATASET)
 BIN := .venv/bin
 # One more than processors: many tests wait, for servers and for times to pass.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
@@ -27,7 +28,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
         image-test test-lowest javascript docs rooms help
 
 help:
-	@echo "make demo    train, fit, serve and query a digit classifier (PORT=$(PORT))"
+	@echo "make demo    train, fit, serve and query a classifier (PORT=$(PORT) DATASET=digits, mnist or fashion-mnist)"
 	@echo "make check   lint, types, import arrows"
 	@echo "make test    what proves the product on small networks, without other programs (six minutes on two cores)"
 	@echo "make test-slow   the others: large networks, other programs, clocks and long jobs"
@@ -60,7 +61,7 @@ help:
 	@touch $@
 
 demo: .venv/offline.stamp
-	$(BIN)/probity demo --port $(PORT) --out $(OUT)
+	$(BIN)/probity demo --dataset $(DATASET) --port $(PORT) --out $(OUT)
 
 test: .venv/dev.stamp
 	$(BIN)/python $(PYTEST) -m "not slow"

@@ -20,7 +20,14 @@ from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, c
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
 from probity.offline.data.loaders import Batches, checked_batches
-from probity.offline.estimate.duration import describe_duration, predict_duration
+from probity.offline.estimate.duration import (
+    ADDED,
+    CURVATURE,
+    EXPORT,
+    HELD_OUT,
+    describe_duration,
+    predict_duration,
+)
 from probity.offline.estimate.job_memory import plan_job, plan_stand_in
 from probity.offline.estimate.memory import MemoryPlan
 from probity.offline.estimate.trial import check_whole_way
@@ -39,7 +46,7 @@ from probity.offline.publish.served_form import check_size, choose_form
 from probity.offline.runtime.arrays import to_numpy
 from probity.offline.runtime.checkpoint import Checkpoint, checkpoint_folder
 from probity.offline.runtime.distributed import local_device, process_group
-from probity.offline.runtime.progress import Track, length_of, silent
+from probity.offline.runtime.progress import Track, enter, expect, length_of, silent
 from probity.offline.runtime.resume import job_fingerprint, tensors_digest
 from probity.offline.selection.select import reachable_weights, select_subnetwork
 from probity.service.bundle import InputSpec, check_destination, check_writable
@@ -131,10 +138,12 @@ def fit_bundle(
         # 5. accumulate
         check = CalibrationCheck(tuning.joined(conformal.inputs, conformal.targets))
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint, check)
+        enter(job.track, ADDED)
         added = fit_added_weights(job, memory.rows("curvature"))
 
         if job.distributed.is_main:
             # 6. infer
+            enter(job.track, HELD_OUT)
             inference = infer(job, jacobian, curvature, tuning, added)
             for note in inference.notes:
                 say(note)
@@ -156,6 +165,7 @@ def fit_bundle(
             )
 
             # 8. publish
+            enter(job.track, EXPORT)
             resources = tuple(memory.lines_without_budget())
             fitted = Fitted(
                 subnetwork,
@@ -275,6 +285,7 @@ def _accumulate(
     job: Job, jacobian: SubnetworkJacobian, rows: int, checkpoint: Checkpoint, check: CalibrationCheck
 ) -> tuple[Curvature, RangeMeter]:
     """One pass over the training data: the curvature, the range of the inputs, and what `check` looks for."""
+    enter(job.track, CURVATURE)
     torch.manual_seed(job.config.seed)  # a loader that shuffles gives an interrupted pass its order again
     ranges = RangeMeter()
     pairs = check.watch(ranges.watch(job.pass_over_training("Curvature")))
@@ -298,4 +309,6 @@ def _trial(job: Job, reach: Tensor, inputs: Tensor, expected: MemoryPlan, held_o
     start = time.perf_counter()
     check_whole_way(job, reach, inputs)
     seconds = time.perf_counter() - start
-    return describe_duration(predict_duration(job, reach, expected, held_out, seconds))
+    stages = predict_duration(job, reach, expected, held_out, seconds)
+    expect(job.track, stages)
+    return describe_duration(stages)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from probity.service.bundle import (
@@ -29,8 +30,14 @@ WARNING_COLOUR = "red"
 
 
 def console() -> Console:
-    """One line a value also where the output is no terminal."""
-    return Console(soft_wrap=True)
+    """In a terminal, lines are wrapped between words; elsewhere, each stays whole."""
+    return Console(soft_wrap=not Console().is_terminal)
+
+
+def print_error(message: str) -> None:
+    """To the error output; in a terminal, wrapped between words."""
+    errors = Console(stderr=True)
+    errors.print(message, highlight=False, markup=False, soft_wrap=not errors.is_terminal)
 
 
 def print_card(bundle: Path) -> None:
@@ -106,7 +113,12 @@ def _metric_rows(metrics: Mapping[str, float], task: Task) -> dict[str, str]:
         shown |= set(found.values())
         if found:
             rows[title] = ", ".join(f"{text} {metrics[step]:.3f}" for text, step in found.items())
-    return rows | {name.replace("_", " "): f"{value:.4g}" for name, value in metrics.items() if name not in shown}
+    return rows | {name.replace("_", " "): _number(value) for name, value in metrics.items() if name not in shown}
+
+
+def _number(value: float) -> str:
+    """A count in full."""
+    return f"{value:,.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
 
 
 def _score_rows(calibration: Calibration) -> dict[str, str]:
@@ -199,9 +211,15 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def _print_rows(rows: dict[str, str]) -> None:
-    """One value a line, never wrapped or read as markup, so that it can be searched and cut."""
+    """One value a line, never read as markup; outside a terminal never wrapped, so that it can be searched and cut."""
     width = max(len(name) for name in rows)
-    screen = console()
+    screen, table = console(), Table.grid(padding=(0, 2))
     for name, value in rows.items():
         colour = WARNING_COLOUR if name.startswith("warning ") else ""
-        screen.print(Text.assemble((f"{name:<{width}}", f"bold {colour}".strip()), "  ", (value, colour)))
+        title, text = Text(f"{name:<{width}}", f"bold {colour}".strip()), Text(value, colour)
+        if screen.is_terminal:
+            table.add_row(title, text)
+        else:
+            screen.print(Text.assemble(title, "  ", text))
+    if table.row_count:
+        screen.print(table)

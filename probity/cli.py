@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from probity.card import print_card, print_lines, print_standalone
+from probity.card import print_card, print_error, print_lines, print_standalone
 from probity.evaluation_table import evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
 from probity.service.__main__ import serve
@@ -71,7 +71,7 @@ def _explained(error: Exception) -> str | None:
 
 def fail(message: str) -> None:
     """Print the message and stop with exit code 2."""
-    typer.echo(f"error: {message}", err=True)
+    print_error(f"error: {message}")
     raise typer.Exit(2)
 
 
@@ -84,11 +84,10 @@ def said_what_is_kept(out: Path) -> Iterator[None]:
         from probity.offline.runtime.checkpoint import kept_by_checkpoint
 
         kept = kept_by_checkpoint(out)
-        typer.echo(
+        print_error(
             "stopped: nothing is kept, and nothing was written"
             if kept is None
-            else f"stopped: {kept} keeps the progress; the same command goes on from there, or anew with --restart",
-            err=True,
+            else f"stopped: {kept} keeps the progress; the same command goes on from there, or anew with --restart"
         )
         raise typer.Exit(130) from None
 
@@ -289,15 +288,16 @@ def export(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to write the bundle.")] = Path("bundles/digits"),
+    dataset: Annotated[str, typer.Option(help="digits, or mnist or fashion-mnist, which are downloaded.")] = "digits",
+    out: Annotated[Path | None, typer.Option(help="Where to write the bundle.", show_default="bundles/DATASET")] = None,
     port: Annotated[int, typer.Option(help="Port to serve on.")] = 8000,
     keep: Annotated[
         bool | None, typer.Option(help="Keep serving until Ctrl-C.", show_default="when run in a terminal")
     ] = None,
 ) -> None:
-    """Train a digit classifier, fit its bundle, serve it, and ask it about a digit and about something else."""
+    """Train an image classifier, fit its bundle, serve it, and ask it about an image and about something else."""
     need_torch()
     from probity.demo import run_demo
 
     with explained_errors():
-        run_demo(out, port, keep)
+        run_demo(out, port, keep, dataset)

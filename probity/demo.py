@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -22,28 +23,50 @@ from probity.evaluation_table import print_evaluation
 from probity.offline.recipes.load import load_recipe
 from probity.offline.recipes.run import evaluate_recipe, fit_recipe
 from probity.offline.runtime.arrays import Array
+from probity.service.format.text import suggestion
 from probity.service.inference.predictor import Predictor
 
-RECIPE = Path(__file__).parent.parent / "examples" / "digits.py"
+EXAMPLES = Path(__file__).parent.parent / "examples"
 START_SECONDS = 60
 
 
-def run_demo(out: Path, port: int, keep: bool | None) -> None:
-    """Train, fit, evaluate, serve, and show two answers. `keep`: serve on until Ctrl-C (None: in a terminal)."""
-    if not RECIPE.is_file():
-        raise FileNotFoundError(f"{RECIPE}: not found; the demo needs a checkout of the repository with its examples/")
+@dataclass(frozen=True)
+class Dataset:
+    """recipe: in `examples`; thing, things: what an image shows, and many of it."""
+
+    recipe: str
+    thing: str
+    things: str
+
+
+DATASETS = {
+    "digits": Dataset("digits.py", "digit", "scanned digits"),
+    "mnist": Dataset("mnist.py", "digit", "handwritten digits"),
+    "fashion-mnist": Dataset("fashion_mnist.py", "article of clothing", "articles of clothing"),
+}
+
+
+def run_demo(out: Path | None, port: int, keep: bool | None, dataset: str = "digits") -> None:
+    """Train, fit, evaluate, serve, and show two answers. out: bundles/DATASET by default. keep: serve on until Ctrl-C
+    (None: in a terminal)."""
+    if dataset not in DATASETS:
+        raise ValueError(f"found {dataset!r:.60}{suggestion(dataset, DATASETS)}, expected one of {', '.join(DATASETS)}")
+    shown, out = DATASETS[dataset], out or Path("bundles") / dataset
+    recipe = EXAMPLES / shown.recipe
+    if not recipe.is_file():
+        raise FileNotFoundError(f"{recipe}: not found; the demo needs a checkout of the repository with its examples/")
     _check_port_free(port)
     screen = console()
-    screen.rule("1. Train a small network on scanned digits and fit its bundle")
-    fit_recipe(RECIPE, out, {})
+    screen.rule(f"1. Train a small network on {shown.things} and fit its bundle")
+    fit_recipe(recipe, out, {})
     print_card(out)
-    screen.rule("2. Evaluate on test digits, and on inverted digits and noise")
-    print_evaluation(evaluate_recipe(Predictor.load(out), RECIPE))
+    screen.rule("2. Evaluate on test images, and on inverted images and noise")
+    print_evaluation(evaluate_recipe(Predictor.load(out), recipe))
     screen.rule(f"3. Serve it: probity serve {out} --port {port}")
     with _server(out, port):
-        digit, truth = _upright_digit()
-        _ask("An upright digit", digit, port, f"it is a {truth}")
-        _ask("Something that is no digit", _checkerboard(), port, "a checkerboard")
+        image, truth = _first_image(recipe)
+        _ask(f"An ordinary {shown.thing}", image, port, f"its class is {truth}")
+        _ask(f"Something that is no {shown.thing}", _checkerboard(len(image)), port, "a checkerboard")
         screen.print(
             f"Interactive documentation: http://127.0.0.1:{port}/docs   metrics: http://127.0.0.1:{port}/metrics"
         )
@@ -96,14 +119,19 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
     raise OSError(f"the service was not ready within {START_SECONDS} seconds")
 
 
-def _upright_digit() -> tuple[Array, str]:
-    inputs, labels = load_recipe(RECIPE).module.test_data()
-    return np.rint(inputs[0, 0].numpy() * 255).astype(np.uint8), str(int(labels[0]))
+def _first_image(path: Path) -> tuple[Array, str]:
+    """Of the test data, and the name of its class."""
+    recipe = load_recipe(path)
+    inputs, labels = recipe.data("test_data")
+    names = recipe.class_names
+    assert names is not None
+    return np.rint(inputs[0, 0].numpy() * 255).astype(np.uint8), names[int(labels[0])]
 
 
-def _checkerboard() -> Array:
-    board: Array = (np.indices((8, 8)).sum(axis=0) % 2 * 255).astype(np.uint8)
-    return board
+def _checkerboard(size: int) -> Array:
+    """Fields of an eighth of the image."""
+    board: Array = (np.indices((size, size)) // max(1, size // 8)).sum(axis=0) % 2 * 255
+    return board.astype(np.uint8)
 
 
 def _ask(title: str, pixels: Array, port: int, truth: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from probity.card import console
@@ -33,6 +34,8 @@ NAMES = {
     "ood_auroc": "OOD AUROC",
     "ood_fpr_95": "OOD FPR at 95 % TPR",
 }
+EACH = ("rmse", "accuracy", "log_likelihood", "ece", "coverage_95", "conformal_coverage_95", "set_coverage_95")
+MOST_SHOWN = 30  # targets or labels; the JSON file has all
 LEVELLED = {
     "set_coverage": "sets hold the truth",
     "set_size": "mean size of sets",
@@ -54,6 +57,21 @@ def print_evaluation(evaluation: "Evaluation") -> None:
     for name, figure in evaluation.laplace.items():
         table.add_row(figure_name(name), _shown(figure), _shown(evaluation.plain.get(name)))
     console().print(table)
+    if 1 < len(evaluation.by_output) <= MOST_SHOWN:
+        console().print("", _by_output(evaluation))
+
+
+def _by_output(evaluation: "Evaluation") -> Table:
+    """A target or a label a line, with the figures of the Laplace approximation that fit a screen."""
+    first = next(iter(evaluation.by_output.values()))[0]
+    shown = [name for name in first if name in EACH]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for name in shown:
+        table.add_column(figure_name(name), justify="right")
+    for output, (laplace, _) in evaluation.by_output.items():
+        table.add_row(escape(output), *(f"{laplace[name].value:.4g}" if name in laplace else "" for name in shown))
+    return table
 
 
 def figure_name(name: str) -> str:

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from filelock import FileLock
 from tests.support.javascript import link_modules, needs_javascript, run_javascript
 from tests.support.pages import PAGES, README, blocks, blocks_in, commands
 from tests.support.server import ROOT
+from tests.support.sockets import free_port
 
 BIN = Path(sys.executable).parent
 # Run once each, in the order of the pages. What they need is made by those before them.
@@ -35,12 +35,6 @@ def environment() -> dict[str, str]:
     """`ORT_DISABLE_TELEMETRY` for the blocks that use onnxruntime alone."""
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "ORT_DISABLE_TELEMETRY": "1"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def run(command: list[str], cwd: Path) -> str:
@@ -111,7 +105,7 @@ def test_make_demo(tmp_path: Path) -> None:
     """The first command, as a newcomer runs it: both verdicts are shown, and the curl line that repeats them."""
     output = run_line(f"make demo PORT={free_port()} OUT={tmp_path / 'digits'}", ROOT)
     assert (tmp_path / "digits" / "manifest.json").is_file()
-    assert "An upright digit" in output
+    assert "An ordinary digit" in output
     assert output.index("accepted") < output.index("Something that is no digit") < output.index("REJECTED")
     assert output.count("curl -s http://127.0.0.1:") == 2
     for word in ("accuracy", "subnetwork", "prior precision", "threshold"):

@@ -81,8 +81,11 @@ def target_warnings(targets: Array, likelihood: Likelihood) -> list[str]:
     ]
 
 
-def quality_warnings(metrics: Mapping[str, float], targets: Array, likelihood: Likelihood) -> list[str]:
-    """About a network that predicts the calibration data no better than a guess without inputs."""
+def quality_warnings(metrics: Mapping[str, float], mean: Array, targets: Array, likelihood: Likelihood) -> list[str]:
+    """About a network that predicts the calibration data no better than a guess without inputs.
+
+    mean (n, K): its outputs; of several targets, each is looked at by itself.
+    """
     if isinstance(likelihood, Classification):
         several = isinstance(likelihood, Multilabel)
         uniform = -likelihood.outputs * math.log(2) if several else -math.log(likelihood.outputs)
@@ -91,10 +94,12 @@ def quality_warnings(metrics: Mapping[str, float], targets: Array, likelihood: L
             return []
         figures = f"the log-likelihood is {found:.4g}, that of a uniform guess {uniform:.4g}"
     else:
-        spread, found = float(np.sqrt(np.var(targets, axis=0).mean())), metrics["calibration_rmse"]
-        if not found > spread > 0:
+        errors, spreads = np.sqrt(np.square(mean - targets).mean(axis=0)), np.std(targets, axis=0)
+        worse = np.flatnonzero((errors > spreads) & (spreads > 0))
+        if not len(worse):
             return []
-        figures = f"the root mean square error is {found:.4g}, that of their mean {spread:.4g}"
+        first, which = worse[0], "" if likelihood.outputs == 1 else f" of target {worse[0]}"
+        figures = f"the root mean square error{which} is {errors[first]:.4g}, that of their mean {spreads[first]:.4g}"
     return [
         f"the network predicts the calibration data no better than a guess: {figures}; are targets and inputs in the "
         "same order, and as for training?"

@@ -350,8 +350,14 @@ def class_log_likelihood(probabilities: Array, targets: Array) -> Array:
     return values
 
 
+def each_gaussian_log_likelihood(mean: Array, std: Array, targets: Array) -> Array:
+    """log N(y_nk; mean_nk, std_nk^2), (n, K)."""
+    z = (np.asarray(targets, np.float64) - mean) / std
+    values: Array = -0.5 * np.square(z) - np.log(std) - 0.5 * math.log(2 * math.pi)
+    return values
+
+
 def gaussian_log_likelihood(mean: Array, std: Array, targets: Array) -> Array:
     """log N(y_n; mean_n, diag std_n^2), summed over outputs, (n,)."""
-    z = (np.asarray(targets, np.float64) - mean) / std
-    values: Array = (-0.5 * np.square(z) - np.log(std) - 0.5 * math.log(2 * math.pi)).sum(axis=-1)
+    values: Array = each_gaussian_log_likelihood(mean, std, targets).sum(axis=-1)
     return values

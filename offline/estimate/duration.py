@@ -26,6 +26,9 @@ from probity.offline.selection.select import spread
 from probity.offline.selection.strategies.last_layers import EXAMPLES
 from probity.offline.selection.strategies.novelty import NOVELTY_EXAMPLES
 
+# The parts of a fit.
+SELECTION, CURVATURE, ADDED = "selection", "curvature", "added weights"
+HELD_OUT, EXPORT = "held-out data", "export and verification"
 LIVE_PASSES = 3  # forward passes that telling which weights live takes, at most
 ALL_WEIGHTS = 20_000  # of a large network, so many stand for all: their share of the time is known from the layers
 KINDS_OF_FOREIGNERS = 6
@@ -72,11 +75,11 @@ def predict_duration(
     decomposed = needs_spectrum(job.config, job.size)
     matrices = rates.matrices.decomposition * job.size**3 if decomposed else 0.0
     return {
-        "selection": _selection(job, reach, rates, rows, total),
-        "curvature": None if total is None else rates.curvature * total / job.distributed.world_size + matrices,
-        "added weights": None if total is None else _added(job, rates, min(total, MOST_EXAMPLES)),
-        "held-out data": _held_out(job, rates, held_out),
-        "export and verification": EXPORTS * trial_seconds + REPORT_SECONDS + _foreign(rates, held_out),
+        SELECTION: _selection(job, reach, rates, rows, total),
+        CURVATURE: None if total is None else rates.curvature * total / job.distributed.world_size + matrices,
+        ADDED: None if total is None else _added(job, rates, min(total, MOST_EXAMPLES)),
+        HELD_OUT: _held_out(job, rates, held_out),
+        EXPORT: EXPORTS * trial_seconds + REPORT_SECONDS + _foreign(rates, held_out),
     }
 
 

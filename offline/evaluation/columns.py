@@ -1,18 +1,23 @@
 """What evaluation keeps of a batch: a few numbers for each example, never its input. Pure NumPy.
 
-A column is one number for each example, (B,) or, for each level of sets and intervals, (B, L).
+A column is one number for each example, (B,), or for each level of sets and intervals, (B, L). Those of
+`OF_OUTPUTS` are of each target of a regression, or of each label where an example may have several: (B, K), (B, K, L).
 """
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from probity.offline.data.likelihood import class_log_likelihood, gaussian_log_likelihood
+from probity.offline.data.likelihood import class_log_likelihood, each_gaussian_log_likelihood
 from probity.offline.runtime.arrays import Array
 from probity.service.inference.predictor import Prediction, Predictor
 from probity.service.maths.prediction_sets import LIKELY, LabelSets, PredictionSets
 from probity.service.maths.predictive import entropy, gaussian_interval, label_entropy, predictive_std
 
+OF_OUTPUTS = frozenset(
+    {"squared_error", "log_density", "coverage", "conformal_coverage"}
+    | {"confidence", "label_correct", "brier", "set_holds", "undecided"}
+)
 LEVELS = (0.9, 0.95, 0.99)
 Columns = dict[str, Array]
 Levels = Sequence[float]
@@ -50,30 +55,35 @@ def class_columns(probabilities: Array, y: Array) -> Columns:
     }
 
 
-def label_columns(probabilities: Array, log_likelihood: Array, y: Array) -> Columns:
+def of_output(columns: Columns, k: int) -> Columns:
+    """Those of the target or label k, (B, 1) or (B, 1, L)."""
+    return {name: values[:, k : k + 1] for name, values in columns.items() if name.removeprefix("plain_") in OF_OUTPUTS}
+
+
+def label_columns(probabilities: Array, log_density: Array, y: Array) -> Columns:
     """How well probabilities (B, K) of having each label describe what is true, y (B, K) of 0 and 1.
 
-    correct: whether all labels are right; label_correct (B, K) and confidence (B, K), its probability: each label by
-    itself; brier: the mean over the labels.
+    log_density (B, K): log p(y_k). correct: whether all labels are right; label_correct, and confidence, its
+    probability: each label by itself.
     """
     right = (probabilities >= LIKELY) == (y > 0)
     return {
         "confidence": np.maximum(probabilities, 1 - probabilities),
         "correct": right.all(axis=1),
         "label_correct": right,
-        "log_likelihood": log_likelihood,
-        "brier": np.square(probabilities - y).mean(axis=1),
+        "log_density": log_density,
+        "brier": np.square(probabilities - y),
     }
 
 
 def label_set_columns(predictor: Predictor, probabilities: Array, y: Array, levels: Levels) -> Columns:
-    """The share of an example's labels whose set of each level holds the truth, and the share that are undecided."""
+    """Whether the set of each label and level holds the truth, and whether it is undecided."""
     assert isinstance(predictor.sets, LabelSets)
     members, place = [predictor.sets.members(probabilities, level) for level in levels], y.astype(int)[..., np.newaxis]
-    holds = [np.take_along_axis(member, place, axis=2)[..., 0].mean(axis=1) for member in members]
+    holds = [np.take_along_axis(member, place, axis=2)[..., 0] for member in members]
     return {
-        "set_holds": np.stack(holds, axis=1),
-        "undecided": np.stack([member.all(axis=2).mean(axis=1) for member in members], axis=1),
+        "set_holds": np.stack(holds, axis=2),
+        "undecided": np.stack([member.all(axis=2) for member in members], axis=2),
     }
 
 
@@ -88,21 +98,21 @@ def set_columns(predictor: Predictor, probabilities: Array, y: Array, levels: Le
 
 
 def value_columns(mean: Array, std: Array, y: Array, levels: Levels) -> Columns:
-    """How well N(mean, std^2) describes the values y, (B, K) each; `coverage` is the share of an example's outputs."""
+    """How well N(mean, std^2) describes the values y, (B, K) each; coverage: whether the interval of a level holds."""
     return {
-        "squared_error": np.square(mean - y).mean(axis=1),
-        "log_likelihood": gaussian_log_likelihood(mean, std, y),
-        "coverage": np.stack([_inside(*gaussian_interval(mean, std, level), y) for level in levels], axis=1),
+        "squared_error": np.square(mean - y),
+        "log_density": each_gaussian_log_likelihood(mean, std, y),
+        "coverage": np.stack([_inside(*gaussian_interval(mean, std, level), y) for level in levels], axis=2),
     }
 
 
 def interval_columns(predictor: Predictor, prediction: Prediction, y: Array, levels: Levels) -> Columns:
-    """The share of an example's outputs within the conformal interval of each level, NaN for too few residuals."""
+    """Whether the conformal interval of each output and level holds the value, NaN for too few residuals."""
     assert predictor.intervals is not None  # of a regression
     assert prediction.std is not None
     found = [predictor.intervals.around(prediction.mean, prediction.std, level) for level in levels]
-    columns = [np.full(len(y), np.nan) if interval is None else _inside(*interval, y) for interval in found]
-    return {"conformal_coverage": np.stack(columns, axis=1)}
+    columns = [np.full(y.shape, np.nan) if interval is None else _inside(*interval, y) for interval in found]
+    return {"conformal_coverage": np.stack(columns, axis=2)}
 
 
 def plain_std(predictor: Predictor, mean: Array) -> Array:
@@ -112,5 +122,5 @@ def plain_std(predictor: Predictor, mean: Array) -> Array:
 
 
 def _inside(low: Array, high: Array, y: Array) -> Array:
-    share: Array = ((low <= y) & (y <= high)).mean(axis=1)
-    return share
+    holds: Array = (low <= y) & (y <= high)
+    return holds

@@ -1,8 +1,8 @@
 """Evaluate a bundle with the serving code on labelled test data, and on out-of-distribution data."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from probity.offline.evaluation.columns import (
     joined,
     label_columns,
     label_set_columns,
+    of_output,
     plain_std,
     set_columns,
     value_columns,
@@ -31,32 +32,39 @@ from probity.offline.evaluation.diagnostics import equal_mass, equal_width
 from probity.offline.evaluation.measured import Measured, measured_share
 from probity.offline.evaluation.selective import augrc, aurc, false_positive_rate
 from probity.offline.runtime.arrays import Array
-from probity.service.format.manifest import Task
+from probity.service.format.manifest import Manifest, Task
 from probity.service.inference.predictor import Prediction, Predictor, check_finite
-from probity.service.maths.predictive import label_log_likelihood
+from probity.service.maths.predictive import each_label_log_likelihood
 
 Figures = dict[str, Measured]
+MOST_NAMED = 1000  # of more outputs, none is told by itself
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Figures of the Laplace approximation, and those of the plain network that can be compared with them.
 
-    examples, foreign_examples: of test_data(), and of ood_data() (0 without).
+    examples, foreign_examples: of test_data(), and of ood_data() (0 without). by_output: of several targets or labels,
+    (Laplace, plain) of each by its name.
     """
 
     laplace: Figures
     plain: Figures
     examples: int
     foreign_examples: int
+    by_output: Mapping[str, tuple[Figures, Figures]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Plain numbers, for a file; null in place of what is not finite."""
         return {
             "examples": self.examples,
             "ood_examples": self.foreign_examples,
-            "laplace": {name: _json(figure) for name, figure in self.laplace.items()},
-            "plain": {name: _json(figure) for name, figure in self.plain.items()},
+            "laplace": _json_figures(self.laplace),
+            "plain": _json_figures(self.plain),
+            "by_output": {
+                name: {"laplace": _json_figures(laplace), "plain": _json_figures(plain)}
+                for name, (laplace, plain) in self.by_output.items()
+            },
         }
 
 
@@ -84,7 +92,8 @@ def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Level
         laplace |= _against(found["score"], others["score"])
         if classification:
             plain |= _against(found["plain_score"], others["plain_score"])
-    return Evaluation(laplace, plain, len(found["score"]), 0 if others is None else len(others["score"]))
+    counts = len(found["score"]), 0 if others is None else len(others["score"])
+    return Evaluation(laplace, plain, *counts, _by_output(found, predictor.manifest, levels))
 
 
 def _test_columns(predictor: Predictor, test: Batches, levels: Levels) -> Iterator[Columns]:
@@ -119,8 +128,8 @@ def _label_batch(predictor: Predictor, prediction: Prediction, y: Array, levels:
     p, plain = prediction.probabilities, prediction.map_probabilities
     assert p is not None
     assert plain is not None
-    likely = label_log_likelihood(mean, prediction.variance, y, manifest.temperature)
-    plainly = label_log_likelihood(mean, 0.0 * mean, y, manifest.map_temperature)
+    likely = each_label_log_likelihood(mean, prediction.variance, y, manifest.temperature)
+    plainly = each_label_log_likelihood(mean, 0.0 * mean, y, manifest.map_temperature)
     found = label_columns(p, likely, y) | label_set_columns(predictor, p, y, levels)
     return found | _as_plain(label_columns(plain, plainly, y))
 
@@ -147,19 +156,23 @@ def _as_plain(columns: Columns) -> Columns:
 def _classification(found: Columns, levels: Levels) -> tuple[Figures, Figures]:
     """Laplace and plain; mistakes are ranked by the bundle's score, and by the plain network's entropy."""
     laplace, plain = (_class_figures(found, prefix) for prefix in ("", "plain_"))
+    return laplace | _set_figures(found, levels), plain
+
+
+def _set_figures(found: Columns, levels: Levels) -> Figures:
+    figures, name = Figures(), "set_size" if "set_size" in found else "undecided"
     for i, level in enumerate(levels):
-        holds = found["set_holds"][:, i]
-        laplace[f"set_coverage_{_percent(level)}"] = measured_share(holds.mean(), len(holds))
-        name = "set_size" if "set_size" in found else "undecided"
-        laplace[f"{name}_{_percent(level)}"] = Measured(float(found[name][:, i].mean()))
-    return laplace, plain
+        holds = found["set_holds"][..., i]
+        figures[f"set_coverage_{_percent(level)}"] = measured_share(holds.mean(), len(holds))
+        figures[f"{name}_{_percent(level)}"] = Measured(float(found[name][..., i].mean()))
+    return figures
 
 
 def _class_figures(found: Columns, prefix: str) -> Figures:
     correct, score = found[f"{prefix}correct"], found[f"{prefix}score"]
     confidence, stated = found[f"{prefix}confidence"].ravel(), found.get(f"{prefix}label_correct", correct).ravel()
     values = {
-        "log_likelihood": found[f"{prefix}log_likelihood"].mean(),
+        "log_likelihood": _log_likelihood(found, prefix),
         "brier": found[f"{prefix}brier"].mean(),
         "ece": equal_width(confidence, stated).ece,
         "adaptive_ece": equal_mass(confidence, stated).ece,
@@ -172,6 +185,37 @@ def _class_figures(found: Columns, prefix: str) -> Figures:
     return accuracy | {name: Measured(float(value)) for name, value in values.items()}
 
 
+def _log_likelihood(found: Columns, prefix: str) -> float:
+    """The mean over examples, of several outputs of their sum."""
+    each = found.get(f"{prefix}log_density")
+    return float((found[f"{prefix}log_likelihood"] if each is None else each.sum(axis=1)).mean())
+
+
+def _by_output(found: Columns, manifest: Manifest, levels: Levels) -> dict[str, tuple[Figures, Figures]]:
+    """The figures of each target or label by itself, where there are several."""
+    if manifest.task == "classification" or not 1 < manifest.outputs <= MOST_NAMED:
+        return {}
+    names = manifest.class_names or tuple(map(str, range(manifest.outputs)))
+    figures = _regression if manifest.task == "regression" else _label_figures
+    return {name: figures(of_output(found, k), levels) for k, name in enumerate(names)}
+
+
+def _label_figures(found: Columns, levels: Levels) -> tuple[Figures, Figures]:
+    """Laplace and plain, of one label."""
+    laplace, plain = (_one_label(found, prefix) for prefix in ("", "plain_"))
+    return laplace | _set_figures(found, levels), plain
+
+
+def _one_label(found: Columns, prefix: str) -> Figures:
+    correct, confidence = found[f"{prefix}label_correct"].ravel(), found[f"{prefix}confidence"].ravel()
+    return {
+        "accuracy": measured_share(correct.mean(), len(correct)),
+        "log_likelihood": Measured(_log_likelihood(found, prefix)),
+        "brier": Measured(float(found[f"{prefix}brier"].mean())),
+        "ece": Measured(equal_width(confidence, correct).ece),
+    }
+
+
 def _regression(found: Columns, levels: Levels) -> tuple[Figures, Figures]:
     laplace, plain = (_value_figures(found, prefix, levels) for prefix in ("", "plain_"))
     return laplace | _coverage(found, "conformal_coverage", levels), plain
@@ -180,7 +224,7 @@ def _regression(found: Columns, levels: Levels) -> tuple[Figures, Figures]:
 def _value_figures(found: Columns, prefix: str, levels: Levels) -> Figures:
     return {
         "rmse": Measured(math.sqrt(found[f"{prefix}squared_error"].mean())),
-        "log_likelihood": Measured(float(found[f"{prefix}log_likelihood"].mean())),
+        "log_likelihood": Measured(_log_likelihood(found, prefix)),
     } | _coverage(found, f"{prefix}coverage", levels)
 
 
@@ -188,7 +232,7 @@ def _coverage(found: Columns, name: str, levels: Levels) -> Figures:
     """One figure for each level; none for a level that the bundle has too few residuals for."""
     if name not in found:
         return {}
-    shares = dict(zip(levels, found[name].mean(axis=0), strict=True))
+    shares = dict(zip(levels, found[name].mean(axis=(0, 1)), strict=True))
     return {
         f"{name.removeprefix('plain_')}_{_percent(level)}": measured_share(share, len(found[name]))
         for level, share in shares.items()
@@ -211,6 +255,10 @@ def _against(inside: Array, foreign: Array) -> Figures:
 
 def _percent(level: float) -> str:
     return f"{100 * level:g}"
+
+
+def _json_figures(figures: Figures) -> dict[str, Any]:
+    return {name: _json(figure) for name, figure in figures.items()}
 
 
 def _json(figure: Measured) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def _warnings(job: Job, fitted: Fitted, metrics: Mapping[str, float]) -> list[st
         )
     warnings.extend(fitted.doubts)
     targets = to_numpy(fitted.calibrated.data.targets)
-    warnings.extend(quality_warnings(metrics, targets, fitted.calibrated.likelihood))
+    warnings.extend(quality_warnings(metrics, fitted.calibrated.mean, targets, fitted.calibrated.likelihood))
     warnings.extend(coverage_warning(metrics, len(fitted.calibrated.data)))
     warnings.extend(together_warning(metrics))
     threshold, outputs = fitted.calibrated.rule.threshold, job.likelihood.outputs

@@ -45,7 +45,7 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
         plain_accuracy = metrics.get("calibration_accuracy_map")
         network = "" if plain_accuracy is None else f"; plain network {percent(plain_accuracy)}"
         shown.append(Card("Accuracy as served", percent(accuracy), f"on {examples}{network}"))
-    if (rmse := metrics.get("calibration_rmse")) is not None:
+    if (rmse := metrics.get("calibration_rmse")) is not None and manifest.outputs == 1:  # several have several units
         shown.append(Card("RMSE", number(rmse), f"target's units, on {examples}"))
     if calibration_error is not None:
         shown.append(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from probity.offline.job import Job
 from probity.offline.runtime.arrays import Array
+from probity.offline.runtime.progress import length_of
 from probity.offline.selection.candidate_weights import candidate_positions, common
 from probity.offline.selection.subnetwork import Subnetwork
 from probity.offline.selection.training_sample import TrainingSample
@@ -44,7 +45,7 @@ class SelectionContext:
 
     def batches(self, description: str) -> Iterable[tuple[Tensor, Tensor]]:
         """One pass over the training data, with progress."""
-        return self.job.track(self.job.pass_over_training(), description)
+        return self.job.track(self.job.pass_over_training(), description, length_of(self.job.train))
 
 
 def largest(scores: Array, size: int) -> Tensor:

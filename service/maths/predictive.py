@@ -100,15 +100,21 @@ def link_approx(mean: Array, variance: Array, temperature: float = 1.0, link: Li
     return sigmoid(scaled) if link == "probit-sigmoid" else softmax(scaled)
 
 
-def label_log_likelihood(mean: Array, variance: Array, targets: Array, temperature: float = 1.0) -> Array:
-    """log p(y) of labels y (B, K), 0 or 1, independent of each other: the sum over k of
+def each_label_log_likelihood(mean: Array, variance: Array, targets: Array, temperature: float = 1.0) -> Array:
+    """log p(y_k) of labels y (B, K), 0 or 1:
 
         -log(1 + exp(-s_k f_k / sqrt(T^2 + pi/8 v_k))),   s_k = 2 y_k - 1.
 
-    mean (B, K), variance (B, K) or (B, 1) -> (B,), nats. From the logits: a probability next to 1 rounds to 1.
+    mean (B, K), variance (B, K) or (B, 1) -> (B, K), nats. From the logits: a probability next to 1 rounds to 1.
     """
     scaled = np.asarray(mean, np.float64) / _spread(variance, temperature, "probit-sigmoid")
-    found: Array = -np.logaddexp(0.0, np.where(np.asarray(targets) > 0, -scaled, scaled)).sum(axis=1)
+    found: Array = -np.logaddexp(0.0, np.where(np.asarray(targets) > 0, -scaled, scaled))
+    return found
+
+
+def label_log_likelihood(mean: Array, variance: Array, targets: Array, temperature: float = 1.0) -> Array:
+    """log p(y) of labels that are independent of each other, the sum of `each_label_log_likelihood` over them, (B,)."""
+    found: Array = each_label_log_likelihood(mean, variance, targets, temperature).sum(axis=1)
     return found
 
 

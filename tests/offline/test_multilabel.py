@@ -112,6 +112,11 @@ def test_evaluation_by_hand(fitted: Path) -> None:
     assert found.plain["label_accuracy"].value == pytest.approx(expected["label_accuracy"])
     assert found.laplace["ood_auroc"].value > 0.95
     assert found.laplace["set_coverage_95"].value > 0.9
+    each = [laplace for laplace, _ in found.by_output.values()]
+    assert len(each) == len(right[0])
+    assert sum(one["log_likelihood"].value for one in each) == pytest.approx(found.laplace["log_likelihood"].value)
+    for name, total in {"accuracy": "label_accuracy", "set_coverage_95": "set_coverage_95", "brier": "brier"}.items():
+        assert np.mean([one[name].value for one in each]) == pytest.approx(found.laplace[total].value), name
 
 
 def test_the_one_file_answers_alike(fitted: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a model card says of computed variances, foreign inputs and warnings."""
 
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -56,4 +57,19 @@ def test_a_terminal_shows_warnings_in_red(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     print_card(write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC).path)
-    assert "\x1b[31mmade by hand\x1b[0m" in capsys.readouterr().out
+    assert "\x1b[31mmade by hand" in capsys.readouterr().out
+
+
+def test_a_terminal_wraps_between_words_and_below_the_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC).path
+    print_card(path)
+    words = capsys.readouterr().out.split()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    print_card(path)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= 60
+    assert {word for word in words if len(word) < 30} <= set(shown.split())  # longer ones fill lines

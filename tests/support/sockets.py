@@ -9,6 +9,13 @@ from tests.support.client import PROBLEM_TYPE
 from tests.support.server import Server
 
 
+def free_port() -> int:
+    """A port on which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def answers(connection: socket.socket) -> list[tuple[int, dict[str, str], bytes]]:
     """Status, headers and body of every response until the service closes the connection."""
     found = []

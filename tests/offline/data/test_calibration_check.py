@@ -71,20 +71,24 @@ def test_targets_that_are_all_the_same(targets: Any, likelihood: Likelihood, wor
             raise ValueError(found[0])
 
 
-QUALITY: dict[str, tuple[dict[str, float], Any, Likelihood, bool]] = {
-    "classes": ({"calibration_log_likelihood_map": -1.0}, [0, 1, 2], Classification(3), False),
-    "guessed classes": ({"calibration_log_likelihood_map": -1.2}, [0, 1, 2], Classification(3), True),
-    "labels": ({"calibration_log_likelihood_map": -1.3}, [[0.0, 1.0]], Multilabel(2), False),
-    "guessed labels": ({"calibration_log_likelihood_map": -1.4}, [[0.0, 1.0]], Multilabel(2), True),
-    "values": ({"calibration_rmse": 0.9}, [[-1.0], [1.0]], Regression(1), False),
-    "guessed values": ({"calibration_rmse": 1.1}, [[-1.0], [1.0]], Regression(1), True),
-    "one value": ({"calibration_rmse": 1.1}, [[1.0], [1.0]], Regression(1), False),
+# Of a classification, the log-likelihood; of a regression, the means.
+QUALITY: dict[str, tuple[Any, Any, Likelihood, bool]] = {
+    "classes": (-1.0, [0, 1, 2], Classification(3), False),
+    "guessed classes": (-1.2, [0, 1, 2], Classification(3), True),
+    "labels": (-1.3, [[0.0, 1.0]], Multilabel(2), False),
+    "guessed labels": (-1.4, [[0.0, 1.0]], Multilabel(2), True),
+    "values": ([[-0.1], [0.1]], [[-1.0], [1.0]], Regression(1), False),
+    "guessed values": ([[0.1], [-0.1]], [[-1.0], [1.0]], Regression(1), True),
+    "one value": ([[0.0], [3.0]], [[1.0], [1.0]], Regression(1), False),
+    "the smaller of two": ([[-0.5, 1000.0], [0.4, 2000.0]], [[0.2, 1000.0], [-0.2, 2000.0]], Regression(2), True),
 }
 
 
-@pytest.mark.parametrize(("metrics", "targets", "likelihood", "guessed"), QUALITY.values(), ids=QUALITY)
-def test_a_network_that_guesses(metrics: dict[str, float], targets: Any, likelihood: Likelihood, guessed: bool) -> None:
-    found = quality_warnings(metrics, np.array(targets), likelihood)
+@pytest.mark.parametrize(("known", "targets", "likelihood", "guessed"), QUALITY.values(), ids=QUALITY)
+def test_a_network_that_guesses(known: Any, targets: Any, likelihood: Likelihood, guessed: bool) -> None:
+    regression = isinstance(likelihood, Regression)
+    metrics = {} if regression else {"calibration_log_likelihood_map": known}
+    found = quality_warnings(metrics, np.array(known) if regression else np.zeros(0), np.array(targets), likelihood)
     assert [text.split(":")[0] for text in found] == (
         ["the network predicts the calibration data no better than a guess"] * guessed
     )

@@ -216,6 +216,14 @@ def test_regression_by_hand(tmp_path: Path, outputs: int) -> None:
     assert found.plain["coverage_95"].value == pytest.approx((plain <= 1.959964).mean())
     assert found.plain["rmse"] == found.laplace["rmse"]
     assert found.plain.keys() == {"rmse", "log_likelihood", "coverage_90", "coverage_95", "coverage_99"}
+    assert [*found.by_output] == ["0", "1"] * (outputs == 2)
+    for k, (laplace, alone) in enumerate(found.by_output.values()):
+        assert laplace["rmse"].value == pytest.approx(math.sqrt(np.mean(squares[k::2])))
+        assert laplace["coverage_95"].value == pytest.approx(np.mean([value <= 1.959964 for value in z[k::2]]))
+        assert alone["coverage_95"].value == pytest.approx((plain[:, k] <= 1.959964).mean())
+    if found.by_output:
+        each = [laplace["log_likelihood"].value for laplace, _ in found.by_output.values()]
+        assert sum(each) == pytest.approx(found.laplace["log_likelihood"].value)
 
 
 def test_without_foreign_data_nothing_is_said_about_them(tmp_path: Path) -> None:

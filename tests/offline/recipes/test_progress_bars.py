@@ -111,6 +111,7 @@ def test_in_a_terminal_the_running_stage_is_seen(
     written = in_terminal([str(COMMAND), *write(tmp_path, *options)], tmp_path, columns)
     check_stages(lines_of(written), selection)
     drawn = [ESCAPES.sub("", line) for line in re.split(r"[\r\n]+", written)]
+    assert [line for line in drawn if re.search(r"The whole fit.* \d+ %.* s left", line)], "the whole was never drawn"
     running = [line for line in drawn if re.search(r"Trial export.* 0/1", line)]
     assert running, "the running stage was never drawn"
     assert all(len(line.rstrip()) <= columns for line in running)
