@@ -1,5 +1,6 @@
 """FitConfig: every option of a fit, validated on construction."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -34,7 +35,14 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class OptionError(ValueError):
-    """An option of a fit that is not known, or has a value that it cannot have: in one line."""
+    """An option of a fit that is not known, or has a value that it cannot have: in one line.
+
+    option: its name; "" for several that do not go together.
+    """
+
+    def __init__(self, message: str, option: str = "") -> None:
+        super().__init__(message)
+        self.option = option
 
 
 class FitConfig(BaseModel):
@@ -48,7 +56,7 @@ class FitConfig(BaseModel):
             try:
                 super().__init__(**options)
             except ValidationError as error:
-                raise OptionError(_one_line(error)) from None
+                raise OptionError(_one_line(error), refused_value(error)[0]) from None
 
     likelihood: Annotated[
         Task,
@@ -319,6 +327,15 @@ class FitConfig(BaseModel):
                 "weights; give a share such as 1.0 for all of them"
             )
         return min(self.subnetwork_size, total)
+
+
+def check_each(options: Mapping[str, Any]) -> None:
+    """`OptionError` for an option that is wrong whatever the others are."""
+    try:
+        FitConfig(**options)
+    except OptionError as error:
+        if error.option:
+            raise
 
 
 def _one_line(error: ValidationError) -> str:

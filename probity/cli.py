@@ -156,8 +156,12 @@ def fit(
     when it is started again. Under torchrun the data are shared out.
     """
     need_torch()
+    from probity.offline.config import check_each
+
     try:  # before torch is imported, which takes seconds
         need_recipe(recipe)
+        stated = parsed(given)
+        check_each(stated)
         if not dry_run:
             check_new(out, force)
             check_writable(out)
@@ -166,7 +170,6 @@ def fit(
     from probity.offline.recipes.run import dry_run_recipe, fit_recipe
 
     with said_what_is_kept(out), explained_errors(debug):
-        stated = parsed(given)
         if dry_run:
             print_lines(dry_run_recipe(recipe, stated))
         elif fit_recipe(recipe, out, stated, restart):
