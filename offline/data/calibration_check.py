@@ -14,6 +14,7 @@ from probity.offline.data.likelihood import Classification, Likelihood, Multilab
 from probity.offline.runtime.arrays import Array, to_numpy
 
 # Few equal rows are chance, and data of few distinct rows repeat themselves.
+ENOUGH = 10  # examples a class: with equal shares, one class is absent by chance with a probability of e^-10
 LEAST_EQUAL, LEAST_RATIO = 0.1, 2.0
 WIDEST, NARROWEST = 10.0, 0.05  # spans of the inputs, relative to those of the training data
 
@@ -73,11 +74,23 @@ def target_warnings(targets: Array, likelihood: Likelihood) -> list[str]:
         which = ", ".join(map(str, same[:10])) + (", ..." if len(same) > 10 else "")
         return [f"all calibration examples are alike in label {which}: nothing can be said of how well it is predicted"]
     if len(np.unique(targets, axis=0)) > 1:
-        return []
+        return _absent(targets, likelihood) if isinstance(likelihood, Classification) else []
     what = f"of class {int(targets[0])}" if isinstance(likelihood, Classification) else f"of the value {targets[0]}"
     return [
         f"all calibration examples are {what}: the data may be sorted, and the threshold is of nothing else; shuffle "
         "before they are split"
+    ]
+
+
+def _absent(targets: Array, likelihood: Classification) -> list[str]:
+    """About classes without an example, where there are enough examples for all."""
+    absent = sorted({*range(likelihood.outputs)} - {*targets.tolist()})
+    if not absent or len(targets) < ENOUGH * likelihood.outputs:
+        return []
+    which = ", ".join(map(str, absent[:10])) + (", ..." if len(absent) > 10 else "")
+    return [
+        f"no calibration example is of class {which}: the threshold and the sets know nothing of it; give examples of "
+        "every class"
     ]
 
 

@@ -68,8 +68,21 @@ def _given_pair(x: Any, y: Any, name: str, columns: Sequence[str] | None, target
     inputs, values = _inputs(x, columns, name), _targets(y, targets, name)
     if len(inputs) != len(values):
         raise ValueError(f"{name}: found {len(inputs)} inputs and {len(values)} targets, expected as many of each")
+    _check_order(x, y, name)
     batches = DataLoader(TensorDataset(inputs, values), batch_size=BATCH_SIZE)
     return GivenData(batches, _named(x, columns), _named(y, targets))
+
+
+def _check_order(x: Any, y: Any, name: str) -> None:
+    """`ValueError` for frames whose rows have the same labels in another order."""
+    of_inputs, of_targets = (getattr(part, "index", ()) for part in (x, y))
+    if not (hasattr(of_inputs, "equals") and hasattr(of_targets, "equals")):  # as of pandas
+        return
+    if not of_inputs.equals(of_targets) and set(of_inputs) == set(of_targets):
+        raise ValueError(
+            f"{name}: found the rows of the targets in another order than those of the inputs, by their index; give "
+            "targets.loc[inputs.index]"
+        )
 
 
 class _Several(Dataset[Any]):

@@ -58,6 +58,8 @@ TARGETS: dict[str, tuple[Any, Likelihood, str | None]] = {
     "values": ([[0.5], [1.5]], Regression(1), None),
     "one value": ([[0.5], [0.5]], Regression(1), r"all calibration examples are of the value \[0.5\]"),
     "labels": ([[0.0, 1.0], [1.0, 0.0]], Multilabel(2), None),
+    "an absent class": ([0, 2] * 15, Classification(3), "no calibration example is of class 1: the threshold"),
+    "few of many classes": ([0, 1, 2], Classification(1000), None),
     "one label": ([[0.0, 1.0], [1.0, 1.0]], Multilabel(2), "all calibration examples are alike in label 1"),
 }
 

@@ -25,6 +25,7 @@ FORMS: dict[str, Any] = {
     "small integers": (INPUTS, TARGETS.astype(np.int8)),
     "a list": [INPUTS, TARGETS],
     "a frame": (FRAME, pd.Series(TARGETS)),
+    "another index": (FRAME, pd.Series(TARGETS, index=["a", "b", "c"])),
     "a frame and an array": (FRAME, TARGETS),
     "a dataset": TensorDataset(torch.as_tensor(INPUTS), torch.as_tensor(TARGETS)),
     "batches of arrays": [(INPUTS, TARGETS)],
@@ -74,6 +75,11 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...] | None, str]] = {
         (FRAME, np.array(["cat", "dog", "cat"])),
         None,
         "data, targets, row 0: found .*'cat'.*, expected a number",
+    ),
+    "another order": (
+        (FRAME, pd.Series([1, 0, 1], index=[2, 1, 0])),
+        None,
+        "data: found the rows of the targets in another order than those of the inputs, by their index; give targets",
     ),
     "twice": ((pd.concat([FRAME, FRAME], axis=1), TARGETS), None, "data: found several columns 'height', expected one"),
 }
