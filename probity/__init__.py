@@ -4,8 +4,8 @@
 >>> fit_bundle(model, train_loader, "bundles/digits", calibration_loader=held_out, config=FitConfig(seed=0))
 >>> prediction = Predictor.load("bundles/digits").predict(inputs)
 
-Names are imported when they are first asked for: fitting needs `pip install 'probity-serve[offline]'`, the clients
-`pip install 'probity-serve[client]'`, and everything else the base install alone.
+Names are imported when they are first asked for: fitting needs `pip install '.[offline]'` in a checkout, the clients
+`pip install '.[client]'`, and everything else the base install alone.
 """
 
 import importlib
@@ -66,7 +66,8 @@ def __getattr__(name: str) -> Any:
         if extra is None:
             raise
         raise ImportError(
-            f"probity.{name} needs {error.name}, which is not installed: pip install 'probity-serve[{extra}]'",
+            f"probity.{name} needs {error.name}, which is not installed: in a checkout of Probity, pip install "
+            f"'.[{extra}]'",
             name=error.name,
         ) from error
 

@@ -95,7 +95,7 @@ def said_what_is_kept(out: Path) -> Iterator[None]:
 def need_torch() -> None:
     """A clear word where the offline job is not installed."""
     if not all(importlib.util.find_spec(name) for name in ("torch", "probity.offline")):
-        fail("this command needs the offline job: pip install 'probity-serve[offline]'")
+        fail("this command needs the offline job: in a checkout of Probity, pip install '.[offline]'")
 
 
 def need_recipe(path: Path) -> None:
@@ -107,7 +107,9 @@ def need_recipe(path: Path) -> None:
 def need_onnx() -> None:
     """A clear word where the packages that edit a graph are not installed. Torch is not needed for that."""
     if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "probity.offline")):
-        fail("this command needs onnx and onnxscript: pip install 'probity-serve[offline]', or both alone")
+        fail(
+            "this command needs onnx and onnxscript: in a checkout of Probity, pip install '.[offline]', or both alone"
+        )
 
 
 @app.command()

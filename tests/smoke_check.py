@@ -57,7 +57,7 @@ def _check_package() -> None:
             getattr(package, name)
         except ImportError as error:
             message = str(error)
-        assert f"probity-serve[{extra}]" in message, f"probity.{name} without its extra: {message or 'no error'}"
+        assert f"'.[{extra}]'" in message, f"probity.{name} without its extra: {message or 'no error'}"
 
 
 def _address(process: "subprocess.Popen[str]") -> str:

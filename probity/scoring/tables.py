@@ -15,7 +15,7 @@ from probity.scoring.inputs import Array, Batch, Source, checked_rows
 from probity.service.bundle import InputSpec
 from probity.service.inference.frames import places_by_name
 
-NEED_PYARROW = "needs pyarrow: pip install 'probity-serve[score]', or use another format"
+NEED_PYARROW = "needs pyarrow: in a checkout of Probity, pip install '.[score]', or use another format"
 TRUTHS = {"True": "1", "False": "0", "true": "1", "false": "0"}  # as data frames write them
 Line = tuple[int, list[str]]  # a row of a .csv file, and the number of its last line, counted from 1
 

@@ -86,7 +86,7 @@ class Prediction:
         try:
             import pandas as pd
         except ImportError:
-            raise ImportError("to_frame needs pandas: pip install 'probity-serve[frames]'") from None
+            raise ImportError("to_frame needs pandas: in a checkout of Probity, pip install '.[frames]'") from None
         return pd.DataFrame(self._columns(), index=index)
 
     def _columns(self) -> dict[str, Array]:

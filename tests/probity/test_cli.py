@@ -297,4 +297,6 @@ def test_where_torch_is_not_installed_fit_says_what_to_install(tmp_path: Path) -
     command = [sys.executable, "-c", code, "fit", str(write(tmp_path)), "--out", str(tmp_path / "bundle")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == "error: this command needs the offline job: pip install 'probity-serve[offline]'\n"
+    assert (
+        done.stderr == "error: this command needs the offline job: in a checkout of Probity, pip install '.[offline]'\n"
+    )

@@ -100,6 +100,6 @@ def test_it_says_what_to_install(package: str, tmp_path: Path) -> None:
     done = without(package, BUNDLE, "--standalone", tmp_path / "model.onnx")
     assert done.returncode == 2
     assert done.stderr.startswith("error: this command needs")
-    assert "pip install 'probity-serve[offline]'" in done.stderr
+    assert "in a checkout of Probity, pip install '.[offline]'" in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -39,7 +39,7 @@ def test_what_needs_an_extra_says_which(name: str, missing: str, extra: str) -> 
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     last = done.stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: probity.{name} needs {missing}, ")
-    assert last.endswith(f"pip install 'probity-serve[{extra}]'")
+    assert last.endswith(f"in a checkout of Probity, pip install '.[{extra}]'")
 
 
 def test_the_import_alone_loads_neither_torch_nor_onnxruntime() -> None:

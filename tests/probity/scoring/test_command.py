@@ -75,7 +75,7 @@ def test_parquet_without_pyarrow_says_what_to_install(table: Predictor, inputs: 
         (tmp_path / "in.parquet").write_bytes(b"")
         done = score(table.path, *arguments, missing=f"{TORCH},pyarrow")
         assert done.returncode == 2
-        assert "needs pyarrow: pip install 'probity-serve[score]'" in done.stderr
+        assert "needs pyarrow: in a checkout of Probity, pip install '.[score]'" in done.stderr
         assert done.stderr.count("\n") == 1
 
 
