@@ -16,6 +16,7 @@ from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})
+MAX_NPY_HEADER = 10_000  # bytes
 MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
 
 
@@ -59,9 +60,10 @@ def open_array(path: Path, spec: InputSpec) -> Source:
 def _mapped(path: Path, spec: InputSpec) -> Array:
     """The array (n, *input_shape) in the file."""
     try:
-        mapped: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ScoringError(f"{path}: found no .npy file ({error}), expected what numpy.save writes") from None
+        mapped: Array = np.lib.format.open_memmap(path, mode="r", max_header_size=MAX_NPY_HEADER)
+    except Exception as error:  # NumPy parses the header with Python's own parser, which raises many kinds
+        reason = f"{' '.join(str(error).split()):.150}" or type(error).__name__
+        raise ScoringError(f"{path}: found no .npy file ({reason}), expected what numpy.save writes") from None
     array = mapped[None] if mapped.shape == spec.shape else mapped
     if array.shape[1:] != spec.shape or not len(array):
         expected = f"({', '.join(map(str, ('n', *spec.shape)))})"

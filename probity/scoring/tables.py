@@ -3,6 +3,7 @@
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -88,7 +89,7 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Sourc
 
     def batches(start: int, size: int) -> Iterator[Batch]:
         first = 0
-        with ParquetFile(path) as file:
+        with _named(path, ArrowException), ParquetFile(path) as file:
             for table in file.iter_batches(size, columns=list(dict.fromkeys([*wanted, *kinds]))):
                 skipped, begin = max(0, start - first), first
                 first += len(table)
@@ -103,6 +104,17 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Sourc
                     yield Batch(checked_rows(rows, spec, path, where), kept=kept)
 
     return Source(count, batches, kinds)
+
+
+@contextmanager
+def _named(path: Path, kind: type[Exception]) -> Iterator[None]:
+    """Errors of damaged pages, which show only when they are read, name the file."""
+    try:
+        yield
+    except ScoringError:
+        raise
+    except (kind, OSError) as error:
+        raise ScoringError(f"{path}: found a damaged .parquet file ({error!s:.150})") from None
 
 
 def _kind(arrow: Any) -> type:

@@ -1,10 +1,13 @@
 """Files that cannot be scored: what is wrong, where, and what to do."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from probity.scoring.errors import ScoringError
@@ -164,3 +167,58 @@ def test_what_is_no_file_of_inputs_is_refused(tmp_path: Path) -> None:
             open_source(path, spec)
     with pytest.raises(ScoringError, match=r"found the suffix '\.xls', expected one of \.jsonl, \.csv, \.parquet"):
         check_format(tmp_path / "rows.xls")
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    text = header.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+HOSTILE = {
+    "a zip": b"PK\x03\x04" + bytes(100),
+    "a pickle": b"\x80\x04N.",
+    "nothing": b"",
+    "half a header": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 2), }", bytes(32))[:40],
+    "2^63 rows": npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({2**63}, 2, 2), }}"),
+    "a negative number of rows": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 2, 2), }", bytes(32)),
+    "deep brackets": npy("(" * 5000 + ")" * 4000),
+    "a shape of words": npy("{'descr': '<f4', 'fortran_order': False, 'shape': ('a', 2, 2), }", bytes(32)),
+    "objects": npy("{'descr': '|O', 'fortran_order': False, 'shape': (2, 2, 2), }", bytes(64)),
+    "fewer bytes": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 2), }", bytes(16)),
+    "fields": npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 2, 2), }", bytes(32)),
+    "complex": npy("{'descr': '<c8', 'fortran_order': False, 'shape': (2, 2, 2), }", bytes(64)),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_array_is_refused_by_its_name(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npy"
+    path.write_bytes(content)
+    with pytest.raises(ScoringError, match=r"inputs\.npy: "):
+        read(path, PLAIN)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=6), st.integers(0, 400))
+def test_a_damaged_array_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]], cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("damaged") / "inputs.npy"
+    np.save(path, np.zeros((20, 2, 2), np.float32))
+    content = bytearray(path.read_bytes())
+    for place, value in changes:
+        content[place % len(content)] = value
+    path.write_bytes(content[: len(content) - cut])
+    with suppress(ScoringError):
+        assert read(path, PLAIN).shape[1:] == PLAIN.shape
+
+
+def test_a_damaged_page_of_parquet_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "inputs.parquet"
+    names = [f"c{k}" for k in range(4)]
+    parquet.write_table(pa.table({name: np.random.default_rng(0).normal(size=2000) for name in names}), path)
+    content = bytearray(path.read_bytes())
+    content[4:400] = bytes(396)
+    path.write_bytes(content)
+    with pytest.raises(ScoringError, match=r"inputs\.parquet: found a damaged .parquet file"):
+        read(path, PLAIN)
