@@ -255,19 +255,6 @@ class FitConfig(BaseModel):
             raise ValueError(f"score: found {self.score!r} without added_weights, expected added_weights=True with it")
         return self
 
-    @model_validator(mode="after")
-    def _check_scale(self) -> "FitConfig":
-        if self.likelihood == "regression" and self.temperature is not None:
-            raise ValueError(
-                f"temperature: found {self.temperature} for a regression, expected None: it divides logits"
-            )
-        if self.likelihood != "regression" and self.sigma_noise != "mle":
-            raise ValueError(
-                f"sigma_noise: found {self.sigma_noise} for a {self.likelihood}, expected 'mle': its targets have no "
-                "noise; give likelihood='regression' for values"
-            )
-        return self
-
     @field_validator("added_weights")
     @classmethod
     def _check_layers(cls, value: bool | tuple[str, ...]) -> bool | tuple[str, ...]:

@@ -103,7 +103,6 @@ COMMANDS = {
         "temperature: found 2",
         "regression",
     ),
-    "noise of classes": ("fit good.py --out x --sigma-noise 2", "sigma_noise: found 2.0 for a classification"),
     "no GPU": ("fit good.py --out x --device cuda:99", "device: found 'cuda:99'", "'cpu' or 'auto'"),
     "misspelt kind": ("new imags a.py", "did you mean 'images'?"),
     "recipe exists": ("new table good.py", "good.py: exists; give another name"),
