@@ -98,11 +98,6 @@ COMMANDS = {
     "misspelt value": ("fit good.py --out x --selection greddy", "did you mean 'greedy'?"),
     "no number": ("fit good.py --out x --seed many", "seed: found 'many', expected a whole number"),
     "no JSON": ("fit good.py --out x --selection-options {x", "selection_options: found '{x', expected a JSON object"),
-    "other option": (
-        "fit good.py --out x --likelihood regression --temperature 2",
-        "temperature: found 2",
-        "regression",
-    ),
     "no GPU": ("fit good.py --out x --device cuda:99", "device: found 'cuda:99'", "'cpu' or 'auto'"),
     "misspelt kind": ("new imags a.py", "did you mean 'images'?"),
     "recipe exists": ("new table good.py", "good.py: exists; give another name"),
