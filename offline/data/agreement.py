@@ -29,15 +29,15 @@ def check_targets_alone(targets: Tensor, task: Task, name: str) -> None:
         raise ValueError(f"{name}: {error}") from None
 
 
-def check_class_count(names: Sequence[str] | None, targets: Tensor, task: Task, name: str = "class_names") -> None:
+def check_class_count(names: Sequence[str] | None, targets: Tensor, task: Task) -> None:
     """`ValueError` for fewer names than there are classes in `targets`, or for other numbers than there are columns."""
     if names is None:
         return
     if targets.dim() == 2 and targets.shape[1] > 1:
         if len(names) != targets.shape[1]:
-            raise ValueError(f"{name}: found {len(names)} names, expected {targets.shape[1]}, as the targets have")
+            raise ValueError(f"class_names: found {len(names)} names, expected {targets.shape[1]}, as the targets have")
     elif task == "classification" and int(targets.max()) >= len(names):
         raise ValueError(
-            f"{name}: found {len(names)} names, expected a name for each class: the targets have class numbers up to "
-            f"{int(targets.max())}"
+            f"class_names: found {len(names)} names, expected a name for each class: the targets have class numbers up "
+            f"to {int(targets.max())}"
         )

@@ -13,8 +13,8 @@ from probity.offline.data.held_out import HeldOut
 from probity.offline.data.likelihood import Classification, Likelihood, Multilabel
 from probity.offline.runtime.arrays import Array, to_numpy
 
+ENOUGH = 10  # examples a class: with equal shares, a given one is absent by chance with a probability of e^-10
 # Few equal rows are chance, and data of few distinct rows repeat themselves.
-ENOUGH = 10  # examples a class: with equal shares, one class is absent by chance with a probability of e^-10
 LEAST_EQUAL, LEAST_RATIO = 0.1, 2.0
 WIDEST, NARROWEST = 10.0, 0.05  # spans of the inputs, relative to those of the training data
 

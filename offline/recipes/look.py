@@ -21,13 +21,14 @@ from probity.service.bundle import InputSpec
 TRAIN, HELD_OUT, FOREIGN = "train_data", "calibration_data", "score_data"
 
 
-def looked_at(recipe: Recipe, config: FitConfig) -> dict[str, GivenData]:
+def looked_at(
+    recipe: Recipe, config: FitConfig, names: Sequence[str] | None, spec: InputSpec | None
+) -> dict[str, GivenData]:
     """The recipe's data by the name of their function, once the first batches are found to suit each other, the
-    likelihood, the class names and the input spec. Random numbers are left as they were.
+    likelihood, the recipe's class names and its input spec. Random numbers are left as they were.
 
     Raises `ValueError` or `TypeError` for what cannot be used.
     """
-    spec, names = recipe.input_spec, recipe.class_names
     given = {name: recipe.data(name) for name in (TRAIN, HELD_OUT, FOREIGN) if name != FOREIGN or recipe.has(name)}
     with recipe.running(), torch.random.fork_rng(devices=[]):
         return _checked(given, config, spec, names)

@@ -32,7 +32,8 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any], restart: boo
     if restart:
         discard_checkpoint(out, environment_context().rank)
     resolve_device(config.device)
-    data = looked_at(recipe, config)
+    names, spec = recipe.class_names, recipe.input_spec
+    data = looked_at(recipe, config, names, spec)
     model, main = recipe.model(), environment_context().is_main  # it may train for hours: everything else comes first
     with recipe.running(), Bars() if main else contextlib.nullcontext() as bars:
         fit_bundle(
@@ -42,8 +43,8 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any], restart: boo
             calibration_loader=data[HELD_OUT],
             foreign_loader=data.get(FOREIGN),
             config=config,
-            class_names=recipe.class_names,
-            input_spec=recipe.input_spec,
+            class_names=names,
+            input_spec=spec,
             progress=bars or silent,
             say=bars.say if bars else quiet,
         )

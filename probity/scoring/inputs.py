@@ -11,12 +11,12 @@ import numpy.typing as npt
 from probity.scoring.errors import ScoringError
 from probity.service.bundle import InputSpec
 from probity.service.codec.arrays import InputError, array_from_array
+from probity.service.codec.decoding import MAX_NPY_HEADER
 from probity.service.codec.images import image_to_array
 from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})
-MAX_NPY_HEADER = 10_000  # bytes
 MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
 
 

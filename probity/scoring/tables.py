@@ -111,8 +111,6 @@ def _named(path: Path, kind: type[Exception]) -> Iterator[None]:
     """Errors of damaged pages, which show only when they are read, name the file."""
     try:
         yield
-    except ScoringError:
-        raise
     except (kind, OSError) as error:
         raise ScoringError(f"{path}: found a damaged .parquet file ({error!s:.150})") from None
 
