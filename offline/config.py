@@ -314,7 +314,8 @@ class FitConfig(BaseModel):
         """S for a model with D = `total` trainable weights; `ValueError` when S > D and S is no upper limit."""
         if isinstance(self.subnetwork_size, float):
             return max(1, round(self.subnetwork_size * total))
-        if self.subnetwork_size > total and self.selection not in ("auto", *get_args(WholeStrategyName)):
+        stated = "subnetwork_size" in self.model_fields_set
+        if stated and self.subnetwork_size > total and self.selection not in ("auto", *get_args(WholeStrategyName)):
             raise ValueError(
                 f"subnetwork_size: found {self.subnetwork_size}, expected at most the model's {total} trainable "
                 "weights; give a share such as 1.0 for all of them"

@@ -18,6 +18,7 @@ from probity.offline.jacobian.plan import make_jacobian
 from probity.offline.network.inputs import ONE_INPUT, InputForm, input_form
 from probity.offline.network.model_copy import check_private, copied_model, usable
 from probity.offline.network.outputs import PLAIN, OutputForm, refuse_sigmoid, refuse_softmax
+from probity.offline.network.reached import reached_parameters, unreached_note
 from probity.offline.network.weights import WeightLayout
 from probity.offline.runtime.available_memory import default_budget
 from probity.offline.runtime.distributed import DistributedContext
@@ -38,6 +39,7 @@ class Job:
     added weights read; None: there are none. foreign (n, *input_shape): inputs unlike the training data that choose the
     score; None: synthetic shifts do. form: what the model returns; `network` returns outputs (B, K). notes: what the
     user is told of model and targets, a line each. takes: how the model takes its inputs; `network` takes one tensor.
+    reached: the parameters that the outputs depend on; None: all.
     """
 
     config: FitConfig
@@ -59,6 +61,7 @@ class Job:
     form: OutputForm = PLAIN
     notes: tuple[str, ...] = ()
     takes: InputForm = ONE_INPUT
+    reached: frozenset[str] | None = None
 
     @property
     def weights(self) -> Tensor:
@@ -120,6 +123,7 @@ def prepare(
         refuse_softmax(network, inputs[:FEW])
     if config.likelihood == "multilabel":
         refuse_sigmoid(network, inputs[:FEW])
+    reached = reached_parameters(network, layout, inputs[:2])
     rule, head = output_rule(config.variance_of, config.top_outputs, outputs), find_head(network, inputs[:2])
     layers = _layers(config, network, inputs[:2], head)
     return Job(
@@ -140,5 +144,11 @@ def prepare(
         layers=layers,
         form=form,
         takes=taken,
-        notes=(*taken.lines(), *form.lines(), *([LABELS_NOTE] if by_targets else [])),
+        reached=reached,
+        notes=(
+            *taken.lines(),
+            *form.lines(),
+            *unreached_note(layout, reached),
+            *([LABELS_NOTE] if by_targets else []),
+        ),
     )

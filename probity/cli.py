@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from probity.card import print_card, print_error, print_lines, print_standalone
-from probity.evaluation_table import evaluation_json, print_evaluation, write_json
+from probity.evaluation_table import check_json, evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
 from probity.service.__main__ import serve
 from probity.service.bundle import BundleError, read_bundle
-from probity.service.format.files import check_new, check_writable, replace_file
+from probity.service.format.files import MANIFEST, check_new, check_writable, replace_file
 from probity.service.format.text import suggestion
 from probity.service.keys import app as keys
 from probity.service.keys import sign
@@ -47,14 +47,14 @@ def explained_errors(debug: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = None if debug else _explained(error)
         if message is None:
             raise
         fail(message)
 
 
-def _explained(error: Exception) -> str | None:
+def _explained(error: BaseException) -> str | None:
     """What to print; None for a bug of ours."""
     from probity.offline.config import OptionError
     from probity.offline.recipes.user_errors import user_error, user_frames, user_frames_behind
@@ -98,8 +98,10 @@ def need_torch() -> None:
         fail("this command needs the offline job: in a checkout of Probity, pip install '.[offline]'")
 
 
-def need_recipe(path: Path) -> None:
-    """`ValueError` for a recipe that is not there."""
+def need_recipe(path: Path, bundle: Path | None = None) -> None:
+    """`ValueError` for a recipe that is not there; `bundle` is the argument before it."""
+    if bundle is not None and bundle.is_file() and (path / MANIFEST).is_file():
+        raise ValueError(f"{bundle}: found a file, expected a bundle: give the bundle first, then the recipe")
     if not path.is_file():
         raise ValueError(f"{path}: no such file, expected a recipe; probity new TYPE {path} writes one to begin with")
 
@@ -121,6 +123,8 @@ def new(
     if kind not in TEMPLATES:
         expected = f"{', '.join(TEMPLATES[:-1])} or {TEMPLATES[-1]}"
         fail(f"found {kind!r:.60}{suggestion(kind, TEMPLATES)}, expected {expected}")
+    if recipe.suffix != ".py":
+        fail(f"{recipe}: found the suffix {recipe.suffix!r}, expected a name that ends in .py")
     if recipe.exists():
         fail(f"{recipe}: exists; give another name")
     text = (importlib.resources.files("probity") / "templates" / f"{kind}.py").read_text("utf-8")
@@ -164,9 +168,8 @@ def fit(
         need_recipe(recipe)
         stated = parsed(given)
         check_each(stated)
-        if not dry_run:
-            check_new(out, force)
-            check_writable(out)
+        check_new(out, force or dry_run)
+        check_writable(out)
     except (BundleError, ValueError) as error:
         fail(str(error))
     from probity.offline.recipes.run import dry_run_recipe, fit_recipe
@@ -195,7 +198,9 @@ def evaluate(
     """
     need_torch()
     try:
-        need_recipe(recipe)
+        need_recipe(recipe, bundle)
+        if json is not None:
+            check_json(json)
         predictor, level = answers.open(bundle), answers.coverage().level
     except (BundleError, ValueError) as error:
         fail(str(error))

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from probity.card import console
 from probity.service.bundle import read_manifest
-from probity.service.format.files import replace_file
+from probity.service.format.files import misplaced_file, replace_file
 from probity.service_options import ServiceOptions
 
 if TYPE_CHECKING:
@@ -94,6 +94,22 @@ def evaluation_json(bundle: Path, evaluation: "Evaluation", options: ServiceOpti
     manifest, digest = read_manifest(bundle)
     model = {"model": manifest.name, "version": manifest.version, "digest": digest, "task": manifest.task}
     return model | {"options": asdict(options)} | evaluation.as_json()
+
+
+def check_json(path: Path) -> None:
+    """`ValueError` for a place where the figures would damage something: only an earlier evaluation is replaced."""
+    if (problem := misplaced_file(path)) is not None:
+        raise ValueError(f"--json {path}: {problem}")
+    if path.exists() and not _is_evaluation(path):
+        raise ValueError(f"--json {path}: exists and is no evaluation; nothing was overwritten, give another name")
+
+
+def _is_evaluation(path: Path) -> bool:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and {"model", "digest", "task"} <= content.keys()
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import typer
 from probity.service.codec.answers import Coverage
 from probity.service.inference.deciding import Policy
 from probity.service.inference.predictor import Predictor
+from probity.service.models.cpu_share import useful_threads
 from probity.service.settings import Settings
 
 DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
@@ -55,7 +56,8 @@ class ServiceOptions:
 
     def open(self, path: Path, threads: int | None = None) -> Predictor:
         """The bundle's predictor; raises `BundleError` for what the bundle cannot give, and `ValueError`."""
-        return Predictor.load(path, threads=threads, policy=self.policy())
+        useful = None if threads is None else useful_threads(threads)
+        return Predictor.load(path, threads=useful, policy=self.policy())
 
 
 def with_service_options(command: Callable[..., None]) -> Callable[..., None]:

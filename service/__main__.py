@@ -14,9 +14,10 @@ from typing import Annotated, NoReturn
 import typer
 from pydantic import ValidationError
 
-from probity.service.bundle import BundleError
+from probity.service.bundle import MANIFEST, BundleError
 from probity.service.feedback.database import FeedbackDatabase, FeedbackFileError
 from probity.service.format.validation import refused_value
+from probity.service.models.folders import bundles_in
 from probity.service.models.loading import load_named
 from probity.service.monitoring.audit_file import AuditFileError, RotatedFile
 from probity.service.process.forced_exit import ForcedExit
@@ -44,6 +45,7 @@ def serve(
             bundle=tuple(map(str, bundle)) if bundle else None, models=models, host=host, port=port
         )
         _check_metrics_folder()
+        _check_levels(settings)
         _check_address(settings)
         run = _workers(settings) if settings.workers > 1 else _single(settings)
     except ValidationError as error:
@@ -119,6 +121,16 @@ def _check_address(settings: Settings) -> None:
 def _cannot_listen(settings: Settings, error: OSError) -> str:
     address, reason = f"{settings.host}:{settings.port}", (error.strerror or str(error)).lower()
     return f"cannot serve on {address}: {reason}; give another --port ({PREFIX}PORT) or --host ({PREFIX}HOST)"
+
+
+def _check_levels(settings: Settings) -> None:
+    """`BundleError` for a folder of bundles where a bundle is expected, and the other way round."""
+    if settings.models is not None and (settings.models / MANIFEST).exists():
+        raise BundleError(settings.models, "is a bundle, expected a folder of bundles", "name it without --models")
+    for folder in settings.bundles:
+        if folder.is_dir() and not (folder / MANIFEST).exists() and (inside := bundles_in(folder)):
+            problem = f"is no bundle, but holds {len(inside)}"
+            raise BundleError(folder, problem, f"serve them all with --models {folder}, or name {inside[0]}")
 
 
 def _check_metrics_folder() -> None:

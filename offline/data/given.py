@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from probity.offline.data.loaders import Batches, check_loader
+from probity.offline.data.loaders import Batches, check_loader, refuse_sparse
 from probity.offline.network.inputs import is_several, refuse_frames
 from probity.offline.runtime.arrays import Array
 from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
@@ -41,6 +41,7 @@ def given_data(
     if isinstance(data, GivenData):
         return data
     _refuse_alone(data, name)
+    _refuse_sparse(data, name)
     if _is_pair(data):
         x, y = data
         return _given_pair(x, y, name, columns, targets)
@@ -58,6 +59,20 @@ def _refuse_alone(data: Any, name: str) -> None:
         kind = "a data frame" if is_frame(data) else f"one {type(data).__name__}"
         example = "(frame[columns], frame['target'])" if is_frame(data) else "(X, y)"
         raise ValueError(f"{name}: found {kind} alone, expected inputs and targets: the pair {example}")
+    if isinstance(data, Mapping):
+        raise ValueError(
+            f"{name}: found a {type(data).__name__}, expected inputs and targets: the pair (X, y); of several inputs, "
+            "X is a dict"
+        )
+
+
+def _refuse_sparse(data: Any, name: str) -> None:
+    """`ValueError` for a sparse matrix in a pair, of SciPy or torch."""
+    for part in data if isinstance(data, tuple | list) and len(data) == 2 else ():
+        if hasattr(part, "toarray") and hasattr(part, "nnz"):
+            raise ValueError(f"{name}: found a sparse {type(part).__name__}, expected an array; give X.toarray()")
+        if isinstance(part, Tensor):
+            refuse_sparse(part, name)
 
 
 def _given_pair(x: Any, y: Any, name: str, columns: Sequence[str] | None, targets: Sequence[str] | None) -> GivenData:

@@ -46,18 +46,23 @@ class Classification:
             targets = _class_numbers(targets, batch)
         _refuse_columns(targets, self.outputs)
         if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+            whole = not targets.is_complex() and bool((targets == targets.long()).all())
+            remedy = "give targets.long(); " if whole else ""
             raise ValueError(
-                f"targets: found dtype {targets.dtype}, expected integer class numbers; for values with noise, give "
-                "likelihood='regression'"
+                f"targets: found dtype {targets.dtype}, expected integer class numbers; {remedy}for values with noise, "
+                "give likelihood='regression'"
             )
         if tuple(targets.shape) != (batch,):
-            raise ValueError(f"targets: found shape {tuple(targets.shape)}, expected ({batch},) class numbers")
+            remedy = "; give targets.reshape(-1)" if targets.numel() == batch else ""
+            found = f"found shape {tuple(targets.shape)}"
+            raise ValueError(f"targets: {found}, expected ({batch},) class numbers{remedy}")
         targets = targets.long()
         if int(targets.min()) < 0 or int(targets.max()) >= self.outputs:
             outputs = "one logit or 2" if self.outputs == 2 else self.outputs
+            remedy = _renumbered(targets, self.outputs)
             raise ValueError(
                 f"targets: found class numbers from {int(targets.min())} to {int(targets.max())}, expected 0 to "
-                f"{self.outputs - 1} for a model with {outputs} outputs; for values with noise, give "
+                f"{self.outputs - 1} for a model with {outputs} outputs; {remedy}for values with noise, give "
                 "likelihood='regression'"
             )
         return targets
@@ -297,6 +302,14 @@ Likelihood = Classification | Regression
 def _label_root(mean: Tensor) -> Tensor:
     """sqrt(p (1 - p)) of logits, also where p rounds to 1."""
     return (torch.sigmoid(mean) * torch.sigmoid(-mean)).sqrt()
+
+
+def _renumbered(targets: Tensor, outputs: int) -> str:
+    """How to make class numbers of usual others: 1 to K, and -1 and 1."""
+    found = torch.unique(targets).tolist()
+    if found == [-1, 1]:
+        return "give (targets > 0).long(); "
+    return "give targets - 1; " if found[0] >= 1 and found[-1] == outputs else ""
 
 
 def _refuse_columns(targets: Tensor, outputs: int) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from probity.offline.network.inputs import check_parts, is_several, pack
 from probity.service.bundle import InputPart
+from probity.service.format.manifest_input import LARGEST
 
 Batches = Iterable[Any]
 
@@ -110,6 +111,8 @@ def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
             f"{where}: found {_describe(batch)}, expected a pair of tensors or arrays (inputs, targets){several}"
         )
     inputs, targets = (item if isinstance(item, Tensor) else torch.as_tensor(item) for item in batch)
+    refuse_sparse(inputs, where)
+    refuse_sparse(targets, where)
     if inputs.dim() < 1 or targets.dim() < 1 or len(inputs) != len(targets):
         raise ValueError(
             f"{where}: found inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}, expected equal lengths"
@@ -121,20 +124,30 @@ def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
     elif inputs.dtype in (torch.int64, torch.int32, torch.int16):
         inputs = inputs.long()
     else:
-        remedy = "; of images, give floats such as x.float() / 255" if inputs.dtype == torch.uint8 else ""
+        example = "x.float() / 255 of images" if inputs.dtype == torch.uint8 else "x.float()"
         raise ValueError(
-            f"{where}: found inputs of dtype {inputs.dtype}, expected floating point (or integer tokens){remedy}"
+            f"{where}: found inputs of dtype {inputs.dtype}, expected floating point (or integer tokens); give floats "
+            f"such as {example}"
         )
     return inputs, targets
 
 
+def refuse_sparse(tensor: Tensor, where: str) -> None:
+    """`ValueError` for a tensor that is not stored whole."""
+    if tensor.layout != torch.strided:
+        raise ValueError(f"{where}: found a tensor of layout {tensor.layout}, expected a dense one; give x.to_dense()")
+
+
 def _refuse_not_finite(tensor: Tensor, what: str, where: str) -> None:
-    finite = torch.isfinite(tensor)
-    if not bool(finite.all()):
-        place = [int(index) for index in (~finite).nonzero()[0]]
+    usable = tensor.abs() <= LARGEST if tensor.is_floating_point() else torch.isfinite(tensor)
+    if not bool(usable.all()):
+        place = [int(index) for index in (~usable).nonzero()[0]]
+        value = tensor[tuple(place)]
+        found = f"{float(value):.3g}" if bool(torch.isfinite(value)) else "NaN or infinity"
+        expected = f"numbers of at most {LARGEST:g}" if bool(torch.isfinite(value)) else "finite numbers"
         entry = f", entry {place[1:]}" if place[1:] else ""
         raise ValueError(
-            f"{where}: found NaN or infinity in the {what}, first in example {place[0]}{entry}; expected finite numbers"
+            f"{where}: found {found} in the {what}, first in example {place[0]}{entry}; expected {expected}"
         )
 
 

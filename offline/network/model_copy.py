@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from probity.offline.network.finite import check_finite_outputs
 from probity.offline.network.inputs import ONE_INPUT, InputForm
 from probity.offline.network.layer_outputs import layer_outputs
 from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
@@ -29,6 +30,11 @@ def usable(model: object) -> nn.Module:
         )
     plain = getattr(model, "_orig_mod", model)
     assert isinstance(plain, nn.Module)
+    empty = [name for name, tensor in plain.state_dict().items() if tensor.is_meta]
+    if empty:
+        raise UnsupportedModelError(
+            f"model: found {empty[0]!r} on the device 'meta', without values; load the weights into the model first"
+        )
     lazy = [name for name, parameter in plain.named_parameters() if is_lazy(parameter)]
     if lazy:
         raise UnsupportedModelError(
@@ -81,14 +87,20 @@ def check_private(
             form.install(network)
             mean = check_output(network(inputs[:FEW].clone()), len(few))
             again = network(inputs[:FEW].clone())
-    except (RuntimeError, IndexError, TypeError) as error:
+    except UnsupportedModelError:
+        raise
+    except Exception as error:  # the user's forward may raise anything
         given = f"shape {tuple(inputs.shape)} and {inputs.dtype}"
         if taken.parts is not None:
             takes = ", ".join(inspect.signature(model.forward).parameters)
             given = f"{', '.join(part.name for part in taken.parts)} for a forward of {takes}"
+        remedy = (
+            "a model of several arguments needs inputs in a dict or a tuple"
+            if taken.parts is None and _lacks_arguments(model)
+            else "the model is used in float32, as it will be served"
+        )
         raise UnsupportedModelError(
-            f"model: cannot process the inputs of train_loader, found {given}: {_line(error)}; the model is used in "
-            "float32, as it will be served"
+            f"model: cannot process the inputs of train_loader, found {given}: {_line(error)}; {remedy}"
         ) from error
     if not torch.equal(few, inputs[:FEW]):
         raise UnsupportedModelError(
@@ -100,8 +112,33 @@ def check_private(
             f"in {_random_layer(network, inputs[:FEW])}: functional dropout needs training=self.training, and layers "
             "that draw random numbers in eval mode too (nn.FractionalMaxPool2d) must be replaced (nn.AdaptiveMaxPool2d)"
         )
+    _check_alone(network, inputs[:FEW], mean)
+    check_finite_outputs(network, inputs[:FEW], mean, "train_loader")
     _check_precision(model, form, mean, inputs[:FEW], taken)
     return mean.shape[1], form
+
+
+def _lacks_arguments(model: nn.Module) -> bool:
+    """Whether its forward needs more than one argument."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    return len(needed) > 1
+
+
+def _check_alone(network: nn.Module, inputs: Tensor, mean: Tensor) -> None:
+    """`ValueError` where an example's outputs depend on the other examples; mean (B, K): all outputs of `inputs`.
+
+    In a batch of the example and copies of it, since some models drop the axis of a batch of one.
+    """
+    for place, expected in enumerate(mean):
+        with torch.no_grad():
+            found = network(inputs[place].expand_as(inputs).clone())[place]
+        if not torch.allclose(found, expected, rtol=1e-3, atol=1e-5, equal_nan=True):
+            raise UnsupportedModelError(
+                "model: found that an example's outputs depend on the other examples of its batch, expected each to be "
+                "answered by itself; recurrent and attention layers need batch_first=True, and means or norms must "
+                "leave out the first axis"
+            )
 
 
 def _random_layer(network: nn.Module, inputs: Tensor) -> str:

@@ -70,6 +70,10 @@ def output_form(returned: object, batch: int, classification: bool) -> OutputFor
             f"model output: found {given}{where}, expected a tensor of shape ({batch}, outputs), alone, first in a "
             f"tuple, or called {LOGITS!r}"
         )
+    if not outputs.is_floating_point():
+        raise UnsupportedModelError(
+            f"model output: found dtype {outputs.dtype}, expected floating point: the logits, not the argmax of them"
+        )
     flat = outputs.dim() == 1
     return OutputForm(entry, flat, classification and (flat or outputs.shape[1] == 1))
 

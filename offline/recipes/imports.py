@@ -1,7 +1,8 @@
-"""Let a recipe import the modules beside it, as `python recipe.py` would.
+"""Let a recipe import the modules beside it, and read its arguments, as `python recipe.py` would.
 
-While a recipe's code runs, its folder is the first entry of `sys.path`. The modules that were found there are taken out
-of `sys.modules` afterwards and put back the next time, so that two recipes may each have a `network.py`.
+While a recipe's code runs, its folder is the first entry of `sys.path`, and `sys.argv` holds its name alone. The
+modules that were found there are taken out of `sys.modules` afterwards and put back the next time, so that two recipes
+may each have a `network.py`.
 """
 
 import sys
@@ -18,8 +19,8 @@ class RecipeImports:
     context is open.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder.resolve()
+    def __init__(self, recipe: Path) -> None:
+        self._recipe, self._folder = recipe, recipe.parent.resolve()
         self._modules: dict[str, ModuleType] = {}
         self._open = 0
 
@@ -37,10 +38,12 @@ class RecipeImports:
         sys.modules.update(self._modules)
         before = set(sys.modules) - set(self._modules)
         sys.path.insert(0, str(self._folder))
+        arguments, sys.argv = sys.argv, [str(self._recipe)]
         try:
             yield
         finally:
             self._open -= 1
+            sys.argv = arguments
             with suppress(ValueError):  # the recipe may have changed it itself
                 sys.path.remove(str(self._folder))
             self._put_away(before)

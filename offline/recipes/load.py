@@ -1,7 +1,8 @@
 """A recipe: the plain Python file in which a user says what to fit. It may import the modules beside it.
 
 It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`,
-`score_data()`, `config` (a `FitConfig`), `class_names` and `input_spec`. Data are what `fit_bundle` takes.
+`score_data()`, `config` (a `FitConfig`), `class_names` and `input_spec`; each a function, or the value itself. Data are
+what `fit_bundle` takes.
 """
 
 import difflib
@@ -85,7 +86,7 @@ class Recipe:
         return model
 
     def data(self, name: str) -> Any:
-        """What `train_data`, `calibration_data`, `score_data`, `test_data` or `ood_data` returns."""
+        """What `train_data`, `calibration_data`, `score_data`, `test_data` or `ood_data` returns, or is."""
         return self._call(name)
 
     def check_names(self) -> None:
@@ -105,14 +106,16 @@ class Recipe:
         return hasattr(self.module, name)
 
     def _call(self, name: str) -> Any:
-        function = getattr(self.module, name, None)
-        if not callable(function):
+        found = getattr(self.module, name, None)
+        if found is None:
             hint = suggestion(name, [own for own in self._own if own not in READ])
             raise RecipeError(
                 f"{self.path}: found no function {name}(){hint}, expected one; probity new writes a recipe with all"
             )
+        if isinstance(found, nn.Module) or not callable(found):
+            return found
         with self.running():
-            return function()
+            return found()
 
     def _optional(self, name: str, default: Any) -> Any:
         """A constant, or a function that returns it."""
@@ -136,9 +139,14 @@ def load_recipe(path: Path) -> Recipe:
         raise RecipeError(f"{path}: found a file that is not Python, expected a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # data loaders with worker processes look classes up by module name
-    imports = RecipeImports(path.parent)
+    imports = RecipeImports(path)
     with imports.active():
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except SyntaxError as error:
+            if error.filename:
+                raise
+            raise RecipeError(f"{path}: found no Python source ({error.msg}), expected text") from None
     recipe = Recipe(path, module, imports)
     recipe.check_names()
     return recipe

@@ -94,7 +94,7 @@ def _shown(file: str) -> str:
 
 
 def _name(error: BaseException) -> str:
-    return type(error).__qualname__
+    return "ended by sys.exit" if isinstance(error, SystemExit) else type(error).__qualname__
 
 
 def _message(error: BaseException) -> str:

@@ -14,21 +14,34 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 CLOSE_NAMES = 5
 
 
-def candidate_positions(network: nn.Module, layout: WeightLayout, within: Sequence[str] | None, kinds: Kinds) -> Tensor:
+def candidate_positions(
+    network: nn.Module,
+    layout: WeightLayout,
+    within: Sequence[str] | None,
+    kinds: Kinds,
+    reached: frozenset[str] | None = None,
+) -> Tensor:
     """Positions that may be chosen, (C,) int64 ascending.
 
     within: paths of modules, each with all its submodules ("layer4" holds "layer4.1.conv2"; "" is the whole network);
     None: everywhere. kinds "weights" leaves out biases and every parameter of a normalisation layer, as the paper's
     code does: weights before a normalisation are scale-invariant. A layer is a normalisation by its type or by "norm"
-    in its class's name; a tied parameter belongs to every module that holds it.
+    in its class's name; a tied parameter belongs to every module that holds it. reached: names of the parameters that
+    the outputs depend on; None: all.
 
     Raises `ValueError` for a path that is no module, holds no trainable weight, or when nothing is left.
     """
     names = set(module_parameters(network, layout, within, "within")) if within is not None else None
+    effective = [p for p in layout.parameters if reached is None or p.name in reached]
+    if names is not None and not any(p.name in names for p in effective):
+        raise ValueError(
+            f"within: found {', '.join(map(repr, within or ()))}, whose weights have no effect on the outputs; give "
+            "other modules"
+        )
     owners = parameter_owners(network)
     kept = [
         p
-        for p in layout.parameters
+        for p in effective
         if (names is None or p.name in names) and (kinds == "all" or _is_weight(network, owners[p.name]))
     ]
     if not kept:

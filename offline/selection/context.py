@@ -40,7 +40,8 @@ class SelectionContext:
         """The same with the candidate weights inside `modules` only (None: all of them)."""
         if modules is None:
             return self
-        positions = candidate_positions(self.job.network, self.job.layout, modules, self.job.config.kinds)
+        job = self.job
+        positions = candidate_positions(job.network, job.layout, modules, job.config.kinds, job.reached)
         return replace(self, candidate_weights=common(self.candidate_weights, positions))
 
     def batches(self, description: str) -> Iterable[tuple[Tensor, Tensor]]:

@@ -42,7 +42,7 @@ def selection_context(job: Job, size: int, within: Sequence[str] | None) -> Sele
     return SelectionContext(
         job=job,
         size=size,
-        candidate_weights=candidate_positions(job.network, job.layout, within, config.kinds),
+        candidate_weights=candidate_positions(job.network, job.layout, within, config.kinds, job.reached),
         memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes, covariance),
     )
 

@@ -16,6 +16,7 @@ from probity.scoring.rows import Row, columns, scored
 from probity.scoring.tables import open_csv, open_parquet
 from probity.service.bundle import InputSpec
 from probity.service.codec.answers import Coverage
+from probity.service.format.files import misplaced_file
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
 from probity.service.settings import Settings
 
@@ -70,6 +71,8 @@ def score_file(
     command goes on from there.
     """
     check_format(out)
+    if (problem := misplaced_file(out, [path])) is not None:
+        raise ScoringError(f"--out {out}: {problem}")
     if out.exists() and not force:
         raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
     source = open_source(path, predictor.manifest.input, csv_header, keep)

@@ -102,8 +102,11 @@ class ProgressFile:
         replace_file(self._state, json.dumps(state).encode())
 
     def close(self) -> None:
-        """Release the part; it stays for the next run."""
+        """Release the part; it stays for the next run where it holds any row."""
         self._file.close()
+        if not self.rows:
+            self.part.unlink(missing_ok=True)
+            self.remove_state()
 
     def remove_state(self) -> None:
         """After the rows were published."""

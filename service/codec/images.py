@@ -39,7 +39,12 @@ def array_from_files(files: Sequence[bytes], spec: InputSpec, limits: InputLimit
 def check_images(field: str, count: int, spec: InputSpec, max_rows: int) -> None:
     """Refuse images for a model that takes arrays, an empty list, and too many images."""
     if spec.image is None:
-        raise InputError(field, "images", "'inputs': this model takes arrays, its bundle has no image input spec")
+        raise InputError(
+            field,
+            "images",
+            "'inputs': this model takes arrays; one that takes images is fitted with an "
+            "input_spec=InputSpec(shape=..., image=ImagePreprocessing())",
+        )
     if not count:
         raise InputError(field, "an empty list", "at least one image")
     check_rows(field, count, max_rows)

@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -115,14 +115,36 @@ def _remove_abandoned(out: Path) -> None:
 
 def check_destination(out: Path) -> None:
     """Refuse a destination that holds something other than a bundle (or nothing)."""
+    if (around := bundle_around(out)) is not None:
+        raise BundleError(out, f"lies in the bundle {around}, which may hold nothing else", "choose a place outside it")
     if not os.path.lexists(out):
         return
-    if out.is_symlink() or not out.is_dir():
+    if out.is_symlink():
+        raise BundleError(out, f"is a link to {out.readlink()}", "give the folder itself")
+    if not out.is_dir():
         raise BundleError(out, "exists and is not a folder", "choose another destination")
     names = {entry.name for entry in out.iterdir()}
     known = REQUIRED_FILES | OPTIONAL_FILES | UNLISTED_FILES
     if names and (MANIFEST not in names or names - known):
         raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
+
+
+def bundle_around(path: Path) -> Path | None:
+    """The bundle in whose folder, or below it, `path` lies; None outside of any."""
+    above = Path(os.path.realpath(path)).parents
+    return next((folder for folder in above if all(os.path.lexists(folder / name) for name in (MANIFEST, MODEL))), None)
+
+
+def misplaced_file(out: Path, read: Sequence[Path] = ()) -> str | None:
+    """What is wrong with `out` as the place of a new file: it is a folder, lies in a bundle, or is one of the files
+    that are `read`; None for nothing."""
+    if (around := bundle_around(out)) is not None:
+        return f"lies in the bundle {around}, which may hold nothing else; choose a place outside it"
+    if os.path.lexists(out) and not out.is_file():
+        return "exists and is no file; give the name of a new file"
+    if any(os.path.realpath(out) == os.path.realpath(file) for file in read):
+        return "is the file that is read, which would be lost; give another name"
+    return None
 
 
 def check_new(out: Path, replace: bool) -> None:

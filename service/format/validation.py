@@ -22,6 +22,7 @@ EXPECTED = {
     "tuple_type": "a list",
     "dict_type": "a mapping of names to values",
     "path_type": "a path",
+    "missing": "one more value",
 }
 # The same in the words of JSON.
 JSON_EXPECTED = {
@@ -73,4 +74,6 @@ def expected_of(one: Any, words: Mapping[str, str] = EXPECTED) -> str:
     """What one of pydantic's errors says of the value that it wants."""
     if one["type"] in BOUNDS:
         return f"a number {one['msg'].removeprefix('Input should be ')}"
+    if one["type"] == "too_long":
+        return f"at most {one['ctx']['max_length']} values"
     return words.get(one["type"]) or str(one["msg"]).removeprefix("Input should be ")

@@ -9,6 +9,11 @@ def all_threads(settings: Settings) -> int:
     return max(1, available_cpus() // settings.workers)
 
 
+def useful_threads(threads: int) -> int:
+    """At most one for each CPU: more would only wait for each other."""
+    return min(threads, available_cpus())
+
+
 def thread_count(settings: Settings) -> int:
     """The slots that batches share: `concurrency` where it is set, otherwise one for each CPU."""
     return settings.concurrency or all_threads(settings)

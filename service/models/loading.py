@@ -8,7 +8,7 @@ from probity.service.format.text import printable
 from probity.service.inference.deciding import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.maths.class_rules import ClassRules
-from probity.service.models.cpu_share import all_threads
+from probity.service.models.cpu_share import all_threads, useful_threads
 from probity.service.models.trials import Trials
 from probity.service.security.signing import TrustedKeys
 from probity.service.settings import Settings
@@ -43,7 +43,7 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
             policy=_policy(settings),
         )
 
-    predictor = opened(settings.threads or 1)
+    predictor = opened(useful_threads(settings.threads or 1))
     _warn_of_shared_thresholds(predictor)
     several = settings.threads is None and all_threads(settings) > 1
     return opened(all_threads(settings)) if several and predictor.takes_longer_than(LONG_SECONDS) else predictor

@@ -1,9 +1,9 @@
 """What is written down: the audit trail, answers that wait for labels, and the log."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from probity.service.settings.types import Positive
 
@@ -45,3 +45,11 @@ class RecordSettings(BaseModel):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="Least severe level to log.")
     ] = "info"
+
+    @model_validator(mode="after")
+    def check_files(self) -> Self:
+        """Refuse one file for two purposes: each would destroy the other's content."""
+        audit, feedback = self.audit_file, self.feedback_file
+        if audit is not None and feedback is not None and audit.resolve() == feedback.resolve():
+            raise ValueError(f"audit_file: found {str(audit)!r:.100}, which is feedback_file too")
+        return self

@@ -65,6 +65,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_text("mine")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "good.csv").write_text("1,2,3,4\n")
     (tmp_path / "text.csv").write_text("1,2,3,4\n1,x,3,4\n")
     (tmp_path / "named.csv").write_text("a,b,c,d\n1,2,3,4\n")
     (tmp_path / "short.csv").write_text("1,2,3,4\n1,2,3\n")
@@ -99,11 +102,21 @@ COMMANDS = {
     "no number": ("fit good.py --out x --seed many", "seed: found 'many', expected a whole number"),
     "no JSON": ("fit good.py --out x --selection-options {x", "selection_options: found '{x', expected a JSON object"),
     "no GPU": ("fit good.py --out x --device cuda:99", "device: found 'cuda:99'", "'cpu' or 'auto'"),
+    "out in a bundle": ("fit good.py --out BUNDLE/new", "lies in the bundle", "outside it"),
+    "out in a bundle, only asked": ("fit good.py --dry-run --out BUNDLE/new", "lies in the bundle"),
+    "out is a link": ("fit good.py --out link", "is a link to empty (remedy: give the folder itself)"),
+    "another size with a strategy": (
+        "fit good.py --out x --selection greedy --subnetwork-size 99",
+        "found 99, expected",
+    ),
+    "recipe to be written": ("new table recipe", "found the suffix '', expected a name that ends in .py"),
     "misspelt kind": ("new imags a.py", "did you mean 'images'?"),
     "recipe exists": ("new table good.py", "good.py: exists; give another name"),
     "inspect no bundle": ("inspect folder", "manifest.json: missing file", "remedy"),
     "serve nothing there": ("serve gud", "gud: no such folder", "probity fit"),
     "serve no bundle": ("serve empty", "manifest.json: missing file"),
+    "serve a folder of bundles": ("serve BUNDLES", "is no bundle, but holds 1", "--models"),
+    "serve a bundle as a folder": ("serve --models BUNDLE", "is a bundle, expected a folder of bundles"),
     "port too large": ("serve BUNDLE --port 99999", "PROBITY_PORT", "found 99999, expected a number less than"),
     "score: no bundle": ("score gud good.npy --out o.csv", "gud: no such folder"),
     "score: no inputs": ("score BUNDLE u.csv --out o.csv", "u.csv: no such file or folder"),
@@ -114,6 +127,12 @@ COMMANDS = {
     "score: a short row": ("score BUNDLE short.csv --out o.csv", "row 1 (line 2)", "expected"),
     "score: another shape": ("score BUNDLE wide.npy --out o.csv", "found shape (2, 5), expected (n, 4)"),
     "score: a rate": ("score BUNDLE good.npy --out o.csv --false-reject-rate 2", "false_reject_rate: found 2"),
+    "score: out is the input": ("score BUNDLE good.csv --out good.csv --force", "is the file that is read"),
+    "score: out is a folder": ("score BUNDLE good.npy --out folder.csv", "exists and is no file"),
+    "score: out in the bundle": ("score BUNDLE good.npy --out BUNDLE/o.csv", "lies in the bundle"),
+    "evaluate: figures over another file": ("evaluate BUNDLE good.py --json good.py", "exists and is no evaluation"),
+    "evaluate: figures over a folder": ("evaluate BUNDLE good.py --json folder", "exists and is no file"),
+    "evaluate: in the other order": ("evaluate good.py BUNDLE", "give the bundle first, then the recipe"),
     "evaluate: no recipe": ("evaluate BUNDLE gud.py", "gud.py: no such file"),
     "evaluate: no test data": ("evaluate BUNDLE good.py", "found no function test_data()"),
     "sign: no key": ("sign BUNDLE --key key.pem", "key.pem: cannot be read"),
@@ -123,7 +142,14 @@ COMMANDS = {
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("line", "words"), [(line, words) for line, *words in COMMANDS.values()], ids=COMMANDS)
 def test_on_the_command_line(line: str, words: list[str], bundle: Path) -> None:
-    told(run(*line.replace("BUNDLE", str(bundle)).split()), *words)
+    line = line.replace("BUNDLES", str(bundle.parent)).replace("BUNDLE", str(bundle))
+    before = _files(Path.cwd()), _files(bundle)
+    told(run(*line.split()), *words)
+    assert (_files(Path.cwd()), _files(bundle)) == before
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def test_an_input_of_another_shape_leaves_nothing_that_stops_the_next_run(here: Path, bundle: Path) -> None:
@@ -136,6 +162,9 @@ SETTINGS = {
     "misspelt": ({"PROBITY_PROT": "1"}, "PROBITY_PROT: unknown setting (did you mean 'PROBITY_PORT'?)"),
     "unknown": ({"PROBITY_QQQQ": "1"}, "PROBITY_QQQQ: unknown setting; docs/settings.md lists all"),
     "no number": ({"PROBITY_PORT": "many"}, "port (PROBITY_PORT): found 'many', expected a whole number"),
+    "one rate": ({"PROBITY_REQUESTED_RATES": "0.1"}, "found ('0.1',), expected one more value"),
+    "three rates": ({"PROBITY_REQUESTED_RATES": "0.1,0.2,0.3"}, "expected at most 2 values"),
+    "one file for two": ({"PROBITY_AUDIT_FILE": "a", "PROBITY_FEEDBACK_FILE": "./a"}, "which is feedback_file too"),
     "no choice": ({"PROBITY_LOG_LEVEL": "wanring"}, "found 'wanring' (did you mean 'warning'?)"),
 }
 
@@ -180,6 +209,38 @@ RECIPES = {
         "train_data(), batch 0: found NaN or infinity in the inputs, first in example 3, entry [2]",
     ),
     "lengths": ("def train_data():\n    x, y = data(0)\n    return x, y[1:]", "found 60 inputs and 59 targets"),
+    "huge": (
+        "def train_data():\n    x, y = data(0)\n    return x * 1e31, y",
+        "in the inputs, first in example 0, entry [0]; expected numbers of at most 1e+30",
+    ),
+    "ended": ("import sys\nsys.exit(0)", "ended by sys.exit: 0", "sys.exit(0)"),
+    "sparse": ("def train_data():\n    x, y = data(0)\n    return x.to_sparse(), y", "x.to_dense()"),
+    "sparse batches": (
+        "def train_data():\n    x, y = data(0)\n    return [(x.to_sparse(), y)]",
+        "train_data(), batch 0: found a tensor of layout torch.sparse_coo",
+    ),
+    "sparse of SciPy": (
+        "import scipy\ndef train_data():\n    x, y = data(0)\n    return scipy.sparse.csr_matrix(x), y",
+        "found a sparse csr_matrix, expected an array; give X.toarray()",
+    ),
+    "a dict of both": (
+        "def train_data():\n    x, y = data(0)\n    return {'x': x, 'y': y}",
+        "found a dict, expected inputs and targets: the pair (X, y)",
+    ),
+    "truth values": ("def train_data():\n    x, y = data(0)\n    return x > 0, y", "torch.bool", "such as x.float()"),
+    "classes as floats": (
+        "def train_data():\n    x, y = data(0)\n    return x, y.float()",
+        "expected integer class numbers; give targets.long()",
+    ),
+    "classes in a column": (
+        "def train_data():\n    x, y = data(0)\n    return x, y[:, None]",
+        "found shape (60, 1), expected (60,) class numbers; give targets.reshape(-1)",
+    ),
+    "classes -1 and 1": (
+        "def train_data():\n    x, y = data(0)\n    return x, 2 * (y > 0).long() - 1",
+        "found class numbers from -1 to 1",
+        "(targets > 0).long()",
+    ),
     "a frame alone": ("def train_data():\n    return frame(0)[0]", "found a data frame alone", "frame['target']"),
     "a tensor alone": ("def train_data():\n    return data(0)[0]", "found one Tensor alone", "the pair (X, y)"),
     "an iterator": ("def train_data():\n    yield data(0)", "found an iterator (generator)", "list(...)"),
@@ -260,6 +321,62 @@ MODELS = {
         "nn.BCEWithLogitsLoss",
         SUPPORTED,
     ),
+    "logits and no weights": (
+        "class Still(Layered):\n    @torch.no_grad()\n    def forward(self, x):\n        return self.layer(x)\n"
+        "def model():\n    return Still()",
+        "outputs that depend on no weight",
+        "torch.no_grad()",
+        SUPPORTED,
+    ),
+    "NumPy": (
+        "class Numpy(Layered):\n    def forward(self, x):\n"
+        "        return torch.as_tensor(np.tanh(self.layer(x).numpy()))\ndef model():\n    return Numpy()",
+        "fails where derivatives are asked for",
+        "np.tanh",
+        SUPPORTED,
+    ),
+    "the class": (
+        "class Chosen(Layered):\n    def forward(self, x):\n        return self.layer(x).argmax(1)\n"
+        "def model():\n    return Chosen()",
+        "found dtype torch.int64, expected floating point: the logits, not the argmax of them",
+        SUPPORTED,
+    ),
+    "a GPU that is not there": (
+        "class Moved(Layered):\n    def forward(self, x):\n        return self.layer(x.to('cuda:99'))\n"
+        "def model():\n    return Moved()",
+        "cannot process the inputs of train_loader",
+        "x.to('cuda:99')",
+        SUPPORTED,
+    ),
+    "no values": ("def model():\n    return nn.Linear(4, 3, device='meta')", "on the device 'meta'", SUPPORTED),
+    "no forward": ("def model():\n    return nn.ModuleList([nn.Linear(4, 3)])", 'missing the required "forward"'),
+    "a further argument": (
+        "class Two(Layered):\n    def forward(self, x, mask):\n        return self.layer(x * mask)\n"
+        "def model():\n    return Two()",
+        "missing 1 required positional argument: 'mask'",
+        "inputs in a dict or a tuple",
+        SUPPORTED,
+    ),
+    "a series along the batch": (
+        "class Series(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.cells, self.layer = nn.LSTM(4, 8), nn.Linear(8, 3)\n"
+        "    def forward(self, x):\n        return self.layer(self.cells(x.unsqueeze(1))[0][:, 0])\n"
+        "def model():\n    return Series()",
+        "depend on the other examples of its batch",
+        "batch_first=True",
+        SUPPORTED,
+    ),
+    "weights without measure": (
+        "def model():\n    net = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3))\n"
+        "    net[0].weight.data.mul_(1e38)\n    return net",
+        "none with curvature",
+        "logits are so large",
+    ),
+    "classes from 1 on": (
+        "def data(seed, count=60):\n    x = torch.randn(count, 4)\n    return x, torch.randint(1, 4, (count,))",
+        "found class numbers from 1 to 3, expected 0 to 2",
+        "give targets - 1",
+    ),
     "too few outputs": ("def model():\n    return nn.Linear(4, 2)", "class numbers from 0 to 2, expected 0 to 1"),
     "ages for classes": (
         f"def model():\n    return nn.Linear(4, 1)\n{ONE_OUTPUT}torch.randint(20, 80, (count,))",
@@ -297,7 +414,7 @@ MODELS = {
     "a mean of the batch": (
         "class Mixing(Layered):\n    def forward(self, x):\n        return self.layer(x - x.mean(0))\n"
         "def model():\n    return Mixing()",
-        "otherwise when examples come one at a time",
+        "depend on the other examples of its batch",
         SUPPORTED,
     ),
     "an if": (

@@ -1,6 +1,5 @@
 """`probity export --standalone`: write a bundle as one ONNX file."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from probity.offline.export.standalone.errors import StandaloneError
 from probity.offline.export.standalone.model import standalone_model
 from probity.offline.export.standalone.verify import verify_standalone
 from probity.service.bundle import read_bundle
-from probity.service.format.files import replace_file
+from probity.service.format.files import misplaced_file, replace_file
 from probity.service.inference.predictor import Predictor
 
 
@@ -30,13 +29,13 @@ def export_standalone(bundle: Path, out: Path, *, force: bool = False) -> Standa
     The model is compared with the predictor before it is written. Raises `BundleError` and `StandaloneError`; then
     nothing is written.
     """
-    check_destination(out, bundle, force=force)
+    check_destination(out, force=force)
     content = read_bundle(bundle)
     predictor = Predictor(content)
     model = standalone_model(content)
     data = model.SerializeToString(deterministic=True)
     verify_standalone(data, predictor)
-    check_destination(out, bundle, force=force)
+    check_destination(out, force=force)
     _write(out, data)
     inputs, outputs = (
         {value.name: described(value) for value in values} for values in (model.graph.input, model.graph.output)
@@ -44,16 +43,11 @@ def export_standalone(bundle: Path, out: Path, *, force: bool = False) -> Standa
     return StandaloneFile(out, len(data), inputs, outputs)
 
 
-def check_destination(out: Path, bundle: Path, *, force: bool) -> None:
-    """`StandaloneError` for a folder, for an existing file without `force`, and for a place inside the bundle."""
-    if bundle.resolve() in out.resolve().parents:
-        problem = "lies in the bundle's folder, where no other files are allowed; choose a place outside it"
+def check_destination(out: Path, *, force: bool) -> None:
+    """`StandaloneError` for a folder, for an existing file without `force`, and for a place inside a bundle."""
+    if (problem := misplaced_file(out)) is not None:
         raise StandaloneError(f"{out}: {problem}")
-    if not os.path.lexists(out):
-        return
-    if not out.is_file():
-        raise StandaloneError(f"{out}: exists and is no file; give the name of a new file")
-    if not force:
+    if out.exists() and not force:
         raise StandaloneError(f"{out}: exists; nothing was overwritten, choose another name or add --force")
 
 

@@ -29,7 +29,8 @@ def last_layers(context: SelectionContext) -> Subnetwork:
     if not len(live):
         raise ValueError(
             f"selection='auto': found {dead} weights and none with curvature on the training data, expected at least "
-            "one; no choice of weights would change a prediction"
+            "one; no choice of weights would change a prediction, as where logits are so large that every softmax is "
+            "flat"
         )
     found = [(place, common(place.positions, live.cpu())) for place in places]
     place, inside = next((pair for pair in found if len(pair[1]) >= size), max(found, key=lambda pair: len(pair[1])))

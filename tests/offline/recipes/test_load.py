@@ -1,6 +1,7 @@
 """Recipes: plain Python files, loaded; what they lack or return wrongly is named with their path."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,12 +97,31 @@ def test_a_file_that_is_not_python(tmp_path: Path) -> None:
         load_recipe(write(tmp_path, WHOLE, "recipe.txt"))
 
 
-@pytest.mark.parametrize("text", ["", "model = 3\ntrain_data = [1]"], ids=["absent", "no functions"])
-def test_a_missing_function_is_named(tmp_path: Path, text: str) -> None:
-    found = recipe(tmp_path, text)
+def test_a_missing_function_is_named(tmp_path: Path) -> None:
+    found = recipe(tmp_path, "")
     for name, call in (("model", found.model), ("train_data", lambda: found.data("train_data"))):
         with pytest.raises(RecipeError, match=rf"recipe\.py: found no function {name}\(\), expected one"):
             call()
+
+
+def test_the_value_itself_stands_for_a_function(tmp_path: Path) -> None:
+    """A module is callable, and is not called."""
+    found = recipe(tmp_path, "from torch import nn\nmodel = nn.Linear(4, 3)\ntrain_data = [1]")
+    assert isinstance(found.model(), nn.Linear)
+    assert found.data("train_data") == [1]
+
+
+def test_a_recipe_sees_arguments_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["probity", "fit", "--out", "x"])
+    found = recipe(tmp_path, "import sys\ndef train_data():\n    return sys.argv\ntest_data = list(sys.argv)")
+    assert found.data("train_data") == found.data("test_data") == [str(found.path)]
+    assert sys.argv == ["probity", "fit", "--out", "x"]
+
+
+def test_bytes_are_no_recipe(tmp_path: Path) -> None:
+    (tmp_path / "recipe.py").write_bytes(b"x = 1\0")
+    with pytest.raises(RecipeError, match=r"recipe\.py: found no Python source"):
+        load_recipe(tmp_path / "recipe.py")
 
 
 def test_a_model_of_another_type(tmp_path: Path) -> None:
