@@ -30,7 +30,7 @@ def train_data() -> Data:
 
 
 def calibration_data() -> Data:
-    return DIGITS.read("train", CALIBRATION)
+    return DIGITS.read("t10k", CALIBRATION)
 
 
 def test_data() -> Data:

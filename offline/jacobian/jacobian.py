@@ -14,8 +14,9 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vjp, vmap
+from torch.func import functional_call, vjp
 
+from probity.offline.jacobian.batched import batched
 from probity.offline.jacobian.linear_head import FeatureParameter, LinearHead
 from probity.offline.jacobian.mixtures import Mixed, Mixing, every_output
 from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
@@ -170,7 +171,7 @@ def example_products(model: nn.Module, chosen: tuple[Chosen, ...]) -> Callable[[
             return result[0]
 
         _, pullback = vjp(outputs, touched)[:2]
-        (full,) = vmap(pullback)(cotangents)
+        (full,) = batched(pullback)(cotangents)
         return torch.cat([full[c.parameter.name].reshape(len(cotangents), -1)[:, c.positions] for c in chosen], dim=1)
 
     return products
@@ -180,7 +181,7 @@ def generic_blocks(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor, cota
     """(B, M, n) for each parameter of the generic route; one example at a time where `vmap` knows no rule."""
     products = example_products(model, chosen)
     try:
-        joined = vmap(products)(x, cotangents)
+        joined = batched(products)(x, cotangents)
     except (RuntimeError, ValueError):
         joined = torch.stack([products(*example) for example in zip(x, cotangents, strict=True)])
     parts = torch.split(joined.detach(), [len(c.positions) for c in chosen], dim=2)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 
+from probity.offline.jacobian.batched import batched
 from probity.offline.jacobian.linear_head import HeadInput
 from probity.offline.jacobian.routes import JacobianPlan
 from probity.offline.network.model_copy import check_output
@@ -124,4 +125,4 @@ def probe_gradients(outputs: Tensor, calls: list[ProbeCall], at_once: int) -> li
     one_hot = torch.eye(count, dtype=outputs.dtype, device=outputs.device).unsqueeze(1).expand(count, batch, count)
     if at_once == 1:
         return [torch.stack(parts, dim=1) for parts in zip(*map(pulled, one_hot), strict=True)]
-    return [part.transpose(0, 1) for part in vmap(pulled, chunk_size=at_once)(one_hot)]
+    return [part.transpose(0, 1) for part in batched(pulled, chunk_size=at_once)(one_hot)]

@@ -34,8 +34,12 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any], restart: boo
     resolve_device(config.device)
     names, spec = recipe.class_names, recipe.input_spec
     data = looked_at(recipe, config, names, spec)
-    model, main = recipe.model(), environment_context().is_main  # it may train for hours: everything else comes first
-    with recipe.running(), Bars() if main else contextlib.nullcontext() as bars:
+    main = environment_context().is_main
+    shown = Bars() if main else None
+    if shown is not None:
+        shown.say("data and options suit each other; now model() of the recipe")
+    model = recipe.model()  # it may train for hours: everything else comes first
+    with recipe.running(), shown or contextlib.nullcontext() as bars:
         fit_bundle(
             model,
             data[TRAIN],

@@ -18,6 +18,7 @@ from probity.service.feedback.answers import (
     label_outcomes,
 )
 from probity.service.feedback.database import Answered
+from probity.service.format.manifest import Task
 from probity.service.inference.deciding import Rule
 from probity.service.inference.predictor import PlainPrediction, Prediction, decided_by
 from probity.service.maths.prediction_sets import LIKELY
@@ -66,6 +67,7 @@ def _answers(model: ServedModel, prediction: AnyPrediction, coverage: Coverage) 
 
 def outcomes_of(model: ServedModel, answers: Answers, request: FeedbackRequest, level: float) -> Outcomes:
     """How right the answers were; level: that of intervals. Raises `FieldError` for labels that do not fit them."""
+    _refuse_other_kind(model.manifest.task, request)
     if model.manifest.task == "classification":
         labels = _all(request.labels, "labels", "class names", answers)
         return class_outcomes(answers, _classes(labels, model.manifest.labels))
@@ -87,6 +89,13 @@ def errors_of(model: ServedModel, answers: Answers, outcomes: Outcomes) -> Array
         counts = answers.decisions != Decision.DEGRADED
     errors: Array = np.where(counts, 1 - outcomes.correct, np.nan)
     return errors
+
+
+def _refuse_other_kind(task: Task, request: FeedbackRequest) -> None:
+    """`FieldError` for values of a classification, or labels of a regression."""
+    field, wanted = ("labels", "values") if task == "regression" else ("values", "labels")
+    if getattr(request, field) is not None:
+        raise FieldError(field, f"found some for a {task} model, expected {wanted} alone")
 
 
 def _all(given: list[Any] | None, field: str, what: str, answers: Answers) -> list[Any]:

@@ -151,7 +151,8 @@ def test_an_id_of_several_requests_is_refused(watched: Client) -> None:
     [
         ({"labels": ["class 0"] * 2}, "labels: found 2, expected 3, one for each example; null is unknown"),
         ({}, "labels: found none, expected a list of class names, one for each example of the request"),
-        ({"values": [1, 2, 3]}, "labels: found none"),
+        ({"values": [1, 2, 3]}, "values: found some for a classification model, expected labels alone"),
+        ({"labels": [None] * 3, "values": [1, 2, 3]}, "values: found some for a classification model"),
         ({"labels": ["class 0", "cat", None]}, r"labels\[1\]: found 'cat', expected one of 'class 0', 'class 1'"),
         ({"labels": [0, None, None]}, r"labels\[0\]: found 0, expected one of 'class 0'"),
         ({"labels": [True, None, None]}, r"labels\[0\]: found True, expected one of 'class 0'"),

@@ -18,8 +18,6 @@ from tests import reference
 from tests.support.heads import HEADS, build_head
 from tests.support.networks import NETWORKS, build
 
-pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch's, about vmap and attention
-
 RULES: list[tuple[Kind, int]] = [("top", 1), ("top", 2), ("margin", 2)]
 
 

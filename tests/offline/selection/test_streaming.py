@@ -90,7 +90,6 @@ def test_strategies_stay_within_the_memory(work: Callable[[SelectionContext], ob
     assert peak_bytes(lambda: work(given)) <= memory + 8 * 8 * given.job.layout.total
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap over attention or recurrence, one by one
 @pytest.mark.parametrize("name", ["tied", "called-twice", "scaled", "attention", "recurrent"])
 def test_any_network_may_be_taken_in_parts(name: str) -> None:
     """Norms, ties, bare parameters and recurrence: the plan of the whole holds for its parts."""
