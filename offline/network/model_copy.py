@@ -136,8 +136,8 @@ def _check_alone(network: nn.Module, inputs: Tensor, mean: Tensor) -> None:
         if not torch.allclose(found, expected, rtol=1e-3, atol=1e-5, equal_nan=True):
             raise UnsupportedModelError(
                 "model: found that an example's outputs depend on the other examples of its batch, expected each to be "
-                "answered by itself; recurrent and attention layers need batch_first=True, and means or norms must "
-                "leave out the first axis"
+                "answered by itself; recurrent and attention layers need batch_first=True, means or norms must leave "
+                "out the first axis, and in place of an `if` about a batch is torch.where about each example"
             )
 
 

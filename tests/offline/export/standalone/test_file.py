@@ -54,7 +54,7 @@ def test_places_that_hold_no_file(bundle: Synthetic, tmp_path: Path, force: bool
     before = names(bundle.path)
     with pytest.raises(StandaloneError, match="exists and is no file; give the name of a new file"):
         export_standalone(bundle.path, tmp_path, force=force)
-    with pytest.raises(StandaloneError, match="lies in the bundle's folder"):
+    with pytest.raises(StandaloneError, match=r"lies in the bundle .*; choose a place outside it"):
         export_standalone(bundle.path, bundle.path / "model.onnx", force=force)
     (tmp_path / "file").touch()
     with pytest.raises(StandaloneError, match=r"file/model\.onnx: cannot be written"):
