@@ -20,6 +20,7 @@ from probity.service.codec.arrays import InputLimits
 from probity.service.codec.decoders.pool import DecoderPool
 from probity.service.feedback.memory import FeedbackMemory
 from probity.service.http.admission import ByteBudget
+from probity.service.http.arrival import arrived_at
 from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import random_id
 from probity.service.inference.deciding import Rule
@@ -30,8 +31,10 @@ from probity.service.models.repository import Repository
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.models.store import ModelStore
 from probity.service.monitoring.audit import AuditTrail, Lines
+from probity.service.monitoring.exposition import exposition
 from probity.service.monitoring.metrics import Metrics
 from probity.service.monitoring.process_use import ProcessUse
+from probity.service.monitoring.shared_scrape import SharedScrape
 from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]
@@ -55,12 +58,12 @@ class RequestDeadline:
 
     @contextlib.contextmanager
     def attributed(self) -> Iterator[None]:
-        """Turn `DeadlineExceeded` into `ClientDeadlineExceeded` where the client chose the deadline: no client may
-        cause an alert with a header."""
+        """Turn `DeadlineExceeded` into `ClientDeadlineExceeded` where the client chose the deadline and the service was
+        not slow: no client may cause an alert with a header, and none hides by its header that the service is slow."""
         try:
             yield
         except DeadlineExceeded as error:
-            if self.at < self.latest:
+            if self.at < self.latest and not error.slow:
                 raise ClientDeadlineExceeded(f"{error}") from None
             raise
 
@@ -72,7 +75,7 @@ class Runtime:
     `byte_budget` bounds what all requests hold; `body_threads` decompress, parse and serialise what takes too long for
     the event loop; `decoders` are processes for images and forms; `audit` keeps every prediction, and `feedback`
     remembers it until its label comes, where that is wanted; `coverage` is that of sets and intervals in answers;
-    `draining` makes `/health/ready` fail.
+    `draining` makes `/health/ready` fail; `scrape` renders the metrics.
     """
 
     settings: Settings
@@ -88,6 +91,7 @@ class Runtime:
     limits: InputLimits = field(init=False)
     coverage: Coverage = field(init=False)
     process_use: ProcessUse = field(init=False)
+    scrape: SharedScrape = field(init=False)
     draining: bool = False
     _hang_logged: bool = False
 
@@ -100,6 +104,7 @@ class Runtime:
         self.limits = InputLimits(
             settings.max_rows, settings.max_pixels, settings.max_total_pixels, settings.max_input_bytes
         )
+        self.scrape = SharedScrape(self._count, partial(exposition, self.metrics))
         self.coverage = Coverage(settings.interval_level, settings.intervals == "conformal")
 
     async def in_thread(self, function: Callable[[], T]) -> T:
@@ -147,6 +152,13 @@ class Runtime:
         self.process_use.measure(self.byte_budget.used)
         self.check_computation()
 
+    def _count(self) -> None:
+        """Bring the metrics up to date."""
+        self.measure()
+        for model in self.store:
+            model.metrics.waiting(model.queue_rows)
+            model.metrics.count()
+
     def check_computation(self) -> None:
         """Measure the oldest running batch, and log once if it hangs."""
         seconds = self.compute_threads.oldest_seconds
@@ -162,8 +174,8 @@ class Runtime:
         return not self.draining and self.alive and any(True for _ in self.store)
 
     def deadline(self, request: Request) -> RequestDeadline:
-        """The request's deadline; raises `ProblemError` (422) for a header that is not a number."""
-        now = asyncio.get_running_loop().time()
+        """The request's deadline, from its arrival on; raises `ProblemError` (422) for a header that is no number."""
+        now = arrived_at(request.scope)
         latest, header = now + self.settings.request_timeout_seconds, request.headers.get(TIMEOUT_HEADER)
         return RequestDeadline(latest if header is None else min(latest, now + _seconds(header)), latest)
 

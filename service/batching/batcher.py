@@ -18,6 +18,7 @@ from probity.service.batching.queue import Item, Limits, NextBatch, Piece, RowQu
 
 Array = npt.NDArray[Any]
 R = TypeVar("R", bound=Rows)
+SLOW_SECONDS = 0.5  # of waiting, or of computing: the latency objective of the recording rules
 RATE_MEMORY = 0.8  # weight of the past in the moving average of rows a second
 log = logging.getLogger("probity")
 
@@ -159,15 +160,29 @@ class DynamicBatcher(Generic[R]):
         return request
 
     def _retry_after(self) -> float:
+        """Whole seconds to compute what waits now."""
+        return max(1.0, self._wait())
+
+    def _wait(self) -> float:
         """Seconds to compute what waits now, at the rate of the last batches and with as many batches at once."""
         rate = self._rows_per_second * max(1, self._threads.count // self._share)
-        return max(1.0, self._queue.rows / rate) if rate else 1.0
+        return self._queue.rows / rate if rate else 0.0
 
     def _expire(self, request: _Request[R]) -> None:
         """Fail the request at its deadline. A computation cannot be stopped and may never end: do not wait."""
+        slow = self._is_slow() and self._could_keep(request)
         self._queue.discard(request)
         doing = "was computed" if request.taken else "waited"
-        _fail(request, DeadlineExceeded(f"the deadline passed while the request {doing}"))
+        _fail(request, DeadlineExceeded(f"the deadline passed while the request {doing}", slow=slow))
+
+    def _is_slow(self) -> bool:
+        """Whether what waits takes longer than it should, or a batch is computed for longer."""
+        return max(self._wait(), self._threads.oldest_seconds) > SLOW_SECONDS
+
+    def _could_keep(self, request: Item) -> bool:
+        """Whether an idle machine would have computed the request by its deadline."""
+        own = request.rows / self._rows_per_second if self._rows_per_second else 0.0
+        return request.admitted + own <= request.deadline
 
     async def _form_batches(self) -> None:
         while True:
@@ -193,10 +208,13 @@ class DynamicBatcher(Generic[R]):
     def _dispatch(self) -> bool:
         """Start the next batch on the acquired threads; False where no request waits any more."""
         now = self._clock.time()
-        batch = self._queue.take(now)
+        slow, batch = self._is_slow(), self._queue.take(now)
         for item in batch.expired:
             assert isinstance(item, _Request)
-            _fail(item, DeadlineExceeded("the deadline passed while the request waited"))
+            missed = DeadlineExceeded(
+                "the deadline passed while the request waited", slow=slow and self._could_keep(item)
+            )
+            _fail(item, missed)
         if not batch.pieces:
             return False
         task = asyncio.get_running_loop().create_task(self._run(batch, now))

@@ -14,7 +14,14 @@ class QueueFull(Unserved):
 
 
 class DeadlineExceeded(Unserved):
-    """The request's deadline passed before it was computed."""
+    """The request's deadline passed before it was computed.
+
+    slow: whether the service was slow then, and would have kept the deadline had it been idle.
+    """
+
+    def __init__(self, message: str, *, slow: bool = False) -> None:
+        super().__init__(message)
+        self.slow = slow
 
 
 class ClientDeadlineExceeded(DeadlineExceeded):

@@ -17,12 +17,13 @@ from probity.service.connection.client_timeout import GRACE_SECONDS, ClientTimeo
 from probity.service.connection.early_rejection_protocol import RejectEarly
 from probity.service.connection.pacing import MAX_TINY_PIECES, SLICE_BYTES, UNCHUNKED_SLICE_BYTES, Pacer, is_flood
 from probity.service.connection.refusing_protocol import RefusingProtocol
-from probity.service.connection.start_queue import StartQueue
+from probity.service.connection.start_queue import StartQueue, Waiting
 from probity.service.connection.state import ReadState
 from probity.service.connection.transport import ClientTransport
+from probity.service.http.arrival import ARRIVAL
 from probity.service.http.disconnect import DisconnectEvent
-from probity.service.http.middleware import PUBLIC_PATHS
-from probity.service.http.problems import make_problem
+from probity.service.http.middleware import METRICS_PATH, PUBLIC_PATHS, secured
+from probity.service.http.problems import make_problem, render
 from probity.service.schemas import Problem
 from probity.service.settings import Settings
 
@@ -30,6 +31,7 @@ from probity.service.settings import Settings
 LAST_REQUEST_SECONDS = 1.0
 # The least that the parser does not hand over: "GET  HTTP/1.1\r\n\r\n" around the path, ":\r\n" around a field.
 LINE_BYTES, FIELD_BYTES = 17, 3
+BUSY = make_problem(503, "busy", "Too many requests wait to be looked at; try again later.")
 CONTENT_LENGTH, TRANSFER_ENCODING = b"content-length", b"transfer-encoding"
 
 
@@ -80,13 +82,17 @@ class LimitedProtocol(RefusingProtocol):
         self._disconnect.set()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Start health checks at once, and other requests in their turn."""
+        """Start health checks at once, and other requests in their turn; 503 where too many wait for it."""
         self._running = cycle
-        start = partial(super()._start_asgi_task, cycle, app)
-        if cycle.scope["path"] in PUBLIC_PATHS:
-            start()
-        else:
-            self.start_queue.submit(start)
+        start, path = super()._start_asgi_task, cycle.scope["path"]
+        if path in PUBLIC_PATHS:
+            start(cycle, app)
+            return
+        waiting = Waiting(partial(start, cycle, app), lambda: cycle.disconnected)
+        if not self.start_queue.submit(waiting, scrape=path == METRICS_PATH):
+            self.count_error(BUSY.code)
+            busy: Any = secured(render(path, BUSY, {"Retry-After": "1"}))
+            start(cycle, busy)
 
     def shutdown(self) -> None:
         """Stop, but first answer requests that are still on their way over a new or an idle connection. Responses
@@ -173,7 +179,7 @@ class LimitedProtocol(RefusingProtocol):
         if not self._state.in_body:
             self._state = ReadState.HEAD
             super().on_message_begin()
-            self.scope["extensions"] = self._disconnect.extensions
+            self.scope["extensions"] = {**self._disconnect.extensions, ARRIVAL: {"at": self.loop.time()}}
 
     def on_url(self, url: bytes) -> None:
         if not self._state.in_body:

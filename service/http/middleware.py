@@ -23,6 +23,7 @@ SECURITY_HEADERS = (
 CONTENT_POLICY, NO_CONTENT_POLICY = b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"
 # Exact paths: a prefix would also match other spellings of protected paths.
 PUBLIC_PATHS = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
+METRICS_PATH = "/metrics"
 
 
 class SecurityHeaders:
@@ -117,7 +118,7 @@ class ApiKeys:
         own: Mapping[str, KeyRing | None] | None = None,
     ) -> None:
         self.app, self.keys, self.own, self.metrics = app, keys, own or {}, metrics
-        self.public = PUBLIC_PATHS | ({"/metrics"} if metrics_public else set())
+        self.public = PUBLIC_PATHS | ({METRICS_PATH} if metrics_public else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ring = (self.own.get(scope["path"]) or self.keys) if scope["type"] == "http" else None

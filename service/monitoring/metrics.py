@@ -25,6 +25,7 @@ ERROR_REASONS = (
     "body_timeout",
     "body_too_large",
     "bundle",
+    "busy",
     "compute_hangs",
     "content_encoding",
     "deadline",

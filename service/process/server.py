@@ -41,8 +41,9 @@ DESCRIPTOR_SECONDS = 3.0
 # How long the exit may take beside the time to drain and to finish; then the process is ended by force.
 EXIT_SECONDS = 7.0
 LOADING_SECONDS = 2.0
-# New objects between two collections of the youngest generation; Python's default is 2,000 or fewer.
-GARBAGE_OBJECTS = 10_000
+# New objects between two collections of the youngest generation; Python's default is 2,000 or fewer. Connections that
+# end are garbage until the oldest one is collected: how often, bounds what a crowd of them holds, and the pause.
+GARBAGE_OBJECTS, GENERATIONS = 10_000, (5, 1)
 # How long a thread may keep the GIL while another wants it. The default of 5 ms is several times as long as a small
 # network computes, and both its thread and the event loop need the GIL several times per batch.
 SWITCH_SECONDS = 0.0005
@@ -206,7 +207,7 @@ def _tune_garbage_collection() -> None:
     would take a good part of the time of requests, and once in a while as long as many of them."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE_OBJECTS, 10, 10)
+    gc.set_threshold(GARBAGE_OBJECTS, *GENERATIONS)
 
 
 def _runtime(app: Any) -> Runtime | None:

@@ -9,7 +9,6 @@ from probity.service.codec.answers import rule_json
 from probity.service.format.manifest_json import to_json
 from probity.service.http.problems import MEDIA_TYPE, ProblemError
 from probity.service.models.served import ServedModel
-from probity.service.monitoring.exposition import exposition
 from probity.service.runtime import Runtime, get_runtime
 from probity.service.schemas import Health, ModelList, ModelVersion, Problem
 
@@ -105,8 +104,4 @@ def _card(served: ServedModel) -> dict[str, Any]:
 @router.get("/metrics", response_class=Response, responses=KEY)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Prometheus text exposition, of all worker processes."""
-    runtime.measure()
-    for served in runtime.store:
-        served.metrics.waiting(served.queue_rows)
-        served.metrics.count()
-    return Response(exposition(runtime.metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(await runtime.scrape.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,18 +1,24 @@
 """Computing happens off the event loop, one request at a time unless more are allowed; health never waits."""
 
+import asyncio
 import concurrent.futures
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from fastapi import Request
 
+from probity.service.batching import ClientDeadlineExceeded, DeadlineExceeded
 from probity.service.bundle import read_bundle
 from probity.service.codec.decoding import from_json
+from probity.service.http.arrival import ARRIVAL
 from probity.service.inference.predictor import Predictor
 from probity.service.routes import decode as decode_route
 from probity.service.routes import predict as predict_route
+from probity.service.runtime import RequestDeadline, Runtime
 from probity.service.settings import Settings
 from tests.support.bundles import Synthetic, in_chunks
 from tests.support.client import Client, serving
@@ -100,3 +106,32 @@ def test_the_predictor_may_be_used_from_several_threads(classification: Syntheti
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for found in pool.map(lambda _: predictor.predict(inputs).probabilities, range(40)):
             np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (DeadlineExceeded("late"), ClientDeadlineExceeded),
+        (DeadlineExceeded("late", slow=True), DeadlineExceeded),  # it would be late for a patient client, too
+    ],
+)
+def test_a_deadline_of_a_client_hides_no_slow_service(error: DeadlineExceeded, told: type[DeadlineExceeded]) -> None:
+    with pytest.raises(DeadlineExceeded) as missed, RequestDeadline(at=1.0, latest=30.0).attributed():
+        raise error
+    assert type(missed.value) is told
+
+
+def test_the_operators_own_deadline_is_never_the_clients() -> None:
+    with pytest.raises(DeadlineExceeded) as missed, RequestDeadline(at=30.0, latest=30.0).attributed():
+        raise DeadlineExceeded("late")
+    assert type(missed.value) is DeadlineExceeded
+
+
+def test_a_deadline_counts_from_the_arrival() -> None:
+    async def at() -> tuple[float, float]:
+        now = asyncio.get_running_loop().time()
+        scope = {"type": "http", "headers": [(b"x-request-timeout", b"2")], "extensions": {ARRIVAL: {"at": now - 10}}}
+        found = Runtime.deadline(cast(Runtime, SimpleNamespace(settings=Settings())), Request(scope))
+        return found.at - now, found.latest - now
+
+    assert asyncio.run(at()) == pytest.approx((-8, 20))

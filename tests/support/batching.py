@@ -119,7 +119,8 @@ def batcher(
     threads: int = 1,
     **options: Any,
 ) -> DynamicBatcher[Numbers]:
-    return DynamicBatcher(compute, Limits(rows, queue, delay), ComputeThreads(threads), **options)
+    seconds = {"clock": options["clock"].time} if "clock" in options else {}
+    return DynamicBatcher(compute, Limits(rows, queue, delay), ComputeThreads(threads, **seconds), **options)
 
 
 async def settle() -> None:

@@ -74,6 +74,41 @@ def test_a_deadline_is_kept_while_a_request_waits() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("rows", "computing", "allowed", "slow"),
+    [(30, 0.0, 0.1, True), (3, 0.0, 0.1, False), (3, 0.5, 0.1, True), (30, 0.0, 0.05, False)],
+    ids=["many wait", "few wait", "a long computation", "too little time even for an idle machine"],
+)
+def test_a_missed_deadline_says_whether_the_service_was_slow(
+    rows: int, computing: float, allowed: float, slow: bool
+) -> None:
+    """A row takes a tenth of a second: thirty wait for three, and three for less than the objective of half a one."""
+
+    async def test() -> None:
+        gate, clock = Gate(), ManualClock()
+        batches = batcher(gate, clock=clock, rows=2)
+        first = await held(gate, batches)
+        clock.advance(0.1)
+        gate.open()
+        await first
+        gate.close()
+        busy = asyncio.create_task(batches.submit(numbers(0)))
+        await until(lambda: len(gate.batches) == 2)
+        waiting = asyncio.create_task(batches.submit(np.zeros(rows)))
+        clock.advance(computing)
+        short = asyncio.create_task(batches.submit(numbers(1), deadline=clock.now + 1.01 * allowed))
+        await settle()
+        clock.advance(1.01 * allowed)
+        with pytest.raises(DeadlineExceeded) as missed:
+            await short
+        assert missed.value.slow is slow
+        gate.open()
+        await asyncio.gather(busy, waiting)
+        await batches.close()
+
+    run(test)
+
+
 def test_a_deadline_is_kept_while_a_request_is_computed() -> None:
     """Also where the computation never ends; its other requests have their own deadlines, and closing goes on."""
 

@@ -3,12 +3,18 @@
 import contextlib
 import json
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
+from fastapi import Response
+from starlette.types import Receive, Scope, Send
 
+from probity.service.connection.start_queue import StartQueue
+from probity.service.http.arrival import arrived_at
 from probity.service.schemas import PredictResponse
 from tests.support.bundles import Synthetic
+from tests.support.host import hosting
 from tests.support.requests import GOOD
 from tests.support.server import TIMEOUT, Server, running
 from tests.support.sockets import exchange, refused
@@ -204,3 +210,38 @@ def test_under_v2_a_refusal_has_the_form_of_that_protocol(server: Server) -> Non
 def test_the_server_is_well_afterwards(server: Server) -> None:
     assert server.request("POST", "/predict", BODY)[0] == 200
     assert not [line for line in server.lines if "Traceback" in line or "Exception" in line]
+
+
+class Arrivals(list[float]):
+    """An application that notes when requests began to arrive, by what it is told."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.append(arrived_at(scope))
+        await Response(b"served")(scope, receive, send)
+
+
+def test_a_request_knows_when_its_first_byte_came() -> None:
+    """Not when its head was complete, and of each request on a connection anew."""
+    arrivals = Arrivals()
+    with hosting(arrivals) as host, host.connection() as connection:
+        for _ in range(2):
+            began = time.monotonic()
+            connection.sendall(b"GET /a HTTP/1.1\r\n")
+            host.exchange(b"GET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")  # meanwhile
+            connection.sendall(b"Host: x\r\n\r\n")
+            assert connection.recv(65536).endswith(b"served")
+            other, own = arrivals[-2:]
+            assert began <= own <= other
+
+
+def test_where_too_many_wait_the_next_is_refused_and_its_connection_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hosting(Arrivals()) as host, host.connection() as connection:
+        with monkeypatch.context() as full:
+            full.setattr(StartQueue, "submit", lambda *_, **__: False)
+            connection.sendall(PREDICT + BODY)
+            answer = connection.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after: 1\r\n" in answer
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "busy"
+        connection.sendall(PREDICT + BODY)
+        assert connection.recv(65536).endswith(b"served")
