@@ -19,6 +19,7 @@ from probity.offline.runtime.progress import Track
 from probity.service.inference.predictor import Predictor
 from probity.service.maths.betting import JUMP
 from probity.service.maths.exchangeability import EXPONENTS, DriftTest, odds
+from probity.service.models.drift_sample import DriftSample
 
 Array = npt.NDArray[Any]
 Detector = Callable[[Array, Array], int | None]  # reference and stream -> requests until the first alarm
@@ -27,6 +28,7 @@ REFERENCE, QUIET, ORDERS = 1000, 1000, 20
 WINDOW, BINS, PROMISED = 500, 10, 20_000
 ANGLES, SHARES = (15, 30, 45), (0.01, 0.05, 0.2)
 SIZE, EXAMPLES, BATCH = 750, 10_000, 200
+BUSY, MOST_EXAMPLES = 128, 60_000
 
 
 def run(settings: Settings) -> Values:
@@ -42,7 +44,12 @@ def run(settings: Settings) -> Values:
             for label, detect in detectors.items()
         }
         rows.append({"name": kind, "share": share, "delays": {label: _summary(d) for label, d in delays.items()}})
-    return {"false_alarms": false_alarms(settings, rng, settings.track), "rows": rows}
+    return {
+        "false_alarms": false_alarms(settings, rng, settings.track),
+        "copies": copies(settings),
+        "few_foreign": few_foreign(settings),
+        "rows": rows,
+    }
 
 
 def _scores(settings: Settings) -> tuple[Array, list[tuple[str, float, Array]]]:
@@ -135,6 +142,55 @@ def false_alarms(settings: Settings, rng: np.random.Generator, track: Track) -> 
         "bets": {"tests": runs, "requests": steps, "share": float(alarmed.mean())},
         "whole": {"tests": whole, "requests": requests, "share": _share(tests, rng, requests)},
     }
+
+
+def few_foreign(settings: Settings) -> list[Values]:
+    """Examples of a client, one a request and 50 a second, until the alarm, when one in so many is foreign: beside a
+    client that sends `BUSY` ordinary examples 16 times a second, and without it."""
+    sizes, streams = settings.choose(((180, 1000, 10_000), 10), ((180,), 1))
+    shares = settings.choose((10, 20, 50, 100), (10,))
+    rows = []
+    for size in sizes:
+        for one_in in shares:
+            for busy in (False, True):
+                delays = [_until_alarm(size, one_in, busy, seed) for seed in settings.track(range(streams), "Foreign")]
+                rows.append({"held_out": size, "one_in": one_in, "busy": busy, "delays": _summary(delays)})
+    return rows
+
+
+def _until_alarm(size: int, one_in: int, busy: bool, seed: int) -> float:
+    """Ordinary scores are uniform, foreign ones lie above them all."""
+    rng = np.random.default_rng(seed)
+    held_out = rng.random(size)
+    test, sample = DriftTest(held_out, LEVEL, rng), DriftSample(held_out, rng)
+    for window in range(MOST_EXAMPLES * 2 // 5):
+        for _ in range(2 + window % 2):  # 50 a second, in windows of 50 ms
+            score = rng.random() + (rng.random() < 1 / one_in)
+            sample.offer(np.array([[score]]), np.array([score]))
+        if busy and window % 5 != 4:
+            scores = rng.random(BUSY)
+            sample.offer(scores[:, None], scores)
+        if test.observe(sample.take()):
+            return (window + 1) * 2.5
+    return np.inf
+
+
+def copies(settings: Settings) -> Values:
+    """The share of tests that alarm while each ordinary example comes ten times, in a row or after all others."""
+    runs, examples = settings.choose((100, 10_000), (2, 100))
+    rng, found = np.random.default_rng(2), {}
+    for name, repeat in (("in a row", np.repeat), ("after all others", np.tile)):
+        alarms = 0
+        for _ in settings.track(range(runs), f"Copies {name}"):
+            held_out = rng.random(REFERENCE)
+            test, sample = DriftTest(held_out, LEVEL, rng), DriftSample(held_out, rng)
+            stream, alarmed = repeat(rng.random(examples), 10), 0
+            for part in np.array_split(stream, len(stream) // 5):
+                sample.offer(part[:, None], part)
+                alarmed += test.observe(sample.take())
+            alarms += alarmed > 0
+        found[name] = alarms / runs
+    return {"tests": runs, "requests": 10 * examples, "share": found}
 
 
 def _share(tests: Iterator[DriftTest], rng: np.random.Generator, requests: int) -> float:

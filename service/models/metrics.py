@@ -15,13 +15,13 @@ from probity.service.inference.predictor import PlainPrediction, Prediction, Pre
 from probity.service.maths.exchangeability import DriftTest
 from probity.service.maths.scores import PREDICTIVE_ENTROPY
 from probity.service.models.buckets import around, around_any, around_complement, p_values
+from probity.service.models.drift_sample import DriftSample
 from probity.service.models.feedback_series import FeedbackSeries
 from probity.service.models.reference_series import ReferenceSeries
 from probity.service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 
+Array = npt.NDArray[Any]
 SOON_SECONDS = 0.05
-# Examples in `SOON_SECONDS` that are tested for drift: under load a part, taken whatever their scores, tells as much.
-TESTED = 100
 DRIFT_LEVEL = 100.0  # an alarm without drift has a probability of 1 %
 FEW = 8  # up to here, observing values one by one is as fast as all at once
 
@@ -37,6 +37,7 @@ class ModelMetrics:
         labelled answers are compared with."""
         self._metrics, self._predictor = metrics, predictor
         self.drift = DriftTest(predictor.rule.scores, DRIFT_LEVEL * workers)
+        self._drift_sample = DriftSample(predictor.rule.scores)
         manifest = predictor.manifest
         self._model = model = (manifest.name, manifest.version)
         # Examples are counted once each: with several labels or values, under the name of the task.
@@ -156,8 +157,11 @@ class ModelMetrics:
         self._compute_seconds.observe(batch.compute_seconds)
         self._batch_rows.observe(batch.rows)
 
-    def answered(self, prediction: Prediction | PlainPrediction, queue_seconds: float) -> None:
-        """Count one answered request within `SOON_SECONDS`, in one go with others; call it in the event loop."""
+    def answered(self, prediction: Prediction | PlainPrediction, queue_seconds: float, inputs: Array) -> None:
+        """Count one answered request, with inputs (B, *input_shape), within `SOON_SECONDS`, in one go with others; call
+        it in the event loop."""
+        if isinstance(prediction, Prediction):
+            self._drift_sample.offer(inputs, prediction.score)
         if not self._answered:
             asyncio.get_running_loop().call_later(SOON_SECONDS, self.count)
         self._answered.append((prediction, queue_seconds))
@@ -181,7 +185,7 @@ class ModelMetrics:
         classes = self._classes(prediction.probabilities, len(prediction))
         _count_classes(self._predictions, classes)
         _count_classes(self._rejections, classes[prediction.rejected])
-        if alarms := self.drift.observe(prediction.score[:TESTED]):
+        if alarms := self.drift.observe(self._drift_sample.take()):
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)
         observe_all(self._variance, prediction.variance.max(axis=1))

@@ -93,7 +93,7 @@ class ServedModel:
         """
         answered = await self._batcher.submit(inputs, deadline)
         check_finite(answered.result)
-        self.metrics.answered(answered.result, answered.queue_seconds)
+        self.metrics.answered(answered.result, answered.queue_seconds, inputs)
         if rule is None or rule is self.predictor.decides or not isinstance(answered.result, Prediction):
             return answered
         return replace(answered, result=decided_by(rule, answered.result))

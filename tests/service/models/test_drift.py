@@ -31,6 +31,11 @@ def send(client: Client, inputs: Array) -> dict[str, float]:
     return found
 
 
+def unusual(count: int) -> Array:
+    """Inputs next to a decision boundary."""
+    return 1e-3 * np.random.default_rng(2).normal(size=(count, 4)).astype(np.float32)
+
+
 def like_the_calibration_data(predictor: Predictor, count: int) -> Array:
     """Inputs drawn so that their scores are distributed as the calibration scores: each is the nearest of many."""
     generator = np.random.default_rng(0)
@@ -48,16 +53,36 @@ def test_ordinary_inputs_are_quiet_and_others_alarm(classification: Synthetic) -
         found = send(client, ordinary)
         assert found["probity_drift_alarms_total"] == 0
         assert found["probity_drift_evidence"] < 2
-        found = send(client, np.zeros((200, 4)))  # nothing but one input
+        found = send(client, unusual(200))
+        assert found["probity_drift_alarms_total"] >= 1
+
+
+def test_an_input_that_is_sent_again_counts_once(classification: Synthetic) -> None:
+    predictor = Predictor.load(classification.path)
+    ordinary = np.unique(like_the_calibration_data(predictor, 400), axis=0)
+    with serving(predictor) as client:
+        for _ in range(10):
+            found = send(client, ordinary)
+        assert found["probity_drift_alarms_total"] == 0
+        assert send(client, np.zeros((200, 4)))["probity_drift_alarms_total"] == 0  # one input, ever again
+
+
+def test_a_client_with_many_examples_hides_no_others(classification: Synthetic) -> None:
+    predictor = Predictor.load(classification.path)
+    busy = 3 * np.random.default_rng(1).normal(size=(128, 4)).astype(np.float32)
+    with serving(predictor) as client:
+        for part in np.array_split(unusual(200), 100):
+            send(client, busy)
+            found = send(client, part)
         assert found["probity_drift_alarms_total"] >= 1
 
 
 @pytest.mark.slow
 def test_several_workers_share_the_chance_of_a_false_alarm(classification: Synthetic) -> None:
     """Each demands more, so that all together keep the promise; and the sum of their alarms is seen."""
-    body = json.dumps({"inputs": np.zeros((50, 4)).tolist()}).encode()
     with running(classification.path, PROBITY_WORKERS="2") as server:
-        for _ in range(20):
+        for part in np.array_split(unusual(1000), 100):
+            body = json.dumps({"inputs": part.tolist()}).encode()
             assert server.request("POST", "/predict", body, {"Content-Type": "application/json"})[0] == 200
         found = values(server.request("GET", "/metrics")[2].decode())
         assert found["probity_drift_alarms_total"] >= 1
