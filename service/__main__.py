@@ -15,6 +15,7 @@ import typer
 from pydantic import ValidationError
 
 from probity.service.bundle import MANIFEST, BundleError
+from probity.service.environment.cpu import available_cpus
 from probity.service.feedback.database import FeedbackDatabase, FeedbackFileError
 from probity.service.format.validation import refused_value
 from probity.service.models.folders import bundles_in
@@ -27,6 +28,8 @@ from probity.service.process.uvicorn_support import UnsupportedUvicornError, che
 from probity.service.process.worker import STARTUP_FAILURE
 from probity.service.security.api_keys import KeyFileError, KeyRing
 from probity.service.settings import PREFIX, Settings, UnknownSettingError, load_settings
+
+MOST_WORKERS_PER_CPU = 8  # one is enough
 
 
 def serve(
@@ -47,6 +50,7 @@ def serve(
         _check_metrics_folder()
         _check_levels(settings)
         _check_address(settings)
+        _check_workers(settings)
         run = _workers(settings) if settings.workers > 1 else _single(settings)
     except ValidationError as error:
         name, problem = refused_value(error)
@@ -106,6 +110,13 @@ def _workers(settings: Settings) -> Callable[[], int]:
 def _leave_signals_to_server() -> None:
     if (signals := StartupSignals.current()) is not None:
         signals.stop()
+
+
+def _check_workers(settings: Settings) -> None:
+    most = MOST_WORKERS_PER_CPU * available_cpus()
+    if settings.workers > most:
+        limit = f"{most}, {MOST_WORKERS_PER_CPU} for each processor"
+        _fail(f"workers ({PREFIX}WORKERS): found {settings.workers}, expected at most {limit}")
 
 
 def _check_address(settings: Settings) -> None:

@@ -116,7 +116,7 @@ def _failed(_: BatcherFailed) -> Answer:
 
 
 def _bundle(error: BundleError) -> Answer:
-    return make_problem(400, "bundle", f"{error}"), {}
+    return make_problem(400, "bundle", error.for_strangers), {}
 
 
 def _gone(_: ClientDisconnect) -> Answer:

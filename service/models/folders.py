@@ -29,7 +29,12 @@ def _subfolders(folder: Path) -> list[Path]:
         names = sorted(os.listdir(folder))  # noqa: PTH208  names only
     except OSError:
         return []
-    return [folder / name for name in names if not name.startswith(".") and _is_folder(folder / name)]
+    return [folder / name for name in names if not _is_hidden(name) and _is_folder(folder / name)]
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a folder is none of the operator's; the file system itself makes `lost+found`, which nobody may read."""
+    return name.startswith(".") or name == "lost+found"
 
 
 def _is_folder(path: Path) -> bool:

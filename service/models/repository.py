@@ -139,7 +139,7 @@ class Repository:
             stamp = await asyncio.to_thread(stamp_of, record.folder)
             await self._renew(record, stamp, lambda record: self._load(record.folder))
             if record.reason:
-                raise BundleError(record.folder, record.reason, "mend the bundle; the model loaded before still serves")
+                raise BundleError(record.name, record.reason, "mend the bundle; the model loaded before still serves")
 
     async def unload(self, name: str) -> None:
         """Stop serving every version of the model; raises `ModelNotFound`."""
@@ -206,7 +206,7 @@ class Repository:
 
     def _refuse(self, record: FolderRecord, error: BundleError, seconds: float) -> None:
         kept = "the model loaded before still serves" if record.model and not record.unloaded else "nothing is served"
-        if record.refused(str(error), asyncio.get_running_loop().time(), seconds):
+        if record.refused(error.for_strangers, asyncio.get_running_loop().time(), seconds):
             log.error("%s: not loaded, %s: %s", record.place, kept, error)
         self._metrics.load_failed(record.name)
 
@@ -231,7 +231,8 @@ class Repository:
             if other is record or model is None or other.unloaded:
                 continue
             if (model.name, model.version) == (manifest.name, manifest.version):
-                found = f"found the model {manifest.name!r} version {manifest.version!r}, which {other.folder} serves"
+                both = f"the model {manifest.name!r} version {manifest.version!r}"
+                found = f"found {both}, which the folder {other.folder.name!r} holds too"
                 raise BundleError(record.folder, found, "give one of them another name or version")
 
     def _retire(self, model: ServedModel) -> None:

@@ -49,7 +49,11 @@ class RotatedFile:
         os.close(self._file)
 
     def _open(self) -> int:
-        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        """A pipe without a reader is an error, and no wait for one."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        file = os.open(self.path, flags, PRIVATE)
+        os.set_blocking(file, True)
+        return file
 
     def _reopen(self) -> None:
         fresh = self._open()

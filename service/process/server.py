@@ -28,7 +28,8 @@ from probity.service.runtime import Runtime
 from probity.service.settings import Settings
 
 log = logging.getLogger("probity")
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2)  # to this service: they would end it without an answer
 # Longer than the minute for which load balancers commonly keep idle connections: they must close first, or they send a
 # request over a connection that has just been closed.
 KEEP_ALIVE_SECONDS = 75
@@ -53,8 +54,9 @@ class Server(uvicorn.Server):
     """uvicorn's server, which drains on SIGTERM and then exits with status 0 (uvicorn raises the signal again).
 
     On SIGTERM readiness fails at once. Requests are accepted for `drain_seconds` more, until the load balancer has
-    noticed; then nothing new is accepted, running requests are finished, and the process ends. SIGINT does not wait. A
-    second SIGTERM changes nothing: with a signal to the whole process group, a worker gets it twice.
+    noticed; then nothing new is accepted, running requests are finished, and the process ends. SIGHUP, of a terminal
+    that closes, does the same; SIGINT does not wait. A second SIGTERM changes nothing: with a signal to the whole
+    process group, a worker gets it twice.
 
     `heartbeat` is called when requests are accepted, and about every second from then on. `all_stop` returns whether no
     other process goes on accepting from the listening sockets. `forced_exit` ends the process if it does not by itself.
@@ -168,13 +170,9 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM while serving; afterwards the process goes on to its normal end."""
-        previous = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
-        try:
+        """Handle signals while serving; afterwards the process goes on to its normal end."""
+        with handled_signals(self.handle_exit):
             yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Readiness turns to 503 at once, for clients that keep their connection; then drain."""
@@ -182,11 +180,11 @@ class Server(uvicorn.Server):
         if runtime is None and self._forced_exit is not None:  # models are still loading, which may take for ever
             exit_now(self._forced_exit.status)
         first, self._stopping = not self._stopping, True
-        if sig == signal.SIGTERM and not first:
+        if sig != signal.SIGINT and not first:
             return
         if runtime is not None:
             runtime.draining = True
-        if self.drain_seconds and sig == signal.SIGTERM and self._event_loop is not None:
+        if self.drain_seconds and sig != signal.SIGINT and self._event_loop is not None:
             self._schedule_exit(self.drain_seconds + (self.config.timeout_graceful_shutdown or 0))
             # A signal handler runs between any two instructions: only this call is safe there.
             self._event_loop.call_soon_threadsafe(self._stop_later, sig)
@@ -200,6 +198,23 @@ class Server(uvicorn.Server):
 
     def _stop_later(self, sig: int) -> None:
         asyncio.get_running_loop().call_later(self.drain_seconds, super().handle_exit, sig, None)
+
+
+@contextlib.contextmanager
+def handled_signals(handle: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """While the block runs, `handle` the signals that end the service, and ignore those that mean nothing to it.
+
+    A SIGHUP that is ignored stays so: `nohup` has asked for it.
+    """
+    wanted = dict.fromkeys(SIGNALS, handle) | dict.fromkeys(WITHOUT_MEANING, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        del wanted[signal.SIGHUP]
+    previous = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _tune_garbage_collection() -> None:

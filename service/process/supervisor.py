@@ -32,7 +32,7 @@ from pathlib import Path
 
 from prometheus_client import multiprocess as metrics_files
 
-from probity.service.process.server import SIGNALS
+from probity.service.process.server import handled_signals
 from probity.service.process.worker import STARTUP_FAILURE, Worker, run_worker
 from probity.service.settings import Settings
 
@@ -167,12 +167,8 @@ def _signals() -> Iterator[socket.socket]:
         def handle(number: int, _: object) -> None:
             writer.send(bytes([number]))
 
-        previous = {number: signal.signal(number, handle) for number in SIGNALS}
-        try:
+        with handled_signals(handle):
             yield reader
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
 
 @contextlib.contextmanager

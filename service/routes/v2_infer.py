@@ -65,7 +65,7 @@ async def infer(request: Request) -> Response:
     runtime = runtime_of(request)
     began, deadline = asyncio.get_running_loop().time(), runtime.deadline(request)
     name, version = request.path_params["name"], request.path_params.get("version")
-    lease = lease_of(request)
+    lease, own_id = lease_of(request), given_id(request)
     with runtime.store.find(name, version).in_use() as model:
         with deadline.attributed():
             infer_request, array = await _read_and_decode(request, runtime, model, lease, deadline.at)
@@ -75,7 +75,7 @@ async def infer(request: Request) -> Response:
             async with CancelOnDisconnect(request):
                 answered = await model.predict(array, deadline.at, rule)
         if runtime.records:
-            runtime.record(model, rule, infer_request.id or given_id(request), answered.result, array)
+            runtime.record(model, rule, infer_request.id or own_id, answered.result, array)
         warnings = warnings_of(answered.result, model.predictor, array, INPUT)
         response = _InferResponse(
             infer_request, model, runtime.coverage, answered, warnings, coding(request.headers.get("accept-encoding"))

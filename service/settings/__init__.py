@@ -41,7 +41,8 @@ class Settings(
 ):
     """Read from the environment (`PROBITY_PORT=9000`); arguments given in code or on the command line win."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+    # An error shows the setting that is wrong, not all of them.
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @classmethod
     def settings_customise_sources(

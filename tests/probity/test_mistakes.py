@@ -162,6 +162,7 @@ SETTINGS = {
     "misspelt": ({"PROBITY_PROT": "1"}, "PROBITY_PROT: unknown setting (did you mean 'PROBITY_PORT'?)"),
     "unknown": ({"PROBITY_QQQQ": "1"}, "PROBITY_QQQQ: unknown setting; docs/settings.md lists all"),
     "no number": ({"PROBITY_PORT": "many"}, "port (PROBITY_PORT): found 'many', expected a whole number"),
+    "a flood of workers": ({"PROBITY_WORKERS": "100000"}, "workers (PROBITY_WORKERS): found 100000, expected at most"),
     "one rate": ({"PROBITY_REQUESTED_RATES": "0.1"}, "found ('0.1',), expected one more value"),
     "three rates": ({"PROBITY_REQUESTED_RATES": "0.1,0.2,0.3"}, "expected at most 2 values"),
     "one file for two": ({"PROBITY_AUDIT_FILE": "a", "PROBITY_FEEDBACK_FILE": "./a"}, "which is feedback_file too"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from probity.service.format.validation import refused_value
 from probity.service.settings import FOREIGN, PREFIX, Settings, UnknownSettingError, load_settings
 from tests.support.server import run_to_end
 
@@ -146,8 +147,9 @@ def test_a_wrong_value_is_refused_by_name(name: str, text: str, monkeypatch: pyt
     monkeypatch.setenv(PREFIX + name.upper(), text)
     with pytest.raises(ValidationError) as caught:
         load_settings()
-    assert name in str(caught.value)
-    assert text in str(caught.value)
+    found, problem = refused_value(caught.value)
+    assert found == name
+    assert text in problem
 
 
 def test_settings_do_not_change() -> None:
@@ -192,3 +194,13 @@ def test_what_could_never_have_an_effect_is_refused(given: dict[str, Any], messa
         Settings(**given)
     assert message in str(caught.value)
     Settings(cors_origins=("*", "https://a.example", "http://localhost:3000"), degrade_after_seconds=1)
+
+
+def test_an_error_shows_no_other_setting() -> None:
+    """As a file that holds keys."""
+    with pytest.raises(ValidationError) as refused:
+        Settings(port="many", api_keys_file=Path("/run/secret"), requested_rates=(0.2, 0.1))  # type: ignore[arg-type]
+    assert "secret" not in str(refused.value)
+    with pytest.raises(ValidationError) as refused:
+        Settings(api_keys_file=Path("/run/secret"), requested_rates=(0.2, 0.1))
+    assert "secret" not in str(refused.value)

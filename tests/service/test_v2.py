@@ -227,7 +227,11 @@ class TestRepository:
     def test_a_bad_bundle_leaves_the_old_one_serving(self, allowing: Client) -> None:
         path: Path = allowing.app.state.runtime.store.find().predictor.path
         (path / "manifest.json").write_text("{}")
-        refused(post(allowing, b"", "/v2/repository/models/synthetic/load"), 400)
+        message = refused(post(allowing, b"", "/v2/repository/models/synthetic/load"), 400, "manifest.json")
+        (listed,) = post(allowing, b"", "/v2/repository/index").json()
+        assert listed["reason"]
+        assert listed["reason"] in message
+        assert str(path.parent) not in message  # where bundles are is nobody's business
         assert post(allowing, GOOD).status_code == 200
 
 

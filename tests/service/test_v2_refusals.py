@@ -70,6 +70,7 @@ class TestRefusals:
         refused(post(client, {"inputs": [{**tensor, "data": [[3e38] * 4] * 2}]}), 422, "not finite")
         refused(post(client, GOOD, Inference_Header_Content_Length="x"), 422, LENGTH)
         refused(post(client, GOOD, X_Request_Timeout="never"), 422, "X-Request-Timeout")
+        refused(post(client, GOOD, X_Request_ID="a b"), 422, "X-Request-ID")
 
     def test_too_large(self, classification: Synthetic) -> None:
         with serving(Predictor.load(classification.path), Settings(max_body_bytes=1000, max_rows=1)) as client:

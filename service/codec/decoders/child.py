@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from probity.service.codec.arrays import InputError, InputTooLarge
-from probity.service.codec.decoders.channel import SIZE, pack, sizes_from_bytes, unpack
+from probity.service.codec.decoders.channel import SIZE, Answer, pack_answer, sizes_from_bytes, unpack
 from probity.service.codec.forms import FormError, FormFieldError
 
 READY = b"+"
@@ -27,14 +27,15 @@ def main(descriptor: int, data_bytes: int) -> None:
     with socket.socket(fileno=descriptor) as line:
         line.sendall(READY)
         while (task := _receive(line)) is not None:
-            for part in pack(_answer(*task)):
+            for part in pack_answer(_answer(*task)):
                 line.sendall(part)
 
 
-def _answer(images: Any, spec: Any, limits: Any) -> Any:
+def _answer(images: Any, spec: Any, limits: Any) -> Answer:
     """The array, or the error that says what is wrong with the images."""
     try:
-        return images.array(spec, limits)
+        array: Answer = images.array(spec, limits)
+        return array
     except (InputError, FormError, FormFieldError) as error:
         return error
     except MemoryError:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import math
 import os
 import signal
 import socket
@@ -11,7 +12,15 @@ import sys
 from typing import Any
 
 from probity.service.codec.arrays import Array, InputError, InputLimits
-from probity.service.codec.decoders.channel import SIZE, pack, sizes_from_bytes, unpack
+from probity.service.codec.decoders.channel import (
+    DTYPE,
+    SIZE,
+    Answer,
+    check_sizes,
+    pack,
+    sizes_from_bytes,
+    unpack_answer,
+)
 from probity.service.codec.encoded_images import EncodedImages
 from probity.service.format.manifest_input import InputSpec
 
@@ -21,6 +30,7 @@ sys.path[:] = json.loads(sys.argv[1])
 from probity.service.codec.decoders.child import main
 main(int(sys.argv[2]), int(sys.argv[3]))"""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+MOST_PARTS = 3  # that are read: an answer has fewer
 log = logging.getLogger("probity")
 
 
@@ -46,7 +56,7 @@ class DecoderPool:
         decoder: _Decoder | None = None
         try:
             decoder = self._waiting() or _Decoder(self._data_bytes)
-            answer = await decoder.ask((images, spec, limits))
+            answer = await decoder.ask((images, spec, limits), limits.rows(spec), spec.shape)
         except ConnectionError:
             assert decoder is not None
             raise await self._died(decoder, images) from None
@@ -57,8 +67,7 @@ class DecoderPool:
         self._places.release()
         if isinstance(answer, Exception):
             raise answer
-        array: Array = answer
-        return array
+        return answer
 
     async def close(self) -> None:
         """Kill all processes; call it when no request waits for one."""
@@ -132,8 +141,9 @@ class _Decoder:
         self.process.stdin.close()
         self.socket.close()
 
-    async def ask(self, task: Any) -> Any:
-        """The process's answer; raises `ConnectionError` where it ends first."""
+    async def ask(self, task: Any, rows: int, shape: tuple[int, ...]) -> Answer:
+        """The process's answer, at most `rows` examples of `shape`; raises `ConnectionError` where it ends first, or
+        sends anything else."""
         loop = asyncio.get_running_loop()
         if not self.ready:
             await self._read(1)
@@ -141,8 +151,9 @@ class _Decoder:
         for part in pack(task):
             await loop.sock_sendall(self.socket, part)
         (count,) = sizes_from_bytes(await self._read(SIZE.size))
-        sizes = sizes_from_bytes(await self._read(SIZE.size * count))
-        return unpack([await self._read(size) for size in sizes])
+        sizes = sizes_from_bytes(await self._read(SIZE.size * min(count, MOST_PARTS)))
+        check_sizes(sizes, rows * math.prod(shape) * DTYPE.itemsize)
+        return unpack_answer([await self._read(size) for size in sizes], shape)
 
     async def _read(self, size: int) -> bytearray:
         loop, data = asyncio.get_running_loop(), bytearray(size)

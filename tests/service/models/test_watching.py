@@ -16,6 +16,8 @@ def test_bundles_in_a_folder_are_found_one_or_two_deep_and_hidden_ones_are_not(t
         bundle(tmp_path / "b" / version, "b", version)
     bundle(tmp_path / ".staging", "hidden")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "lost+found").mkdir()  # of a fresh volume: nobody may read it
+    (tmp_path / "lost+found" / "manifest.json").touch()
     (tmp_path / "file").write_text("no folder")
 
     async def test(world: World) -> None:

@@ -1,6 +1,7 @@
 """service/monitoring/audit_file.py: lines stay whole and are kept, whoever renames the file."""
 
 import multiprocessing
+import os
 import resource
 import stat
 from pathlib import Path
@@ -88,3 +89,15 @@ def test_what_cannot_be_written_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(AuditFileError, match=r"cannot be written \(.*\), expected a file in a folder that exists"):
         RotatedFile(tmp_path / name, most_bytes=10, kept=1)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_pipe_that_nobody_reads_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "audit")
+    with pytest.raises(AuditFileError, match="cannot be written"):
+        RotatedFile(tmp_path / "audit", 1000, 1)
+    reader = os.open(tmp_path / "audit", os.O_RDONLY | os.O_NONBLOCK)
+    file = RotatedFile(tmp_path / "audit", 1000, 1)
+    file.append(b"a line\n")
+    assert os.read(reader, 100) == b"a line\n"
+    file.close()
+    os.close(reader)

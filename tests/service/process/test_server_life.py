@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from probity.service.__main__ import serve
 from probity.service.app import create_app
 from probity.service.inference.predictor import Predictor
-from probity.service.process.server import Server
+from probity.service.process.server import Server, handled_signals
 from probity.service.schemas import PredictResponse
 from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
@@ -38,6 +38,34 @@ def test_sigterm_ends_it_with_status_0(classification: Synthetic) -> None:
         assert server.request("GET", "/health/ready")[0] == 200
         assert server.terminate() == 0
         assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_other_signals_cut_no_request(classification: Synthetic, workers: str) -> None:
+    """SIGHUP, as of a terminal that closes, drains; SIGUSR1 means nothing."""
+    with (
+        running(classification.path, PROBITY_DRAIN_SECONDS="0.1", PROBITY_WORKERS=workers) as server,
+        contextlib.closing(server.socket()) as connection,
+    ):
+        server.process.send_signal(signal.SIGUSR1)
+        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(GOOD_BODY)}\r\n\r\n"
+        connection.sendall(head.encode() + GOOD_BODY[:10])
+        wait_for_request_in_flight(server)
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("Shutting down")
+        connection.sendall(GOOD_BODY[10:])
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert server.process.wait(TIMEOUT) == 0
+
+
+def test_nohup_is_heeded() -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with handled_signals(lambda *_: None):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, previous)
 
 
 def wait_for_request_in_flight(server: RunningServer) -> None:
