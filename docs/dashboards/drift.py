@@ -53,7 +53,7 @@ EVIDENCE = Row(
         ),
         Panel(
             "Drift alarms",
-            "How often the capital reached 100 within the window; without drift, 1 service in 100 ever has one.",
+            "How often the capital reached its limit within the window; without drift, 1 service in 100 ever has one.",
             "short",
             (
                 Query(

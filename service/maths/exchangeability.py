@@ -1,7 +1,8 @@
 """A test, while requests come, of whether their scores are exchangeable with the calibration scores.
 
 A gambler (`probity.service.maths.betting`) bets against it on conformal p-values, which are independent and uniform as
-long as scores are exchangeable (Vovk, Nouretdinov and Gammerman, "Testing exchangeability on-line", ICML 2003).
+long as scores are exchangeable (Vovk, Nouretdinov and Gammerman, "Testing exchangeability on-line", ICML 2003). Another
+one bets on how many scores lie above the largest of the calibration data.
 """
 
 import bisect
@@ -12,11 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from probity.service.maths.betting import Gambler
+from probity.service.maths.rejection import share_bound
 
 Array = npt.NDArray[Any]
 EXPONENTS = (0.8, 0.95)  # the smaller, the more is won from single tiny p-values, and lost while there are none
 LEAST_P = 1e-9
 MOST_SCORES, RECENT = 100_000, 1000
+RANKS, MOST_SHARE = (1, 3, 10, 30, 100, 300, 1000, 3000), 0.2  # of calibration scores, from the largest on
+STAKES = (0.003, 0.03, 0.2)  # of the capital: the best one is about the share of foreign inputs
+SPENT = 0.1  # of the allowed false alarms, on calibration data that show too little
 
 
 class SmoothedPValues:
@@ -68,37 +73,79 @@ def odds(p_value: float) -> tuple[float, ...]:
     return (1.5 - p_value, 1.0, 0.5 + p_value, *(e * tiny ** (e - 1) for e in EXPONENTS))
 
 
+class TailOdds:
+    """Bets on the share of scores above the k-th largest calibration score s_(k), for each of `RANKS`.
+
+    Over calibration sets of n, that share is Beta(k, n + 1 - k) distributed while scores are exchangeable (Vovk,
+    "Conditional validity of inductive conformal predictors", 2012): with a probability of 1 - `risk` it is at most q_k
+    for all k. Then 1 - b + b 1{s > s_(k)} / q_k has a mean of at most 1, for each b of `STAKES`. The p-values of
+    `SmoothedPValues` come to take a small steady share of foreign inputs for ordinary; these bets do not.
+    """
+
+    def __init__(self, calibration: Array, risk: float) -> None:
+        ascending = np.sort(np.asarray(calibration, np.float64))
+        n = len(ascending)
+        ranks = [k for k in RANKS if k <= MOST_SHARE * n]
+        shares = [share_bound(n, k, 1 - risk / len(ranks)) for k in ranks]
+        self.bounds = {float(ascending[n - k]): share for k, share in zip(ranks, shares, strict=True)}
+        self._limits = sorted(self.bounds)
+        self._factors = [self._above(self._limits[:count]) for count in range(len(self._limits) + 1)]
+
+    def _above(self, passed: list[float]) -> tuple[float, ...]:
+        """The factors for a score above these limits."""
+        return tuple(
+            1 - stake + (stake / self.bounds[limit] if limit in passed else 0.0)
+            for limit in self._limits
+            for stake in STAKES
+        )
+
+    def __len__(self) -> int:
+        """How many bets there are."""
+        return len(self._factors[0])
+
+    def of(self, score: float) -> tuple[float, ...]:
+        """What each bet multiplies its capital by."""
+        return self._factors[bisect.bisect_left(self._limits, score)]
+
+
 class DriftTest:
-    """Observe scores; each time the capital reaches `level`, that is an alarm, and the test begins again.
+    """Observe scores; each time the capital has grown `level` times, that is an alarm, and the test begins again.
 
     While scores are exchangeable with `calibration`, a test gives an alarm with probability 1 / `level` at most,
-    however long it runs.
+    however long it runs: `SPENT` of it for calibration data that `TailOdds` are wrong about, the rest by Ville's
+    inequality.
     """
 
     def __init__(self, calibration: Array, level: float, generator: np.random.Generator | None = None) -> None:
         self.level, self._calibration = level, calibration
         self._generator = np.random.default_rng() if generator is None else generator
-        self._p_values, self._gambler = self._fresh()
+        self._tail = TailOdds(calibration, SPENT / level)
+        self._begin()
 
     @property
     def evidence(self) -> float:
-        """log10 of the capital."""
-        return math.log10(self._gambler.capital)
+        """log10 of the capital, `log10(level)` at an alarm; 0 at the start."""
+        return math.log10(max(1e-300, self._capital))
 
     def observe(self, scores: Array) -> int:
         """Take finite scores (B,), in their order; the number of alarms."""
-        alarms = 0
-        for p_value in self._p_values.next(scores):
-            if self._gambler.bet(odds(p_value)) >= self.level:
+        alarms, values = 0, np.asarray(scores, np.float64).tolist()
+        for score, p_value in zip(values, self._p_values.next(scores), strict=True):
+            capital = [self._on_p_values.bet(odds(p_value))]
+            if len(self._tail):
+                capital.append(self._on_tail.bet(self._tail.of(score)))
+            self._capital = sum(capital) / len(capital)
+            if (1 - SPENT) * self._capital >= self.level:
                 alarms += 1
-                self._gambler = _fresh_gambler()
+                self._begin_bets()
         if alarms:
-            self._p_values, self._gambler = self._fresh()
+            self._begin()
         return alarms
 
-    def _fresh(self) -> tuple[SmoothedPValues, Gambler]:
-        return SmoothedPValues(self._calibration, self._generator), _fresh_gambler()
+    def _begin(self) -> None:
+        self._p_values = SmoothedPValues(self._calibration, self._generator)
+        self._begin_bets()
 
-
-def _fresh_gambler() -> Gambler:
-    return Gambler(len(odds(0.5)))
+    def _begin_bets(self) -> None:
+        self._on_p_values, self._on_tail = Gambler(len(odds(0.5))), Gambler(len(self._tail))
+        self._capital = 1.0

@@ -196,7 +196,7 @@ class Metrics:
             *MODEL,
         )
         self.drift_alarms = self._counter(
-            "drift_alarms", "Times that the capital reached 100; the test begins again then.", *MODEL
+            "drift_alarms", "Times that the capital reached its limit; the test begins again then.", *MODEL
         )
         self.queue_rows = self._sum_over_workers("queue_rows", "Examples that wait now.", *MODEL)
         self.oldest_batch = self._gauge(

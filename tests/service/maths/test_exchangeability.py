@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probity.service.maths import exchangeability
-from probity.service.maths.exchangeability import DriftTest, SmoothedPValues, odds
+from probity.service.maths.exchangeability import STAKES, DriftTest, SmoothedPValues, TailOdds, odds
 from tests import reference
 
 Array = npt.NDArray[Any]
@@ -49,6 +49,37 @@ def test_no_bet_wins_on_average() -> None:
     means = np.mean([odds(p) for p in grid.tolist()], axis=0)
     assert means == pytest.approx([1] * len(means), abs=1e-4)
     assert (np.array(odds(0.0)) <= np.array(odds(1e-9)) + 1e-8).all()  # so that no p-value is infinitely good
+
+
+def test_no_more_lies_above_the_largest_than_is_bet_against() -> None:
+    """Over 4,000 calibration sets: the share of new scores above each limit exceeds its bound as rarely as promised."""
+    generator, risk, wrong = np.random.default_rng(7), 0.05, 0
+    for _ in range(4000):
+        calibration = generator.random(150)
+        wrong += any(1 - limit > bound for limit, bound in TailOdds(calibration, risk).bounds.items())
+    assert wrong <= 4000 * (risk + 4 * np.sqrt(risk * (1 - risk) / 4000))
+
+
+def test_a_bet_on_the_tail_has_a_mean_of_one_at_its_bound() -> None:
+    odds_of = TailOdds(np.arange(100.0), 0.01)
+    assert list(odds_of.bounds) == [99.0, 97.0, 90.0]
+    assert len(odds_of) == 3 * len(STAKES) == len(odds_of.of(50.0))
+    for place, limit in enumerate(sorted(odds_of.bounds)):
+        share = odds_of.bounds[limit]
+        for stake in range(len(STAKES)):
+            lost, won = (odds_of.of(score)[len(STAKES) * place + stake] for score in (limit, limit + 0.5))
+            assert (1 - share) * lost + share * won == pytest.approx(1)
+    assert odds_of.of(99.0) == odds_of.of(98.0)  # not above the largest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("held_out", "share"), [(180, 0.1), (1000, 0.05), (1000, 0.02), (10_000, 0.01)])
+def test_a_small_steady_share_is_noticed(held_out: int, share: float) -> None:
+    """From the beginning, so that nothing has changed since: the p-values alone would take it for ordinary."""
+    generator = np.random.default_rng(8)
+    drift = DriftTest(generator.normal(size=held_out), LEVEL, generator)
+    mixed = np.where(generator.random(6000) < share, 6.0, 0.0) + generator.normal(size=6000)
+    assert drift.observe(mixed) >= 1
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
