@@ -121,7 +121,7 @@ def prepare(
     likelihood.check_targets(targets, len(inputs))
     if config.likelihood == "classification" and not form.one_logit:
         refuse_softmax(network, inputs[:FEW])
-    if config.likelihood == "multilabel":
+    if config.likelihood != "regression":
         refuse_sigmoid(network, inputs[:FEW])
     reached = reached_parameters(network, layout, inputs[:2])
     rule, head = output_rule(config.variance_of, config.top_outputs, outputs), find_head(network, inputs[:2])

@@ -125,10 +125,10 @@ def new(
         fail(f"found {kind!r:.60}{suggestion(kind, TEMPLATES)}, expected {expected}")
     if recipe.suffix != ".py":
         fail(f"{recipe}: found the suffix {recipe.suffix!r}, expected a name that ends in .py")
-    if recipe.exists():
-        fail(f"{recipe}: exists; give another name")
     text = (importlib.resources.files("probity") / "templates" / f"{kind}.py").read_text("utf-8")
     try:
+        if recipe.exists():
+            fail(f"{recipe}: exists; give another name")
         recipe.parent.mkdir(parents=True, exist_ok=True)
         replace_file(recipe, text.replace("NAME.py", str(recipe)).encode())
     except OSError as error:
@@ -254,8 +254,10 @@ def score(
         )
         count = with_progress(lambda report: job(csv_header=_either(header, no_header), report=report))
         print_lines([f"Scored {count:,} inputs: {out}"])
-    except (BundleError, ValueError, OSError) as error:
+    except (BundleError, ValueError) as error:
         fail(str(error))
+    except OSError as error:  # of a full disk, without a name
+        fail(str(error) if error.filename else f"{out}: could not be written ({error.strerror or error})")
 
 
 def _either(header: bool, no_header: bool) -> bool | None:

@@ -20,7 +20,7 @@ from probity.service.feedback.database import FeedbackDatabase, FeedbackFileErro
 from probity.service.format.validation import refused_value
 from probity.service.models.folders import bundles_in
 from probity.service.models.loading import load_named
-from probity.service.monitoring.audit_file import AuditFileError, RotatedFile
+from probity.service.monitoring.audit_file import AuditFileError, RotatedFile, check_audit_file
 from probity.service.process.forced_exit import ForcedExit
 from probity.service.process.server import build_server, log_config
 from probity.service.process.supervisor import METRICS_FOLDER, listener, supervise
@@ -91,6 +91,7 @@ def _workers(settings: Settings) -> Callable[[], int]:
         if file is not None:
             KeyRing(file)
     if settings.audit_file is not None:
+        check_audit_file(settings.audit_file)
         RotatedFile(settings.audit_file, settings.audit_bytes, settings.audit_files).close()
     if settings.feedback_file is not None:
         FeedbackDatabase(settings.feedback_file, settings.feedback_examples).close()

@@ -29,7 +29,7 @@ from probity.service.models.served import ServedModel
 from probity.service.models.store import ModelStore
 from probity.service.models.trials import Trials
 from probity.service.monitoring.audit import AuditTrail
-from probity.service.monitoring.audit_file import RotatedFile
+from probity.service.monitoring.audit_file import RotatedFile, check_audit_file
 from probity.service.monitoring.metrics import Metrics
 from probity.service.routes import docs, operations, predict, v2, v2_repository
 from probity.service.routes import feedback as feedback_route
@@ -100,6 +100,7 @@ def _audit_trail(settings: Settings, metrics: Metrics) -> AuditTrail | None:
     """The audit trail, not started; raises `AuditFileError`."""
     if settings.audit_file is None:
         return None
+    check_audit_file(settings.audit_file)
     file = RotatedFile(settings.audit_file, settings.audit_bytes, settings.audit_files)
     return AuditTrail(file, metrics.audit_lost)
 

@@ -55,6 +55,12 @@ class CalibrationCheck:
                 f"{100 * equal:.0f} % of the calibration examples are in the training data: the network knows them, so "
                 "that threshold, noise and temperature promise too much; give examples that it was not trained on"
             )
+        if repeated >= LEAST_EQUAL and repeated > LEAST_RATIO * equal:
+            yield (
+                f"of {len(self._rows)} calibration examples only {len(counts)} are different: each copy counts as one "
+                "more example, so that threshold, sets and certificates promise too much; give each once, without a "
+                "sampler with replacement, and where several workers read, a part to each"
+            )
 
     def _scale(self, least: float, most: float) -> Iterator[str]:
         low, high = (float(end) for end in torch.aminmax(self.data.inputs))

@@ -136,6 +136,8 @@ def refuse_sparse(tensor: Tensor, where: str) -> None:
     """`ValueError` for a tensor that is not stored whole."""
     if tensor.layout != torch.strided:
         raise ValueError(f"{where}: found a tensor of layout {tensor.layout}, expected a dense one; give x.to_dense()")
+    if tensor.is_meta:
+        raise ValueError(f"{where}: found a tensor on the device 'meta', expected one with values")
 
 
 def _refuse_not_finite(tensor: Tensor, what: str, where: str) -> None:

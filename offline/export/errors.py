@@ -8,7 +8,12 @@ from probity.offline.network.unsupported import SUPPORTED
 OPERATOR = re.compile(r"(?:aten|prims|onnx)(?:\.|::)\w+|op='(?:aten|prims)\.\w+")
 UNSUPPORTED = re.compile(r"No ONNX function found|no fake impl or Meta kernel|not supported|Unsupported", re.IGNORECASE)
 COMPLEX = re.compile(r"complex", re.IGNORECASE)
-FIXED_BATCH = re.compile(r"is invalid for input of size|counts the batch twice|expected a multiple")
+FIXED_BATCH = re.compile(
+    r"is invalid for input of size|counts the batch twice|expected a multiple|Constraints violated"
+    r"|attempting to (expand|broadcast) a dimension",
+    re.IGNORECASE,
+)
+PACKED = re.compile(r"PackedSequence|pack_padded_sequence|zeros\(\): argument 'size' failed to unpack")
 DATA_DEPENDENT = re.compile(
     r"data-dependent|DataDependent|_local_scalar_dense|nonzero|unbacked|aten\.equal", re.IGNORECASE
 )
@@ -85,6 +90,11 @@ def remedy_for(cause: str, layer: FailingLayer, operator: str | None) -> str:
     name = repr(layer.path) if layer.path else "the model's forward"
     if layer.kind in REPLACED_BY:
         return f"replace {name}: {REPLACED_BY[layer.kind]}"
+    if PACKED.search(cause):
+        return (
+            f"a sequence that torch.nn.utils.rnn.pack_padded_sequence has packed for {name} has no equivalent in ONNX: "
+            "give the padded one, and take the output at each last step by torch.gather; other weights do not help"
+        )
     if DATA_DEPENDENT.search(cause):
         return (
             f"an `if`, a loop or an index in {name} depends on the values of its input, which a graph cannot hold: "
@@ -98,7 +108,7 @@ def remedy_for(cause: str, layer: FailingLayer, operator: str | None) -> str:
     if FIXED_BATCH.search(cause):
         return (
             f"{name} takes the number of examples for a constant, or mixes examples: take x.shape[0] where it is "
-            "needed, and torch.nn layers in place of a torch.autograd.Function; other weights do not help"
+            "needed, not len(x), and torch.nn layers in place of a torch.autograd.Function; other weights do not help"
         )
     if COMPLEX.search(cause) or (operator or "").startswith("aten._fft"):
         return (

@@ -37,6 +37,7 @@ RESULTS = {
 # of the input's other sizes (nor 1, to which shapes would be specialised).
 TRACE_ROWS = (11, 13, 17, 19, 23, 29, 31, 37)
 PROTOBUF_LIMIT = 2**31
+TALKATIVE = ("torch.onnx", "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
 
 def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> tuple[bytes, int]:
@@ -201,13 +202,15 @@ def _plain_kernels() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter reports every optional operator it skips; none of that concerns the user."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """The exporter reports every optional operator it skips, and every failure before it is raised; none of that
+    concerns the user."""
+    levels = {name: logging.getLogger(name).level for name in TALKATIVE}
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

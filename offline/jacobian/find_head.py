@@ -43,8 +43,8 @@ def _is_same(one: Tensor, other: Tensor) -> bool:
 
 
 def _writes(tensor: Tensor) -> int:
-    """How often the tensor was written to in place."""
-    return tensor._version  # noqa: SLF001  autograd's own counter, in its documentation
+    """How often the tensor was written to in place; nobody knows of those of torch.inference_mode()."""
+    return -1 if tensor.is_inference() else tensor._version  # noqa: SLF001  autograd's own counter, in its documentation
 
 
 def _has_hooks(layer: nn.Module) -> bool:

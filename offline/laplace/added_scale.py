@@ -147,6 +147,6 @@ def _explain(scale: float, paid: Paid, budget: float, *, ended: bool, count: int
     """One sentence."""
     text = (
         f"prior variance {scale:.3g} of the added weights: uncertainty costs {paid.cost:.2g} nats, with a standard "
-        f"error of {paid.error:.1g} on {count:,} held-out examples, of the {budget:g} allowed"
+        f"error of {paid.error:.2g} on {count:,} held-out examples, of the {budget:g} allowed"
     )
     return f"{text}; a larger one was not tried, since it would be most of every prediction" if ended else text

@@ -54,7 +54,8 @@ class InputForm:
         if self.parts is None:
             return []
         named = ", ".join(f"{part.name} {part.dtype} {part.shape}" for part in self.parts)
-        return [f"the model takes {len(self.parts)} inputs: {named}"]
+        count = "the input" if len(self.parts) == 1 else f"{len(self.parts)} inputs:"
+        return [f"the model takes {count} {named}"]
 
 
 ONE_INPUT = InputForm()

@@ -21,7 +21,7 @@ FROM_FLOAT64, FROM_HALF = 1e-3, 5e-2
 
 
 def usable(model: object) -> nn.Module:
-    """The module without torch.compile's wrapper; `TypeError` or `ValueError` for anything else."""
+    """The module without the wrapper of torch.compile or of several devices; `TypeError` or `ValueError` for others."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: found {_kind(model)}, expected a torch.nn.Module that is trained")
     if isinstance(model, torch.jit.ScriptModule):
@@ -29,8 +29,16 @@ def usable(model: object) -> nn.Module:
             "model: found a TorchScript module, expected the plain torch.nn.Module that it was made of"
         )
     plain = getattr(model, "_orig_mod", model)
+    if isinstance(plain, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        plain = plain.module
     assert isinstance(plain, nn.Module)
-    empty = [name for name, tensor in plain.state_dict().items() if tensor.is_meta]
+    quantised = [path for path, layer in plain.named_modules() if "quantized" in type(layer).__module__]
+    if quantised:
+        raise UnsupportedModelError(
+            f"model: found the quantised layer {quantised[0]!r}, expected the network before its quantisation: it is "
+            "served in float32"
+        )
+    empty = [name for name, tensor in plain.state_dict().items() if isinstance(tensor, Tensor) and tensor.is_meta]
     if empty:
         raise UnsupportedModelError(
             f"model: found {empty[0]!r} on the device 'meta', without values; load the weights into the model first"
@@ -62,6 +70,8 @@ def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
     for module in copied.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             module.sparse = False  # the same gradient, as a plain tensor
+        if isinstance(module, nn.TransformerEncoder):
+            module.use_nested_tensor = False  # which have no size; `_check_padding` compares the answers
     return copied
 
 
@@ -114,6 +124,7 @@ def check_private(
         )
     _check_alone(network, inputs[:FEW], mean)
     check_finite_outputs(network, inputs[:FEW], mean, "train_loader")
+    _check_padding(model, form, mean, inputs[:FEW], taken)
     _check_precision(model, form, mean, inputs[:FEW], taken)
     return mean.shape[1], form
 
@@ -149,6 +160,24 @@ def _random_layer(network: nn.Module, inputs: Tensor) -> str:
         if path and not torch.equal(one, other):
             return f"layer {path!r} ({type(layer).__name__})"
     return "the model's own forward"
+
+
+def _check_padding(model: nn.Module, form: OutputForm, mean: Tensor, inputs: Tensor, taken: InputForm) -> None:
+    """`ValueError` where answers depend on what a TransformerEncoder returns at padded places: zeros where it leaves
+    them out, as it does in eval mode alone."""
+    nested = [path for path, layer in model.named_modules() if getattr(layer, "use_nested_tensor", False)]
+    if not nested:
+        return
+    own = private_copy(model, inputs.device)
+    with torch.no_grad():
+        args, kwargs = taken.arguments(inputs.clone())
+        expected = form.take(own(*args, **kwargs))
+    if not torch.allclose(expected, mean, rtol=1e-3, atol=1e-4, equal_nan=True):
+        raise UnsupportedModelError(
+            f"model: found other outputs where {nested[0]!r} (TransformerEncoder) leaves out padded places than where "
+            "it does not, as in training: give it enable_nested_tensor=False, and leave padded places out of means and "
+            "sums"
+        )
 
 
 def _check_precision(model: nn.Module, form: OutputForm, mean: Tensor, inputs: Tensor, taken: InputForm) -> None:
@@ -222,9 +251,31 @@ def _line(error: Exception) -> str:
 def private_copy(model: nn.Module, device: torch.device, dtype: torch.dtype = torch.float32) -> nn.Module:
     """A copy in eval mode with frozen parameters; the model passed in is not touched."""
     copied = copy.deepcopy(model).to(device=device, dtype=dtype).eval()
+    _part_shared_layers(copied, {id(copied)})
     for parameter in copied.parameters():
         parameter.requires_grad_(False)
     return copied
+
+
+def _part_shared_layers(module: nn.Module, seen: set[int]) -> None:
+    """Put a twin with the same tensors in every further place of a layer that is held in several.
+
+    torch.func.functional_call ties tensors, but gives such a layer its own parameters back at one of its places only.
+    """
+    places = module._modules  # noqa: SLF001  named_children() leaves out what this looks for
+    for name, child in places.items():
+        if child is None:
+            continue
+        own = _twin(child) if id(child) in seen else child
+        places[name] = own
+        seen.add(id(own))
+        _part_shared_layers(own, seen)
+
+
+def _twin(layer: nn.Module) -> nn.Module:
+    twin = copy.copy(layer)
+    vars(twin).update({name: copy.copy(value) for name, value in vars(layer).items() if isinstance(value, dict | list)})
+    return twin
 
 
 def check_output(output: object, batch: int) -> Tensor:

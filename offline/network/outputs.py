@@ -64,7 +64,7 @@ def output_form(returned: object, batch: int, classification: bool) -> OutputFor
     entry = None if isinstance(returned, Tensor) else _find(returned)
     outputs = returned if entry is None else _entry(returned, entry)
     if not isinstance(outputs, Tensor) or outputs.dim() not in (1, 2) or outputs.shape[0] != batch:
-        given = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        given = tuple(outputs.shape) if isinstance(outputs, Tensor) else _kind(outputs)
         where = "" if entry is None else f" as {_named(entry)}"
         raise UnsupportedModelError(
             f"model output: found {given}{where}, expected a tensor of shape ({batch}, outputs), alone, first in a "
@@ -79,7 +79,7 @@ def output_form(returned: object, batch: int, classification: bool) -> OutputFor
 
 
 def refuse_sigmoid(network: nn.Module, inputs: Tensor) -> None:
-    """`ValueError` for a network with one output that ends in a sigmoid; inputs (B, *input_shape).
+    """`ValueError` for a network of classes or labels that ends in a sigmoid; inputs (B, *input_shape).
 
     Its last operation tells, since logits may lie between 0 and 1 by chance.
     """
@@ -88,7 +88,8 @@ def refuse_sigmoid(network: nn.Module, inputs: Tensor) -> None:
     if last.name in ENDS:
         raise UnsupportedModelError(
             f"model: found an output that is a probability (the last operation is {ENDS[last.name]}), expected a "
-            "logit; leave out this operation: nn.BCEWithLogitsLoss trains the same network"
+            "logit; leave out this operation: nn.BCEWithLogitsLoss, or of classes nn.CrossEntropyLoss, trains such a "
+            "network"
         )
 
 
@@ -130,6 +131,11 @@ class _LastOperation(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name not in MOVING:
             self.name = name.removesuffix("_")
         return func(*args, **(kwargs or {}))
+
+
+def _kind(returned: object) -> str:
+    names = f" of {', '.join(map(repr, returned))!s:.150}" if isinstance(returned, Mapping) else ""
+    return f"{type(returned).__name__}{names}"
 
 
 def _find(returned: object) -> str | int | None:

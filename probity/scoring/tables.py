@@ -138,7 +138,7 @@ def _layout(header: Sequence[str] | None, spec: InputSpec, path: Path, keep: Seq
         return _Layout(width, range(width), {}, has_header=False)
     names = [name.strip() for name in header]
     try:
-        kept = dict(zip(keep, places_by_name(names, keep, "--keep"), strict=True))
+        kept = dict(zip(keep, places_by_name(names, keep, "--keep", f"columns of {path}"), strict=True))
         if spec.feature_names is not None:
             return _Layout(len(names), places_by_name(names, spec.feature_names, str(path)), kept, has_header=True)
     except ValueError as error:

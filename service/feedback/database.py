@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from probity.service.feedback.answers import Answers, Array
+from probity.service.format.files import bundle_around
 from probity.service.maths.accuracy_evidence import AccuracyEvidence, bet_on_errors, fresh_gambler
 from probity.service.maths.betting import Gambler
 
@@ -70,6 +71,10 @@ class FeedbackDatabase:
     def __init__(self, path: Path, most_examples: int) -> None:
         self.path, self.most_examples = path, most_examples
         self._lock = threading.Lock()
+        if (around := bundle_around(path)) is not None:
+            raise FeedbackFileError(
+                f"{path}: lies in the bundle {around}, which may hold nothing else; give another PROBITY_FEEDBACK_FILE"
+            )
         try:
             self._connection, self._stat = self._open(), path.stat()
         except (OSError, sqlite3.Error) as error:

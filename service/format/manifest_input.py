@@ -106,10 +106,10 @@ class InputSpec(Part):
 
     def _check_parts(self, parts: tuple[InputPart, ...]) -> None:
         names = [part.name for part in parts]
-        if len(names) < 2 or len(set(names)) < len(names) or not all(0 < len(name) <= MAX_NAME for name in names):
+        if not names or len(set(names)) < len(names) or not all(0 < len(name) <= MAX_NAME for name in names):
             raise ManifestError(
-                f"input.parts: found the names {names!s:.200}, expected at least two that differ, of 1 to {MAX_NAME} "
-                "characters"
+                f"input.parts: found the names {names!s:.200}, expected at least one, all different, of 1 to "
+                f"{MAX_NAME} characters"
             )
         if any(size < 1 for part in parts for size in part.shape):
             raise ManifestError(f"input.parts: found {parts!s:.200}, expected sizes of at least 1")

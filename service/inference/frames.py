@@ -61,16 +61,19 @@ def _finite(array: Array, names: Sequence[str] | None, where: str) -> Array:
     return array
 
 
-def places_by_name(found: Sequence[str], wanted: Sequence[str], where: str) -> list[int]:
+def places_by_name(
+    found: Sequence[str],
+    wanted: Sequence[str],
+    where: str,
+    expected: str = "one of each name that the model was fitted on",
+) -> list[int]:
     """Where each of `wanted` is in `found`; `ValueError` for names that are missing or there several times."""
     missing = [name for name in wanted if name not in found]
     if missing:
         others = [name for name in found if name not in wanted]
         shown = ", ".join(f"{name!r:.80}{suggestion(name, others)}" for name in missing[:MAX_NAMED])
         more = f", and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
-        raise ValueError(
-            f"{where}: found no column {shown}{more}, expected one of each name that the model was fitted on"
-        )
+        raise ValueError(f"{where}: found no column {shown}{more}, expected {expected}")
     twice = [name for name in wanted if found.count(name) > 1]
     if twice:
         raise ValueError(f"{where}: found several columns {twice[0]!r:.80}, expected one of each name")
@@ -84,6 +87,8 @@ def _plain(value: Any) -> Any:
 
 def numbers_of(values: Any, where: str) -> Array:
     """A column, a frame or an array as an array of numbers; `ValueError` for anything else, naming the first."""
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        raise ValueError(f"{where}: found masked entries, expected numbers; fill what is missing")
     try:
         array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     except ValueError:

@@ -131,7 +131,7 @@ class Predictor:
 
         The columns of a data frame are found by the bundle's feature names, whatever their order, and others are left
         out; `ValueError` for missing ones, and for a bundle without feature names. Several inputs are given by name, as
-        a mapping of arrays (B, *shape).
+        a mapping of arrays (B, *shape), or as a tuple in the order of the manifest.
 
         An example for which the network's output is not finite is rejected whatever the threshold, with an infinite
         score; its other values are the network's. `Prediction.finite` marks such examples, `check_finite` raises for
@@ -222,6 +222,12 @@ class Predictor:
         values = inputs
         if is_frame(inputs):
             values = frame_array(inputs, spec.feature_names, "inputs")
+        elif isinstance(inputs, tuple) and spec.parts is not None:
+            if len(inputs) != len(spec.parts):
+                names = ", ".join(repr(part.name) for part in spec.parts)
+                raise ValueError(f"inputs: found {len(inputs)} arrays, expected those of {names}, in this order")
+            named = {part.name: value for part, value in zip(spec.parts, inputs, strict=True)}
+            values = packed(named, spec.parts, "inputs")
         elif isinstance(inputs, Mapping):
             if spec.parts is None:
                 raise ValueError(f"inputs: found {', '.join(map(repr, inputs))}, expected a single array")

@@ -25,8 +25,18 @@ def conformal_rank(n: int, level: float) -> int:
     return math.ceil((n + 1) * level - 1e-9)
 
 
+def check_level(level: float) -> None:
+    """`ValueError` for anything but a probability between 0 and 1."""
+    if not 0 < level < 1:
+        raise ValueError(f"level: found {level!r:.30}, expected a number between 0 and 1, such as 0.95")
+
+
 def conformal_quantile(ascending: Array, level: float) -> float:
-    """The k-th of the sorted scores (n,), k = `conformal_rank`; infinite where k > n: too few scores."""
+    """The k-th of the sorted scores (n,), k = `conformal_rank`; infinite where k > n: too few scores.
+
+    Raises `ValueError` for a level that is none.
+    """
+    check_level(level)
     n = len(ascending)
     k = conformal_rank(n, level)
     return math.inf if k > n else float(ascending[k - 1])

@@ -5,7 +5,10 @@ import fcntl
 import os
 from pathlib import Path
 
+from probity.service.format.files import bundle_around
+
 PRIVATE = 0o600
+LOOKED_AT_BYTES = 1000
 
 
 class AuditFileError(ValueError):
@@ -81,3 +84,19 @@ class RotatedFile:
 
     def _old(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
+
+
+def check_audit_file(path: Path) -> None:
+    """`AuditFileError` for a place in a bundle, and for a file that begins as no audit trail does: it would be
+    renamed, and deleted in the end."""
+    if (around := bundle_around(path)) is not None:
+        raise AuditFileError(f"{path}: lies in the bundle {around}, which may hold nothing else; give another file")
+    if not path.is_file():
+        return
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(LOOKED_AT_BYTES).lstrip()
+    except OSError:  # opening it for writing tells more
+        return
+    if beginning and not beginning.startswith(b"{"):
+        raise AuditFileError(f"{path}: found a file that is no audit trail, whose lines are JSON; give another file")

@@ -130,6 +130,12 @@ COMMANDS = {
     "score: out is the input": ("score BUNDLE good.csv --out good.csv --force", "is the file that is read"),
     "score: out is a folder": ("score BUNDLE good.npy --out folder.csv", "exists and is no file"),
     "score: out in the bundle": ("score BUNDLE good.npy --out BUNDLE/o.csv", "lies in the bundle"),
+    "export: over another file": ("export BUNDLE --standalone good.py --force", "suffix '.py', expected '.onnx'"),
+    "a long name": (f"new table {'a' * 300}.py", "could not be written (File name too long)"),
+    "score: keep no column": (
+        "score BUNDLE named.csv --out o.csv --keep z",
+        "no column 'z', expected columns of named.csv",
+    ),
     "evaluate: figures over another file": ("evaluate BUNDLE good.py --json good.py", "exists and is no evaluation"),
     "evaluate: figures over a folder": ("evaluate BUNDLE good.py --json folder", "exists and is no file"),
     "evaluate: in the other order": ("evaluate good.py BUNDLE", "give the bundle first, then the recipe"),
@@ -163,6 +169,9 @@ SETTINGS = {
     "unknown": ({"PROBITY_QQQQ": "1"}, "PROBITY_QQQQ: unknown setting; docs/settings.md lists all"),
     "no number": ({"PROBITY_PORT": "many"}, "port (PROBITY_PORT): found 'many', expected a whole number"),
     "a flood of workers": ({"PROBITY_WORKERS": "100000"}, "workers (PROBITY_WORKERS): found 100000, expected at most"),
+    "the audit trail in a file": ({"PROBITY_AUDIT_FILE": "HERE/good.py"}, "found a file that is no audit trail"),
+    "the audit trail in the bundle": ({"PROBITY_AUDIT_FILE": "BUNDLE/audit.jsonl"}, "lies in the bundle"),
+    "the feedback in the bundle": ({"PROBITY_FEEDBACK_FILE": "BUNDLE/feedback.db"}, "lies in the bundle"),
     "one rate": ({"PROBITY_REQUESTED_RATES": "0.1"}, "found ('0.1',), expected one more value"),
     "three rates": ({"PROBITY_REQUESTED_RATES": "0.1,0.2,0.3"}, "expected at most 2 values"),
     "one file for two": ({"PROBITY_AUDIT_FILE": "a", "PROBITY_FEEDBACK_FILE": "./a"}, "which is feedback_file too"),
@@ -171,10 +180,14 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(("variables", "words"), SETTINGS.values(), ids=SETTINGS)
-def test_in_a_setting(variables: dict[str, str], words: str, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+def test_in_a_setting(
+    variables: dict[str, str], words: str, bundle: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _files(here), _files(bundle)
+    for name, value in {"PROBITY_PORT": "0", **variables}.items():
+        monkeypatch.setenv(name, value.replace("HERE", str(here)).replace("BUNDLE", str(bundle)))
     told(run("serve", bundle), words)
+    assert (_files(here), _files(bundle)) == before
 
 
 def test_a_port_in_use(bundle: Path) -> None:
@@ -227,6 +240,14 @@ RECIPES = {
     "a dict of both": (
         "def train_data():\n    x, y = data(0)\n    return {'x': x, 'y': y}",
         "found a dict, expected inputs and targets: the pair (X, y)",
+    ),
+    "data without values": (
+        "def train_data():\n    x, y = data(0)\n    return x.to('meta'), y",
+        "on the device 'meta', expected one with values",
+    ),
+    "masked": (
+        "def train_data():\n    x, y = data(0)\n    return np.ma.masked_less(x.numpy(), 0), y",
+        "found masked entries, expected numbers; fill what is missing",
     ),
     "truth values": ("def train_data():\n    x, y = data(0)\n    return x > 0, y", "torch.bool", "such as x.float()"),
     "classes as floats": (
@@ -412,6 +433,32 @@ MODELS = {
         "training=self.training",
         SUPPORTED,
     ),
+    "probabilities of three classes": (
+        "def model():\n    return nn.Sequential(nn.Linear(4, 3), nn.Sigmoid())",
+        "the last operation is a sigmoid",
+        "nn.CrossEntropyLoss",
+        SUPPORTED,
+    ),
+    "the length for the shape": (
+        "class Token(Layered):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.start = nn.Parameter(torch.zeros(1, 4))\n    def forward(self, x):\n"
+        "        return self.layer(torch.cat([self.start.expand(len(x), -1)[:, :1], x[:, 1:]], 1))\n"
+        "def model():\n    return Token()",
+        "take x.shape[0] where it is needed, not len(x)",
+        SUPPORTED,
+    ),
+    "quantised": (
+        "def model():\n    net = nn.Sequential(nn.Linear(4, 3))\n"
+        "    return torch.ao.quantization.quantize_dynamic(net, {nn.Linear}, dtype=torch.qint8)",
+        "found the quantised layer '0'",
+        SUPPORTED,
+    ),
+    "a mapping without logits": (
+        "class Mapped(Layered):\n    def forward(self, x):\n        return {'scores': self.layer(x), 'other': x}\n"
+        "def model():\n    return Mapped()",
+        "found dict of 'scores', 'other'",
+        SUPPORTED,
+    ),
     "a mean of the batch": (
         "class Mixing(Layered):\n    def forward(self, x):\n        return self.layer(x - x.mean(0))\n"
         "def model():\n    return Mixing()",
@@ -442,7 +489,11 @@ OF_THE_MODEL = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit:DeprecationWarning",
+    "ignore:.*torch.ao.quantization:DeprecationWarning",
+    "ignore:torch.quantize_per",
+)
 @pytest.mark.parametrize(("change", "words"), [(line, words) for line, *words in MODELS.values()], ids=MODELS)
 def test_in_a_model(change: str, words: list[str], here: Path) -> None:
     (here / "r.py").write_text(f"{RECIPE}{change}\n")

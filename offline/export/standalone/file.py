@@ -12,6 +12,8 @@ from probity.service.bundle import read_bundle
 from probity.service.format.files import misplaced_file, replace_file
 from probity.service.inference.predictor import Predictor
 
+SUFFIX = ".onnx"
+
 
 @dataclass(frozen=True)
 class StandaloneFile:
@@ -44,9 +46,11 @@ def export_standalone(bundle: Path, out: Path, *, force: bool = False) -> Standa
 
 
 def check_destination(out: Path, *, force: bool) -> None:
-    """`StandaloneError` for a folder, for an existing file without `force`, and for a place inside a bundle."""
+    """`StandaloneError` for another suffix, a folder, an existing file without `force`, and a place inside a bundle."""
     if (problem := misplaced_file(out)) is not None:
         raise StandaloneError(f"{out}: {problem}")
+    if out.suffix != SUFFIX:
+        raise StandaloneError(f"{out}: found the suffix {out.suffix!r}, expected {SUFFIX!r}")
     if out.exists() and not force:
         raise StandaloneError(f"{out}: exists; nothing was overwritten, choose another name or add --force")
 

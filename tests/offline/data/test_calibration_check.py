@@ -36,6 +36,13 @@ def test_other_data_of_the_same_kind_raise_no_doubt() -> None:
     assert doubts(few_rows.long(), few_rows.long()[:100]) == []
 
 
+@pytest.mark.parametrize("held_out", [drawn(50, 1).repeat(3, 1), drawn(50, 1)[torch.arange(150) % 50]])
+def test_copies_among_the_calibration_examples(held_out: Tensor) -> None:
+    """As of a sampler with replacement, or of two workers that each read all."""
+    (doubt,) = doubts(drawn(200, 0), held_out)
+    assert doubt.startswith("of 150 calibration examples only 50 are different: each copy counts")
+
+
 def test_examples_of_the_training_data() -> None:
     train = drawn(200, 0)
     (whole,) = doubts(train, train[:50])

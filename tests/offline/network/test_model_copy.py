@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from probity.offline.config import FitConfig
 from probity.offline.fit import fit_bundle
-from probity.offline.network.model_copy import in_float64, runs_in_float64
+from probity.offline.network.model_copy import check_private, copied_model, in_float64, runs_in_float64, usable
+from probity.offline.network.unsupported import UnsupportedModelError
 from probity.service.bundle import read_manifest
 from probity.service.inference.predictor import Predictor
 from tests import reference
@@ -159,3 +160,58 @@ def test_a_trial_in_float64_leaves_everything_as_it_was() -> None:
     for name, tensor in net.state_dict().items():
         assert torch.equal(tensor, before[name])
         assert tensor.dtype == before[name].dtype
+
+
+class Padded(nn.Module):
+    """A transformer encoder over tokens, 0 for nothing; `pooled`: a mean over all places, of which padded ones are 0 in
+    eval mode alone."""
+
+    def __init__(self, pooled: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.pooled, self.last = nn.Embedding(20, 8), pooled, nn.Linear(8, 2)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.encoder(self.tokens(x), src_key_padding_mask=x == 0)
+        out: Tensor = self.last(found.mean(1) if self.pooled else found[:, 0])
+        return out
+
+
+TOKENS = torch.randint(1, 20, (40, 6), generator=torch.Generator().manual_seed(1))
+TOKENS[:, 4:] = 0
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_a_transformer_that_leaves_out_padded_places_is_copied_without() -> None:
+    model = Padded(pooled=False).eval()
+    network = copied_model(model, torch.device("cpu"))
+    check_private(model, network, TOKENS)
+    with torch.no_grad():
+        torch.testing.assert_close(network(TOKENS), model(TOKENS))
+    pooled = Padded(pooled=True).eval()
+    with pytest.raises(UnsupportedModelError, match=r"'encoder' .*enable_nested_tensor=False"):
+        check_private(pooled, copied_model(pooled, torch.device("cpu")), TOKENS)
+
+
+def test_a_layer_that_is_held_twice_is_two_with_the_same_tensors(tmp_path: Path) -> None:
+    """functional_call would leave it without its own parameters, and no graph could be made."""
+    torch.manual_seed(0)
+    shared = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    model = nn.Sequential(shared, nn.Linear(4, 4), shared, nn.Linear(4, 3))
+    network = copied_model(model, torch.device("cpu"))
+    assert isinstance(network, nn.Sequential)
+    first, second = network.get_submodule("0.0"), network.get_submodule("2.0")
+    assert first is not second
+    assert first.weight is second.weight
+    assert [*dict(network.named_parameters())] == [*dict(model.named_parameters())]
+    assert model[0] is model[2]  # the user's is left as it is
+    fit_bundle(model, data(), tmp_path / "b", calibration_loader=data(), config=CONFIG)
+    inputs = data()[0][0]
+    found = Predictor.load(tmp_path / "b").predict(inputs.numpy()).mean
+    np.testing.assert_allclose(found, model(inputs).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_wrapper_of_several_devices_is_taken_off() -> None:
+    inner = nn.Linear(4, 3)
+    assert usable(nn.DataParallel(inner)) is inner

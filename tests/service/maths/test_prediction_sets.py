@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from probity.service.maths.prediction_sets import (
     ConformalIntervals,
+    LabelSets,
     PredictionSets,
     conformal_quantile,
     set_scores,
@@ -118,3 +119,15 @@ def test_sets_of_two_classes_tell_doubtful_inputs_from_others() -> None:
     both = members.all(axis=1)
     assert 0.3 < both.mean() < 0.8
     assert p[2000:].max(axis=1)[both].max() <= p[2000:].max(axis=1)[~both].min()
+
+
+@pytest.mark.parametrize("level", [95, 1.0, 0.0, -1, float("nan")])
+def test_a_level_is_a_probability(level: float) -> None:
+    scores = np.random.default_rng(0).random((50, 3))
+    for ask in (
+        lambda: PredictionSets(scores[:, 0], 0.0, 1).members(scores, level),
+        lambda: LabelSets(scores).members(scores, level),
+        lambda: ConformalIntervals(scores).around(scores, scores, level),
+    ):
+        with pytest.raises(ValueError, match=r"level: found .*, expected a number between 0 and 1"):
+            ask()
