@@ -70,7 +70,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no output": (
         {"model": Returning(lambda y: {"a": y, "b": y})},
         ValueError,
-        "model output: found dict, expected",
+        "model output: found dict of 'a', 'b', expected",
     ),
     "one logit, more classes": (
         {"model": nn.Linear(4, 1), "train": batches(classes=3)},
