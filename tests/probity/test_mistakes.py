@@ -155,7 +155,9 @@ def test_on_the_command_line(line: str, words: list[str], bundle: Path) -> None:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    """All files but those that Python itself keeps of an imported recipe."""
+    files = (file for file in folder.rglob("*") if file.is_file() and file.parent.name != "__pycache__")
+    return {str(file): file.read_bytes() for file in files}
 
 
 def test_an_input_of_another_shape_leaves_nothing_that_stops_the_next_run(here: Path, bundle: Path) -> None:
