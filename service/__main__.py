@@ -22,7 +22,8 @@ from probity.service.models.folders import bundles_in
 from probity.service.models.loading import load_named
 from probity.service.monitoring.audit_file import AuditFileError, RotatedFile, check_audit_file
 from probity.service.process.forced_exit import ForcedExit
-from probity.service.process.server import build_server, log_config
+from probity.service.process.logs import log_config
+from probity.service.process.server import build_server
 from probity.service.process.supervisor import METRICS_FOLDER, listener, supervise
 from probity.service.process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
 from probity.service.process.worker import STARTUP_FAILURE

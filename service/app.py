@@ -18,7 +18,7 @@ from probity.service.feedback.database import FeedbackDatabase
 from probity.service.feedback.memory import FeedbackMemory
 from probity.service.format.text import printable
 from probity.service.http.errors import TRANSLATIONS, problem_of
-from probity.service.http.middleware import ApiKeys, RequestMetrics, SecurityHeaders, secured
+from probity.service.http.middleware import ApiKeys, RequestIds, RequestMetrics, SecurityHeaders, secured
 from probity.service.http.problems import render
 from probity.service.inference.predictor import Predictor
 from probity.service.inference.session import NetworkFailed
@@ -39,7 +39,6 @@ from probity.service.settings import Settings
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
 VERSION = "0.1.0"
-POLL_SECONDS = 0.1  # how often to check for a signal while bundles are loaded at the start
 # When models are closed, no client waits any more: a batch that is still computed may hang.
 CLOSE_SECONDS = 2.0
 log = logging.getLogger("probity")
@@ -65,7 +64,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with _running(loaded, settings, metrics, audit, feedback) as runtime:
             app.state.runtime = runtime  # from here on, a signal sets `draining`
-            await _load_models_folder(runtime)
+            await _begin_loading(runtime)
             yield
             runtime.draining = True
 
@@ -92,6 +91,7 @@ def create_app(
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestMetrics, metrics=metrics)
+    app.add_middleware(RequestIds)
     _add_error_handlers(app, metrics)
     return app
 
@@ -166,18 +166,19 @@ async def _running(
             writer.close()
 
 
-async def _load_models_folder(runtime: Runtime) -> None:
-    """Load every bundle in the models' folder; a signal to stop ends the wait."""
+async def _begin_loading(runtime: Runtime) -> None:
+    """Load every bundle in the models' folder. The service answers meanwhile: a bundle that hangs must not keep it from
+    saying that it lives, and what it waits for."""
     settings = runtime.settings
-    if settings.models is not None:
-        loading = asyncio.create_task(runtime.repository.refresh())
-        while not loading.done() and not runtime.draining:
-            await asyncio.wait([loading], timeout=POLL_SECONDS)
-        if not loading.done():
-            loading.cancel()
-            return
-        await loading
-    _check_default_model(runtime.store, settings)
+    if settings.models is None:
+        _check_default_model(runtime.store, settings)
+        return
+
+    def check(loaded: asyncio.Task[None]) -> None:
+        if not loaded.cancelled() and loaded.exception() is None:
+            _check_default_model(runtime.store, settings)
+
+    (await runtime.repository.begin()).add_done_callback(check)
 
 
 def _check_default_model(store: ModelStore, settings: Settings) -> None:

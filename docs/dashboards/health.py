@@ -85,7 +85,7 @@ TRAFFIC = Row(
         ),
         Panel(
             "Room for requests in use",
-            "Share of the memory budget for requests under way that is used; at 100% further requests get 503.",
+            "Share of the memory budget for requests under way that is used; at 100% further requests get 429.",
             "percentunit",
             (
                 Query(

@@ -1,6 +1,7 @@
 """The dynamic batcher: form a batch whenever a compute thread is idle, and give each request its own result."""
 
 import asyncio
+import contextvars
 import functools
 import logging
 import math
@@ -99,7 +100,8 @@ class DynamicBatcher(Generic[R]):
         self._rows_per_second = 0.0
         self._closed = False
         self._failure: BaseException | None = None
-        self._loop = loop.create_task(self._form_batches())
+        # In a context of its own: what it logs is about no request, also where one has loaded the model.
+        self._loop = loop.create_task(self._form_batches(), context=contextvars.Context())
         self._loop.add_done_callback(self._supervise)
 
     @property

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import get_client_addr
 
 from probity.service.connection.state import ReadState
+from probity.service.http.request_id import HEADER, id_of
 
 # From the target and the headers of a POST to its response; None: the application answers.
 RejectEarly = Callable[[str, list[tuple[bytes, bytes]]], Response | None]
@@ -35,8 +36,7 @@ class EarlyRejectionProtocol(HttpToolsProtocol):
             self._state = ReadState.BODY
         else:
             self.server_state.total_requests += 1
-            self._log(response)
-            self._write(response)
+            self._log(response, self._write(response))
             self._state = ReadState.REJECTED_BODY
 
     def on_body(self, body: bytes) -> None:
@@ -67,10 +67,11 @@ class EarlyRejectionProtocol(HttpToolsProtocol):
             self.logger.exception("A request was admitted, as checking for room failed")
             return None
 
-    def _log(self, response: Response) -> None:
+    def _log(self, response: Response, identity: str) -> None:
         if self.access_log:
             target, client = self.url.decode("latin-1"), get_client_addr(self._forwarded_scope())
-            self.access_logger.info('%s - "%s %s HTTP/%s" %d', client, "POST", target, "1.1", response.status_code)
+            line = (client, "POST", target, "1.1", response.status_code)
+            self.access_logger.info('%s - "%s %s HTTP/%s" %d', *line, extra={"request_id": identity})
 
     def _forwarded_scope(self) -> Any:
         """The scope with the client that a trusted proxy names: uvicorn's middleware, which finds it, is not called."""
@@ -82,7 +83,11 @@ class EarlyRejectionProtocol(HttpToolsProtocol):
             return self.scope
         return {**self.scope, "client": trusted.get_trusted_client_address(", ".join(forwarded))}
 
-    def _write(self, response: Response) -> None:
-        headers = [*self.server_state.default_headers, *response.raw_headers]
+    def _write(self, response: Response) -> str:
+        """Send the response; returns the request's id, which it carries."""
+        identity = id_of(self.headers or ())
+        own = (HEADER.lower().encode(), identity.encode())
+        headers = [*self.server_state.default_headers, *response.raw_headers, own]
         lines = b"".join(b"%s: %s\r\n" % pair for pair in headers)
         self.transport.write(b"%s%s\r\n%s" % (STATUS_LINE[response.status_code], lines, response.body))
+        return identity

@@ -17,7 +17,7 @@ from probity.service.http.problems import ProblemError, make_problem
 from probity.service.inference.predictor import NonFinitePrediction
 from probity.service.inference.session import NetworkError, NetworkFailed
 from probity.service.models.rates import RateError
-from probity.service.models.store import ModelNotFound
+from probity.service.models.store import ModelNotFound, ModelsLoading
 from probity.service.schemas import Problem
 
 # The client disconnected before a response was begun (nginx's number).
@@ -92,6 +92,12 @@ def _not_found(error: ModelNotFound) -> Answer:
     return make_problem(404, "model_not_found", f"{error}."), {}
 
 
+def _loading(error: ModelsLoading) -> Answer:
+    return make_problem(503, "loading", f"Models are still being loaded: {error}; try again later."), {
+        "Retry-After": "1"
+    }
+
+
 def _queue_full(error: QueueFull) -> Answer:
     seconds = math.ceil(error.retry_after_seconds)
     detail = f"The queue is full: {error}. Try again in {seconds} s."
@@ -140,6 +146,7 @@ TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Answer]] = {
     NetworkError: _network,
     NetworkFailed: _network_failed,
     NonFinitePrediction: _non_finite,
+    ModelsLoading: _loading,  # a kind of the next
     ModelNotFound: _not_found,
     QueueFull: _queue_full,
     ClientDeadlineExceeded: _client_deadline,

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from probity.service.http.errors import CLIENT_GONE
 from probity.service.http.problems import make_problem, render
+from probity.service.http.request_id import HEADER, identify
 from probity.service.monitoring.metrics import Metrics
 from probity.service.security.api_keys import KeyRing
 
@@ -63,6 +64,26 @@ def secured(response: Response) -> Response:
 
 def _with_close(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     return [*(pair for pair in headers if pair[0].lower() != b"connection"), (b"connection", b"close")]
+
+
+class RequestIds:
+    """Give every request an id, for the log, and send it back as `X-Request-ID`, whatever the answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        header = (HEADER.lower().encode(), identify(scope).encode())
+
+        async def with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], header]
+            await send(message)
+
+        await self.app(scope, receive, with_id)
 
 
 class RequestMetrics:

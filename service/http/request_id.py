@@ -1,14 +1,19 @@
-"""The id of a request: the client's, or a random one."""
+"""The id of a request: the client's, or a random one. The log's lines about the request name it too."""
 
 import re
 import uuid
+from collections.abc import Iterable
+from contextvars import ContextVar
 
 from fastapi import Request
+from starlette.types import Scope
 
 from probity.service.http.problems import ProblemError
 
 HEADER = "X-Request-ID"
 FORM = re.compile(r"[!-~]{1,128}")
+_HEADER = HEADER.lower().encode()
+_CURRENT: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 
 def random_id() -> str:
@@ -16,9 +21,28 @@ def random_id() -> str:
     return uuid.uuid4().hex
 
 
+def identify(scope: Scope) -> str:
+    """The id of the request of this ASGI scope, which is the current one from now on: the header `X-Request-ID`, or
+    without one of the right form, a random id."""
+    identity = id_of(scope["headers"])
+    _CURRENT.set(identity)
+    return identity
+
+
+def id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The header `X-Request-ID` among raw ones, or without one of the right form, a random id."""
+    given = next((value.decode("latin-1") for name, value in headers if name == _HEADER), "")
+    return given if FORM.fullmatch(given) else random_id()
+
+
+def current_id() -> str | None:
+    """The id of the request that runs in this context, None outside of one."""
+    return _CURRENT.get()
+
+
 def request_id(request: Request) -> str:
-    """The header `X-Request-ID`, or without one, a random id; raises as `given_id`."""
-    return given_id(request) or random_id()
+    """The header `X-Request-ID`, or without one, the random id of the request; raises as `given_id`."""
+    return given_id(request) or current_id() or random_id()
 
 
 def given_id(request: Request) -> str | None:

@@ -21,7 +21,8 @@ class FolderRecord:
     """One bundle folder: the model loaded from it, and the reason where its present content does not serve.
 
     `unloaded`: a client unloaded it, and nothing loads it until a client asks; `missed_scans`: scans in a row that did
-    not see the folder; `backoff`: scans to wait after the next refusal; `unloads` counts requests to unload, so that a
+    not see the folder; `of_the_start`: it was there when the service started;
+    `backoff`: scans to wait after the next refusal; `unloads` counts requests to unload, so that a
     load that was under way can tell. `busy` is held while the folder is tried and loaded.
     """
 
@@ -32,6 +33,7 @@ class FolderRecord:
     reason: str = ""
     unloaded: bool = False
     missed_scans: int = 0
+    of_the_start: bool = False
     backoff: int = 1
     retry_in: int = 0
     retry_at: float = -math.inf

@@ -71,22 +71,46 @@ class Repository:
     def missing(self, required: Required, default: str | None) -> list[str]:
         """The names of required models that are not loaded, without those that a client unloaded.
 
-        "named" requires `default` (and `folders`, which are loaded before the start); "all" every folder, also those
-        that were refused; "any" none.
+        "named" requires `default` (and `folders`, which are loaded before the start), or the first model of the
+        models' folder: which one and of which version is known once all were tried; "all" every folder of the start,
+        also those that were refused: a bad bundle that comes later takes nothing away from those that serve; "any"
+        none.
         """
         if required == "any":
             return []
-        records = self._records.values()
-        names = [record.name for record in records if required == "all" and record.model is None and record.reason]
-        unloaded = {record.name for record in records if record.unloaded}
+        untried = self.store.loading and (default is not None or not self._folders)
+        names = [
+            record.name
+            for record in self._records.values()
+            if record.of_the_start and record.model is None and (required == "all" or untried)
+        ]
+        unloaded = {record.name for record in self._records.values() if record.unloaded}
         if default is not None and default not in unloaded and self.store.latest(default) is None:
             names.append(default)
         return sorted({*names} - unloaded)
 
+    async def begin(self) -> asyncio.Task[None]:
+        """Find the bundles that are there at the start; the task loads them, while `store.loading`. Raises `OSError`
+        where the folders cannot be read."""
+        changed = await self._changed()
+        for record, _ in changed:
+            record.of_the_start = True
+        self.store.loading = True
+        return self._start(self._load_first(changed))
+
+    async def _load_first(self, changed: list[tuple[FolderRecord, Stamp]]) -> None:
+        try:
+            await self._renew_in_order(changed)
+        finally:
+            self.store.loading = False
+
     async def refresh(self) -> None:
-        """Load what is new or changed, unload what is gone. Models come in the order of their folders, whichever is
-        tried first."""
-        changed, turn = await self._changed(), None
+        """Load what is new or changed, unload what is gone."""
+        await self._renew_in_order(await self._changed())
+
+    async def _renew_in_order(self, changed: list[tuple[FolderRecord, Stamp]]) -> None:
+        """Models come in the order of their folders, whichever is tried first."""
+        turn = None
         async with asyncio.TaskGroup() as group:
             for record, stamp in changed:
                 turn = group.create_task(self._renew(record, stamp, self._read, turn))
@@ -108,11 +132,13 @@ class Repository:
         return changed
 
     async def watch(self, seconds: float) -> None:
-        """Scan for changes every `seconds`, for ever. A slow load delays nothing else, and while the folder cannot be
-        read, nothing changes."""
+        """Scan for changes every `seconds`, for ever, once the bundles of the start were tried. A slow load delays
+        nothing else, and while the folder cannot be read, nothing changes."""
         trouble = ""
         while True:
             await asyncio.sleep(seconds)
+            if self.store.loading:
+                continue
             try:
                 for record, stamp in await self._changed():
                     self._start(self._renew(record, stamp, self._read))
@@ -125,19 +151,20 @@ class Repository:
             except Exception:
                 log.exception("the scan of the models' folders failed")
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
+        return task
 
     async def load(self, name: str) -> None:
         """Load the model again, or for the first time; raises `ModelNotFound` or `BundleError`, and then the one
-        loaded before still serves."""
+        loaded before still serves; `asyncio.CancelledError` where `stop_loading` ends it."""
         for folder in await self._scan():
             self._record(folder)
         for record in self._named(name):
             stamp = await asyncio.to_thread(stamp_of, record.folder)
-            await self._renew(record, stamp, lambda record: self._load(record.folder))
+            await self._start(self._renew(record, stamp, lambda record: self._load(record.folder)))
             if record.reason:
                 raise BundleError(record.name, record.reason, "mend the bundle; the model loaded before still serves")
 
@@ -150,7 +177,7 @@ class Repository:
                 self._retire(record.model)
 
     async def stop_loading(self) -> None:
-        """Cancel the loads that are under way."""
+        """Cancel the loads that are under way, also those that clients wait for."""
         for task in self._loading:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)

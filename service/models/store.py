@@ -17,11 +17,18 @@ class ModelNotFound(LookupError):
         super().__init__(f"{what} is not loaded; loaded are: {', '.join(loaded) or 'none'}")
 
 
+class ModelsLoading(ModelNotFound):
+    """No such model is loaded yet, but not all bundles of the start were tried."""
+
+
 class ModelStore:
-    """Models by name and version. `default` answers requests that name no model; unset, it is the first one put."""
+    """Models by name and version. `default` answers requests that name no model; unset, it is the first one put.
+
+    `loading`: bundles that were there at the start are still tried for the first time.
+    """
 
     def __init__(self, default: str | None = None) -> None:
-        self._default = default
+        self._default, self.loading = default, False
         self._models: dict[str, dict[str, ServedModel]] = {}
         self._latest: dict[str, ServedModel] = {}
 
@@ -34,11 +41,13 @@ class ModelStore:
         return self._default
 
     def find(self, name: str | None = None, version: str | None = None) -> ServedModel:
-        """The model of this name (None: the default one) and version (None: the latest); raises `ModelNotFound`."""
+        """The model of this name (None: the default one) and version (None: the latest); raises `ModelNotFound`, or
+        `ModelsLoading` where it may come yet."""
         wanted = name if name is not None else self._default
         model = self.latest(wanted) if version is None else self._models.get(wanted or "", {}).get(version)
         if model is None:
-            raise ModelNotFound(name, version, [f"{one.name} {one.version}" for one in self])
+            kind = ModelsLoading if self.loading else ModelNotFound
+            raise kind(name, version, [f"{one.name} {one.version}" for one in self])
         return model
 
     def latest(self, name: str | None) -> ServedModel | None:

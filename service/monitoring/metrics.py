@@ -47,6 +47,7 @@ ERROR_REASONS = (
     "input_too_large",
     "internal",
     "json",
+    "loading",
     "media_type",
     "method_not_allowed",
     "model_not_found",

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import copy
 import gc
 import logging
 import signal
@@ -13,7 +12,6 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from uvicorn.config import LOGGING_CONFIG
 
 from probity.service.app import create_app
 from probity.service.connection.early_rejection import EarlyRejection
@@ -23,6 +21,7 @@ from probity.service.models.loading import load_named
 from probity.service.monitoring.metrics import several_processes
 from probity.service.process.forced_exit import ForcedExit, exit_now
 from probity.service.process.listening import OutOfDescriptors, accept_waiting, refuse_new_connections
+from probity.service.process.logs import log_config
 from probity.service.process.metrics_files import reserve_room_for_metrics
 from probity.service.runtime import Runtime
 from probity.service.settings import Settings
@@ -109,7 +108,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept every established connection, and then no more: closing the socket would reset those that wait, and
-        lose their requests."""
+        lose their requests. Loads of models end at once: they may take longer than the time to finish."""
+        if (runtime := _runtime(self.config.app)) is not None:
+            await runtime.repository.stop_loading()
         await self._finish_handshakes()
         await self._accept_remaining()
         await super().shutdown(sockets)
@@ -271,23 +272,3 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
         "proxy_headers": True,
         "forwarded_allow_ips": list(settings.trusted_proxies),
     }
-
-
-class PathOnly(logging.Filter):
-    """Removes the query from lines of the access log: the service does not use it, and it may hold a key."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Keep every line."""
-        if isinstance(record.args, tuple) and len(record.args) == 5:  # client, method, target, version, status
-            client, method, target, *rest = record.args
-            record.args = (client, method, f"{target}".partition("?")[0], *rest)
-        return True
-
-
-def log_config(settings: Settings) -> dict[str, Any]:
-    """uvicorn's logging configuration, with a logger for the service's own messages."""
-    config = copy.deepcopy(LOGGING_CONFIG)
-    config["filters"] = {"path_only": {"()": PathOnly}}
-    config["loggers"]["uvicorn.access"]["filters"] = ["path_only"]
-    config["loggers"]["probity"] = {"handlers": ["default"], "level": settings.log_level.upper()}
-    return config

@@ -51,13 +51,14 @@ async def ready(runtime: RuntimeDependency) -> Health:
     if runtime.draining:
         raise ProblemError(503, "draining", "The service is shutting down.")
     check_computes(runtime)
+    settings, loading = runtime.settings, runtime.store.loading
     if not runtime.ready:
-        raise ProblemError(503, "not_ready", "No model is loaded, or the service computes nothing any more.")
-    settings = runtime.settings
+        detail = "No model is loaded, or the service computes nothing any more."
+        raise ProblemError(503, "loading" if loading else "not_ready", detail)
     if missing := runtime.repository.missing(settings.ready_requires, settings.default_model):
         more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
         detail = f"Not loaded: {', '.join(missing[:MAX_NAMED])}{more}. The operator's log has the reasons."
-        raise ProblemError(503, "models_missing", detail)
+        raise ProblemError(503, "loading" if loading else "models_missing", detail)
     return Health(status="ready")
 
 

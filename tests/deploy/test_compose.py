@@ -4,6 +4,7 @@ import ipaddress
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from probity.service.app import create_app
@@ -60,9 +61,15 @@ def test_the_service_is_confined() -> None:
     service = COMPOSE["services"]["probity"]
     assert service["build"] == {"context": ".", "target": "service"}
     assert service["read_only"] is True
+    assert service["tmpfs"] == ["/tmp"]
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_no_service_has_rights_or_all_the_memory(name: str) -> None:
+    service = COMPOSE["services"][name]
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["tmpfs"] == ["/tmp"]
+    assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
 
 
 def test_the_service_may_finish_before_it_is_killed() -> None:
@@ -107,8 +114,6 @@ def test_the_proxy_runs_our_configuration_without_rights() -> None:
     assert f"listen {proxy['ports'][0].split(':')[-1]} " in NGINX_TEXT
     assert f"server probity:{environment('service')['PROBITY_PORT']} " in NGINX_TEXT
     assert proxy["read_only"] is True
-    assert proxy["cap_drop"] == ["ALL"]
-    assert proxy["security_opt"] == ["no-new-privileges:true"]
 
 
 def test_the_proxy_allows_what_the_service_allows() -> None:

@@ -13,7 +13,7 @@ from tests.support.deployment import COMPOSE, NGINX_TEXT, ROOT, SETTINGS
 @pytest.fixture(scope="module")
 def documents() -> dict[str, dict[str, Any]]:
     found = list(yaml.safe_load_all((ROOT / "deploy/kubernetes/probity.yaml").read_text()))
-    assert [document["kind"] for document in found] == ["ConfigMap", "Deployment", "Service"]
+    assert [document["kind"] for document in found] == ["ConfigMap", "Deployment", "Service", "NetworkPolicy"]
     return {document["kind"]: document for document in found}
 
 
@@ -44,7 +44,8 @@ def test_the_pod_has_no_rights_and_its_probes_tell_the_truth(pod: dict[str, Any]
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert service[probe]["httpGet"]["path"] in paths
         assert service[probe]["httpGet"]["port"] == service["ports"][0]["name"] == "direct"
-    assert service["livenessProbe"]["httpGet"]["path"] == "/health/live"
+    for probe in ("startupProbe", "livenessProbe"):
+        assert service[probe]["httpGet"]["path"] == "/health/live"
     for container in (service, proxy):
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
@@ -75,3 +76,17 @@ def test_the_pod_runs_the_proxy_of_compose(documents: dict[str, dict[str, Any]],
     assert mounts == {"/etc/nginx/probity": "proxy", "/tmp": "bodies"}
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert volumes["proxy"]["configMap"]["name"] == documents["ConfigMap"]["metadata"]["name"]
+
+
+def test_clients_reach_the_proxy_alone_and_the_pods_reach_nobody(
+    documents: dict[str, dict[str, Any]], pod: dict[str, Any]
+) -> None:
+    policy = documents["NetworkPolicy"]["spec"]
+    assert policy["podSelector"] == documents["Deployment"]["spec"]["selector"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["egress"] == []
+    everybody, prometheus = policy["ingress"]
+    service, proxy = pod["containers"]
+    assert everybody == {"ports": [{"port": proxy["ports"][0]["name"]}]}
+    assert prometheus["ports"] == [{"port": service["ports"][0]["name"]}]
+    assert len(prometheus["from"]) == 1

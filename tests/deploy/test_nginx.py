@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import http
 import json
 import re
 import socket
@@ -130,6 +131,83 @@ def test_what_is_too_large_is_refused_by_the_proxy(proxy: Server, service: Serve
     assert [line for line in service.log_of("/marker-large", start) if " 429 " not in line] == []
 
 
+OUTSIDE = [
+    "/metrics",
+    "/docs",
+    "/openapi.json",
+    "/docs/assets/x",
+    "/v2/repository",
+    "/v2/repository/index",
+    "/v2/repository/models/synthetic/load",
+    "/v2/%72epository/index",
+    "//v2/repository/index",
+    "/v2//repository/index",
+    "/models/../metrics",
+    "/models/%2e%2e/metrics",
+    "/models/x%2F..%2F..%2Fmetrics",
+    "/predict/../metrics",
+    "/./metrics",
+    "/%6Detrics",
+    "/metrics/",
+    "/metrics?/../predict",
+    "/metricsx",
+    "/",
+    "/predict/",
+    "/predictx",
+    "/health",
+    "/health/other",
+    "/.problem",
+    "/.error",
+    "/nginx_status",
+    "http://x/metrics",
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_strangers_reach_nothing_else(path: str, proxy: Server, service: Server) -> None:
+    start = len(service.lines)
+    status, headers, body = proxy.request("GET" if "load" not in path and "index" not in path else "POST", path)
+    assert status == 404
+    if "epository" in path:
+        assert (headers["content-type"], json.loads(body)) == (
+            "application/json",
+            {"error": "There is nothing at this path."},
+        )
+    else:
+        assert refused((status, headers, body), 404).code == "not_found"
+    assert [line for line in service.log_of("/marker-outside", start) if "GET" in line or "POST" in line] == []
+
+
+@pytest.mark.parametrize("path", ["/metrics/../predict", "/metrics%3F/../predict", "/metrics/..%2Fmodels"])
+def test_what_the_proxy_reads_otherwise_leads_nowhere(path: str, proxy: Server) -> None:
+    assert refused(proxy.request("GET", path), 404).code == "not_found"
+
+
+def test_what_clients_need_passes(proxy: Server) -> None:
+    for path in ("/model", "/models", "/models/synthetic", "/v2", "/v2/models/synthetic", "/v2/health/ready"):
+        assert proxy.request("GET", path)[0] == 200
+    assert proxy.request("POST", "/models/synthetic/predict", BODY, JSON)[0] == 200
+    assert refused(proxy.request("POST", "/feedback", b"{}", JSON), 404).detail != "There is nothing at this path."
+
+
+REFUSED = {
+    b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n": (501, "not_implemented"),
+    b"GET /models HTTP/3.7\r\nHost: x\r\n\r\n": (505, "http"),
+    b"TRACE /models HTTP/1.1\r\nHost: x\r\n\r\n": (405, "method_not_allowed"),
+    b"GET /models HTTP/1.1\r\n\r\n": (400, "http"),
+}
+
+
+@pytest.mark.parametrize("sent", REFUSED)
+def test_what_the_proxy_refuses_is_a_problem(sent: bytes, proxy: Server) -> None:
+    with contextlib.closing(proxy.socket()) as connection:
+        connection.sendall(sent)
+        (found,) = answers(connection)
+    status, code = REFUSED[sent]
+    problem = refused(found, status)
+    assert (problem.code, problem.title) == (code, http.HTTPStatus(status).phrase)
+
+
 def test_a_slow_client_costs_the_service_no_connection(hasty: Server, service: Server) -> None:
     with contextlib.ExitStack() as slow:
         clients = [slow.enter_context(contextlib.closing(hasty.socket())) for _ in range(60)]
@@ -184,7 +262,7 @@ def test_the_service_logs_the_client_and_believes_no_other(proxy: Server, servic
             b"GET /models?api_key=s3cret HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.9\r\nConnection: close\r\n\r\n"
         )
         assert answers(client)[0][0] == 200
-    service.wait_for(r'^INFO: +127\.0\.0\.2:0 - "GET /models HTTP/1\.1" 200', start)
+    service.wait_for(r' INFO: +127\.0\.0\.2:0 - "GET /models HTTP/1\.1" 200', start)
     proxy.wait_for(r'^127\.0\.0\.2 "GET /models" 200 ')
     proxy.request("POST", "/predict?api_key=s3cret", LARGE, JSON)
     proxy.wait_for(r'"POST /predict" 413 ')

@@ -164,6 +164,8 @@ def test_several_models_side_by_side(tmp_path: Path, classification: Synthetic, 
             assert status == 200, answer
             return answer["model"]["name"], answer["model"]["version"]
 
+        for name in ("a version 2", "b version 1"):
+            server.wait_for(f"serving {name}")
         assert served("/models/a/predict") == ("a", "2")
         assert served("/models/a/versions/1/predict") == ("a", "1")
         assert served("/models/b/predict") == ("b", "1")

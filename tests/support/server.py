@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 60
 RUNNING = r"running on http://127\.0\.0\.1:(\d+)"
-ACCESS = r'^INFO: +127\.0\.0\.1:\d+ - "(?P<method>\S+) (?P<path>\S+) HTTP/1\.1" (?P<status>\d+)'
+ACCESS = r' INFO: +127\.0\.0\.1:\d+ - "(?P<method>\S+) (?P<path>\S+) HTTP/1\.1" (?P<status>\d+)'
 
 
 class Server:

@@ -27,6 +27,7 @@ def main(descriptor: int, data_bytes: int) -> None:
     with socket.socket(fileno=descriptor) as line:
         line.sendall(READY)
         while (task := _receive(line)) is not None:
+            line.sendall(READY)
             for part in pack_answer(_answer(*task)):
                 line.sendall(part)
 

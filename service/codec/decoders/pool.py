@@ -31,6 +31,9 @@ from probity.service.codec.decoders.child import main
 main(int(sys.argv[2]), int(sys.argv[3]))"""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 MOST_PARTS = 3  # that are read: an answer has fewer
+# How long a process that waited for work may take to receive it; one that takes longer is replaced, which costs the
+# request this time and no more.
+RECEIVE_SECONDS = 2.0
 log = logging.getLogger("probity")
 
 
@@ -55,8 +58,16 @@ class DecoderPool:
         await self._places.acquire()
         decoder: _Decoder | None = None
         try:
-            decoder = self._waiting() or _Decoder(self._data_bytes)
-            answer = await decoder.ask((images, spec, limits), limits.rows(spec), spec.shape)
+            task = images, spec, limits
+            decoder = self._waiting()
+            if decoder is not None and not await decoder.receives(task):
+                log.error("A decoder process stands still and is replaced")
+                self._kill(decoder)
+                decoder = None
+            if decoder is None:
+                decoder = _Decoder(self._data_bytes)
+                await decoder.give(task)
+            answer = await decoder.answer(limits.rows(spec), spec.shape)
         except ConnectionError:
             assert decoder is not None
             raise await self._died(decoder, images) from None
@@ -88,16 +99,17 @@ class DecoderPool:
         if decoder is None:
             self._places.release()
             return None
+        ended = self._kill(decoder)
+        ended.add_done_callback(lambda _: self._places.release())
+        return ended
+
+    def _kill(self, decoder: "_Decoder") -> "asyncio.Future[int]":
         decoder.process.kill()
         decoder.close()
         ended = asyncio.get_running_loop().run_in_executor(None, decoder.process.wait)
         self._ending.add(ended)
-        ended.add_done_callback(self._ended)
+        ended.add_done_callback(self._ending.discard)
         return ended
-
-    def _ended(self, future: "asyncio.Future[int]") -> None:
-        self._ending.discard(future)
-        self._places.release()
 
     async def _died(self, decoder: "_Decoder", images: EncodedImages) -> Exception:
         """The error for a process that closed its socket."""
@@ -141,15 +153,28 @@ class _Decoder:
         self.process.stdin.close()
         self.socket.close()
 
-    async def ask(self, task: Any, rows: int, shape: tuple[int, ...]) -> Answer:
-        """The process's answer, at most `rows` examples of `shape`; raises `ConnectionError` where it ends first, or
-        sends anything else."""
+    async def receives(self, task: Any) -> bool:
+        """Whether the process receives the task in time; raises `ConnectionError` where it ends first."""
+        try:
+            async with asyncio.timeout(RECEIVE_SECONDS):
+                await self.give(task)
+        except TimeoutError:
+            return False
+        return True
+
+    async def give(self, task: Any) -> None:
+        """Send the task, and wait until it is received; raises `ConnectionError` where the process ends first."""
         loop = asyncio.get_running_loop()
         if not self.ready:
             await self._read(1)
             self.ready = True
         for part in pack(task):
             await loop.sock_sendall(self.socket, part)
+        await self._read(1)
+
+    async def answer(self, rows: int, shape: tuple[int, ...]) -> Answer:
+        """The process's answer, at most `rows` examples of `shape`; raises `ConnectionError` where it ends first, or
+        sends anything else."""
         (count,) = sizes_from_bytes(await self._read(SIZE.size))
         sizes = sizes_from_bytes(await self._read(SIZE.size * min(count, MOST_PARTS)))
         check_sizes(sizes, rows * math.prod(shape) * DTYPE.itemsize)

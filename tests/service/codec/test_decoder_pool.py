@@ -191,3 +191,18 @@ def test_it_is_light() -> None:
     code = f"import sys, probity.service.codec.decoders.child; print(*sorted({heavy} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+def test_a_process_that_stands_still_is_replaced(before: set[int]) -> None:
+    """The request that finds it so is answered, by another one."""
+
+    async def attempt(pool: DecoderPool) -> Any:
+        first = await pool.array(ImageFiles([PNG], "files"), SPEC, LIMITS)
+        child = new_child(before)
+        os.kill(child, signal.SIGSTOP)
+        second = await pool.array(ImageFiles([PNG], "files"), SPEC, LIMITS)
+        np.testing.assert_array_equal(first, second)
+        wait_until(lambda: child not in children_of(os.getpid()))
+        assert new_child(before) != child
+
+    run(attempt)

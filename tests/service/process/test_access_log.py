@@ -1,4 +1,7 @@
-"""The access log: the client that a trusted proxy names, and no query, which may hold a key."""
+"""The log: time and request of each line, the client that a trusted proxy names, and no query, which may hold a key."""
+
+import datetime as dt
+import re
 
 import pytest
 
@@ -32,4 +35,24 @@ def test_the_client_that_a_trusted_proxy_names_is_logged(
     extra = {} if trusted is None else {"PROBITY_TRUSTED_PROXIES": trusted}
     with running(classification.path, FORWARDED_ALLOW_IPS="*", **extra) as server:
         server.request("GET", "/models", headers={"X-Forwarded-For": "192.0.2.7"})
-        server.wait_for(f'^INFO: +{logged} - "GET /models HTTP/1.1" 200')
+        server.wait_for(f' INFO: +{logged} - "GET /models HTTP/1.1" 200')
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_each_line_has_its_time_and_those_of_a_request_its_id(classification: Synthetic, workers: str) -> None:
+    began = dt.datetime.now(dt.UTC).replace(tzinfo=None) - dt.timedelta(milliseconds=1)
+    with running(classification.path, PROBITY_WORKERS=workers) as server:
+        for given in ("order-17", None, "of two words"):  # of another form than an id
+            headers: dict[str, str] = {} if given is None else {"X-Request-ID": given}
+            status, answered, _ = server.request("GET", "/nothing", headers=headers)
+            identity = answered["x-request-id"]
+            assert status == 404
+            assert identity == given if given == "order-17" else re.fullmatch(r"[0-9a-f]{32}", identity)
+            server.wait_for(f' - "GET /nothing HTTP/1.1" 404 Not Found request={identity}$')
+        assert server.terminate() == 0
+    ended = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    for line in server.lines:
+        moment, level, *_ = line.split()
+        assert began <= dt.datetime.fromisoformat(moment.removesuffix("Z")) <= ended, line
+        assert level in {"INFO:", "WARNING:"}, line
+        assert ("request=" in line) == ('"GET' in line), line

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.bundles import Synthetic
 from tests.support.hostile import bundle, endless, greedy, huge_input, many_dimensions
+from tests.support.processes import wait_until
 from tests.support.requests import GOOD
 from tests.support.server import RUNNING as RUNNING_LINE
 from tests.support.server import TIMEOUT, Server, run_to_end, starting
@@ -26,6 +27,14 @@ NEVER = str(10 * TIMEOUT)
 def serving(*arguments: str, **extra: str) -> Iterator[Server]:
     with starting(*arguments, **extra) as server:
         server.port = int(server.wait_for(RUNNING_LINE)[1])
+        yield server
+
+
+@contextlib.contextmanager
+def loaded(*arguments: str, **extra: str) -> Iterator[Server]:
+    """`serving`, once every bundle of the start was tried."""
+    with serving(*arguments, **extra) as server:
+        wait_until(lambda: json.loads(server.request("GET", "/health/ready")[2]).get("code") != "loading")
         yield server
 
 
@@ -75,7 +84,7 @@ BAD = ["dimensions", "endless", "greedy", "huge"]
 def test_a_good_bundle_among_bad_ones_is_served(models: Path) -> None:
     """Where readiness demands all, it names the missing ones."""
     limits = {"PROBITY_TRIAL_SECONDS": "15", "PROBITY_TRIAL_BYTES": str(2**30)}
-    with serving("--models", str(models), **limits, PROBITY_READY_REQUIRES="all") as server:
+    with loaded("--models", str(models), **limits, PROBITY_READY_REQUIRES="all") as server:
         assert predict(server, "good") == 200
         for name in BAD:
             server.wait_for(rf"{models / name}: not loaded, nothing is served: ")
@@ -100,7 +109,7 @@ def test_the_default_model_is_demanded_where_it_is_named(tmp_path: Path) -> None
     (bundle(tmp_path / "b", "b") / "model.onnx").write_bytes(b"corrupt")
     for default, requires, expected in (("b", "named", 503), ("b", "any", 200), ("a", "named", 200)):
         extra = {"PROBITY_DEFAULT_MODEL": default, "PROBITY_READY_REQUIRES": requires}
-        with serving("--models", str(tmp_path), **extra) as server:
+        with loaded("--models", str(tmp_path), **extra) as server:
             status, detail = ready(server)
             assert status == expected, detail
             assert status == 200 or "Not loaded: b." in detail
@@ -149,6 +158,62 @@ def test_others_are_loaded_and_it_ends_while_one_is_tried(classification: Synthe
         assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
 
 
+def test_it_says_that_it_lives_and_what_it_waits_for_while_it_loads(tmp_path: Path) -> None:
+    endless(tmp_path / "endless")
+    bundle(tmp_path / "good", "good")
+    for requires in ("named", "any", "all"):
+        extra = {"PROBITY_TRIAL_SECONDS": NEVER, "PROBITY_READY_REQUIRES": requires}
+        with serving("--models", str(tmp_path), **extra) as server:
+            trial_of(server)
+            assert server.request("GET", "/health/live")[0] == server.request("GET", "/metrics")[0] == 200
+            for path in ("/health/ready", "/models/good"):
+                status, headers, body = server.request("GET", path)
+                assert (status, json.loads(body)["code"]) == (503, "loading")
+            assert headers["retry-after"] == "1"
+            assert server.request("POST", "/predict", BODY)[0] == 503
+            assert server.terminate() == 0
+            assert not [line for line in server.lines if "Traceback" in line]
+
+
+def test_a_bad_bundle_that_comes_later_takes_no_traffic_away(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    bundle(models / "good", "good")
+    extra = {"PROBITY_WATCH_SECONDS": "0.1", "PROBITY_READY_REQUIRES": "all"}
+    with loaded("--models", str(models), **extra) as server:
+        assert ready(server)[0] == 200
+        (bundle(tmp_path / "bad", "bad") / "model.onnx").write_bytes(b"corrupt")
+        (tmp_path / "bad").rename(models / "bad")
+        server.wait_for("bad: not loaded, nothing is served")
+        assert ready(server)[0] == predict(server, "good") == 200
+    with loaded("--models", str(models), **extra) as server:  # one of the start is demanded, until it is mended
+        status, detail = ready(server)
+        assert (status, json.loads(detail)["code"]) == (503, "models_missing")
+        assert predict(server, "good") == 200
+        bundle(tmp_path / "mended", "bad")
+        (models / "bad").rename(tmp_path / "bad")
+        (tmp_path / "mended").rename(models / "bad")
+        wait_until(lambda: ready(server)[0] == 200)
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_load_that_a_client_asked_for_holds_up_no_end(classification: Synthetic, tmp_path: Path, stays: bool) -> None:
+    folder = copy_bundle(classification.path, tmp_path / "bundle")
+    extra = {"PROBITY_TRIAL_SECONDS": NEVER, "PROBITY_REPOSITORY_API": "true", "PROBITY_SHUTDOWN_SECONDS": NEVER}
+    with serving(str(folder), **extra) as server, contextlib.closing(server.connect()) as loading:
+        endless(tmp_path / "endless", "synthetic").rename(tmp_path / "new")
+        folder.rename(tmp_path / "old")
+        (tmp_path / "new").rename(folder)
+        loading.request("POST", "/v2/repository/models/synthetic/load")
+        trial_of(server)
+        if not stays:
+            loading.close()
+        assert predict(server, "synthetic") == 200
+        assert server.terminate() == 0
+        assert not [line for line in server.lines if "Traceback" in line]
+        if stays:
+            assert loading.getresponse().status == 503
+
+
 @pytest.mark.slow
 def test_a_load_that_hangs_is_refused_and_holds_up_nothing(classification: Synthetic, tmp_path: Path) -> None:
     folder = copy_bundle(classification.path, tmp_path / "bundle")
@@ -176,7 +241,7 @@ def test_odd_names_of_folders_break_neither_metrics_nor_the_log(tmp_path: Path) 
         os.mkdir(folder)  # noqa: PTH102
         with open(os.path.join(folder, b"manifest.json"), "wb") as file:  # noqa: PTH118
             file.write(b"nonsense")
-    with serving("--models", str(tmp_path), PROBITY_REPOSITORY_API="true") as server:
+    with loaded("--models", str(tmp_path), PROBITY_REPOSITORY_API="true") as server:
         status, _, text = server.request("GET", "/metrics")
         assert status == 200
         assert 'probity_model_stale{model="\\\\udcff\\\\udcfe"} 1.0' in text.decode()
@@ -186,5 +251,5 @@ def test_odd_names_of_folders_break_neither_metrics_nor_the_log(tmp_path: Path) 
         assert ready(server)[0] == 200
         assert predict(server, "good") == 200
         assert server.terminate() == 0
-        assert not [line for line in server.lines if line.startswith("INFO:     all is well") or "\x1b[2J" in line]
+        assert not [line for line in server.lines if re.match(r"\d{4}-\d\d-\d\dT", line) is None or "\x1b[2J" in line]
         assert len([line for line in server.lines if "not loaded" in line]) == 3
