@@ -25,6 +25,9 @@ WHY = (
     "shows what the others do with a load that only it can carry"
 )
 SEED, TOLERANCE = 0, 1e-4
+# Of clients that ask without a pause. The most decide the loads offered afterwards.
+CONNECTIONS = (4, 32, 256)
+MOST = str(max(CONNECTIONS))
 REPORTED = ("litserve", "bentoml", "mlserver", "fastapi", "uvicorn", "uvloop", "numpy", "onnxruntime", "pydantic")
 
 
@@ -36,9 +39,12 @@ def run(settings: Settings) -> Values:
     running = [one for one in SERVERS if "error" not in prepared[one.name]]
     rounds = [
         {one.name: saturated(one, settings, folder) for one in running}
-        for _ in settings.track(range(settings.choose(2, 1)), "Saturation")
+        for _ in settings.track(range(settings.choose(3, 1)), "Saturation")
     ]
-    rates = {one.name: median_of(rounds, one.name, "requests_per_second") for one in running}
+    by_connections = {
+        str(count): {one.name: median_of(rounds, one.name, str(count)) for one in running} for count in CONNECTIONS
+    }
+    rates = dict(by_connections[MOST])
     for name in [name for name, rate in rates.items() if not rate]:
         prepared[name]["error"] = "it answered nothing with 200 in most rounds of saturation: no load was offered to it"
         del rates[name]
@@ -53,7 +59,7 @@ def run(settings: Settings) -> Values:
     mishaps = {one.name: mishap(one, settings, folder, half) for one in settings.track(running, "Mishaps")}
     return {
         "contestants": prepared,
-        "saturation": {"rounds": rounds, "requests_per_second": rates},
+        "saturation": {"rounds": rounds, "requests_per_second": by_connections},
         "offered": {"loads": offered, "why": WHY},
         "loads": [{name: medians(loads, name, place) for name in fast} for place in range(len(offered))],
         "load_rounds": loads,
@@ -104,18 +110,21 @@ def probabilities(answer: Values | list[Values]) -> Sequence[float]:
 
 
 def saturated(server: Server, settings: Settings, folder: Path) -> Values:
-    """Requests a second at most, and the memory that it took."""
+    """Requests a second by the number of connections, and the memory that they took."""
     scratch, request = settings.scratch, server.digit()
     with server.serve(scratch, folder, settings.threads) as running:
         saturate(running, request, settings.choose(3, 2), scratch)
         with Watch(running.pid, 0.5) as watch:
-            found = saturate(running, request, settings.choose(8, 4), scratch).as_json()
+            found: Values = {
+                str(count): saturate(running, request, settings.choose(6, 2), scratch, count).as_json()
+                for count in CONNECTIONS
+            }
     return {**found, "peak_rss_bytes": watch.peak_resident, "peak_pss_bytes": watch.peak_proportional}
 
 
 def loaded(server: Server, settings: Settings, folder: Path, rates: Sequence[float], turn: int) -> list[Values]:
     """The same arrivals for everyone, one load after the other, after a warm-up."""
-    kinds, seconds = [Kind.of(server.digit())], settings.choose(20, 2)
+    kinds, seconds = [Kind.of(server.digit())], settings.choose(12, 2)
     with server.serve(settings.scratch, folder, settings.threads) as running:
         play(running.port, poisson(kinds, rates[0], settings.choose(3, 1), SEED))
         return [play(running.port, poisson(kinds, rate, seconds, SEED + turn)).as_json() for rate in rates]
@@ -134,8 +143,9 @@ def bound(rates: dict[str, float], of: str) -> float:
     return min(rates.values()) if of == "slowest" else max(rates.values())
 
 
-def median_of(rounds: Sequence[Values], name: str, field: str) -> float:
-    return float(statistics.median(turn[name][field] for turn in rounds))
+def median_of(rounds: Sequence[Values], name: str, connections: str) -> float:
+    """Requests a second of a server at so many connections."""
+    return float(statistics.median(turn[name][connections]["requests_per_second"] for turn in rounds))
 
 
 def medians(rounds: Sequence[Values], name: str, place: int) -> Values:

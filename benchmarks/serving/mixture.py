@@ -7,6 +7,7 @@ from benchmarks.serving.digits import INFER, PREDICT, Request
 from benchmarks.serving.outcomes import OK
 
 VANISH_SECONDS = 0.002
+HEALTH = "health"
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,23 @@ class Part:
 
 
 def parts(good: list[Request]) -> list[Part]:
-    """Nine of ten requests are good ones; the others leave, break off, or are malformed in many ways."""
-    shares = (0.5, 0.2, 0.2)
+    """Five of six requests are good ones; the others leave, break off, or are malformed in many ways, scrape the
+    metrics, with and without waiting for them, or ask for health."""
+    shares = (0.45, 0.2, 0.18)
     mixture = [Part(one.name, one.wire(), share) for one, share in zip(good, shares, strict=True)]
     whole = good[0].wire()
     mixture.append(Part("vanishes after sending", whole, 0.03, vanish_seconds=VANISH_SECONDS))
     mixture.append(Part("vanishes within the body", whole[: len(whole) // 2], 0.02, vanish_seconds=VANISH_SECONDS))
+    mixture.append(Part("scrapes and vanishes", get("/metrics"), 0.04, vanish_seconds=VANISH_SECONDS))
+    mixture.append(Part("scrapes", get("/metrics"), 0.01))
+    mixture.append(Part(HEALTH, get("/health/ready"), 0.02))
     bad = malformed(good[0])
     return mixture + [Part(one.name, one.wire(), 0.05 / len(bad), status) for one, status in bad]
+
+
+def get(path: str) -> bytes:
+    """A request without a body."""
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 def malformed(whole: Request) -> list[tuple[Request, int]]:

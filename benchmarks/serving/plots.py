@@ -38,10 +38,11 @@ def against_servers(result: Values, path: Path) -> None:
     """Saturation, memory, and latency at each load, one row a server."""
     loads = result["offered"]["loads"]
     figure, axes = plt.subplots(1, 2 + len(loads), figsize=(4.2 * (2 + len(loads)), 4), layout="constrained")
-    rates = result["saturation"]["requests_per_second"]
+    by_connections = result["saturation"]["requests_per_second"]
+    most, rates = max(by_connections.items(), key=lambda one: int(one[0]))
     names, rounds = list(rates), result["saturation"]["rounds"]
     _bars(axes[0], names, list(rates.values()), BLUE)
-    axes[0].set(xlabel="requests a second (more is better)", title="saturation")
+    axes[0].set(xlabel="requests a second (more is better)", title=f"saturation, {most} connections")
     _bars(axes[1], names, [median(turn[name]["peak_rss_bytes"] for turn in rounds) / 2**20 for name in names], GREY)
     axes[1].set(xlabel="resident sets, MiB (less is better)", title="peak memory")
     for axis, load_, found in zip(axes[2:], loads, result["loads"], strict=True):

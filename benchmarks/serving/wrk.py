@@ -52,10 +52,12 @@ def connections_for(request: Request) -> int:
     return max(LEAST_CONNECTIONS, ROWS_IN_FLIGHT // request.rows)
 
 
-def saturate(server: ServerProcess, request: Request, seconds: float, scratch: Path) -> Saturation:
-    """What the server answers when asked without a pause."""
+def saturate(
+    server: ServerProcess, request: Request, seconds: float, scratch: Path, connections: int | None = None
+) -> Saturation:
+    """What the server answers when asked without a pause; `connections` None: enough for full batches."""
     script = write_script(request, scratch)
-    connections = connections_for(request)
+    connections = connections or connections_for(request)
     command = [find_wrk(), "-t1", f"-c{connections}", f"-d{seconds:g}s", "--timeout", "30s", "-s", str(script)]
     server_before, client_before = cpu_seconds(server.pid), children_seconds()
     found = subprocess.run([*command, f"http://127.0.0.1:{server.port}"], capture_output=True, text=True, check=False)
