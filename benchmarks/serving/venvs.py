@@ -16,7 +16,8 @@ from benchmarks.core.folders import ROOT
 from benchmarks.core.harness import MeasurementError
 from benchmarks.serving.fitted import SERVING
 
-COMPUTING = ("numpy", "onnxruntime", "safetensors")  # the same everywhere; the rest as the server wants it
+# The same everywhere; the rest as the server wants it.
+COMPUTING = ("numpy", "onnxruntime", "safetensors", "threadpoolctl")
 FORBIDDEN = "torch"
 STAMP = "installed.json"
 LIST = "import importlib.metadata as m, json; print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
