@@ -42,6 +42,42 @@ def bilinear(first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None 
     return product if bias is None else product + bias
 
 
+def checked(index: Tensor, size: int) -> Tensor:
+    """Whole numbers that choose among `size` entries, negative ones so that ONNX refuses them as torch does: it would
+    count them from the end, which is what torch does for x[index] alone."""
+    return torch.where(index < 0, index - size, index)
+
+
+def known(index: Tensor, size: int) -> Tensor:
+    """The same numbers, looked up among 0, ..., size - 1: a graph refuses any other."""
+    numbers = torch.arange(size, device=index.device)
+    found: Tensor = F.embedding(checked(index, size), numbers.unsqueeze(-1)).squeeze(-1)
+    return found
+
+
+def embedding(x: Tensor, weight: Tensor, *others: Any, **named: Any) -> Tensor:
+    """Rows of `weight`; a token below 0 is refused."""
+    return F.embedding(checked(x, weight.shape[0]), weight, *others, **named)
+
+
+def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+    """Rows of the unit matrix; torch refuses a class that has none, ONNX only what is looked up."""
+    if num_classes < 0:
+        raise ValueError("one_hot: found no num_classes, expected one: a batch does not say how many classes there are")
+    classes = torch.arange(num_classes, device=x.device)
+    return (known(x, num_classes).unsqueeze(-1) == classes).to(torch.int64)
+
+
+def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Entries along an axis; an index below 0 is refused."""
+    return torch.index_select(x, dim, checked(index, x.shape[dim]))
+
+
+def gather(x: Tensor, dim: int, index: Tensor, **named: Any) -> Tensor:
+    """Values along an axis; onnxruntime does not say which index GatherElements lacks, Gather does."""
+    return torch.gather(x, dim, known(index, x.shape[dim]), **named)
+
+
 def embedding_bag(
     x: Tensor,
     weight: Tensor,
@@ -57,7 +93,7 @@ def embedding_bag(
         raise ValueError(
             "embedding_bag: found bags given by offsets, or a max_norm, expected one row of tokens an example (B, n)"
         )
-    vectors = F.embedding(x, weight, padding_idx)
+    vectors = embedding(x, weight, padding_idx)
     kept = torch.ones_like(x, dtype=torch.bool) if padding_idx is None else x != padding_idx
     if mode == "max":
         return vectors.masked_fill(~kept.unsqueeze(-1), -torch.inf).amax(1)
@@ -141,7 +177,13 @@ REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     F.adaptive_avg_pool2d: adaptive_avg_pool2d,
     F.bilinear: bilinear,
     torch.bilinear: bilinear,
+    F.embedding: embedding,
     F.embedding_bag: embedding_bag,
+    F.one_hot: one_hot,
+    torch.index_select: index_select,
+    Tensor.index_select: index_select,
+    torch.gather: gather,
+    Tensor.gather: gather,
     torch.cdist: cdist,
     F.grid_sample: grid_sample,
     torch.median: median,

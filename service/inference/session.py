@@ -1,6 +1,7 @@
 """A bundle's graph -> onnxruntime sessions, checked against the manifest."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,13 +58,42 @@ def run(network: Network, outputs: list[str], inputs: npt.NDArray[Any]) -> list[
     try:
         found: list[Array] = network.session.run(outputs, {"inputs": inputs})
     except InvalidArgument as error:
-        raise NetworkError("the network cannot process these inputs; are all values in its range?") from error
+        raise NetworkError(_refused(str(error), inputs)) from error
     except Exception as error:  # onnxruntime raises a family of unrelated exceptions
         raise NetworkFailed(network.file, f"onnxruntime cannot run it: {error!s:.300}") from error
     for name, output in zip(outputs, found, strict=True):
         if output.shape != (expected := (len(inputs), *network.shapes[name])):
             raise NetworkFailed(network.file, f"found the shape {output.shape} of {name!r}, expected {expected}")
     return found
+
+
+# What onnxruntime says of an index that a table does not have, in Gather and in GatherND.
+OUTSIDE = (
+    re.compile(r"idx=(?P<found>-?\d+) must be within the inclusive range \[-\d+,(?P<last>\d+)\]"),
+    re.compile(r"invalid index found, index = (?P<found>-?\d+)(?P<last>)"),
+)
+
+
+def _refused(told: str, inputs: npt.NDArray[Any]) -> str:
+    """What to say of inputs that a graph refuses: the value that is no entry of a table, and its place if one input
+    alone has it."""
+    outside = next((match for pattern in OUTSIDE if (match := pattern.search(told))), None)
+    if outside is None:
+        return "the network cannot process these inputs; are all values in its range?"
+    found, last = int(outside["found"]), outside["last"]
+    places = _places_of(found, inputs)
+    if found < 0 and last and not len(places):  # moved by the graph, below what ONNX counts from the end
+        found += int(last) + 1
+        places = _places_of(found, inputs)
+    where = f" at {''.join(f'[{place}]' for place in places[0])}" if len(places) == 1 else ""
+    expected = f"one from 0 to {last}" if last else "one that its table has"
+    return f"the network looks up the value {found}{where}, expected {expected}"
+
+
+def _places_of(value: int, inputs: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Where the value is among the inputs, or becomes it when its fraction is cut off."""
+    exact = np.argwhere(inputs == value)
+    return exact if len(exact) else np.argwhere(np.trunc(inputs) == value)
 
 
 def open_session(bundle: Bundle, threads: int | None) -> Network:

@@ -59,6 +59,9 @@ def test_a_token_beyond_the_vocabulary_is_a_bad_request(token_client: Client, to
     response = token_client.predict({"inputs": [[0, 1], tokens_sent]})
     assert response.status_code == 422, response.text
     assert response.headers["content-type"] == PROBLEM_TYPE
+    bad = next(place for place, token in enumerate(tokens_sent) if not 0 <= token < 5)
+    told = f"looks up the value {tokens_sent[bad]} at [1][{bad}], expected one from 0 to 4"
+    assert told in response.json()["detail"]
     assert token_client.predict({"inputs": [[0, 1]]}).status_code == 200
 
 

@@ -1,0 +1,112 @@
+"""A value that chooses an entry of a table is refused by the graph wherever torch refuses it, and nowhere else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.export.standalone.file import export_standalone
+from probity.offline.export.standalone.verify import open_model
+from probity.service.inference.predictor import Predictor
+from probity.service.inference.session import NetworkError
+
+ROWS = 10
+CONFIG = FitConfig(
+    subnetwork_size=20,
+    selection="random",
+    prior_precision=1.0,
+    false_reject_rate=0.1,
+    device="cpu",
+    measure_price=False,
+)
+
+
+class Looked(nn.Module):
+    """Vectors by `look`, from a table of ten, and a head."""
+
+    def __init__(self, look: Callable[[Tensor, Tensor], Tensor], width: int = 8) -> None:
+        super().__init__()
+        self.table, self.head, self.look = nn.Parameter(torch.randn(ROWS, 4)), nn.Linear(width, 3), look
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(self.look(x, self.table))
+        return found
+
+
+def _spread(x: Tensor, table: Tensor) -> Tensor:
+    """The table (4, ROWS) of each example."""
+    return table.T.expand(x.shape[0], 4, ROWS)
+
+
+LOOKS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], int]] = {
+    "embedding": (lambda x, table: F.embedding(x, table).flatten(1), 8),
+    "embedding with padding": (lambda x, table: F.embedding(x, table, padding_idx=0).flatten(1), 8),
+    "bag": (lambda x, table: F.embedding_bag(x, table, mode="sum"), 4),
+    "bag of the largest": (lambda x, table: F.embedding_bag(x, table, mode="max"), 4),
+    "one-hot": (lambda x, table: (F.one_hot(x, ROWS).float() @ table).flatten(1), 8),
+    "index_select": (lambda x, table: table.index_select(0, x.flatten()).reshape(x.shape[0], 8), 8),
+    "gather": (lambda x, table: _spread(x, table).gather(2, x[:, None].expand(-1, 4, -1)).flatten(1), 8),
+}
+
+
+def bundle_of(model: nn.Module, inputs: Tensor, out: Path) -> Predictor:
+    targets = torch.randint(0, 3, (len(inputs),), generator=torch.Generator().manual_seed(1))
+    fit_bundle(model.eval(), (inputs, targets), out, calibration_loader=(inputs[:40], targets[:40]), config=CONFIG)
+    return Predictor.load(out)
+
+
+def tokens() -> Tensor:
+    return torch.randint(0, ROWS, (80, 2), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_token_beyond_either_end_is_refused_and_named(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    look, width = LOOKS[name]
+    model, good = Looked(look, width), tokens()
+    predictor = bundle_of(model, good, tmp_path / "bundle")
+    with torch.no_grad():
+        np.testing.assert_allclose(predictor.predict(good.numpy()).mean, model(good), atol=1e-5)
+    export_standalone(tmp_path / "bundle", tmp_path / "model.onnx")
+    session = open_model((tmp_path / "model.onnx").read_bytes())
+    for beyond in (-1, -ROWS, -ROWS - 1, ROWS, 2**40):
+        bad = good.clone()
+        bad[3, 1] = beyond
+        with pytest.raises((IndexError, RuntimeError)):
+            model(bad)
+        with pytest.raises(NetworkError, match=rf"the value {beyond} at \[3\]\[1\], expected one from 0 to 9"):
+            predictor.predict(bad.numpy())
+        with pytest.raises(Exception, match="INVALID_ARGUMENT"):
+            session.run(None, {"inputs": bad.numpy()})
+
+
+def test_a_column_of_a_table_that_is_looked_up_is_refused_too(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Looked(lambda x, table: torch.cat([F.embedding(x[:, 0].long(), table), x[:, 1:]], 1), 6)
+    good = torch.cat([tokens()[:, :1].float(), torch.randn(80, 2, generator=torch.Generator().manual_seed(2))], 1)
+    predictor = bundle_of(model, good, tmp_path / "bundle")
+    for beyond in (-1.0, 10.0, 1e6):
+        bad = good.clone()
+        bad[3, 0] = beyond
+        with pytest.raises(NetworkError, match=rf"the value {beyond:.0f} at \[3\]\[0\], expected one from 0 to 9"):
+            predictor.predict(bad.numpy())
+    with torch.no_grad():  # as torch: cut off, not rounded
+        between = good.clone()
+        between[:, 0] = torch.linspace(-0.9, 9.9, 80)
+        np.testing.assert_allclose(predictor.predict(between.numpy()).mean, model(between), atol=1e-5)
+
+
+def test_brackets_count_from_the_end_as_in_torch(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, good = Looked(lambda x, table: table[x].flatten(1)), tokens()
+    predictor = bundle_of(model, good, tmp_path / "bundle")
+    with torch.no_grad():
+        np.testing.assert_allclose(predictor.predict((good - ROWS).numpy()).mean, model(good), atol=1e-5)
+    for beyond in (-ROWS - 1, ROWS):
+        with pytest.raises(NetworkError, match=f"looks up the value {beyond}, expected one that its table has"):
+            predictor.predict(torch.full((1, 2), beyond).numpy())
