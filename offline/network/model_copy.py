@@ -61,18 +61,38 @@ def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
             )
     try:
         copied = private_copy(model, device)
-    except RuntimeError as error:
-        raise UnsupportedModelError(
-            f"model: cannot be copied ({_line(error)}); expected one that copy.deepcopy takes, without attributes that "
-            "were computed from its parameters: take off torch.nn.utils.weight_norm and spectral_norm (those of "
-            "torch.nn.utils.parametrizations can be copied)"
-        ) from error
+    except Exception as error:  # of any attribute's own copying
+        raise UnsupportedModelError(f"model: cannot be copied: {_why_not_copied(model, error)}") from error
     for module in copied.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             module.sparse = False  # the same gradient, as a plain tensor
         if isinstance(module, nn.TransformerEncoder):
             module.use_nested_tensor = False  # which have no size; `_check_padding` compares the answers
     return copied
+
+
+def _why_not_copied(model: nn.Module, error: Exception) -> str:
+    """The attribute that cannot be copied, and what to do about it."""
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if name in {"_modules", "_parameters", "_buffers"}:
+                continue
+            try:
+                copy.deepcopy(value)
+            except Exception as own:  # whatever it raises
+                place, layer = f"{path}.{name}".lstrip("."), f"model.{path}".rstrip(".")
+                if hasattr(module, f"{name}_mask") and hasattr(module, f"{name}_orig"):
+                    remedy = f"make the pruning permanent first: torch.nn.utils.prune.remove({layer}, {name!r})"
+                    return f"found the pruned parameter {place!r}; {remedy}"
+                if isinstance(value, Tensor):
+                    return (
+                        f"found the attribute {place!r}, computed from parameters; take off torch.nn.utils.weight_norm "
+                        "and spectral_norm (those of torch.nn.utils.parametrizations can be copied), and keep no "
+                        "results of a forward pass"
+                    )
+                found = f"found the attribute {place!r}, a {type(value).__name__} ({_line(own)})"
+                return f"{found}; take it off before the fit, or make it where it is used"
+    return f"found {_line(error)}, expected a model that copy.deepcopy takes"
 
 
 def check_private(

@@ -6,21 +6,28 @@ may each have a `network.py`.
 """
 
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
+# The module by which a process that was not forked imports the recipe.
+AGAIN = """__file__ = {file!r}
+with open(__file__, "rb") as source:
+    exec(compile(source.read(), __file__, "exec"))
+"""
+
 
 class RecipeImports:
-    """The import context of one recipe; may be entered again, also while it is open.
+    """The import context of one recipe, which is the module `name`; may be entered again, also while it is open.
 
     Data loaders' worker processes inherit `sys.path`, so they find the modules too, if they are started while the
-    context is open.
+    context is open. Where they are not forked, they import the recipe again, for what it defines itself.
     """
 
-    def __init__(self, recipe: Path) -> None:
-        self._recipe, self._folder = recipe, recipe.parent.resolve()
+    def __init__(self, recipe: Path, name: str) -> None:
+        self._recipe, self._folder, self._name = recipe, recipe.parent.resolve(), name
         self._modules: dict[str, ModuleType] = {}
         self._open = 0
 
@@ -37,17 +44,21 @@ class RecipeImports:
         displaced = {name: sys.modules[name] for name in self._modules if name in sys.modules}
         sys.modules.update(self._modules)
         before = set(sys.modules) - set(self._modules)
-        sys.path.insert(0, str(self._folder))
-        arguments, sys.argv = sys.argv, [str(self._recipe)]
-        try:
-            yield
-        finally:
-            self._open -= 1
-            sys.argv = arguments
-            with suppress(ValueError):  # the recipe may have changed it itself
-                sys.path.remove(str(self._folder))
-            self._put_away(before)
-            sys.modules.update(displaced)
+        with tempfile.TemporaryDirectory(prefix="probity-recipe-") as again:
+            (Path(again) / f"{self._name}.py").write_text(AGAIN.format(file=str(self._recipe.resolve())))
+            places = [str(self._folder), again]
+            sys.path[:] = [places[0], *sys.path, places[1]]
+            arguments, sys.argv = sys.argv, [str(self._recipe)]
+            try:
+                yield
+            finally:
+                self._open -= 1
+                sys.argv = arguments
+                for place in places:
+                    with suppress(ValueError):  # the recipe may have changed it itself
+                        sys.path.remove(place)
+                self._put_away(before)
+                sys.modules.update(displaced)
 
     def _put_away(self, before: set[str]) -> None:
         """Keep the modules that came from the folder for the next time, and forget them until then."""

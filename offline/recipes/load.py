@@ -138,8 +138,8 @@ def load_recipe(path: Path) -> Recipe:
     if spec is None or spec.loader is None:
         raise RecipeError(f"{path}: found a file that is not Python, expected a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # data loaders with worker processes look classes up by module name
-    imports = RecipeImports(path)
+    sys.modules[name] = module  # forked processes of data loaders look classes up by module name
+    imports = RecipeImports(path, name)
     with imports.active():
         try:
             spec.loader.exec_module(module)

@@ -3,9 +3,11 @@ content."""
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import stat
 import sys
@@ -86,11 +88,15 @@ def staged_bundle(out: Path) -> Iterator[Path]:
         with _locked_folder(out) as staging:
             yield staging
             staging.chmod(0o755)
+            for file in staging.iterdir():
+                file.chmod(0o644)
             check_destination(out)
             _publish(staging, out)
     except OSError as error:
         problem = f"could not be written ({error.strerror or error})"
-        raise BundleError(out, problem, "free some space, or choose another destination") from error
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        remedy = "free some space, or choose another destination" if full else "choose another destination"
+        raise BundleError(out, problem, remedy) from error
 
 
 @contextlib.contextmanager
@@ -162,7 +168,8 @@ def check_new(out: Path, replace: bool) -> None:
 
 
 def check_writable(out: Path) -> None:
-    """`BundleError` where no folder can be made beside `out`. Call it before hours of work."""
+    """`BundleError` where no folder can be made beside `out`, or where it could not take the place of `out`. Call it
+    before hours of work."""
     parent = Path(os.path.abspath(out)).parent
     while not parent.exists() and parent != parent.parent:
         parent = parent.parent
@@ -171,6 +178,19 @@ def check_writable(out: Path) -> None:
     except OSError as error:
         remedy = f"make {parent} writable, or choose another destination"
         raise BundleError(out, f"cannot be written ({error.strerror})", remedy) from None
+    if _is_mount(out):
+        remedy = f"mount the folder that is to hold the bundle, and choose a name in it, such as {out / 'bundle'}"
+        raise BundleError(out, "is a mount point, which no other folder can replace", remedy)
+
+
+def _is_mount(path: Path) -> bool:
+    """Whether a file system is mounted at the path, also part of the same one (`mount --bind`, `docker run -v`)."""
+    with contextlib.suppress(OSError):  # Linux lists them, with \\040 for a space, and so on
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+        places = {re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), line.split()[4]) for line in lines}
+        if os.fsencode(os.path.realpath(path)) in places:
+            return True
+    return os.path.ismount(path)
 
 
 def _publish(staging: Path, out: Path) -> None:
@@ -183,12 +203,13 @@ def _publish(staging: Path, out: Path) -> None:
         os.rename(staging, out)
     elif not _exchange(staging, out):
         aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-        os.rename(out, aside / out.name)
         try:
-            os.rename(staging, out)
-        except BaseException:
-            os.rename(aside / out.name, out)
-            raise
+            os.rename(out, aside / out.name)
+            try:
+                os.rename(staging, out)
+            except BaseException:
+                os.rename(aside / out.name, out)
+                raise
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
@@ -237,6 +258,9 @@ class Folder:
         except FileNotFoundError:
             raise BundleError(file, "missing file") from None
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                remedy = "copy the files themselves (cp -rL), or mount the folder that they lie in"
+                raise BundleError(file, "is a link, expected the file itself", remedy) from None
             raise BundleError(file, f"cannot be read as a regular file ({error.strerror})") from error
         try:
             status = os.fstat(descriptor)

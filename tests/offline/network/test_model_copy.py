@@ -1,5 +1,7 @@
 """offline/network/model_copy.py: odd models are taken, or refused by name; nothing of the caller's changes."""
 
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import prune
 
 from probity.offline.config import FitConfig
 from probity.offline.fit import fit_bundle
@@ -110,7 +113,7 @@ def normalised() -> nn.Module:
         (lambda: Wrapped(drops), ValueError, ["other outputs the second time", "training=self.training"]),
         (Complex, ValueError, ["complex tensor 'spectrum'"]),
         (Wide, ValueError, ["between torch.float64 and float32", "1.0e+00"]),
-        (normalised, ValueError, ["cannot be copied", "parametrizations"]),
+        (normalised, ValueError, ["cannot be copied: found the attribute '0.weight'", "parametrizations"]),
         (lambda: torch.jit.script(nn.Linear(4, 3)), ValueError, ["TorchScript"]),
         (lambda: nn.Linear, TypeError, ["found the class Linear"]),
         (lambda: "resnet", TypeError, ["found str"]),
@@ -128,6 +131,36 @@ def test_what_cannot_be_used_is_refused_by_name(
     assert list(tmp_path.iterdir()) == []
     for (x, _), (expected, _) in zip(given, before, strict=True):
         assert torch.equal(x, expected)
+
+
+def pruned() -> nn.Module:
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    prune.l1_unstructured(net[2], "weight", 0.4)
+    net(torch.randn(2, 4))
+    return net
+
+
+def holding(thing: object) -> nn.Module:
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    vars(net[1])["kept"] = thing
+    return net
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (pruned, ["the pruned parameter '2.weight'", "torch.nn.utils.prune.remove(model.2, 'weight')"]),
+        (lambda: holding(threading.Lock()), ["the attribute '1.kept', a lock", "take it off before the fit"]),
+        (lambda: holding({"file": sys.stdout}), ["the attribute '1.kept', a dict", "make it where it is used"]),
+        (lambda: holding(letter for letter in "ab"), ["the attribute '1.kept', a generator"]),
+        (lambda: holding(torch.ones(2, requires_grad=True) * 2), ["the attribute '1.kept', computed from parameters"]),
+    ],
+)
+def test_what_cannot_be_copied_is_named(make: Callable[[], nn.Module], words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModelError) as caught:
+        fit_bundle(make(), data(), tmp_path / "bundle", calibration_loader=data(), config=CONFIG)
+    for word in words:
+        assert word in str(caught.value)
 
 
 def test_sparse_gradients_and_double_precision_are_taken(tmp_path: Path) -> None:

@@ -85,6 +85,31 @@ def test_a_fit_finds_what_lies_beside_the_recipe(tmp_path: Path, workers: str) -
     assert not {name for name in set(sys.modules) - modules if name.startswith(("data_beside", "labels", "networks"))}
 
 
+OWN = DATA.replace(
+    "from labels_beside import label  # imported for the first time while the fit reads the data", "label = sign"
+)
+
+
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "forkserver"])
+def test_processes_that_are_not_forked_find_what_the_recipe_defines(tmp_path: Path, method: str) -> None:
+    """A data set, and a function that makes batches; both of the recipe itself, as on macOS, or Python 3.14."""
+    path = write(tmp_path, f"1, multiprocessing_context={method!r}, collate_fn=together")
+    own = f"""{OWN}
+from labels_beside import label as sign
+
+def together(examples):
+    return torch.utils.data.default_collate(examples)
+"""
+    path.write_text(path.read_text().replace("from data_beside import Points\n", own))
+    (tmp_path / "data_beside.py").unlink()
+    before = list(sys.path)
+    out = tmp_path / "out" / "bundle"
+    result = CliRunner().invoke(app, ["fit", str(path), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert read_manifest(out)[0].metrics["train_examples"] == 60
+    assert sys.path == before
+
+
 @pytest.mark.slow
 def test_so_do_the_processes_of_torchrun(tmp_path: Path) -> None:
     out = tmp_path / "out" / "bundle"

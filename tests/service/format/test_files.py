@@ -139,7 +139,7 @@ def to_fifo(file: Path) -> None:
 @pytest.mark.parametrize("change", [to_symlink, to_dangling_symlink, to_folder, to_fifo])
 def test_only_regular_files_are_read(folder: Path, file: str, change: Callable[[Path], None]) -> None:
     change(folder / file)
-    refusal(folder, file, "regular file")
+    refusal(folder, file, "is a link" if (folder / file).is_symlink() else "regular file")
 
 
 def test_a_folder_reached_through_a_symlink_is_welcome(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from probity.service.bundle import (
     staged_bundle,
 )
 from tests.support.bundles import FEATURE_SPEC, Synthetic, rewrite, write_linear
+from tests.support.server import ROOT
 from tests.support.tamper import contents, copy_bundle
 
 TIMEOUT = 60
@@ -72,6 +74,45 @@ def test_a_folder_without_rights_is_refused_before_any_work(tmp_path: Path) -> N
     tmp_path.chmod(0o500)
     with pytest.raises(BundleError, match=r"cannot be written \(Permission denied\)"):
         check_writable(tmp_path / "new" / "bundle")
+
+
+MOUNT = ["unshare", "--mount", "sh", "-c", 'mount --bind there "the bundle" && exec "$@"', "sh"]
+can_mount = pytest.mark.skipif(
+    shutil.which("unshare") is None or subprocess.run([*MOUNT[:4], "mount --bind / /mnt"], check=False).returncode != 0,
+    reason="needs the right to mount",
+)
+
+
+@can_mount
+def test_a_mount_point_is_refused_before_any_work_and_left_as_it_was(classification: Synthetic, tmp_path: Path) -> None:
+    """`docker run -v $PWD/there:"/the bundle"`: part of the same file system, which no device number tells."""
+    (tmp_path / "the bundle").mkdir()
+    shutil.copytree(classification.path, tmp_path / "there")
+    before = contents(tmp_path / "there")
+
+    def refused(code: str) -> str:
+        start = (
+            "from pathlib import Path; import shutil; from probity.service.bundle import *; out = Path('the bundle')"
+        )
+        command = [*MOUNT, sys.executable, "-c", f"{start}\n{code}"]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        return done.stderr.strip().splitlines()[-1]
+
+    told = refused("check_writable(out)")
+    assert "the bundle: is a mount point" in told
+    assert "such as the bundle/bundle" in told
+    told = refused("with staged_bundle(out) as staging: shutil.copytree('there', staging, dirs_exist_ok=True)")
+    assert "could not be written (Device or resource busy) (remedy: choose another destination)" in told
+    assert listing(tmp_path) == {"the bundle", "there"}
+    assert contents(tmp_path / "there") == before
 
 
 def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
