@@ -74,6 +74,8 @@ class Server:
         place.folder.mkdir(parents=True, exist_ok=True)
         each = self.threads or max(1, threads // self.workers)
         arrangement = {"SERVED_WORKERS": str(self.workers), "SERVED_THREADS": str(each)}
+        if self.family == PROBITY.name:
+            arrangement = {"PROBITY_WORKERS": str(self.workers)}
         served = {"SERVED_BUNDLE": str(bundle), "SERVED_PORT": str(place.port), **arrangement}
         home = {"BENTOML_HOME": str(place.folder), "BENTOML_DO_NOT_TRACK": "True"}
         with started(
@@ -145,11 +147,12 @@ OTHERS = (
         tensor,
         GATHERED + QUIET,
         path="/v2/models/digits/infer",
-        packages=("mlserver", "uvloop<0.22"),  # with a later uvloop its worker does not start
+        packages=("mlserver>=1.7", "uvloop<0.22"),  # with a later uvloop its worker does not start
     ),
 )
-# Each other server starts with one process and with two; the faster goes on, since what suits two cores differs.
-SERVERS = (
-    PROBITY,
-    *(arranged for other in OTHERS for arranged in (other, replace(other, name=f"{other.name}, 2 workers", workers=2))),
+# Each server starts with one process and with two; the faster goes on, since what suits two cores differs.
+SERVERS = tuple(
+    arranged
+    for server in (PROBITY, *OTHERS)
+    for arranged in (server, replace(server, name=f"{server.name}, 2 workers", workers=2))
 )

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from benchmarks.core.folders import ROOT
 from benchmarks.core.harness import MeasurementError
 from benchmarks.serving.fitted import SERVING
 
-# The same everywhere; the rest as the server wants it.
-COMPUTING = ("numpy", "onnxruntime", "safetensors", "threadpoolctl")
+# What the predictor imports, in the same versions everywhere; the rest as the server wants it.
+COMPUTING = ("numpy", "onnxruntime", "safetensors", "pydantic", "threadpoolctl")
 FORBIDDEN = "torch"
 STAMP = "installed.json"
 LIST = "import importlib.metadata as m, json; print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
@@ -38,9 +37,8 @@ def environment(name: str, packages: Sequence[str]) -> Path:
 
 
 def needs() -> list[str]:
-    """What the service needs to be imported from this checkout."""
-    declared: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    return declared + [f"{name}=={library_version(name)}" for name in COMPUTING]
+    """What the predictor of this checkout needs."""
+    return [f"{name}=={library_version(name)}" for name in COMPUTING]
 
 
 def versions(folder: Path) -> dict[str, str]:
