@@ -189,7 +189,8 @@ def _check_default_model(store: ModelStore, settings: Settings) -> None:
         log.error("the default model %r is not loaded; loaded are: %s", settings.default_model, loaded)
     elif not names and settings.models is not None:
         later = "" if settings.watch_seconds is not None else "; PROBITY_WATCH_SECONDS would look for new ones"
-        log.warning("%s holds no bundle that can be served: every prediction is refused%s", settings.models, later)
+        expected = f"expected NAME/manifest.json or NAME/VERSION/manifest.json in it{later}"
+        log.warning("%s: no bundle can be served, every prediction is refused; %s", settings.models, expected)
     elif settings.default_model is None and len(names) > 1:
         log.warning("%r answers /predict, being the first one loaded; set PROBITY_DEFAULT_MODEL", store.default)
 

@@ -85,6 +85,7 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Sourc
     names = list(schema.names)
     layout = _layout(names, spec, path, keep)
     wanted = [names[place] for place in layout.entries]
+    _check_types(path, [(names[place], schema.field(place).type) for place in layout.entries])
     kinds = {name: _kind(schema.field(place).type) for name, place in layout.kept.items()}
 
     def batches(start: int, size: int) -> Iterator[Batch]:
@@ -94,7 +95,7 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Sourc
                 skipped, begin = max(0, start - first), first
                 first += len(table)
                 if skipped < len(table):
-                    columns = [table.column(name).to_numpy(zero_copy_only=False)[skipped:] for name in wanted]
+                    columns = [_column(table.column(name))[skipped:] for name in wanted]
                     rows = np.stack(columns, axis=1).reshape(-1, *spec.shape)
                     kept = {
                         name: [_cell(value, kind) for value in table.column(name).to_pylist()[skipped:]]
@@ -104,6 +105,27 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Sourc
                     yield Batch(checked_rows(rows, spec, path, where), kept=kept)
 
     return Source(count, batches, kinds)
+
+
+def _check_types(path: Path, columns: Sequence[tuple[str, Any]]) -> None:
+    """Raises `ScoringError` for a column of the network's that holds no numbers, or that has the name of another."""
+    from pyarrow import types
+
+    numeric = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal)
+    for name, kind in columns:
+        if not any(is_kind(kind) for is_kind in numeric):
+            raise ScoringError(f"{path}: column {name!r:.80}: found {kind!s:.60}, expected numbers")
+        if [other for other, _ in columns].count(name) > 1:
+            raise ScoringError(f"{path}: found several columns {name!r:.80}, expected one of each name")
+
+
+def _column(column: Any) -> Array:
+    """Its numbers; truth values as 0 and 1, decimals as the nearest floating-point numbers."""
+    from pyarrow import float64, types
+
+    numbers = column.cast(float64()) if types.is_decimal(column.type) else column
+    values: Array = numbers.to_numpy(zero_copy_only=False)
+    return values
 
 
 @contextmanager
@@ -166,6 +188,8 @@ def _numbers(block: list[Line], layout: _Layout, spec: InputSpec, path: Path, fi
             raise ScoringError(f"{path}: row {first + i} (line {line}): {found}")
     cells = [[TRUTHS.get(row[place], row[place]) for place in layout.entries] for _, row in block]
     try:
+        if any("_" in cell for row in cells for cell in row):  # Python would read 1_000 as a thousand
+            raise ValueError("an underscore")
         numbers: Array = np.array(cells, kind)
     except (ValueError, OverflowError):
         raise _bad_cell(cells, block, kind, spec, path, first) from None
@@ -179,6 +203,8 @@ def _bad_cell(
     for i, row in enumerate(cells):
         for j, cell in enumerate(row):
             try:
+                if "_" in cell:
+                    raise ValueError("an underscore")
                 np.array(cell, kind)
             except (ValueError, OverflowError):
                 column = f"entry [{j}]" if spec.feature_names is None else f"column {spec.feature_names[j]!r:.80}"

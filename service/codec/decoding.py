@@ -1,5 +1,6 @@
 """A request's body -> one array (B, *input_shape), or an error. One function for each media type."""
 
+import codecs
 import io
 import math
 import warnings
@@ -123,7 +124,7 @@ def _shown(value: Any) -> str:
 def parse_json(body: bytes, kind: type[M]) -> M:
     """The body as a model of pydantic; raises `NotJson` and `FieldError`."""
     try:
-        return kind.model_validate_json(body)
+        return kind.model_validate_json(body.removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         if first["type"] == "json_invalid":

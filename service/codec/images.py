@@ -4,6 +4,7 @@ import base64
 import binascii
 import contextlib
 import io
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -66,11 +67,16 @@ def _stack_images(files: Iterable[bytes], count: int, spec: InputSpec, limits: I
 
 
 def decode_base64(text: str, field: str) -> bytes:
-    """The file in a base64 text, or in a `data:` URL; raises `InputError`."""
-    if text.startswith("data:"):
+    """The file in a base64 text, with or without line breaks and padding, or in a `data:` URL; raises `InputError`."""
+    if text[:5].lower() == "data:":
         _, _, text = text.partition(",")
     try:
         return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    text = "".join(text.split()).rstrip("=")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
         raise InputError(field, "text that is not base64", f"a base64-encoded {IMAGE_NAMES} file") from error
 
@@ -85,9 +91,26 @@ def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) ->
         return _array_of(image, spec, field)
 
 
+# How other files begin that people take for images.
+KINDS = (
+    (re.compile(rb"GIF8"), "a GIF"),
+    (re.compile(rb"II\*\0|MM\0\*"), "a TIFF"),
+    (re.compile(rb"(?s)....ftyp(hei|mif1|msf1)"), "a HEIC"),
+    (re.compile(rb"(?s)....ftypavi"), "an AVIF"),
+    (re.compile(rb"BM"), "a BMP"),
+    (re.compile(rb"%PDF"), "a PDF"),
+    (re.compile(rb"\s*<(\?xml|svg)"), "an SVG"),
+)
+
+
+def _kind_of(data: bytes) -> str:
+    """What the bytes are instead of an image that is read."""
+    return next((f"{name} file" for pattern, name in KINDS if pattern.match(data)), "bytes that are not an image")
+
+
 @contextlib.contextmanager
 def _opened(data: bytes, max_pixels: int, field: str) -> Iterator[Image.Image]:
-    with _image_errors(field), Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
+    with _image_errors(data, field), Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
         _check_size(image, max_pixels, field)
         if data.startswith(JPEG) and (scans := scans_of(data)) > MAX_SCANS:
             raise InputTooLarge(field, f"a JPEG of {scans} scans", f"at most {MAX_SCANS}")
@@ -117,7 +140,7 @@ def _array_of(image: Image.Image, spec: InputSpec, field: str) -> Array:
 
 
 @contextlib.contextmanager
-def _image_errors(field: str) -> Iterator[None]:
+def _image_errors(data: bytes, field: str) -> Iterator[None]:
     """Report any exception of Pillow as the file's fault: its decoders raise nearly every kind."""
     expected = f"a readable {IMAGE_NAMES} file"
     try:
@@ -127,7 +150,7 @@ def _image_errors(field: str) -> Iterator[None]:
     except InputError:
         raise
     except UnidentifiedImageError as error:
-        raise InputError(field, "bytes that are not an image", expected) from error
+        raise InputError(field, _kind_of(data), expected) from error
     except Image.DecompressionBombError as error:
         raise InputTooLarge(field, "too many pixels", expected) from error
     except MemoryError:

@@ -17,6 +17,7 @@ DRAIN_FACTOR = 16
 # zlib's window bits: +16 expects a gzip header. "deflate" in practice means a zlib header.
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 RETRY_AFTER = {"Retry-After": "1"}
+MOST_MEMBERS = 1000  # of a gzip file, which may be several one after the other, as bgzip and pigz write them
 # The first INLINE_BYTES of a small body are decompressed on the event loop, the rest in threads, piece by piece.
 INLINE_BYTES, PIECE_BYTES = 64 * 2**10, 2**20
 RESPONSE_BYTES = 64 * 2**10
@@ -84,14 +85,19 @@ async def _decompress(body: bytes, encoding: str, limit: int, lease: Lease, thre
     """Never produces more than one piece beyond `limit`, whatever the body claims; memory is reserved by the piece."""
     decompressor, loop = zlib.decompressobj(WINDOW_BITS[encoding]), asyncio.get_running_loop()
     pieces: list[bytes] = []
-    size, rest, inline = 0, body, len(body) <= INLINE_BYTES
+    size, rest, inline, members = 0, body, len(body) <= INLINE_BYTES, 1
     try:
-        while not decompressor.eof and size <= limit:
+        while size <= limit:
+            if decompressor.eof:
+                if not decompressor.unused_data or encoding == "deflate" or members == MOST_MEMBERS:
+                    break
+                rest, members = decompressor.unused_data, members + 1
+                decompressor = zlib.decompressobj(WINDOW_BITS[encoding])
             most = min(limit + 1 - size, INLINE_BYTES if inline else PIECE_BYTES)
             step = partial(decompressor.decompress, rest, most)
             piece = step() if inline else await loop.run_in_executor(threads, step)
             rest, inline = decompressor.unconsumed_tail, False
-            if not piece and not rest:
+            if not piece and not rest and not decompressor.eof:
                 break
             reserve(lease, len(piece))
             size += len(piece)
@@ -102,7 +108,7 @@ async def _decompress(body: bytes, encoding: str, limit: int, lease: Lease, thre
     if size > limit:
         raise _too_large(limit)
     if not decompressor.eof or decompressor.unused_data:
-        detail = f"The body is not one whole {encoding} stream."
+        detail = f"The body is not whole {encoding} data, or has more than {MOST_MEMBERS} parts."
         raise ProblemError(400, "content_encoding", detail, field="Content-Encoding")
     return pieces[0] if len(pieces) == 1 else await loop.run_in_executor(threads, b"".join, pieces)
 

@@ -1,6 +1,7 @@
 """JSON -> the pydantic models of `probity.service.oip.schemas`; what does not fit is a `RequestError` that names the
 place."""
 
+import codecs
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -35,7 +36,7 @@ def read_json(body: bytes, limits: JsonLimits) -> Any:
     """The values in a JSON text; a text of too many is refused before objects are made of it."""
     check_json_size(body, limits)
     try:
-        return from_json(body)
+        return from_json(body.removeprefix(codecs.BOM_UTF8))
     except ValueError as error:
         raise NotJson(f"The body is not JSON: {error!s:.200}") from None
 

@@ -1,7 +1,9 @@
 """Files that cannot be scored: what is wrong, where, and what to do."""
 
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -140,7 +142,7 @@ def test_parquet_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ScoringError, match="row 1, column 'a': found nan, expected a finite number"):
         read(path, FEATURE_SPEC)
     parquet.write_table(pa.table({name: ["x"] for name in "abcd"}), path)
-    with pytest.raises(ScoringError, match="found an array of object, expected whole or floating-point numbers"):
+    with pytest.raises(ScoringError, match="column 'a': found string, expected numbers"):
         read(path, FEATURE_SPEC)
 
 
@@ -211,6 +213,54 @@ def test_a_damaged_array_is_read_or_refused(
     path.write_bytes(content[: len(content) - cut])
     with suppress(ScoringError):
         assert read(path, PLAIN).shape[1:] == PLAIN.shape
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        (pa.array([0, 1], pa.timestamp("us")), r"timestamp\[us\]"),
+        (pa.array([0, 1], pa.date32()), r"date32\[day\]"),
+        (pa.array(["x", "y"]).dictionary_encode(), "dictionary<"),
+        (pa.array([[1.0], [2.0]]), "list<"),
+        (pa.array([{"x": 1.0}, {"x": 2.0}]), "struct<"),
+        (pa.array([b"1", b"2"]), "binary"),
+        (pa.nulls(2), "null"),
+    ],
+    ids=lambda one: str(one)[:20],
+)
+def test_a_column_of_parquet_that_holds_no_numbers_is_named(tmp_path: Path, column: Any, found: str) -> None:
+    path, plain = tmp_path / "inputs.parquet", pa.array([1.0, 2.0])
+    parquet.write_table(pa.table({"a": plain, "b": column, "c": plain, "d": plain, "when": column}), path)
+    with pytest.raises(ScoringError, match=rf"inputs\.parquet: column 'b': found {found}.*expected numbers"):
+        read(path, FEATURE_SPEC)
+
+
+def test_truth_values_and_decimals_are_numbers_in_every_table(tmp_path: Path) -> None:
+    truths, money = pa.array([True, False]), pa.array([Decimal("1.25"), Decimal("-3.50")], pa.decimal128(5, 2))
+    table = pa.table({"a": truths, "b": money, "c": pa.array([1, 2]), "d": pa.array([0.5, 0.5], pa.float32())})
+    parquet.write_table(table, tmp_path / "inputs.parquet")
+    (tmp_path / "inputs.csv").write_text("a,b,c,d\nTrue,1.25,1,0.5\nFalse,-3.50,2,0.5\n")
+    for suffix in ("parquet", "csv"):
+        found = read(tmp_path / f"inputs.{suffix}", FEATURE_SPEC)
+        np.testing.assert_array_equal(found, [[1, 1.25, 1, 0.5], [0, -3.5, 2, 0.5]])
+
+
+@pytest.mark.parametrize("row", ["17,1,2,3,4", "1,2,3", "1,2,3,4,"])
+@pytest.mark.parametrize("names", ["a,b,c,d", "d,c,b,a"])
+def test_a_row_of_another_length_than_the_header_is_refused(tmp_path: Path, names: str, row: str) -> None:
+    """As of row names, which R writes without a name in the header: read by place, all values would be one off."""
+    path = tmp_path / "inputs.csv"
+    path.write_text(f"{names}\n{row}\n")
+    found = row.count(",") + 1
+    with pytest.raises(ScoringError, match=rf"row 0 \(line 2\): found {found} columns, expected 4 as in the header"):
+        read(path, FEATURE_SPEC)
+
+
+def test_an_underscore_makes_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "inputs.csv"
+    path.write_text("a,b,c,d\n1,2,1_000,4\n")
+    with pytest.raises(ScoringError, match=r"row 0 \(line 2\), column 'c': found '1_000', expected a number"):
+        read(path, FEATURE_SPEC)
 
 
 def test_a_damaged_page_of_parquet_names_the_file(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """service/codec/images.py, bad images: each is an `InputError` that names the image, whatever Pillow makes of it."""
 
+import base64
 import random
 import struct
 import zlib
@@ -10,11 +11,12 @@ from PIL import Image
 
 from probity.service.bundle import ImagePreprocessing, InputSpec
 from probity.service.codec.arrays import InputError, InputLimits
-from probity.service.codec.images import array_from_images, image_to_array
+from probity.service.codec.images import array_from_files, array_from_images, image_to_array
 from tests.support.bundles import FEATURE_SPEC
 from tests.support.client import base64_text, encoded
 
 SPEC = InputSpec(shape=(3, 6, 6), image=ImagePreprocessing(mode="RGB"))
+LIMITS = InputLimits(5, 1000)
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 7, 3)).astype(np.uint8))
 PNG, JPEG = encoded(PICTURE), encoded(PICTURE, "JPEG")
 
@@ -158,3 +160,36 @@ def test_damaged_pictures_are_decoded_or_refused(seed: int) -> None:
         assert found.shape == SPEC.shape
         assert np.isfinite(found).all()
     assert min(outcomes.values()) > 20
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (encoded(Image.new("L", (3, 3)), "GIF"), "a GIF file"),
+        (encoded(Image.new("L", (3, 3)), "TIFF"), "a TIFF file"),
+        (encoded(Image.new("L", (3, 3)), "BMP"), "a BMP file"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "a HEIC file"),
+        (b"\0\0\0\x18ftypavif\0\0\0\0avifmif1", "an AVIF file"),
+        (b"%PDF-1.7", "a PDF file"),
+        (b'<?xml version="1.0"?><svg/>', "an SVG file"),
+        (b"hello", "bytes that are not an image"),
+    ],
+)
+def test_files_that_are_taken_for_images_are_named(data: bytes, found: str) -> None:
+    with pytest.raises(InputError, match=f"found {found}, expected a readable PNG, JPEG or WebP file"):
+        array_from_files([data], SPEC, LIMITS)
+
+
+@pytest.mark.parametrize("change", ["lines", "unpadded", "url", "padded lines"])
+def test_base64_comes_in_lines_and_without_padding_too(change: str) -> None:
+    data = next(data for size in range(3, 9) if len(data := encoded(Image.new("L", (size, 3)))) % 3)
+    text = base64.b64encode(data).decode()
+    lines = "\r\n".join(text[at : at + 76] for at in range(0, len(text), 76))
+    forms = {
+        "lines": lines.rstrip("="),
+        "unpadded": text.rstrip("="),
+        "url": f"Data:image/png;base64,{text}",
+        "padded lines": lines + "\n",
+    }
+    found, expected = (array_from_images([one], SPEC, LIMITS) for one in (forms[change], text))
+    np.testing.assert_array_equal(found, expected)

@@ -56,6 +56,29 @@ def test_a_compressed_body_is_the_same_body(client: Client, coding: str, pack: A
     assert predictions(found) == predictions(client.predict(BODY))
 
 
+@pytest.mark.parametrize("count", [2, 3, 1000])
+def test_a_gzip_body_of_several_members_is_their_data_in_turn(client: Client, count: int) -> None:
+    """As `pigz` and `bgzip` write them; an empty member is none to stop at."""
+    cut = len(BODY) // 2
+    members = [BODY[:cut], *[b""] * (count - 2), BODY[cut:]]
+    packed = b"".join(gzip.compress(part, mtime=0) for part in members)
+    assert predictions(client.predict(packed, content_encoding="gzip")) == predictions(client.predict(BODY))
+
+
+@pytest.mark.parametrize("tail", [b"more", PACKED[:20], gzip.compress(b"") * 1000])
+def test_what_follows_a_gzip_member_must_be_another_one(client: Client, tail: bytes) -> None:
+    problem(client.predict(PACKED + tail, content_encoding="gzip"), 400, "content_encoding")
+
+
+@pytest.mark.parametrize("path", ["/predict", "/v2/models/synthetic/infer"])
+def test_a_byte_order_mark_is_left_out(client: Client, path: str) -> None:
+    tensor = {"name": "inputs", "shape": [1, len(GOOD)], "datatype": "FP32", "data": GOOD}
+    body = json.dumps({"inputs": GOOD if path == "/predict" else [tensor]})
+    for text in (body, "\ufeff" + body):
+        response = client.request("POST", path, content=text.encode(), headers={"content-type": "application/json"})
+        assert response.status_code == 200, response.text
+
+
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 @pytest.mark.parametrize("data", [b"", BODY, PACKED[:-4], PACKED + b"more"])
 def test_a_damaged_compression_is_refused(client: Client, coding: str, data: bytes) -> None:
