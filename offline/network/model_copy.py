@@ -2,12 +2,14 @@
 
 import copy
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
 
 from probity.offline.network.finite import check_finite_outputs
 from probity.offline.network.inputs import ONE_INPUT, InputForm
@@ -95,6 +97,44 @@ def _why_not_copied(model: nn.Module, error: Exception) -> str:
     return f"found {_line(error)}, expected a model that copy.deepcopy takes"
 
 
+@contextmanager
+def _plain_forward(network: nn.Module, device: torch.device) -> Iterator[None]:
+    """`UnsupportedModelError` where a forward pass inside changes a buffer, or the precision."""
+    before, watch = {name: buffer.clone() for name, buffer in network.named_buffers()}, _SeesAutocast(device)
+    with watch:
+        yield
+    if watch.seen:
+        raise UnsupportedModelError(
+            "model: found torch.autocast in its forward pass, expected float32, as it will be served; put it around "
+            "the call of the model, where it is trained"
+        )
+    counting = [name for name, buffer in network.named_buffers() if not _same(buffer, before[name])]
+    if counting:
+        raise UnsupportedModelError(
+            f"model: found that its forward pass changes the buffer {counting[0]!r} in eval mode; change it only "
+            "`if self.training`"
+        )
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    """Whether the entries are equal, or none is a number in both."""
+    return first.shape == second.shape and bool(((first == second) | (first.isnan() & second.isnan())).all())
+
+
+class _SeesAutocast(TorchFunctionMode):
+    """While it is active, `seen` becomes true where torch.autocast is on for the device when a function is called."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.seen, self._kind = False, device.type
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        self.seen = self.seen or torch.is_autocast_enabled(self._kind)
+        return function(*args, **(kwargs or {}))
+
+
 def check_private(
     model: nn.Module,
     network: nn.Module,
@@ -111,7 +151,9 @@ def check_private(
     taken.install(network)
     try:
         with torch.no_grad():
-            form = output_form(network(few), len(few), classification)
+            with _plain_forward(network, inputs.device):
+                returned = network(few)
+            form = output_form(returned, len(few), classification)
             if form.one_logit:
                 refuse_sigmoid(network, few)
             form.install(network)

@@ -15,6 +15,7 @@ from probity.cli import app
 from probity.offline.network.unsupported import SUPPORTED
 from probity.service.bundle import InputSpec
 from tests.support.bundles import write_linear
+from tests.support.processes import usual_signals
 
 RECIPE = """
 import numpy as np
@@ -521,7 +522,11 @@ def model():
 def test_ctrl_c_says_that_nothing_is_kept(here: Path) -> None:
     (here / "r.py").write_text(f"{RECIPE}{WAITS}")
     command = [str(Path(sys.executable).with_name("probity")), "fit", "r.py", "--out", "x"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"NO_COLOR": "1"}) as process:
+    environment = os.environ | {"NO_COLOR": "1"}
+    with (
+        usual_signals(),
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process,
+    ):
         while not (here / "training").exists():
             assert process.poll() is None
             os.sched_yield()

@@ -106,11 +106,34 @@ def normalised() -> nn.Module:
     return net
 
 
+def autocasts(net: Wrapped, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found: Tensor = net.last(torch.relu(net.first(x))).float()
+    return found
+
+
+class Counts(nn.Module):
+    """Counts its calls in a buffer, whether or not it is trained."""
+
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.last(x)
+
+
 @pytest.mark.parametrize(
     ("model", "kind", "words"),
     [
         (lambda: Wrapped(changes_inputs), ValueError, ["changes its inputs in place", "x.clone()"]),
         (lambda: Wrapped(drops), ValueError, ["other outputs the second time", "training=self.training"]),
+        (lambda: Wrapped(autocasts), ValueError, ["torch.autocast in its forward pass", "around the call"]),
+        (Counts, ValueError, ["changes the buffer 'calls'", "if self.training"]),
         (Complex, ValueError, ["complex tensor 'spectrum'"]),
         (Wide, ValueError, ["between torch.float64 and float32", "1.0e+00"]),
         (normalised, ValueError, ["cannot be copied: found the attribute '0.weight'", "parametrizations"]),

@@ -25,7 +25,7 @@ from probity.service.schemas import PredictResponse
 from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import PROBLEM_TYPE
-from tests.support.processes import wait_until
+from tests.support.processes import usual_signals, wait_until
 from tests.support.requests import GOOD
 from tests.support.server import ROOT, TIMEOUT, environment, run_to_end, running
 from tests.support.server import Server as RunningServer
@@ -45,6 +45,7 @@ def test_sigterm_ends_it_with_status_0(classification: Synthetic) -> None:
 def test_other_signals_cut_no_request(classification: Synthetic, workers: str) -> None:
     """SIGHUP, as of a terminal that closes, drains; SIGUSR1 means nothing."""
     with (
+        usual_signals(),
         running(classification.path, PROBITY_DRAIN_SECONDS="0.1", PROBITY_WORKERS=workers) as server,
         contextlib.closing(server.socket()) as connection,
     ):
