@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.metrics import metric
+from tests.support.processes import wait_until
 from tests.support.requests import GOOD
 from tests.support.server import ACCESS, TIMEOUT, Server, running
 
@@ -164,8 +165,9 @@ def test_several_models_side_by_side(tmp_path: Path, classification: Synthetic, 
             assert status == 200, answer
             return answer["model"]["name"], answer["model"]["version"]
 
-        for name in ("a version 2", "b version 1"):
-            server.wait_for(f"serving {name}")
+        wait_until(
+            lambda: ask("/models/c/predict")[1]["code"] == "model_not_found"
+        )  # while bundles are tried: "loading"
         assert served("/models/a/predict") == ("a", "2")
         assert served("/models/a/versions/1/predict") == ("a", "1")
         assert served("/models/b/predict") == ("b", "1")

@@ -31,13 +31,13 @@ def is_running(pid: int) -> bool:
 def usual_signals() -> Iterator[None]:
     """Processes that are started inside get SIGINT and SIGHUP, also where the tests run in the background or under
     `nohup`, which have them ignored."""
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
-    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hang_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGHUP, hang_up)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

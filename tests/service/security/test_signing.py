@@ -141,7 +141,7 @@ def test_it_must_be_a_small_regular_file(signed: Path, by: TrustedKeys | None) -
     refused(signed, "expected at most 4096", by=by)
     file.rename(signed.parent / "elsewhere")
     file.symlink_to(signed.parent / "elsewhere")
-    refused(signed, "regular file", by=by)
+    refused(signed, "is a link, expected the file itself", by=by)
     file.unlink()
     file.mkdir()
     refused(signed, "regular file", by=by)
