@@ -175,8 +175,11 @@ async def _begin_loading(runtime: Runtime) -> None:
         return
 
     def check(loaded: asyncio.Task[None]) -> None:
-        if not loaded.cancelled() and loaded.exception() is None:
-            _check_default_model(runtime.store, settings)
+        if loaded.cancelled():
+            return
+        if (error := loaded.exception()) is not None:
+            log.error("%s: loading its bundles failed", settings.models, exc_info=error)
+        _check_default_model(runtime.store, settings)
 
     (await runtime.repository.begin()).add_done_callback(check)
 

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fastapi.testclient import TestClient
 from PIL import Image
 from pydantic import BaseModel
 
 from probity.service.app import create_app
 from probity.service.bundle import SEAL
 from probity.service.inference.predictor import Predictor
+from probity.service.models.repository import Repository
 from probity.service.routes.predict import ERRORS
 from probity.service.runtime import Runtime
 from probity.service.schemas import (
@@ -285,3 +287,18 @@ def test_two_services_in_one_process_share_nothing(classification: Synthetic, re
         assert other.get("/model").json()["task"] == "regression"
         assert one.app.state.runtime.metrics.registry is not other.app.state.runtime.metrics.registry
     assert create_app(Predictor.load(classification.path), Settings()).title == "Probity"
+
+
+def test_a_bug_in_loading_the_bundles_of_the_start_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Repository, "_renew_in_order", fail)
+    with TestClient(create_app([], Settings(models=tmp_path))) as client:
+        while (found := client.get("/health/ready").json())["code"] == "loading":
+            pass
+    assert found["code"] == "not_ready"
+    assert "loading its bundles failed" in caplog.text
+    assert "a bug" in caplog.text
