@@ -2,6 +2,7 @@
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -112,10 +113,11 @@ def _check_types(path: Path, columns: Sequence[tuple[str, Any]]) -> None:
     from pyarrow import types
 
     numeric = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal)
+    counts = Counter(name for name, _ in columns)
     for name, kind in columns:
         if not any(is_kind(kind) for is_kind in numeric):
             raise ScoringError(f"{path}: column {name!r:.80}: found {kind!s:.60}, expected numbers")
-        if [other for other, _ in columns].count(name) > 1:
+        if counts[name] > 1:
             raise ScoringError(f"{path}: found several columns {name!r:.80}, expected one of each name")
 
 
@@ -188,7 +190,7 @@ def _numbers(block: list[Line], layout: _Layout, spec: InputSpec, path: Path, fi
             raise ScoringError(f"{path}: row {first + i} (line {line}): {found}")
     cells = [[TRUTHS.get(row[place], row[place]) for place in layout.entries] for _, row in block]
     try:
-        if any("_" in cell for row in cells for cell in row):  # Python would read 1_000 as a thousand
+        if any("_" in "".join(row) for row in cells):  # Python would read 1_000 as a thousand
             raise ValueError("an underscore")
         numbers: Array = np.array(cells, kind)
     except (ValueError, OverflowError):
