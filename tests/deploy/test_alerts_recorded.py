@@ -69,6 +69,8 @@ class Digits:
 @contextlib.contextmanager
 def served(bundle: Path = BUNDLE, **settings: str) -> Iterator[Digits]:
     with running(bundle, **{f"PROBITY_{name.upper()}": value for name, value in settings.items()}) as server:
+        if "models" in settings:
+            server.wait_until_loaded()
         yield Digits(server)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 from pydantic import BaseModel
 
@@ -296,7 +295,7 @@ def test_a_bug_in_loading_the_bundles_of_the_start_is_in_the_log(
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(Repository, "_renew_in_order", fail)
-    with TestClient(create_app([], Settings(models=tmp_path))) as client:
+    with serving([], Settings(models=tmp_path)) as client:
         while (found := client.get("/health/ready").json())["code"] == "loading":
             pass
     assert found["code"] == "not_ready"

@@ -16,7 +16,6 @@ import pytest
 
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.metrics import metric
-from tests.support.processes import wait_until
 from tests.support.requests import GOOD
 from tests.support.server import ACCESS, TIMEOUT, Server, running
 
@@ -165,9 +164,7 @@ def test_several_models_side_by_side(tmp_path: Path, classification: Synthetic, 
             assert status == 200, answer
             return answer["model"]["name"], answer["model"]["version"]
 
-        wait_until(
-            lambda: ask("/models/c/predict")[1]["code"] == "model_not_found"
-        )  # while bundles are tried: "loading"
+        server.wait_until_loaded()
         assert served("/models/a/predict") == ("a", "2")
         assert served("/models/a/versions/1/predict") == ("a", "1")
         assert served("/models/b/predict") == ("b", "1")

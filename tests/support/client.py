@@ -6,7 +6,7 @@ import io
 import json
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -52,7 +52,10 @@ class Client:
 
 @contextlib.contextmanager
 def serving(
-    predictor: Predictor, settings: Settings | None = None, backend: dict[str, Any] | None = None, **options: Any
+    predictor: Predictor | Sequence[Predictor],
+    settings: Settings | None = None,
+    backend: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Iterator[Client]:
     """A client of the application around `predictor`, started; bugs become 500 as they do in production. `backend`: of
     the event loop."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import json
 import os
 import re
 import signal
@@ -11,6 +12,8 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from tests.support.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 60
@@ -68,6 +71,14 @@ class Server:
         self.request("GET", marker)
         self.wait_for(re.escape(f'"GET {marker} '), start)
         return [line for line in self.lines[start:] if marker not in line]
+
+    def wait_until_loaded(self, **headers: str) -> None:
+        """Wait until each bundle below PROBITY_MODELS was tried, whether it is served or refused."""
+        wait_until(lambda: self._problem_of_no_model(headers) == "model_not_found")
+
+    def _problem_of_no_model(self, headers: dict[str, str]) -> str:
+        answer: dict[str, str] = json.loads(self.request("POST", "/models/none/predict", b"{}", headers)[2])
+        return answer["code"]
 
     def wait_for_end_of_log(self) -> None:
         """Wait until the process and its workers have closed their log."""

@@ -44,6 +44,7 @@ def server_and_key(
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text(entry.line)
     with running(classification.path, PROBITY_MODELS=str(folder), PROBITY_API_KEYS_FILE=str(keys)) as started:
+        started.wait_until_loaded(Authorization=f"Bearer {key}")
         yield started, key
 
 
