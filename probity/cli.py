@@ -249,10 +249,22 @@ def score(
     try:
         coverage = answers.coverage(conformal=intervals == "conformal")
         predictor = answers.open(bundle, threads)
+        doubts = list[str]()
         job = partial(
-            score_file, predictor, inputs, out, batch_size=batch_size, coverage=coverage, keep=keep or (), force=force
+            score_file,
+            predictor,
+            inputs,
+            out,
+            batch_size=batch_size,
+            coverage=coverage,
+            csv_header=_either(header, no_header),
+            keep=keep or (),
+            force=force,
+            warn=doubts.append,
         )
-        count = with_progress(lambda report: job(csv_header=_either(header, no_header), report=report))
+        count = with_progress(lambda report: job(report=report))
+        for doubt in doubts:
+            print_error(f"warning: {doubt}")
         print_lines([f"Scored {count:,} inputs: {out}"])
     except (BundleError, ValueError) as error:
         fail(str(error))

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from probity.scoring.tables import open_csv, open_parquet
 from probity.service.bundle import InputSpec
 from probity.service.codec.answers import Coverage
 from probity.service.format.files import misplaced_file
+from probity.service.inference.input_range import RangeCheck
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
 from probity.service.settings import Settings
 
@@ -25,6 +26,7 @@ ARRAY, CSV, PARQUET = ".npy", ".csv", ".parquet"
 TABLES = (CSV, PARQUET)
 SERVED = Coverage(Settings.model_fields["interval_level"].default, conformal=True)  # a service without settings
 Report = Callable[[int, int], None]
+Warn = Callable[[str], None]
 RowsOf = Callable[[Batch, int], list[Row]]
 
 
@@ -62,13 +64,14 @@ def score_file(
     keep: Sequence[str] = (),
     force: bool = False,
     report: Report = lambda done, count: None,  # noqa: ARG005
+    warn: Warn = lambda warning: None,  # noqa: ARG005
 ) -> int:
     """Score every input of `path` into `out`, and return how many there are.
 
     A run that ended early goes on where it was. coverage: of prediction sets and intervals. csv_header, keep: as
     for `open_source`. force: replace `out`, and discard what another job left. report: called with the number of inputs
-    done and of all. Raises `ScoringError`, and `InputError` for a bad image; what is done then stays, and the same
-    command goes on from there.
+    done and of all. warn: called at the end where inputs were far outside the range of the fit. Raises `ScoringError`,
+    and `InputError` for a bad image; what is done then stays, and the same command goes on from there.
     """
     check_format(out)
     if (problem := misplaced_file(out, [path])) is not None:
@@ -77,14 +80,48 @@ def score_file(
         raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
     source = open_source(path, predictor.manifest.input, csv_header, keep)
     progress = ProgressFile(out, _job(predictor, path, source, coverage)).open(force)
+    strange = OutOfRange(predictor.range_check)
+
+    def rows_of(batch: Batch, first: int) -> list[Row]:
+        strange.note(batch, first)
+        return scored(predictor, batch, first, coverage=coverage)
+
     try:
-        _score(partial(scored, predictor, coverage=coverage), path, source, progress, batch_size, report)
+        _score(rows_of, path, source, progress, batch_size, report)
         manifest = predictor.manifest
         publish(progress.part, out, columns(manifest, path.is_dir(), source.kept), manifest.labels)
         progress.remove_state()
     finally:
         progress.close()
+        if strange.count:
+            warn(f"{path}: {strange.text}")
     return source.count
+
+
+@dataclass
+class OutOfRange:
+    """How many inputs of a run were far outside the range of the fit, and what the first of them held."""
+
+    check: RangeCheck | None
+    count: int = 0
+    first: str = ""
+
+    def note(self, batch: Batch, number: int) -> None:
+        """Count those of a batch, whose first input has this number."""
+        outside = None if self.check is None else self.check.outside(batch.inputs)
+        if self.check is None or outside is None or not outside.any():
+            return
+        if not self.count:
+            place = int(outside.argmax())
+            name = f"row {number + place}" if batch.names is None else batch.names[place]
+            self.first = name + next(self.check.texts(batch.inputs[place : place + 1]))
+        self.count += int(outside.sum())
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        others = self.count - 1
+        return self.first + (f" So are {others:,} more." if others else "")
 
 
 def _job(predictor: Predictor, path: Path, source: Source, coverage: Coverage) -> Job:

@@ -1,16 +1,16 @@
-"""Estimate the cost of decoding an image file from its bytes, before a decoder sees them."""
+"""What decoding an image file would cost beside its pixels, from its bytes, before a decoder sees them."""
 
 import re
 import struct
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
-# Chunks of a PNG with compressed data other than pixels: texts and colour profiles.
-COMPRESSED_CHUNKS = frozenset({b"zTXt", b"iTXt", b"iCCP"})
+# Chunks of a PNG that say nothing of its pixels as they are read here: texts and colour profiles, often compressed.
+TEXTS = frozenset({b"tEXt", b"zTXt", b"iTXt", b"iCCP"})
 # In a JPEG: the next marker that is no stuffed byte, restart or padding; and the markers without a length.
 MARKER = re.compile(rb"\xff([^\x00\xd0-\xd7\xff])")
 START_OF_SCAN, LONE_MARKERS = 0xDA, frozenset({0x01, 0xD8, 0xD9})
 LENGTH = struct.Struct(">H")
-CHUNK = struct.Struct(">I4s")
+CHUNK, CHECKSUM = struct.Struct(">I4s"), 4
 # A progressive JPEG has about ten scans; this many scans of a small image take no time.
 CHEAP_SCANS = 16
 
@@ -33,13 +33,18 @@ def is_cheap(data: bytes) -> bool:
     """Whether the pixels in the header alone bound the time of decoding."""
     if data.startswith(JPEG):
         return scans_of(data) <= CHEAP_SCANS
-    return data.startswith(PNG) and not COMPRESSED_CHUNKS & _chunks_of(data)
+    return data.startswith(PNG)
 
 
-def _chunks_of(png: bytes) -> set[bytes]:
-    kinds, at = set[bytes](), len(PNG)
-    while len(png) - at >= CHUNK.size:
-        size, kind = CHUNK.unpack_from(png, at)
-        kinds.add(kind)
-        at += CHUNK.size + size + 4
-    return kinds
+def without_texts(data: bytes) -> bytes:
+    """A PNG without texts and profiles, whose size an image library bounds; any other file as it is."""
+    if not data.startswith(PNG) or not any(kind in data for kind in TEXTS):
+        return data
+    kept, at = [PNG], len(PNG)
+    while len(data) - at >= CHUNK.size:
+        size, kind = CHUNK.unpack_from(data, at)
+        end = at + CHUNK.size + size + CHECKSUM
+        if kind not in TEXTS:
+            kept.append(data[at:end])
+        at = end
+    return b"".join(kept)

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from probity.service.codec.arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
-from probity.service.codec.image_cost import JPEG, scans_of
+from probity.service.codec.image_cost import JPEG, scans_of, without_texts
 from probity.service.format.manifest_input import ImagePreprocessing, InputSpec
 
 IMAGE_FORMATS = ("PNG", "JPEG", "WEBP")
@@ -84,8 +84,8 @@ def decode_base64(text: str, field: str) -> bytes:
 def image_to_array(data: bytes, spec: InputSpec, max_pixels: int, field: str) -> Array:
     """One encoded image -> (C, H, W) float32: `(pixel * scale - mean) / std`.
 
-    The size is read from the header and checked before a pixel is decoded. EXIF rotation is applied; an alpha
-    channel is laid over black.
+    The size is read from the header and checked before a pixel is decoded. EXIF rotation is applied, colour profiles
+    are not; an alpha channel is laid over black.
     """
     with _opened(data, max_pixels, field) as image:
         return _array_of(image, spec, field)
@@ -110,7 +110,8 @@ def _kind_of(data: bytes) -> str:
 
 @contextlib.contextmanager
 def _opened(data: bytes, max_pixels: int, field: str) -> Iterator[Image.Image]:
-    with _image_errors(data, field), Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
+    file = io.BytesIO(without_texts(data))
+    with _image_errors(data, field), Image.open(file, formats=IMAGE_FORMATS) as image:
         _check_size(image, max_pixels, field)
         if data.startswith(JPEG) and (scans := scans_of(data)) > MAX_SCANS:
             raise InputTooLarge(field, f"a JPEG of {scans} scans", f"at most {MAX_SCANS}")
@@ -128,7 +129,8 @@ def _check_size(image: Image.Image, max_pixels: int, field: str) -> None:
 def _array_of(image: Image.Image, spec: InputSpec, field: str) -> Array:
     assert spec.image is not None
     _, height, width = spec.shape
-    ImageOps.exif_transpose(image, in_place=True)
+    with contextlib.suppress(SyntaxError):  # what is no EXIF says nothing of the orientation, in a JPEG neither
+        ImageOps.exif_transpose(image, in_place=True)
     picture = _convert(image, spec.image)
     if picture.size != (width, height):
         if not spec.image.resize:

@@ -42,13 +42,12 @@ class RangeCheck:
     def warnings(self, inputs: Array, outside: Array, field: str) -> list[str]:
         """The warnings for the examples that are `outside` (B,); `field` is the request's name for the inputs."""
         rows = np.flatnonzero(outside)
-        named = [
-            f"{field}[{row}]{text}" for row, text in zip(rows, self._texts(inputs[rows[:MAX_NAMED]]), strict=False)
-        ]
+        named = [f"{field}[{row}]{text}" for row, text in zip(rows, self.texts(inputs[rows[:MAX_NAMED]]), strict=False)]
         more = len(rows) - len(named)
         return [*named, f"{field}: {more} more such examples"] if more else named
 
-    def _texts(self, inputs: Array) -> Iterator[str]:
+    def texts(self, inputs: Array) -> Iterator[str]:
+        """Of examples (B, *shape) that are outside: what follows their name, the place, the value and the range."""
         for least, most in zip(*self._extremes(inputs), strict=True):
             too_low, too_high = self._lowest - least, most - self._highest
             excess = np.maximum(too_low, too_high)

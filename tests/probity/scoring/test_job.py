@@ -5,6 +5,8 @@ import csv
 import io
 import itertools
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from pyarrow import parquet
 
 from probity.scoring.errors import ScoringError
 from probity.scoring.job import score_file
+from probity.service.bundle import InputRange
 from probity.service.codec.arrays import InputError
 from probity.service.inference.predictor import Predictor
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear
 from tests.support.client import serving
 
 EXACT = ("label", "rejected", "prediction_set")
@@ -245,3 +249,29 @@ def test_another_job_is_not_continued(table: Predictor, tmp_path: Path, out: Pat
     assert len(rows_of(out)) == 20
     with pytest.raises(ScoringError, match="exists; give another name, or --force"):
         score_file(table, save(tmp_path, inputs), out, batch_size=8)
+
+
+@pytest.mark.parametrize("kind", ["rows", "images"])
+def test_inputs_far_outside_the_range_of_the_fit_are_told(kind: str, tmp_path: Path, out: Path) -> None:
+    """The first by its place and value, the others by their number."""
+    spec = replace(FEATURE_SPEC if kind == "rows" else IMAGE_SPEC, range=InputRange(low=(-1.0,), high=(0.3,)))
+    predictor = Predictor.load(write_linear(tmp_path / "bundle", outputs=3, spec=spec).path)
+    if kind == "rows":
+        inputs = np.full((30, 4), 0.2, np.float32)
+        inputs[20:, 1] = 7.0
+        path, place = save(tmp_path, inputs), "row 20"
+    else:
+        path, place = tmp_path / "images", "b.png"
+        path.mkdir()
+        for name, value in (("a.png", 10), ("b.png", 254), ("c.png", 255)):
+            Image.new("RGB", (9, 7), (value, value, value)).save(path / name)
+    warnings = list[str]()
+    score_file(predictor, path, out, batch_size=8, warn=warnings.append)
+    (warning,) = warnings
+    found = re.fullmatch(
+        rf"{re.escape(str(path))}: {place}: found the value (\S+), but the network was fitted on values from -1 to "
+        r"0\.3: are the inputs scaled as they were for training\? So are (\d) more\.",
+        warning,
+    )
+    assert found, warning
+    assert (float(found[1]) == 7.0, found[2]) == ((True, "9") if kind == "rows" else (False, "1"))

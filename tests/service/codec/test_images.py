@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from probity.service.bundle import ImagePreprocessing, InputSpec
 from probity.service.codec.arrays import InputError, InputLimits, InputTooLarge
+from probity.service.codec.image_cost import without_texts
 from probity.service.codec.images import array_from_images, image_to_array
 from tests.support.client import base64_text, encoded, pixel_bomb
 
@@ -231,6 +232,43 @@ def test_rows_are_bounded_whatever_their_width() -> None:
 
 
 FLAT = Image.new("L", (WIDTH, HEIGHT), 77)
+
+
+def text(kind: str, size: int) -> PngImagePlugin.PngInfo:
+    found = PngImagePlugin.PngInfo()
+    if kind == "iTXt":
+        found.add_itxt("XML:com.adobe.xmp", "x" * size, zip=True)
+    else:
+        found.add_text("workflow", "x" * size, zip=kind == "zTXt")
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"pnginfo": text(kind, 5 * 2**20)} for kind in ("tEXt", "zTXt", "iTXt")),
+        {"icc_profile": bytes(3 * 2**20)},
+        {"icc_profile": bytes(100), "pnginfo": text("zTXt", 2**21), "exif": b"Exif\0\0no TIFF"},
+    ],
+)
+def test_texts_and_profiles_of_a_png_are_left_out_whatever_their_size(options: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(levels(encoded(FLAT, **options)), levels(encoded(FLAT)))
+    cut = encoded(FLAT, **options)[:-30]
+    with pytest.raises(InputError, match="cannot be decoded"):
+        levels(cut)
+
+
+def test_an_image_without_texts_stays_as_it_is() -> None:
+    data = encoded(FLAT)
+    assert without_texts(data) == data
+    assert without_texts(data + b"tEXt") == data
+    private = PngImagePlugin.PngInfo()
+    private.add(b"prVt", b"iCCP")
+    named = encoded(FLAT, pnginfo=private)
+    assert b"iCCP" in named
+    assert without_texts(named) == named
+    jpeg = encoded(FLAT, "JPEG", comment=b"tEXt")
+    assert without_texts(jpeg) is jpeg
 
 
 def with_scans(count: int) -> bytes:
