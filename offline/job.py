@@ -19,6 +19,7 @@ from probity.offline.network.inputs import ONE_INPUT, InputForm, input_form
 from probity.offline.network.model_copy import check_private, copied_model, usable
 from probity.offline.network.outputs import PLAIN, OutputForm, refuse_sigmoid, refuse_softmax
 from probity.offline.network.reached import reached_parameters, unreached_note
+from probity.offline.network.unsupported import differentiated_for_the_first_time
 from probity.offline.network.weights import WeightLayout
 from probity.offline.runtime.available_memory import default_budget
 from probity.offline.runtime.distributed import DistributedContext
@@ -123,8 +124,9 @@ def prepare(
         refuse_softmax(network, inputs[:FEW])
     if config.likelihood != "regression":
         refuse_sigmoid(network, inputs[:FEW])
-    reached = reached_parameters(network, layout, inputs[:2])
-    rule, head = output_rule(config.variance_of, config.top_outputs, outputs), find_head(network, inputs[:2])
+    with differentiated_for_the_first_time():
+        reached, head = reached_parameters(network, layout, inputs[:2]), find_head(network, inputs[:2])
+    rule = output_rule(config.variance_of, config.top_outputs, outputs)
     layers = _layers(config, network, inputs[:2], head)
     return Job(
         config=config,

@@ -9,6 +9,7 @@ from probity.offline.job import Job
 from probity.offline.laplace.added_fit import added_bytes
 from probity.offline.laplace.inference import needs_spectrum
 from probity.offline.laplace.posterior import factor
+from probity.offline.network.unsupported import differentiated_for_the_first_time
 from probity.offline.selection.registry import STRATEGIES
 from probity.offline.selection.select import spread
 
@@ -16,7 +17,8 @@ from probity.offline.selection.select import spread
 def plan_stand_in(job: Job, reach: Tensor, held_bytes: int) -> MemoryPlan:
     """Before the selection, with S weights spread over those that may be chosen, `reach` (C,), in place of the chosen
     ones."""
-    return _plan(job, job.size, spread(reach, job.size), held_bytes, reach)
+    with differentiated_for_the_first_time():
+        return _plan(job, job.size, spread(reach, job.size), held_bytes, reach)
 
 
 def plan_job(job: Job, indices: Tensor, held_bytes: int) -> MemoryPlan:

@@ -57,7 +57,10 @@ class Probes:
         self.calls: list[ProbeCall] = []
 
     def __enter__(self) -> list[ProbeCall]:
-        self.handles = [layer.register_forward_hook(self._record, with_kwargs=True) for layer in self.layers]
+        # Before the user's own hooks: a rule knows what the layer itself gives.
+        self.handles = [
+            layer.register_forward_hook(self._record, with_kwargs=True, prepend=True) for layer in self.layers
+        ]
         return self.calls
 
     def __exit__(self, *_: object) -> None:

@@ -159,6 +159,7 @@ def check_private(
             form.install(network)
             mean = check_output(network(inputs[:FEW].clone()), len(few))
             again = network(inputs[:FEW].clone())
+            network(torch.cat([inputs[:FEW], inputs[:1]]))  # another number of examples
     except UnsupportedModelError:
         raise
     except Exception as error:  # the user's forward may raise anything
@@ -169,7 +170,7 @@ def check_private(
         remedy = (
             "a model of several arguments needs inputs in a dict or a tuple"
             if taken.parts is None and _lacks_arguments(model)
-            else "the model is used in float32, as it will be served"
+            else "the model is used in float32 and with any number of examples, as it will be served"
         )
         raise UnsupportedModelError(
             f"model: cannot process the inputs of train_loader, found {given}: {_line(error)}; {remedy}"
@@ -345,4 +346,9 @@ def check_output(output: object, batch: int) -> Tensor:
     given = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     if not isinstance(output, Tensor) or output.dim() != 2 or output.shape[0] != batch or not output.shape[1]:
         raise UnsupportedModelError(f"model output: found {given}, expected a tensor of shape ({batch}, outputs)")
+    if output.dtype in (torch.float16, torch.bfloat16):
+        raise UnsupportedModelError(
+            f"model output: found {output.dtype}, expected torch.float32, as it will be served; leave out .half(), or "
+            "end the forward pass with .float()"
+        )
     return output

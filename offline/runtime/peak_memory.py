@@ -68,4 +68,5 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 
 def _tensors(tree: object) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    """Those with a storage: a sparse one has its own tensors for indices and values."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor) and leaf.layout is torch.strided]

@@ -151,6 +151,15 @@ class Recurrent(nn.Module):
         return self.head(self.lstm(x)[0][:, -1])
 
 
+class Hooked(nn.Sequential):
+    """Hooks of the user's change what a layer takes and gives."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+        self[0].register_forward_hook(lambda _, __, output: 2 * output)
+        self[2].register_forward_pre_hook(lambda _, args: (args[0].square(),))
+
+
 NETWORKS: dict[str, tuple[type[nn.Module], tuple[int, ...], float]] = {
     # name: (network, shape of one input, share of the weights to choose)
     "tied": (Tied, (5,), 0.5),
@@ -166,6 +175,7 @@ NETWORKS: dict[str, tuple[type[nn.Module], tuple[int, ...], float]] = {
     "transposed": (Transposed, (1, 8, 8), 0.2),
     "attention": (Attention, (5, 8), 0.3),
     "recurrent": (Recurrent, (7, 6), 0.4),
+    "hooked": (Hooked, (5,), 1.0),
 }
 
 

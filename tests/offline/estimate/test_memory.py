@@ -88,6 +88,11 @@ def test_a_convolution_is_charged_for_its_reordered_copies() -> None:
     assert peak_bytes(lambda: layer(x)) == 400 + (400 + 400 + 4)
 
 
+def test_a_sparse_tensor_has_no_storage_of_its_own() -> None:
+    ones = torch.ones(4, 2)
+    assert peak_bytes(lambda: torch.sparse.mm(torch.eye(4).to_sparse(), ones)) >= 4 * 4 * 4
+
+
 def test_the_backward_pass_is_seen() -> None:
     x = torch.zeros(1000, requires_grad=True)
     assert peak_bytes(lambda: torch.autograd.grad((x.exp() * 2).sum(), x)) >= 8000

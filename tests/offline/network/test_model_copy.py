@@ -112,6 +112,30 @@ def autocasts(net: Wrapped, x: Tensor) -> Tensor:
     return found
 
 
+def gives_half(net: Wrapped, x: Tensor) -> Tensor:
+    found: Tensor = net.last(torch.relu(net.first(x))).half()
+    return found
+
+
+def differentiates(net: Wrapped, x: Tensor) -> Tensor:
+    with torch.enable_grad():
+        x = x.requires_grad_()
+        (slope,) = torch.autograd.grad(torch.tanh(net.first(x)).sum(), x, create_graph=True)
+    found: Tensor = net.last(torch.relu(net.first(slope)))
+    return found
+
+
+def takes_slopes(net: Wrapped, x: Tensor) -> Tensor:
+    slope = torch.func.grad(lambda z: torch.tanh(net.first(z)).sum())(x)
+    found: Tensor = net.last(torch.relu(net.first(slope)))
+    return found
+
+
+def takes_two_examples(net: Wrapped, x: Tensor) -> Tensor:
+    found: Tensor = net.last(torch.relu(net.first(x)) + torch.zeros(2, 5))
+    return found
+
+
 class Counts(nn.Module):
     """Counts its calls in a buffer, whether or not it is trained."""
 
@@ -133,6 +157,14 @@ class Counts(nn.Module):
         (lambda: Wrapped(changes_inputs), ValueError, ["changes its inputs in place", "x.clone()"]),
         (lambda: Wrapped(drops), ValueError, ["other outputs the second time", "training=self.training"]),
         (lambda: Wrapped(autocasts), ValueError, ["torch.autocast in its forward pass", "around the call"]),
+        (lambda: Wrapped(gives_half), ValueError, ["model output: found torch.float16", ".float()"]),
+        (lambda: Wrapped(differentiates), ValueError, ["cannot be differentiated", "write a gradient out"]),
+        (
+            lambda: Wrapped(takes_slopes),
+            ValueError,
+            ["cannot be differentiated", "write a gradient out"],
+        ),
+        (lambda: Wrapped(takes_two_examples), ValueError, ["cannot process the inputs", "with any number of examples"]),
         (Counts, ValueError, ["changes the buffer 'calls'", "if self.training"]),
         (Complex, ValueError, ["complex tensor 'spectrum'"]),
         (Wide, ValueError, ["between torch.float64 and float32", "1.0e+00"]),
@@ -148,7 +180,7 @@ def test_what_cannot_be_used_is_refused_by_name(
     given, before = data(), data()
     with pytest.raises(kind) as caught:
         fit_bundle(model(), given, tmp_path / "b", calibration_loader=given, config=CONFIG)
-    assert str(caught.value).startswith("model: ")
+    assert str(caught.value).startswith("model")
     for word in words:
         assert word in str(caught.value)
     assert list(tmp_path.iterdir()) == []
