@@ -96,7 +96,9 @@ class LimitedProtocol(RefusingProtocol):
 
     def shutdown(self) -> None:
         """Stop, but first answer requests that are still on their way over a new or an idle connection. Responses
-        already announce that they are the last."""
+        already announce that they are the last. A second time changes nothing."""
+        if self._stopping:
+            return
         self._stopping = True
         if self._answered and not self._discarding and not self.transport.is_closing():
             self._client_timeout.cancel()
@@ -123,8 +125,9 @@ class LimitedProtocol(RefusingProtocol):
         taken = len(piece)
         try:
             taken = self._feed_parser(piece)
-        except httptools.HttpParserError:
-            self._error = self._error or make_problem(400, "http", "What was sent is not valid HTTP/1.1.")
+        except httptools.HttpParserError as error:
+            detail = f"What was sent is not HTTP/1.1 as it is taken here: {error!s:.100}."
+            self._error = self._error or make_problem(400, "http", detail)
         if self._raw_bytes and self._state in (ReadState.NEW, ReadState.IDLE):
             self._state = ReadState.HEAD
         if self._raw_bytes >= self.settings.max_header_bytes:

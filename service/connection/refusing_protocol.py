@@ -33,8 +33,6 @@ class RefusingProtocol(HalfClosedProtocol):
         others_first = self._drop_incomplete_request() if in_body else not self._answered
         self._state = ReadState.DISCARDING
         self.count_error(problem.code)
-        client = ":".join(map(str, self.client or ("unknown",)))
-        self.logger.info("%s - refused before it was a request: %d %s", client, problem.status, problem.code)
         if others_first:
             self._deferred_error = problem
         elif in_body:
@@ -45,23 +43,33 @@ class RefusingProtocol(HalfClosedProtocol):
     def _break_off(self, problem: Problem) -> None:
         """End the request in progress, whose body turned out to be invalid."""
         if self._answered:
+            self._log_refusal(problem)
             self.transport.close()
             return
         self.cycle.disconnected = True
         self.cycle.message_event.set()
         if self.cycle.response_started:
+            self._log_refusal(problem)
             self.transport.close()
         else:
             self._send_error(problem)
 
     def _send_error(self, problem: Problem) -> None:
         if self.transport.is_closing():
+            self._log_refusal(problem)
             return
-        self._write(secured(render(self.url.decode("latin-1"), problem, {"Connection": "close"})))
+        response = secured(render(self.url.decode("latin-1"), problem, {"Connection": "close"}))
+        self._log_refusal(problem, self._write(response))
         if self._input_ended:
             self.transport.close()
         else:
             self._discard_rest()
+
+    def _log_refusal(self, problem: Problem, identity: str | None = None) -> None:
+        """identity: of the answer, where there is one."""
+        client = ":".join(map(str, self.client or ("unknown",)))
+        line = (client, problem.status, problem.code)
+        self.logger.info("%s - refused before it was a request: %d %s", *line, extra={"request_id": identity})
 
     def _discard_rest(self) -> None:
         self._state = ReadState.DISCARDING

@@ -29,7 +29,7 @@ class StartQueue:
 
     def __init__(self) -> None:
         self._requests, self._scrapes = deque[Waiting](), deque[Waiting]()
-        self._started, self._limit = 0, MAX_REQUESTS  # in this iteration
+        self._started, self._limit, self._swept = 0, MAX_REQUESTS, False  # in this iteration
         self._iteration_began = 0.0
         self._next_iteration: asyncio.Handle | None = None
 
@@ -42,7 +42,7 @@ class StartQueue:
         if self._started < most and not waiting:
             self._started += 1
             request.start()
-        elif len(waiting) < MAX_WAITING or self._drop_gone(waiting):
+        elif len(waiting) < MAX_WAITING or (not self._swept and self._drop_gone(waiting)):
             waiting.append(request)
         else:
             return False
@@ -51,9 +51,9 @@ class StartQueue:
             self._next_iteration = asyncio.get_running_loop().call_soon(self._iterate)
         return True
 
-    @staticmethod
-    def _drop_gone(waiting: deque[Waiting]) -> bool:
-        """Forget those whose clients have left; whether there is room now."""
+    def _drop_gone(self, waiting: deque[Waiting]) -> bool:
+        """Forget those whose clients have left, once an iteration; whether there is room now."""
+        self._swept = True
         stayed = [request for request in waiting if not request.gone()]
         waiting.clear()
         waiting.extend(stayed)
@@ -63,7 +63,7 @@ class StartQueue:
         now = time.monotonic()
         slow = now - self._iteration_began > ITERATION_SECONDS
         self._limit = max(1, self._limit // 2) if slow else min(MAX_REQUESTS, self._limit + 1)
-        self._iteration_began, self._started = now, 0
+        self._iteration_began, self._started, self._swept = now, 0, False
         self._start(self._requests, self._limit)
         self._start(self._scrapes, SCRAPES)
         busy = self._started or self._requests or self._scrapes

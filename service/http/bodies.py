@@ -16,6 +16,7 @@ from probity.service.http.problems import ProblemError
 DRAIN_FACTOR = 16
 # zlib's window bits: +16 expects a gzip header. "deflate" in practice means a zlib header.
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+CONTINUE = "100-continue"
 RETRY_AFTER = {"Retry-After": "1"}
 MOST_MEMBERS = 1000  # of a gzip file, which may be several one after the other, as bgzip and pigz write them
 # The first INLINE_BYTES of a small body are decompressed on the event loop, the rest in threads, piece by piece.
@@ -34,6 +35,8 @@ async def read_body(request: Request, limit: int, seconds: float, lease: Lease, 
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > DRAIN_FACTOR * limit:
         raise _too_large(limit)
+    if declared.isdecimal() and int(declared) > limit and request.headers.get("expect", "").lower() == CONTINUE:
+        raise _too_large(limit, headers={"Connection": "close"})  # before the client sends what it has announced
     try:
         async with asyncio.timeout(seconds):
             body = await _receive(request, limit, lease)
@@ -128,9 +131,9 @@ def reserve(lease: Lease, size: int) -> None:
         raise _too_busy(error) from None
 
 
-def _too_large(limit: int) -> ProblemError:
+def _too_large(limit: int, headers: dict[str, str] | None = None) -> ProblemError:
     detail = f"The body is larger than {limit} bytes; send fewer inputs in a request."
-    return ProblemError(413, "body_too_large", detail, expected=f"at most {limit} bytes")
+    return ProblemError(413, "body_too_large", detail, expected=f"at most {limit} bytes", headers=headers)
 
 
 def _too_busy(error: TooBusy) -> ProblemError:

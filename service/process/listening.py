@@ -3,10 +3,12 @@
 import contextlib
 import ctypes
 import errno
+import resource
 import socket
 import struct
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 # Linux decides with a program (classic BPF) which packets a socket takes: code, jump if true, jump if false, value.
 SO_ATTACH_FILTER = 26
@@ -16,8 +18,22 @@ NO_SYN = ((LOAD_BYTE, 0, 0, FLAGS_OFFSET), (JUMP_IF_SET, 0, 1, SYN), (RETURN, 0,
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
+# Files that the process may open, so that connections take at most some 250 MB; and how many of these are not for them.
+MOST_FILES, SPARE_FILES = 16_384, 100
+
+
 class OutOfDescriptors(Exception):
     """Connections wait, and the process may open no more file descriptors."""
+
+
+def most_connections() -> int:
+    """How many connections the process may hold beside the files that are open now; raises its soft limit of open files
+    first, which is often 1,024 where the hard one is far higher."""
+    soft, hard = (MOST_FILES if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(resource.RLIMIT_NOFILE))
+    wanted = min(hard, MOST_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    return max(1, wanted - len(list(Path("/dev/fd").iterdir())) - SPARE_FILES)
 
 
 def refuse_new_connections(listener: int) -> None:

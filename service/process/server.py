@@ -20,7 +20,12 @@ from probity.service.inference.session import share_memory
 from probity.service.models.loading import load_named
 from probity.service.monitoring.metrics import several_processes
 from probity.service.process.forced_exit import ForcedExit, exit_now
-from probity.service.process.listening import OutOfDescriptors, accept_waiting, refuse_new_connections
+from probity.service.process.listening import (
+    OutOfDescriptors,
+    accept_waiting,
+    most_connections,
+    refuse_new_connections,
+)
 from probity.service.process.logs import log_config
 from probity.service.process.metrics_files import reserve_room_for_metrics
 from probity.service.runtime import Runtime
@@ -74,6 +79,7 @@ class Server(uvicorn.Server):
         self._all_stop, self._forced_exit = all_stop, forced_exit
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
+        self._most_connections, self._crowded = sys.maxsize, False
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal, without waiting for threads that still compute then."""
@@ -91,11 +97,13 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Load the models' folder, and accept requests."""
         await super().startup(sockets)
+        self._most_connections = most_connections()
         _tune_garbage_collection()
         self.heartbeat()
 
     async def on_tick(self, counter: int) -> bool:
         """uvicorn calls this ten times a second. There is no heartbeat while the computation hangs."""
+        self._make_room()
         if counter % 10 == 0:
             runtime = _runtime(self.config.app)
             if runtime is not None:
@@ -105,6 +113,21 @@ class Server(uvicorn.Server):
         # uvloop accepts one connection per iteration: under load, connections would wait for seconds.
         await self._accept_waiting()
         return await super().on_tick(counter)
+
+    def _make_room(self) -> None:
+        """Close idle connections where hardly a file handle is left for others: without one, connections are reset as
+        soon as they are made, those of health checks too."""
+        crowded = len(self.server_state.connections) > self._most_connections
+        if crowded and not self._crowded:
+            log.error(
+                "More than %d connections are open, nearly all that the limit of open files allows; idle ones are "
+                "closed",
+                self._most_connections,
+            )
+        if crowded:
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+        self._crowded = crowded
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept every established connection, and then no more: closing the socket would reset those that wait, and

@@ -1,4 +1,4 @@
-"""Decode a body on the event loop if that is quick; otherwise numbers in a thread, and images in a process."""
+"""Read a body, and decode it on the event loop if that is quick; otherwise numbers in a thread, images in a process."""
 
 import asyncio
 import contextlib
@@ -13,12 +13,29 @@ from probity.service.bundle import InputSpec
 from probity.service.codec.arrays import Array, InputTooLarge
 from probity.service.codec.encoded_images import CHEAP_PIXELS, EncodedImages
 from probity.service.codec.images import check_images
+from probity.service.http.admission import Lease
+from probity.service.http.bodies import read_body
 from probity.service.http.disconnect import CancelOnDisconnect
-from probity.service.runtime import Runtime
+from probity.service.http.problems import ProblemError
+from probity.service.runtime import RequestDeadline, Runtime
 
 T = TypeVar("T")
 # Decoding so few bytes takes no longer than handing them to a thread.
 INLINE_BYTES = 16 * 2**10
+
+
+async def read(request: Request, runtime: Runtime, deadline: RequestDeadline, lease: Lease) -> bytes:
+    """The body of a prediction; raises what `read_body` raises, and `ProblemError` (504) where the client's own
+    deadline, sooner than the operator's, passes before its body is there."""
+    settings = runtime.settings
+    own = deadline.at if deadline.at < deadline.latest else None
+    try:
+        async with asyncio.timeout_at(own):
+            seconds, threads = settings.body_timeout_seconds, runtime.body_threads
+            return await read_body(request, settings.max_body_bytes, seconds, lease, threads)
+    except TimeoutError:
+        detail = "The deadline passed while the body arrived."
+        raise ProblemError(504, "deadline_client", detail, headers={"Connection": "close"}) from None
 
 
 async def decode_numbers(request: Request, runtime: Runtime, deadline: float, size: int, decode: Callable[[], T]) -> T:

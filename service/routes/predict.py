@@ -14,7 +14,7 @@ from probity.service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json
 from probity.service.codec.encoded_images import Form, ImageFiles, ImageTexts
 from probity.service.format.text import suggestion
 from probity.service.http.admission import Lease
-from probity.service.http.bodies import media_type, read_body, reserve, reserve_response
+from probity.service.http.bodies import media_type, reserve, reserve_response
 from probity.service.http.disconnect import CancelOnDisconnect
 from probity.service.http.problems import MEDIA_TYPE, ProblemError
 from probity.service.http.request_id import HEADER as ID_HEADER
@@ -22,9 +22,9 @@ from probity.service.http.request_id import request_id
 from probity.service.inference.deciding import Rule
 from probity.service.inference.predictor import NonFinitePrediction
 from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.routes.decode import decode_images, decode_numbers
+from probity.service.routes.decode import decode_images, decode_numbers, read
 from probity.service.routes.direct import direct_router, lease_of, path_parameters
-from probity.service.runtime import Runtime, runtime_of
+from probity.service.runtime import RequestDeadline, Runtime, runtime_of
 from probity.service.schemas import PredictRequest, PredictResponse, Problem
 
 router = direct_router(tags=["predict"])
@@ -111,7 +111,7 @@ async def _predict(request: Request) -> Response:
     served = runtime.store.find(path.get("name"), path.get("version"))
     with deadline.attributed(), served.in_use() as model:
         identity, rule = request_id(request), model.rule(_requested_rate(request))
-        kind, body = _kind(request), await _read(request, runtime, model, lease)
+        kind, body = _kind(request), await _read(request, runtime, model, deadline, lease)
         started = time.perf_counter()
         inputs = await _decode(request, runtime, deadline.at, kind, body, model.manifest.input)
         seconds = time.perf_counter() - started
@@ -160,9 +160,10 @@ def _kind(request: Request) -> str:
     return kind
 
 
-async def _read(request: Request, runtime: Runtime, model: ServedModel, lease: Lease) -> bytes:
-    settings = runtime.settings
-    body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.body_threads)
+async def _read(
+    request: Request, runtime: Runtime, model: ServedModel, deadline: RequestDeadline, lease: Lease
+) -> bytes:
+    body = await read(request, runtime, deadline, lease)
     model.check_room()  # decode nothing for a request that the queue would reject
     return body
 

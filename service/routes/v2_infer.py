@@ -13,7 +13,7 @@ from probity.service.codec.decoding import JSON
 from probity.service.codec.encoded_images import ImageFiles, ImageTexts
 from probity.service.codec.json_limits import json_limits_for
 from probity.service.http.admission import Lease
-from probity.service.http.bodies import media_type, read_body, reserve, reserve_response
+from probity.service.http.bodies import media_type, reserve, reserve_response
 from probity.service.http.disconnect import CancelOnDisconnect
 from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import given_id
@@ -27,10 +27,10 @@ from probity.service.oip.response import Head
 from probity.service.oip.schemas import INPUT, InferResponse
 from probity.service.oip.schemas import InferRequest as DocumentedRequest
 from probity.service.oip.schemas_models import inlined
-from probity.service.routes.decode import decode_images, decode_numbers
+from probity.service.routes.decode import decode_images, decode_numbers, read
 from probity.service.routes.direct import lease_of
 from probity.service.routes.v2_errors import ALL_ERRORS
-from probity.service.runtime import Runtime, runtime_of
+from probity.service.runtime import RequestDeadline, Runtime, runtime_of
 
 OCTETS = "application/octet-stream"
 INLINE_NUMBERS = 4096  # serialising so many takes no longer than handing them to a thread
@@ -68,7 +68,7 @@ async def infer(request: Request) -> Response:
     lease, own_id = lease_of(request), given_id(request)
     with runtime.store.find(name, version).in_use() as model:
         with deadline.attributed():
-            infer_request, array = await _read_and_decode(request, runtime, model, lease, deadline.at)
+            infer_request, array = await _read_and_decode(request, runtime, model, lease, deadline)
         rule = model.rule(infer_request.false_reject_rate)
         deadline = deadline.sooner(began + (infer_request.timeout_seconds or math.inf))
         with deadline.attributed():
@@ -87,7 +87,7 @@ async def infer(request: Request) -> Response:
 
 
 async def _read_and_decode(
-    request: Request, runtime: Runtime, model: ServedModel, lease: Lease, deadline: float
+    request: Request, runtime: Runtime, model: ServedModel, lease: Lease, deadline: RequestDeadline
 ) -> tuple[InferRequest, Array]:
     """The request, and the model's input, (B, ...) as the model takes it."""
     kind = media_type(request)
@@ -95,8 +95,7 @@ async def _read_and_decode(
         expected = f"{JSON}, {OCTETS} or none"
         detail = f"Found the media type {kind!r:.100}, expected {expected}."
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=expected)
-    length, settings = header_length(request.headers.get(LENGTH_HEADER)), runtime.settings
-    body = await read_body(request, settings.max_body_bytes, settings.body_timeout_seconds, lease, runtime.body_threads)
+    length, body = header_length(request.headers.get(LENGTH_HEADER)), await read(request, runtime, deadline, lease)
     model.check_room()  # decode nothing for a request that the queue would reject
     spec, known = model.manifest.input, outputs_of(model.predictor)
     bounds = json_limits_for(spec, runtime.limits.rows(spec))
@@ -107,9 +106,9 @@ async def _read_and_decode(
         return infer_request, input_of(infer_request.tensors, spec, runtime.limits)
 
     started = time.perf_counter()
-    infer_request, inputs = await decode_numbers(request, runtime, deadline, _effort(body, length), decode)
+    infer_request, inputs = await decode_numbers(request, runtime, deadline.at, _effort(body, length), decode)
     if isinstance(inputs, ImageFiles | ImageTexts):
-        inputs = await decode_images(request, runtime, deadline, inputs, spec)
+        inputs = await decode_images(request, runtime, deadline.at, inputs, spec)
     model.metrics.decoded(time.perf_counter() - started)
     reserve(lease, inputs.nbytes)
     return infer_request, inputs

@@ -234,6 +234,19 @@ def test_a_request_knows_when_its_first_byte_came() -> None:
             assert began <= own <= other
 
 
+def test_a_client_s_own_deadline_holds_while_its_body_arrives(server: Server) -> None:
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nX-Request-Timeout: 0.2\r\n\r\n"
+    ((status, _, body),) = exchange(server, head + b'{"inputs": ')
+    assert (status, json.loads(body)["code"]) == (504, "deadline_client")
+
+
+def test_a_body_that_would_be_too_large_is_not_asked_for(server: Server) -> None:
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\nExpect: 100-continue\r\n\r\n"
+    ((status, headers, body),) = exchange(server, head)
+    assert (status, json.loads(body)["code"]) == (413, "body_too_large")
+    assert headers["connection"] == "close"
+
+
 def test_where_too_many_wait_the_next_is_refused_and_its_connection_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with hosting(Arrivals()) as host, host.connection() as connection:
         with monkeypatch.context() as full:

@@ -77,6 +77,23 @@ def test_a_request_whose_client_has_left_never_starts() -> None:
     assert asyncio.run(try_it()) == [*map(str, range(MAX_REQUESTS)), str(3 * MAX_REQUESTS - 1)]  # in the next iteration
 
 
+def test_a_full_queue_is_searched_for_the_gone_once_an_iteration() -> None:
+    async def try_it() -> int:
+        queue, asked = StartQueue(), 0
+
+        def gone() -> bool:
+            nonlocal asked
+            asked += 1
+            return False
+
+        for _ in range(MAX_REQUESTS + MAX_WAITING):
+            assert queue.submit(Waiting(lambda: None, gone))
+        assert not any(queue.submit(Waiting(lambda: None, gone)) for _ in range(100))
+        return asked
+
+    assert asyncio.run(try_it()) == MAX_WAITING
+
+
 def test_scrapes_come_last_but_go_on() -> None:
     async def try_it() -> list[str]:
         crowd = Crowd()
@@ -95,13 +112,13 @@ def test_scrapes_come_last_but_go_on() -> None:
 def test_no_more_wait_than_may_and_those_that_left_make_room() -> None:
     async def try_it() -> tuple[list[bool], list[str]]:
         crowd = Crowd()
-        admitted = [crowd.submit(str(number)) for number in range(MAX_REQUESTS + MAX_WAITING + 1)]
+        admitted = [crowd.submit(str(number)) for number in range(MAX_REQUESTS + MAX_WAITING)]
         crowd.gone = {str(MAX_REQUESTS)}
-        admitted.append(crowd.submit("late"))
+        admitted += [crowd.submit("late"), crowd.submit("too late")]
         return admitted, await crowd.ended()
 
     admitted, begun = asyncio.run(try_it())
-    assert admitted == [True] * (MAX_REQUESTS + MAX_WAITING) + [False, True]
+    assert admitted == [True] * (MAX_REQUESTS + MAX_WAITING + 1) + [False]
     assert len(begun) == MAX_REQUESTS + MAX_WAITING
     assert begun[-1] == "late"
 

@@ -20,7 +20,9 @@ def test_no_query_is_logged(classification: Synthetic, workers: str) -> None:
         with server.socket() as connection:
             connection.sendall(f"GET /models?api_key={SECRET} HTTP/1.1\r\nno header\r\n\r\n".encode())
             refused = connection.recv(2**16)
-        server.wait_for("refused before it was a request")
+        named = re.search(rb"x-request-id: (\w+)", refused)
+        assert named is not None
+        server.wait_for(f"refused before it was a request: 400 http request={named[1].decode()}")
         assert refused.startswith(b"HTTP/1.1 400 ")
         assert SECRET not in refused.decode()
         assert not [line for line in server.lines if SECRET in line]

@@ -1,13 +1,19 @@
 """The end of a listening socket: established connections are served, and new ones are refused, not reset."""
 
 import contextlib
+import shlex
 import socket
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from probity.service.process.listening import accept_waiting, refuse_new_connections
+from tests.support.bundles import Synthetic
+from tests.support.server import ROOT, RUNNING, Server, environment
 
+FILES = 400
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's socket filters")
 
 
@@ -29,3 +35,25 @@ def test_no_client_connects_between_the_last_accept_and_the_close(host: str) -> 
             one.sendall(b"asked")
             assert other.recv(5) == b"asked"
         assert listener.fileno() > 0  # it is still open
+
+
+@pytest.mark.slow
+def test_idle_connections_make_room_for_others(classification: Synthetic) -> None:
+    """Where they would take every file that may be opened, the soft limit of which is raised to the hard one."""
+    command = f"ulimit -S -n {FILES // 2}; ulimit -H -n {FILES}; exec {shlex.join(service(classification.path))}"
+    process = subprocess.Popen(
+        ["sh", "-c", command], cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    with contextlib.ExitStack() as stack:
+        server = Server(process)
+        stack.callback(server.close)
+        server.port = int(server.wait_for(RUNNING)[1])
+        idle = [stack.enter_context(server.socket()) for _ in range(FILES * 3 // 4)]
+        server.wait_for("idle ones are closed")
+        assert idle[0].recv(1) == b""
+        assert server.request("GET", "/health/ready")[0] == 200
+        assert Path(f"/proc/{process.pid}/limits").read_text().count(f" {FILES} ") == 2
+
+
+def service(bundle: Path) -> list[str]:
+    return [sys.executable, "-m", "probity.service", str(bundle), "--port", "0"]
