@@ -195,10 +195,9 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        detail = f"{TIMEOUT_HEADER}: found {text!r:.50}, expected seconds above 0."
-        raise ProblemError(
-            422, "field", detail, field=TIMEOUT_HEADER, found=f"{text!r:.50}", expected="seconds above 0"
-        )
+        found, expected = f"{text!r:.50}", "a number of seconds above 0, and finite"
+        detail = f"{TIMEOUT_HEADER}: found {found}, expected {expected}."
+        raise ProblemError(422, "field", detail, field=TIMEOUT_HEADER, found=found, expected=expected)
     return seconds
 
 

@@ -111,7 +111,7 @@ def _kind_of(data: bytes) -> str:
 @contextlib.contextmanager
 def _opened(data: bytes, max_pixels: int, field: str) -> Iterator[Image.Image]:
     file = io.BytesIO(without_texts(data))
-    with _image_errors(data, field), Image.open(file, formats=IMAGE_FORMATS) as image:
+    with _image_errors(data, max_pixels, field), Image.open(file, formats=IMAGE_FORMATS) as image:
         _check_size(image, max_pixels, field)
         if data.startswith(JPEG) and (scans := scans_of(data)) > MAX_SCANS:
             raise InputTooLarge(field, f"a JPEG of {scans} scans", f"at most {MAX_SCANS}")
@@ -142,7 +142,7 @@ def _array_of(image: Image.Image, spec: InputSpec, field: str) -> Array:
 
 
 @contextlib.contextmanager
-def _image_errors(data: bytes, field: str) -> Iterator[None]:
+def _image_errors(data: bytes, max_pixels: int, field: str) -> Iterator[None]:
     """Report any exception of Pillow as the file's fault: its decoders raise nearly every kind."""
     expected = f"a readable {IMAGE_NAMES} file"
     try:
@@ -154,7 +154,7 @@ def _image_errors(data: bytes, field: str) -> Iterator[None]:
     except UnidentifiedImageError as error:
         raise InputError(field, _kind_of(data), expected) from error
     except Image.DecompressionBombError as error:
-        raise InputTooLarge(field, "too many pixels", expected) from error
+        raise InputTooLarge(field, "too many pixels", f"at most {max_pixels} pixels") from error
     except MemoryError:
         raise InputTooLarge(field, "an image that takes more memory than is allowed", "fewer pixels") from None
     except Exception as error:

@@ -281,8 +281,10 @@ def with_folder(path: Path, read: Callable[[Folder], T]) -> T:
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            remedy = "give the path of a bundle written by `probity fit`"
-            raise BundleError(f"{path!s:.500}", f"no such folder ({reason})", remedy) from None
+            found, remedy = f"no such folder ({reason})", "give the path of a bundle written by `probity fit`"
+            if isinstance(error, PermissionError):
+                found, remedy = f"cannot be read ({reason})", "let the user of this process read the folder"
+            raise BundleError(f"{path!s:.500}", found, remedy) from None
         try:
             return read(Folder(path, handle))
         except BundleError:

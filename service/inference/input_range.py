@@ -32,12 +32,12 @@ class RangeCheck:
         self._inner = np.float32(self._lowest.max()), np.float32(self._highest.min())
 
     def outside(self, inputs: Array) -> Array:
-        """Whether an example holds a value far outside, (B,) bool; two passes over ordinary inputs."""
+        """Whether an example holds a value far outside, or NaN, (B,) bool; two passes over ordinary inputs."""
         if inputs.min() >= self._inner[0] and inputs.max() <= self._inner[1]:
             return np.zeros(len(inputs), bool)
         least, most = self._extremes(inputs)
-        found: Array = ((least < self._lowest) | (most > self._highest)).any(axis=1)
-        return found
+        within: Array = ((least >= self._lowest) & (most <= self._highest)).all(axis=1)
+        return ~within
 
     def warnings(self, inputs: Array, outside: Array, field: str) -> list[str]:
         """The warnings for the examples that are `outside` (B,); `field` is the request's name for the inputs."""

@@ -166,7 +166,7 @@ class Repository:
             stamp = await asyncio.to_thread(stamp_of, record.folder)
             await self._start(self._renew(record, stamp, lambda record: self._load(record.folder)))
             if record.reason:
-                raise BundleError(record.name, record.reason, "mend the bundle; the model loaded before still serves")
+                raise BundleError(record.name, record.reason, f"mend the bundle; {_kept(record)}")
 
     async def unload(self, name: str) -> None:
         """Stop serving every version of the model; raises `ModelNotFound`."""
@@ -232,9 +232,8 @@ class Repository:
             self._metrics.load_recovered(before)
 
     def _refuse(self, record: FolderRecord, error: BundleError, seconds: float) -> None:
-        kept = "the model loaded before still serves" if record.model and not record.unloaded else "nothing is served"
         if record.refused(error.for_strangers, asyncio.get_running_loop().time(), seconds):
-            log.error("%s: not loaded, %s: %s", record.place, kept, error)
+            log.error("%s: not loaded, %s: %s", record.place, _kept(record), error)
         self._metrics.load_failed(record.name)
 
     def _swap(self, record: FolderRecord, predictor: Predictor) -> None:
@@ -259,7 +258,8 @@ class Repository:
                 continue
             if (model.name, model.version) == (manifest.name, manifest.version):
                 both = f"the model {manifest.name!r} version {manifest.version!r}"
-                found = f"found {both}, which the folder {other.folder.name!r} holds too"
+                folder = "/".join(other.folder.parts[-2:])  # a client may read this: not the whole path
+                found = f"found {both}, which the folder {folder!r} holds too"
                 raise BundleError(record.folder, found, "give one of them another name or version")
 
     def _retire(self, model: ServedModel) -> None:
@@ -289,10 +289,16 @@ class Repository:
         self._metrics.load_recovered(record.name)
         if record.model is not None and self.store.remove(record.model):
             self._retire(record.model)
-        log.info("%s: gone, unloaded", record.place)
+        log.info("%s: gone, %s", record.place, "forgotten" if record.model is None else "unloaded")
 
     async def _scan(self) -> dict[Path, Stamp]:
         return await asyncio.to_thread(_stamps, [*self._folders, *self._records], self._models_folder)
+
+
+def _kept(record: FolderRecord) -> str:
+    """What goes on where a folder is refused."""
+    served = record.model is not None and not record.unloaded
+    return "the model loaded before still serves" if served else "nothing is served from there"
 
 
 def _stamps(known: list[Path], models_folder: Path | None) -> dict[Path, Stamp]:

@@ -147,3 +147,9 @@ def test_a_bundle_without_a_range_never_warns(client: Client) -> None:
 
 def test_the_card_shows_the_range(pictures: Client) -> None:
     assert json.loads(pictures.get("/model").content)["input"]["range"] == {"low": [0.0], "high": [1.0]}
+
+
+def test_nan_is_outside() -> None:
+    check = RangeCheck(InputSpec(shape=(2,), range=UNIT))
+    inputs = np.array([[0.5, np.nan], [0.5, 0.5], [np.nan, np.nan]], np.float32)
+    assert check.outside(inputs).tolist() == [True, False, True]
