@@ -5,6 +5,7 @@ import gzip
 import http
 import json
 import re
+import select
 import socket
 import statistics
 import threading
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from probity.service.http.middleware import SECURITY_HEADERS
+from probity.service.http.request_id import FORM
 from probity.service.schemas import PredictResponse, Problem
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.client import PROBLEM_TYPE
@@ -31,7 +33,10 @@ with warnings.catch_warnings():
 
 pytestmark = [pytest.mark.slow, needs_nginx]
 BODY = json.dumps({"inputs": GOOD}).encode()
+HEALTH = ("/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready")
 LARGE = b" " * (16 * 2**20 + 1)
+# Of one line of the log, after the address; the id is a group.
+LOGGED = r'^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d 127\.0\.0\.1 "%s" %d \d+ [\d.]+ request=(\S+)$'
 UNFINISHED = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
 
 
@@ -60,6 +65,7 @@ def refused(found: tuple[int, dict[str, str], bytes], status: int) -> Problem:
     assert found[0] == status
     assert found[1]["content-type"] == PROBLEM_TYPE
     assert {name.decode(): value.decode() for name, value in SECURITY_HEADERS}.items() <= found[1].items()
+    assert FORM.fullmatch(found[1]["x-request-id"])
     problem = Problem.model_validate_json(found[2])
     assert problem.status == status
     return problem
@@ -123,6 +129,7 @@ def test_what_is_too_large_is_refused_by_the_proxy(proxy: Server, service: Serve
     assert refused(proxy.request("GET", "/models", headers={"X": "y" * 9000}), 431).code == "head_too_large"
     status, headers, body = proxy.request("POST", "/v2/models/synthetic/infer", LARGE)
     assert (status, headers["content-type"], [*json.loads(body)]) == (413, "application/json", ["error"])
+    assert FORM.fullmatch(headers["x-request-id"])
     with contextlib.closing(proxy.socket()) as connection:
         connection.sendall(b"nonsense\r\n\r\n")
         (found,) = answers(connection)
@@ -240,19 +247,29 @@ def _still_open(client: socket.socket) -> bool:
         return False
 
 
-def test_one_address_has_no_more_than_its_share(hasty: Server, service: Server) -> None:
+def test_one_address_has_no_more_than_its_share(service: Server, tmp_path: Path) -> None:
     match = re.search(r"limit_conn of_one_address (\d+);", CONFIGURATION.read_text())
     assert match is not None
-    with contextlib.ExitStack() as open_ones:
-        for _ in range(int(match[1])):
-            client = open_ones.enter_context(contextlib.closing(hasty.socket()))
+    with proxying(service.port, tmp_path) as proxy, contextlib.ExitStack() as open_ones:
+        clients = [open_ones.enter_context(contextlib.closing(proxy.socket())) for _ in range(int(match[1]) + 1)]
+        for client in clients:
             client.sendall(UNFINISHED)
-        found = hasty.request("GET", "/models")
-        while found[0] == 200:  # until the proxy has read all the heads
-            found = hasty.request("GET", "/models")
+        assert select.select(clients, [], [], TIMEOUT)[0]  # one is refused: the others are counted
+        found = proxy.request("GET", "/models")
         assert refused(found, 429).code == "too_many_requests"
         assert found[1]["retry-after"] == "1"
-        assert service.request("GET", "/health/ready")[0] == 200
+        assert proxy.request("GET", "/v2/models/synthetic")[0] == 429
+        for path in HEALTH:
+            assert proxy.request("GET", path)[0] == 200
+        assert proxy.request("GET", "/models")[0] == 429  # still
+
+
+@pytest.mark.parametrize("path", HEALTH)
+def test_a_health_check_holds_no_body(path: str, proxy: Server) -> None:
+    """Their number is not limited, so that bodies of theirs could fill the disk."""
+    assert proxy.request("POST", path, b" " * 1025)[0] == 413
+    assert proxy.request("POST", path, iter([b" " * 1025]))[0] == 413
+    assert proxy.request("POST", path, b" ")[0] == 405
 
 
 def test_the_service_logs_the_client_and_believes_no_other(proxy: Server, service: Server) -> None:
@@ -263,10 +280,45 @@ def test_the_service_logs_the_client_and_believes_no_other(proxy: Server, servic
         )
         assert answers(client)[0][0] == 200
     service.wait_for(r' INFO: +127\.0\.0\.2:0 - "GET /models HTTP/1\.1" 200', start)
-    proxy.wait_for(r'^127\.0\.0\.2 "GET /models" 200 ')
+    proxy.wait_for(r' 127\.0\.0\.2 "GET /models" 200 ')
     proxy.request("POST", "/predict?api_key=s3cret", LARGE, JSON)
     proxy.wait_for(r'"POST /predict" 413 ')
     assert not [line for line in proxy.lines + service.lines if "s3cret" in line]
+
+
+IDENTIFIED = {
+    "/models": 200,
+    "/health/live": 200,
+    "/nothing": 404,
+    "/v2/repository": 404,
+    "/" + "x" * 9000: 414,
+}
+
+
+@pytest.mark.parametrize("path", IDENTIFIED)
+def test_each_answer_and_its_line_of_the_log_have_the_time_and_the_id(path: str, proxy: Server) -> None:
+    start, status = len(proxy.lines), IDENTIFIED[path]
+    found = proxy.request("GET", path)
+    assert found[0] == status
+    assert re.fullmatch("[0-9a-f]{32}", found[1]["x-request-id"])
+    asked = f"GET {path[:20]}x*"  # of a line that is too long, nginx logs what fits its buffer
+    assert proxy.wait_for(LOGGED % (asked, status), start)[1] == found[1]["x-request-id"]
+
+
+@pytest.mark.parametrize("path", ["/models", "/nothing", "/v2/repository"])
+def test_the_id_is_the_client_s_where_it_has_the_form(path: str, proxy: Server) -> None:
+    for given, kept in (("from-the-client", True), ("a" * 128, True), ("a" * 129, False), ("a b", False)):
+        start = len(proxy.lines)
+        status, headers, _ = proxy.request("GET", path, headers={"X-Request-ID": given})
+        assert (headers["x-request-id"] == given) is kept
+        assert proxy.wait_for(LOGGED % (f"GET {path}", status), start)[1] == headers["x-request-id"]
+
+
+def test_the_log_knows_a_client_that_left(proxy: Server) -> None:
+    start = len(proxy.lines)
+    with contextlib.closing(proxy.socket()) as client:
+        client.sendall(UNFINISHED.replace(b"\r\n\r\n", b"\r\nX-Request-ID: left\r\n\r\n"))
+    assert proxy.wait_for(LOGGED % ("POST /predict", 400), start)[1] == "left"
 
 
 def test_a_service_that_does_not_answer_is_a_problem(tmp_path: Path, proxy: Server) -> None:
