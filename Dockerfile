@@ -1,6 +1,6 @@
 # Two images, without pip and without a compiler:
-#   docker build -t probity .                            the service: no torch, no offline code
-#   docker build -t probity-offline --target offline .   the job that fits bundles: x86-64, torch's CPU build
+#   docker build -t probity:0.1.0 .                            the service: no torch, no offline code
+#   docker build -t probity-offline:0.1.0 --target offline .   the job that fits bundles: x86-64, torch's CPU build
 #
 # Every package is installed by the hash of its file: deploy/requirements, which `make lock` writes. Where packages come
 # from another index than pypi.org, pass pip's configuration: --secret id=pip.conf,src=$HOME/.config/pip/pip.conf

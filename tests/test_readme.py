@@ -25,8 +25,8 @@ RUN = ("make demo", "probity serve", "curl -s ", *IN_ORDER)
 # Commands that no test can run on any machine, or that another test runs.
 ELSEWHERE = {
     "docker compose up --build": "needs a Docker engine; tests/deploy checks the files it reads",
-    "docker build --tag probity .": "make image-test builds this image",
-    "docker build --tag probity-offline --target offline .": "make image-test builds this image",
+    "docker build --tag probity:0.1.0 .": "make image-test builds this image",
+    "docker build --tag probity-offline:0.1.0 --target offline .": "make image-test builds this image",
     "torchrun --nproc-per-node=2 -m probity fit RECIPE.py --out DIR": "tests/offline/recipes/test_imports.py runs it",
 }
 

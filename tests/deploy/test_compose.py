@@ -15,6 +15,7 @@ from tests.support.deployment import (
     COMPOSE_FILE,
     DASHBOARDS,
     DOCKERFILE,
+    FOR_MODELS,
     GRAFANA,
     NGINX,
     NGINX_TEXT,
@@ -23,6 +24,7 @@ from tests.support.deployment import (
     SCRAPES,
     SETTINGS,
     environment,
+    memory_of_requests,
     values,
     variables,
     without_comments,
@@ -70,6 +72,18 @@ def test_no_service_has_rights_or_all_the_memory(name: str) -> None:
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_each_service_comes_back(name: str) -> None:
+    assert COMPOSE["services"][name]["restart"] == "unless-stopped"
+
+
+def test_the_service_s_memory_fits_its_processors() -> None:
+    service = COMPOSE["services"]["probity"]
+    gigabytes = re.fullmatch(r"(\d+)g", service["mem_limit"])
+    assert gigabytes is not None
+    assert memory_of_requests(service["cpus"]) + FOR_MODELS <= int(gigabytes[1]) * 2**30
 
 
 def test_the_service_may_finish_before_it_is_killed() -> None:

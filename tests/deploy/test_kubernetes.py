@@ -7,7 +7,7 @@ import yaml
 
 from probity.service.app import create_app
 from probity.service.settings import PREFIX, Settings
-from tests.support.deployment import COMPOSE, NGINX_TEXT, ROOT, SETTINGS
+from tests.support.deployment import COMPOSE, FOR_MODELS, NGINX_TEXT, ROOT, SETTINGS, memory_of_requests
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,12 @@ def test_the_pod_s_settings_are_settings_of_the_service(pod: dict[str, Any]) -> 
     assert pod["terminationGracePeriodSeconds"] > settings.drain_seconds + settings.shutdown_seconds
     assert settings.drain_seconds > int(proxy["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pod["enableServiceLinks"] is False
+
+
+def test_the_pod_s_memory_fits_its_processors(pod: dict[str, Any]) -> None:
+    limits = pod["containers"][0]["resources"]["limits"]
+    assert limits["memory"].endswith("Gi")
+    assert memory_of_requests(int(limits["cpu"])) + FOR_MODELS <= int(limits["memory"].removesuffix("Gi")) * 2**30
 
 
 def test_the_pod_has_no_rights_and_its_probes_tell_the_truth(pod: dict[str, Any]) -> None:

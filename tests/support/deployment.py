@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from probity.service.inference.predictor import CHUNK_BYTES
+from probity.service.runtime import decoder_bytes
 from probity.service.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +36,14 @@ PANELS: list[dict[str, Any]] = [
 NGINX_TEXT = NGINX.read_text()
 # What Grafana puts in place of the variables, here for a scrape several times a second.
 VARIABLES = {"$__rate_interval": "5s", "$window": "10m", "$job": ".+", "$instance": ".+"}
+FOR_MODELS = 512 * 2**20  # of the service's memory: for the process itself, its models and a trial
 SETTINGS = {PREFIX + name.upper() for name in Settings.model_fields}
+
+
+def memory_of_requests(processors: int) -> int:
+    """What requests and their batches may take at most with the defaults, in bytes: the bound in docs/security.md."""
+    settings = Settings()
+    return 3 * settings.max_pending_bytes + processors * (decoder_bytes(settings) + CHUNK_BYTES)
 
 
 def without_comments(text: str) -> str:
