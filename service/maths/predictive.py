@@ -143,10 +143,10 @@ def _spread(variance: Array, temperature: float, link: Link = "probit") -> Array
 
 
 def entropy(probabilities: Array) -> Array:
-    """-sum_k p_k log p_k over the last axis, in nats; 0 log 0 = 0, and NaN stays NaN."""
+    """-sum_k p_k log p_k over the last axis, in nats; 0 log 0 = 0."""
     p = np.asarray(probabilities, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(p <= 0, 0.0, p * np.log(p))
+        terms = np.where(p > 0, p * np.log(p), 0.0)
     nats: Array = np.maximum(-terms.sum(axis=-1), 0.0)
     return nats
 
@@ -155,7 +155,7 @@ def label_entropy(probabilities: Array) -> Array:
     """-sum_k (p_k log p_k + (1 - p_k) log(1 - p_k)) over the last axis, in nats: of labels that are independent."""
     p = np.asarray(probabilities, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(p <= 0, 0.0, p * np.log(p)) + np.where(p >= 1, 0.0, (1 - p) * np.log1p(-p))
+        terms = np.where(p > 0, p * np.log(p), 0.0) + np.where(p < 1, (1 - p) * np.log1p(-p), 0.0)
     nats: Array = np.maximum(-terms.sum(axis=-1), 0.0)
     return nats
 

@@ -16,7 +16,6 @@ from probity.service.maths.predictive import (
     entropy_parts,
     functional_variance,
     gaussian_interval,
-    label_entropy,
     link_approx,
     predictive_std,
     softmax,
@@ -161,12 +160,6 @@ def test_entropies_stay_within_their_bounds_and_add_up(drawn: tuple[Array, Array
     for i in range(len(mean)):
         assert total[i] == pytest.approx(slow_entropy(probabilities[i]), abs=1e-9)
         assert aleatoric[i] == pytest.approx(min(slow_entropy(plain[i]), slow_entropy(probabilities[i])), abs=1e-9)
-
-
-def test_what_is_unknown_is_not_sure() -> None:
-    unknown = np.array([[np.nan, np.nan], [0.0, 1.0]])
-    np.testing.assert_array_equal(entropy(unknown), [np.nan, 0.0])
-    np.testing.assert_array_equal(label_entropy(unknown), [np.nan, 0.0])
 
 
 def test_entropy_in_nats() -> None:
