@@ -11,7 +11,8 @@ what an input that is ten times too large changes; it is among the coordinates o
 
 Where h_1 are a few numbers that are the network's inputs, as in a row of a table, each is standardised first, whatever
 its unit; sqrt(2) h_1 / sqrt(|h_1|^2 + E|h_1|^2) takes the place of h_1 / |h_1|, and |h_1| that of log |h_1|, since rows
-next to the mean have no direction, and a logarithm that no other row has, though nothing is more usual. w_1 = 1.
+next to the mean have no direction, and a logarithm that no other row has, though nothing is more usual. w_1 = 1, and
+only what is above the mean length counts: of many columns, hardly a row is next to the mean.
 V V^T = (E[z_1 z_1^T] + r I)^-1, r a hundredth of the mean eigenvalue: |V^T z_1| is the Mahalanobis distance of these
 directions, of which only what is above the mean counts. It tells columns in another order, and values that do not occur
 together though each is usual alone. With the same for other layers, an image network told digits from clothes worse.
@@ -197,7 +198,10 @@ class Coordinates:
         if self.combination is not None:
             found.append(self.combination(z[:, : len(self.combination.whitening)]))
         if self.lengths is not None:
-            found.append(self.lengths(_lengths(parts, self.columns)))
+            lengths = self.lengths(_lengths(parts, self.columns))
+            if self.columns is not None:
+                lengths = torch.cat([lengths[:, :1].clamp(min=0), lengths[:, 1:]], dim=1)
+            found.append(lengths)
         if self.texture is not None:
             found += [self.texture(logarithms) for logarithms in texture]
         return torch.cat(found, dim=1)

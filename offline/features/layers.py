@@ -43,11 +43,12 @@ def choose_layers(model: nn.Module, x: Tensor, last: str | None = None) -> Featu
 
     The last layer's input and that at two thirds of the depth; for the distance also that at one third. Of a table the
     columns themselves count for the distance too, and so do the inputs where only one layer can be read: a recurrent
-    network maps noise and shuffled rows to states like those of training data. Of images and series their texture
-    counts, which comes first. last: the path of the last layer where
-    it is known; by default, the layer called last.
+    network maps noise and shuffled rows to states like those of training data; a layer that takes the inputs themselves
+    then counts for the link alone. Of images and series their texture counts, which comes first. last: the path of the
+    last layer where it is known; by default, the layer called last.
     """
     calls = _calls(model, x)
+    own = {path for path, value in calls if _storage(value) == _storage(x) and value.numel() == x.numel()}
     seen, usable = {_storage(x)}, list[str]()
     for path, value in calls:
         new = _storage(value) not in seen
@@ -65,7 +66,8 @@ def choose_layers(model: nn.Module, x: Tensor, last: str | None = None) -> Featu
     inputs = (INPUTS,) if alone or kind_of(x) == "table" else ()
     texture = (TEXTURE,) if x.is_floating_point() and places(x) else ()
     link = tuple(dict.fromkeys((second, usable[-1])))
-    return FeatureLayers(link, (*texture, *inputs, *dict.fromkeys((first, *link))))
+    layers = [path for path in dict.fromkeys((first, *link)) if not inputs or path not in own]
+    return FeatureLayers(link, (*texture, *inputs, *layers))
 
 
 def named_layers(model: nn.Module, x: Tensor, paths: Sequence[str]) -> FeatureLayers:

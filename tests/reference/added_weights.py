@@ -110,8 +110,11 @@ def standard_lengths(training: list[Array], usual: float | None) -> Callable[[li
         known.append((own, 0.3 if own is None else 1.0, [length_of(other, own) for other in part]))
 
     def lengths(parts: list[Array]) -> list[float]:
-        triples = zip(parts, known, strict=True)
-        return [weight * standard(length_of(h, own), others) for h, (own, weight, others) in triples]
+        found = []
+        for h, (own, weight, others) in zip(parts, known, strict=True):
+            one = standard(length_of(h, own), others)
+            found.append(weight * (one if own is None else max(one, 0.0)))
+        return found
 
     return lengths
 
