@@ -48,6 +48,7 @@ def test_the_pod_has_no_rights_and_its_probes_tell_the_truth(pod: dict[str, Any]
     service, proxy = pod["containers"]
     paths = set(create_app([], Settings()).openapi()["paths"])
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert service[probe]["timeoutSeconds"] == 5
         assert service[probe]["httpGet"]["path"] in paths
         assert service[probe]["httpGet"]["port"] == service["ports"][0]["name"] == "direct"
     for probe in ("startupProbe", "livenessProbe"):
