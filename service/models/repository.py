@@ -298,7 +298,7 @@ class Repository:
 def _kept(record: FolderRecord) -> str:
     """What goes on where a folder is refused."""
     served = record.model is not None and not record.unloaded
-    return "the model loaded before still serves" if served else "nothing is served from there"
+    return "the model loaded before still serves" if served else "nothing is served"
 
 
 def _stamps(known: list[Path], models_folder: Path | None) -> dict[Path, Stamp]:
