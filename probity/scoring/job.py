@@ -3,13 +3,14 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from probity.scoring.errors import ScoringError
 from probity.scoring.inputs import Array, Batch, Source, open_array, open_images
+from probity.scoring.out_of_range import OutOfRange
 from probity.scoring.output import check_format, publish
 from probity.scoring.progress_file import REMEDY, Job, ProgressFile
 from probity.scoring.rows import Row, columns, scored
@@ -17,7 +18,6 @@ from probity.scoring.tables import open_csv, open_parquet
 from probity.service.bundle import InputSpec
 from probity.service.codec.answers import Coverage
 from probity.service.format.files import misplaced_file
-from probity.service.inference.input_range import RangeCheck
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
 from probity.service.settings import Settings
 
@@ -81,11 +81,7 @@ def score_file(
     source = open_source(path, predictor.manifest.input, csv_header, keep)
     progress = ProgressFile(out, _job(predictor, path, source, coverage)).open(force)
     strange = OutOfRange(predictor.range_check)
-
-    def rows_of(batch: Batch, first: int) -> list[Row]:
-        strange.note(batch, first)
-        return scored(predictor, batch, first, coverage=coverage)
-
+    rows_of = partial(scored, predictor, coverage=coverage, strange=strange)
     try:
         _score(rows_of, path, source, progress, batch_size, report)
         manifest = predictor.manifest
@@ -96,32 +92,6 @@ def score_file(
         if strange.count:
             warn(f"{path}: {strange.text}")
     return source.count
-
-
-@dataclass
-class OutOfRange:
-    """How many inputs of a run were far outside the range of the fit, and what the first of them held."""
-
-    check: RangeCheck | None
-    count: int = 0
-    first: str = ""
-
-    def note(self, batch: Batch, number: int) -> None:
-        """Count those of a batch, whose first input has this number."""
-        outside = None if self.check is None else self.check.outside(batch.inputs)
-        if self.check is None or outside is None or not outside.any():
-            return
-        if not self.count:
-            place = int(outside.argmax())
-            name = f"row {number + place}" if batch.names is None else batch.names[place]
-            self.first = name + next(self.check.texts(batch.inputs[place : place + 1]))
-        self.count += int(outside.sum())
-
-    @property
-    def text(self) -> str:
-        """One sentence."""
-        others = self.count - 1
-        return self.first + (f" So are {others:,} more." if others else "")
 
 
 def _job(predictor: Predictor, path: Path, source: Source, coverage: Coverage) -> Job:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probity.scoring.inputs import Batch
+from probity.scoring.out_of_range import OutOfRange
 from probity.service.bundle import Manifest
 from probity.service.codec.answers import Coverage, predictions_json
 from probity.service.inference.predictor import Predictor, check_finite
@@ -14,10 +15,12 @@ DECISION = ("score", "p_value", "rejected")
 RESERVED = {"row", "file", "label", "probability", "probabilities", "mean", "std", "low", "high", "prediction_set"}
 
 
-def scored(predictor: Predictor, batch: Batch, first: int, coverage: Coverage) -> list[Row]:
-    """One JSON object for each input; `first`: the number of the first one. Raises `NonFinitePrediction`."""
+def scored(predictor: Predictor, batch: Batch, first: int, coverage: Coverage, strange: OutOfRange) -> list[Row]:
+    """One JSON object for each input; `first`: the number of the first one; `strange` counts those that are out of
+    range. Raises `NonFinitePrediction`."""
     prediction = predictor.predict(batch.inputs)
     check_finite(prediction)
+    strange.note(batch, first, prediction.out_of_range)
     answers = predictions_json(prediction, predictor, predictor.decides, coverage)
     names = batch.names or [None] * len(answers)
     kept = {kept_name(column, predictor.manifest): cells for column, cells in batch.kept.items()}

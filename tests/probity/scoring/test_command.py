@@ -30,10 +30,10 @@ import probity.scoring.job as job
 from probity.__main__ import main
 
 predict = job.scored
-def scored(predictor, batch, first, coverage):
+def scored(predictor, batch, first, **options):
     if first >= last:
         os.kill(os.getpid(), signal.SIGKILL)
-    return predict(predictor, batch, first, coverage)
+    return predict(predictor, batch, first, **options)
 
 job.scored = scored
 sys.argv = ["probity", "score", *sys.argv[3:]]
