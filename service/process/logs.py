@@ -5,9 +5,8 @@ import copy
 import datetime as dt
 import logging
 import os
+import queue
 import threading
-import time
-from collections import deque
 from typing import Any, TextIO
 
 from uvicorn.config import LOGGING_CONFIG
@@ -15,8 +14,8 @@ from uvicorn.config import LOGGING_CONFIG
 from probity.service.http.request_id import current_id
 from probity.service.settings import Settings
 
-MOST_LINES, LINES_AT_ONCE = 10_000, 1000
-TOGETHER_SECONDS, FLUSH_SECONDS = 0.02, 1.0
+MOST_LINES = 10_000
+FLUSH_SECONDS = 1.0
 
 
 class PathOnly(logging.Filter):
@@ -45,9 +44,7 @@ class WithContext(logging.Filter):
 class Background(logging.StreamHandler[TextIO]):
     """Writes lines in a thread of its own: where nobody reads the log, requests are answered nevertheless.
 
-    The thread is woken for the first of the lines that come within `TOGETHER_SECONDS`: woken for each, it took an
-    eighth of the requests that a service answers. At most `MOST_LINES` wait; how many more there were is said when the
-    log goes on.
+    At most `MOST_LINES` wait; how many more there were is said when the log goes on.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -62,48 +59,34 @@ class Background(logging.StreamHandler[TextIO]):
             super().emit(record)
             return
         if self._process != os.getpid():
-            self._start()
-        if len(self._lines) >= MOST_LINES:
-            self._dropped += 1
-            return
+            self._process, self._dropped, self._lines = os.getpid(), 0, queue.Queue[str](MOST_LINES)
+            threading.Thread(target=self._write, args=(self._lines,), name="log", daemon=True).start()
         try:
-            self._lines.append(self.format(record))
+            self._lines.put_nowait(self.format(record))
+        except queue.Full:
+            self._dropped += 1
         except Exception:
             self.handleError(record)
-        if not self._wake.is_set():
-            self._wake.set()
 
     def flush(self) -> None:
         """Wait until everything is written, and no longer than a second."""
-        end = time.monotonic() + FLUSH_SECONDS
-        while self._process == os.getpid() and (self._lines or self._writing) and time.monotonic() < end:
-            time.sleep(TOGETHER_SECONDS / 4)
+        if self._process != os.getpid():
+            return
+        with self._lines.all_tasks_done:
+            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, FLUSH_SECONDS)
 
-    def _start(self) -> None:
-        self._process, self._dropped, self._writing = os.getpid(), 0, False
-        self._lines, self._wake = deque[str](), threading.Event()
-        threading.Thread(target=self._write, args=(self._lines, self._wake), name="log", daemon=True).start()
-
-    def _write(self, lines: deque[str], wake: threading.Event) -> None:
+    def _write(self, lines: "queue.Queue[str]") -> None:
         while True:
-            wake.wait()
-            time.sleep(TOGETHER_SECONDS)
-            wake.clear()  # before lines are taken: what comes after that wakes this thread again
-            self._writing = True
-            while lines:
-                taken = [lines.popleft() for _ in range(min(len(lines), LINES_AT_ONCE))]
-                if self._dropped:
-                    taken.append(f"{self._dropped} lines of the log were left out: nobody read it")
-                    self._dropped = 0
-                self._write_all("".join(f"{line}{self.terminator}" for line in taken))
-            self._writing = False
-
-    def _write_all(self, text: str) -> None:
-        """Not through the stream, whose lock a write that never ends would keep at the process's own end."""
-        left = text.encode(errors="backslashreplace")
-        with contextlib.suppress(OSError):  # closed, or a full disk: the next lines may fare better
-            while left:
-                left = left[os.write(self.stream.fileno(), left) :]
+            text = lines.get() + self.terminator
+            if self._dropped:
+                text += f"{self._dropped} lines of the log were left out: nobody read it{self.terminator}"
+                self._dropped = 0
+            left = text.encode(errors="backslashreplace")
+            with contextlib.suppress(OSError):  # closed, or a full disk: the next line may fare better
+                # Not through the stream, whose lock a write that never ends would keep at the process's own end.
+                while left:
+                    left = left[os.write(self.stream.fileno(), left) :]
+            lines.task_done()
 
 
 def log_config(settings: Settings) -> dict[str, Any]:
