@@ -22,7 +22,7 @@ from benchmarks.experiments.selection import plot as selection_plot
 from benchmarks.experiments.selection import uci as selection_uci
 from benchmarks.fit import against_laplace, bundles, cost, floor, gpu, growth, layers, price
 from benchmarks.fit import plots as fit_plots
-from benchmarks.serving import against_servers, contract, early_rejection, fuzz, load, soak
+from benchmarks.serving import against_servers, contract, fuzz, load, soak
 from benchmarks.serving import plots as serving_plots
 
 HOURS = "hours, and data, given or downloaded"
@@ -45,11 +45,6 @@ BENCHMARKS = (
     Benchmark("gpu", "ResNet-18, 60,000 examples, S = 42,438, selection to bundle; needs cuda", gpu.run, needs="a GPU"),
     Benchmark(
         "load", "the service at saturation, at half load and at three times its capacity", load.run, serving_plots.load
-    ),
-    Benchmark(
-        "early_rejection",
-        "goodput at three times the capacity, with and without early rejection in the HTTP parser",
-        early_rejection.run,
     ),
     Benchmark(
         "servers",

@@ -114,12 +114,9 @@ class DynamicBatcher(Generic[R]):
         """Rows that wait."""
         return self._queue.rows
 
-    def check_room(self, arriving: int = 0) -> None:
-        """Raises `QueueFull` where a request of average size would not fit, before its body is read or decoded.
-
-        `arriving`: requests that were admitted but are not queued yet.
-        """
-        self._queue.check_usual_room(self._retry_after(), arriving)
+    def check_room(self) -> None:
+        """Raises `QueueFull` where a request of average size would not fit, before its body is decoded."""
+        self._queue.check_usual_room(self._retry_after())
 
     async def submit(self, inputs: Array, deadline: float = math.inf) -> Answered[R]:
         """The result for `inputs` (B, ...), B >= 1; `deadline` is a moment of the clock.

@@ -97,14 +97,13 @@ class RowQueue:
         if self._items and self.rows + rows > self.limits.queue_rows:
             raise QueueFull(self.rows, self.limits.queue_rows, retry_after_seconds)
 
-    def check_usual_room(self, retry_after_seconds: float = 1.0, arriving: int = 0) -> None:
-        """As `check_room`, before a request's rows are known: for the average of those that wait, and one row for each
-        of `arriving` requests before it.
+    def check_usual_room(self, retry_after_seconds: float = 1.0) -> None:
+        """As `check_room`, before a request's rows are known: for the average of those that wait.
 
         At most `SPARE_PART` of the queue stays free by this, so that large requests do not keep small ones out.
         """
         usual = min(self.rows / max(1, len(self._items)), self.limits.queue_rows * SPARE_PART)
-        self.check_room(arriving + max(1, int(usual)), retry_after_seconds)
+        self.check_room(max(1, int(usual)), retry_after_seconds)
 
     def admit(self, item: Item, now: float, retry_after_seconds: float = 1.0) -> None:
         """Queue the request; raises `DeadlineExceeded`, or `QueueFull` where its rows would exceed the limit.

@@ -4,13 +4,13 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from probity.service.connection.early_rejection_protocol import EarlyRejectionProtocol
 from probity.service.connection.pacing import HeldFlow, Pacer, is_dense
 from probity.service.connection.state import ReadState
 
 
-class PacedProtocol(EarlyRejectionProtocol):
+class PacedProtocol(HttpToolsProtocol):
     """While a request waits for the response to an earlier one, nothing more is parsed and nothing more is read: bodies
     that are sent ahead stay with their client."""
 
@@ -19,6 +19,7 @@ class PacedProtocol(EarlyRejectionProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._state = ReadState.NEW
         self._unparsed = memoryview(b"")
         self._pieces, self._dense = 0, False  # of all bodies so far; whether some slice was dense
         self._body_pieces = self._body_bytes = 0  # of the current body
@@ -35,6 +36,10 @@ class PacedProtocol(EarlyRejectionProtocol):
         self._body_pieces = self._body_bytes = 0
         super().on_message_begin()
 
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._state = ReadState.BODY
+
     def on_body(self, body: bytes) -> None:
         self._pieces += 1
         self._body_pieces += 1
@@ -43,6 +48,7 @@ class PacedProtocol(EarlyRejectionProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
+        self._state = ReadState.IDLE
         self.flow.resume_reading()  # a long body pauses it, and then the end of the connection would go unnoticed
 
     def _feed(self, piece: memoryview) -> int:
@@ -56,6 +62,11 @@ class PacedProtocol(EarlyRejectionProtocol):
     def _discard_rest(self) -> None:
         """Discard what the client still sends for a while, then close."""
         raise NotImplementedError
+
+    @property
+    def _answered(self) -> bool:
+        """Whether every request so far has its whole response."""
+        return self.cycle is None or self.cycle.response_complete
 
     @property
     def _discarding(self) -> bool:

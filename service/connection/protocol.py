@@ -14,7 +14,6 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from probity.service.connection.client_timeout import GRACE_SECONDS, ClientTimeout
-from probity.service.connection.early_rejection_protocol import RejectEarly
 from probity.service.connection.pacing import MAX_TINY_PIECES, SLICE_BYTES, UNCHUNKED_SLICE_BYTES, Pacer, is_flood
 from probity.service.connection.refusing_protocol import RefusingProtocol
 from probity.service.connection.start_queue import StartQueue, Waiting
@@ -35,15 +34,12 @@ BUSY = make_problem(503, "busy", "Too many requests wait to be looked at; try ag
 CONTENT_LENGTH, TRANSFER_ENCODING = b"content-length", b"transfer-encoding"
 
 
-def limited_protocol(
-    settings: Settings, count_error: Callable[[str], None], reject_early: RejectEarly
-) -> type[HttpToolsProtocol]:
+def limited_protocol(settings: Settings, count_error: Callable[[str], None]) -> type[HttpToolsProtocol]:
     """The protocol class, of which uvicorn creates an instance per connection; `count_error` gets the codes of error
     responses."""
     shared = {
         "settings": settings,
         "count_error": staticmethod(count_error),
-        "reject_early": staticmethod(reject_early),
         "pacer": Pacer(),
         "start_queue": StartQueue(),
     }

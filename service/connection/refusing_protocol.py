@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 
+from fastapi import Response
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
 from probity.service.connection.client_timeout import ClientTimeout
 from probity.service.connection.half_closed_protocol import HalfClosedProtocol
 from probity.service.connection.state import ReadState
 from probity.service.http.middleware import secured
 from probity.service.http.problems import render
+from probity.service.http.request_id import HEADER, id_of
 from probity.service.schemas import Problem
 
 # How long to read on after an error response: closing a connection with unread bytes resets it, and the client may
@@ -64,6 +68,16 @@ class RefusingProtocol(HalfClosedProtocol):
             self.transport.close()
         else:
             self._discard_rest()
+
+    def _write(self, response: Response) -> str:
+        """Send the response; returns the request's id, which it carries."""
+        identity = id_of(self.headers or ())
+        own = (HEADER.lower().encode(), identity.encode())
+        lines = b"".join(
+            b"%s: %s\r\n" % pair for pair in (*self.server_state.default_headers, *response.raw_headers, own)
+        )
+        self.transport.write(b"%s%s\r\n%s" % (STATUS_LINE[response.status_code], lines, response.body))
+        return identity
 
     def _log_refusal(self, problem: Problem, identity: str | None = None) -> None:
         """identity: of the answer, where there is one."""

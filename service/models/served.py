@@ -74,9 +74,9 @@ class ServedModel:
             if not self._users:
                 self._unused.set()
 
-    def check_room(self, arriving: int = 0) -> None:
-        """Raises `QueueFull` where a request of average size, after `arriving` others, would not fit the queue."""
-        self._batcher.check_room(arriving)
+    def check_room(self) -> None:
+        """Raises `QueueFull` where a request of average size would not fit the queue."""
+        self._batcher.check_room()
 
     def rule(self, rate: float | None) -> Rule:
         """The rule for a request that asks for a false-reject rate (None: the model's own); raises `RateError`."""

@@ -14,7 +14,6 @@ from typing import Any
 import uvicorn
 
 from probity.service.app import create_app
-from probity.service.connection.early_rejection import EarlyRejection
 from probity.service.connection.protocol import limited_protocol
 from probity.service.inference.session import share_memory
 from probity.service.models.loading import load_named
@@ -273,7 +272,7 @@ def build_server(
         if runtime is not None:
             runtime.metrics.errors.labels(code).inc()
 
-    protocol = limited_protocol(settings, count_error, EarlyRejection(app).reject_early)
+    protocol = limited_protocol(settings, count_error)
     config = uvicorn.Config(app, http=protocol, **uvicorn_options(settings))
     return Server(config, settings.drain_seconds, heartbeat, all_stop, forced_exit)
 

@@ -11,15 +11,10 @@ from anyio.from_thread import start_blocking_portal
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from probity.service.connection.early_rejection_protocol import RejectEarly
 from probity.service.connection.protocol import limited_protocol
 from probity.service.settings import Settings
 from tests.support.server import TIMEOUT
 from tests.support.sockets import answers
-
-
-def never(_path: str, _headers: list[tuple[bytes, bytes]]) -> None:
-    """Reject nothing early."""
 
 
 @dataclass
@@ -44,10 +39,10 @@ class Host:
 
 
 @contextlib.asynccontextmanager
-async def listening(app: ASGIApp, settings: Settings, reject_early: RejectEarly = never) -> AsyncIterator[Host]:
+async def listening(app: ASGIApp, settings: Settings) -> AsyncIterator[Host]:
     """In the running event loop, for an application that has been started."""
     state = ServerState()
-    kind = limited_protocol(settings, lambda _: None, reject_early)
+    kind = limited_protocol(settings, lambda _: None)
     config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None)
     config.load()
     server = await asyncio.get_running_loop().create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
@@ -58,11 +53,9 @@ async def listening(app: ASGIApp, settings: Settings, reject_early: RejectEarly 
 
 
 @contextlib.contextmanager
-def hosting(
-    app: ASGIApp, reject_early: RejectEarly = never, settings: Settings | None = None, *, uvloop: bool = False
-) -> Iterator[Host]:
+def hosting(app: ASGIApp, settings: Settings | None = None, *, uvloop: bool = False) -> Iterator[Host]:
     """In an event loop of its own, in a thread."""
-    host = listening(app, settings or Settings(), reject_early)
+    host = listening(app, settings or Settings())
     options = {"use_uvloop": True} if uvloop else {}
     with start_blocking_portal("asyncio", options) as portal, portal.wrap_async_context_manager(host) as started:
         yield started

@@ -79,16 +79,6 @@ def test_before_its_rows_are_known_a_request_counts_as_one_of_the_usual_size(wai
         rows.check_usual_room()
 
 
-def test_those_who_arrive_before_it_count_as_one_row_each() -> None:
-    """At least that many they have: a large one that waits says nothing of them."""
-    rows = RowQueue(Limits(64, 64))
-    rows.check_usual_room(arriving=100)  # nobody waits
-    rows.admit(Item(32), 0.0)
-    rows.check_usual_room(arriving=30)
-    with pytest.raises(QueueFull):
-        rows.check_usual_room(arriving=31)
-
-
 def test_the_bound_counts_rows() -> None:
     rows = queue(most=5)
     rows.admit(Item(3), 0.0)
