@@ -1,13 +1,15 @@
 """A connection that answers invalid input itself, after the responses to all earlier requests, and then ends."""
 
 from collections.abc import Callable
+from typing import Any
 
 from fastapi import Response
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from probity.service.connection.client_timeout import ClientTimeout
-from probity.service.connection.half_closed_protocol import HalfClosedProtocol
+from probity.service.connection.paced_protocol import PacedProtocol
 from probity.service.connection.state import ReadState
+from probity.service.connection.transport import ClientTransport
 from probity.service.http.middleware import secured
 from probity.service.http.problems import render
 from probity.service.http.request_id import HEADER, id_of
@@ -18,11 +20,17 @@ from probity.service.schemas import Problem
 LINGER_SECONDS = 2.0
 
 
-class RefusingProtocol(HalfClosedProtocol):
+class RefusingProtocol(PacedProtocol):
     """`count_error` is called with the code of each error response."""
 
     count_error: Callable[[str], None]
+    transport: ClientTransport  # type: ignore[assignment]
     _client_timeout: ClientTimeout
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._running: RequestResponseCycle | None = None  # `cycle` is the last one, which may wait for its turn
+        self._deferred_error: Problem | None = None  # to be sent after all earlier responses
 
     def on_response_complete(self) -> None:
         if self._deferred_error is not None and not self.pipeline:
@@ -44,6 +52,14 @@ class RefusingProtocol(HalfClosedProtocol):
         else:
             self._send_error(problem)
 
+    def _drop_incomplete_request(self) -> bool:
+        """Forget the last request, whose body will not be complete, if others are before it; whether it was so."""
+        if not self.pipeline or self._running is None:
+            return False
+        self.pipeline.popleft()
+        self.cycle = self.pipeline[0][0] if self.pipeline else self._running
+        return True
+
     def _break_off(self, problem: Problem) -> None:
         """End the request in progress, whose body turned out to be invalid."""
         if self._answered:
@@ -64,10 +80,7 @@ class RefusingProtocol(HalfClosedProtocol):
             return
         response = secured(render(self.url.decode("latin-1"), problem, {"Connection": "close"}))
         self._log_refusal(problem, self._write(response))
-        if self._input_ended:
-            self.transport.close()
-        else:
-            self._discard_rest()
+        self._discard_rest()
 
     def _write(self, response: Response) -> str:
         """Send the response; returns the request's id, which it carries."""

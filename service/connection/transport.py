@@ -33,7 +33,6 @@ class ClientTransport:
         self._checks = 0
         self._write_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
-        self._begun = b""  # the part of the next response that was sent already
         self._head = b""  # of a response whose body has not been written yet
         self._head_handle: asyncio.Handle | None = None
 
@@ -72,29 +71,15 @@ class ClientTransport:
             self.write(b"")
 
     def _write(self, data: bytes) -> None:
-        data = data.removeprefix(self._begun)
-        self._begun = b""
         self._written += len(data)
         self._transport.write(data)
         if self._write_timer is None and self._transport.get_write_buffer_size():
             self._taken, self._checks = self.taken(), 0
             self._check_later()
 
-    def probe(self) -> None:
-        """Send the beginning of the next response, whatever that will be: a client that is gone refuses it."""
-        self._flush()
-        self._write(BEGINNING)
-        self._begun = BEGINNING
-
     def taken(self) -> int:
         """How many bytes the client's system has confirmed."""
         return self._written - self._transport.get_write_buffer_size() - self._unconfirmed()
-
-    def refused(self) -> bool:
-        """Whether the client's system has refused what was sent: the client is gone."""
-        poll = select.poll()
-        poll.register(self._socket.fileno(), 0)
-        return bool(poll.poll(0))
 
     def has_unread(self) -> bool:
         """Whether bytes from the client, or the end of its stream, wait in the kernel."""

@@ -13,7 +13,6 @@ OVERRIDDEN: dict[type, tuple[str, ...]] = {
         "connection_made",
         "connection_lost",
         "data_received",
-        "eof_received",
         "shutdown",
         "on_message_begin",
         "on_url",

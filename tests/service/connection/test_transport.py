@@ -148,9 +148,3 @@ def test_a_head_does_not_wait_longer_than_an_iteration_of_the_event_loop() -> No
 @pytest.mark.parametrize("end", ["write_eof", "close"])
 def test_a_head_leaves_before_the_end(end: str) -> None:
     assert written(write(HEAD), methodcaller(end), None) == [HEAD, end]
-
-
-def test_a_head_that_was_begun_by_a_probe_is_completed() -> None:
-    beginning, rest = HEAD[:9], HEAD[9:]
-    assert written(methodcaller("probe"), write(HEAD), write(BODY), None) == [beginning, rest + BODY]
-    assert written(write(HEAD), write(BODY), methodcaller("probe"), None) == [HEAD + BODY, beginning]

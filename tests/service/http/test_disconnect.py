@@ -3,19 +3,21 @@
 import asyncio
 import contextlib
 import json
+import socket
+import threading
 from functools import partial
 
 import pytest
 from fastapi import Request
 from starlette.requests import ClientDisconnect
-from starlette.types import Message, Scope
+from starlette.types import Message, Receive, Scope, Send
 
 from probity.service.bundle import read_bundle
 from probity.service.http.disconnect import CancelOnDisconnect, DisconnectEvent, disconnect_event
 from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import serving
-from tests.support.host import listening
+from tests.support.host import hosting, listening
 from tests.support.metrics import metric
 from tests.support.processes import wait_until
 from tests.support.requests import GOOD
@@ -125,3 +127,22 @@ def test_its_rows_leave_the_queue(classification: Synthetic) -> None:
         wait_for(1, "probity_http_requests_total", **CLIENT_GONE)
         slow.proceed.set()
         assert first.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize("how", [socket.SHUT_WR, socket.SHUT_RDWR])
+def test_a_client_that_closes_its_sending_side_is_gone(how: int) -> None:
+    """What it asked for is cancelled, and the connection ends."""
+    asked, left = threading.Event(), threading.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        while (message := await receive())["type"] != "http.disconnect":
+            asked.set()
+        assert message == {"type": "http.disconnect"}
+        left.set()
+
+    with hosting(app) as host, host.connection() as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert asked.wait(TIMEOUT)
+        connection.shutdown(how)
+        assert left.wait(TIMEOUT)
+        assert connection.recv(1) == b""
