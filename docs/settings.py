@@ -29,7 +29,6 @@ WHEN = {
         "models": "To serve a folder to which bundles are added over time.",
         "default_model": "Always set it with several models; otherwise the order of loading decides which one answers.",
         "watch_seconds": "When bundles are added, replaced or removed while the service runs.",
-        "repository_api": "When a client such as Triton's manages the models. It requires a single worker.",
         "ready_requires": "`all`: no traffic until every model is loaded. `any`: a broken bundle stops no traffic.",
         "trial_seconds": "When a large bundle takes longer than this to load and predict.",
         "trial_bytes": "When other programs need the memory that is free while a bundle is loaded.",

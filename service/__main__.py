@@ -82,11 +82,6 @@ def _single(settings: Settings) -> Callable[[], int]:
 
 def _workers(settings: Settings) -> Callable[[], int]:
     """Check bundles and keys first, so that an invalid one is a single line instead of one per worker."""
-    if settings.repository_api:
-        _fail(
-            f"{PREFIX}REPOSITORY_API: found true with {settings.workers} workers, but a request to load a model "
-            f"reaches only one of them; set {PREFIX}WORKERS=1, or {PREFIX}WATCH_SECONDS, with which each looks itself"
-        )
     load_named(settings)
     for file in (settings.api_keys_file, settings.feedback_keys_file):
         if file is not None:

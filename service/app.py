@@ -31,7 +31,7 @@ from probity.service.models.trials import Trials
 from probity.service.monitoring.audit import AuditTrail
 from probity.service.monitoring.audit_file import RotatedFile, check_audit_file
 from probity.service.monitoring.metrics import Metrics
-from probity.service.routes import docs, operations, predict, v2, v2_repository
+from probity.service.routes import docs, operations, predict, v2
 from probity.service.routes import feedback as feedback_route
 from probity.service.runtime import Runtime
 from probity.service.security.api_keys import KeyRing
@@ -79,7 +79,7 @@ def create_app(
         redoc_url=None,
     )
     # One flat list: FastAPI would nest routers, and match each request twice.
-    parts = (predict, feedback_route, v2, v2_repository, operations, docs)
+    parts = (predict, feedback_route, v2, operations, docs)
     app.router.routes += [route for part in parts for route in part.router.routes]
     metrics.expect(route.path for route in app.routes if isinstance(route, APIRoute) and _predicts(route))
     if settings.api_keys_file is not None or settings.feedback_keys_file is not None:

@@ -41,13 +41,6 @@ class BundleError(ValueError):
         self.problem = printable(" ".join(problem.split()))[:1000]  # one line, whatever a hostile file holds
         super().__init__(f"{printable(self.file)}: {self.problem} (remedy: {printable(remedy)})")
 
-    @property
-    def for_strangers(self) -> str:
-        """The message with the folder's and the file's name alone: where they are is nobody's business."""
-        place = Path(self.file)
-        name = place.name if place.parent == place or not place.suffix else f"{place.parent.name}/{place.name}"
-        return f"{printable(name)}: {self.problem} (remedy: {printable(self.remedy)})"
-
 
 def write_file(path: Path, data: bytes) -> None:
     """Write and flush to disk."""

@@ -8,7 +8,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from probity.service.batching import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull
-from probity.service.bundle import BundleError
 from probity.service.codec.arrays import InputError, InputTooLarge
 from probity.service.codec.decoders.pool import DecoderUnavailable
 from probity.service.codec.decoding import FieldError, NotJson
@@ -121,10 +120,6 @@ def _failed(_: BatcherFailed) -> Answer:
     return make_problem(503, "batcher_failed", detail), {}
 
 
-def _bundle(error: BundleError) -> Answer:
-    return make_problem(400, "bundle", error.for_strangers), {}
-
-
 def _gone(_: ClientDisconnect) -> Answer:
     return Problem(title="Client Closed Request", status=CLIENT_GONE, detail="The client is gone.", code="gone"), {}
 
@@ -153,7 +148,6 @@ TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Answer]] = {
     DeadlineExceeded: _deadline,
     Closed: _closed,
     BatcherFailed: _failed,
-    BundleError: _bundle,
     ClientDisconnect: _gone,
     HTTPException: _http,
 }

@@ -4,13 +4,11 @@ import asyncio
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from probity.service.format.text import printable
 from probity.service.models.folders import Stamp
 from probity.service.models.served import ServedModel
 
-State = Literal["READY", "UNAVAILABLE"]
 MAX_BACKOFF = 32  # scans between attempts to load a bundle that is refused each time
 # After an attempt of more than SLOW_SECONDS, wait 20 times as long: a bundle that hangs takes at most 5 % of the time.
 SLOW_SECONDS, PAUSE_FACTOR = 1.0, 20.0
@@ -20,10 +18,8 @@ SLOW_SECONDS, PAUSE_FACTOR = 1.0, 20.0
 class FolderRecord:
     """One bundle folder: the model loaded from it, and the reason where its present content does not serve.
 
-    `unloaded`: a client unloaded it, and nothing loads it until a client asks; `missed_scans`: scans in a row that did
-    not see the folder; `of_the_start`: it was there when the service started;
-    `backoff`: scans to wait after the next refusal; `unloads` counts requests to unload, so that a
-    load that was under way can tell. `busy` is held while the folder is tried and loaded.
+    `missed_scans`: scans in a row that did not see the folder; `of_the_start`: it was there when the service started;
+    `backoff`: scans to wait after the next refusal. `busy` is held while the folder is tried and loaded.
     """
 
     folder: Path
@@ -31,13 +27,11 @@ class FolderRecord:
     stamp: Stamp | None = None
     model: ServedModel | None = None
     reason: str = ""
-    unloaded: bool = False
     missed_scans: int = 0
     of_the_start: bool = False
     backoff: int = 1
     retry_in: int = 0
     retry_at: float = -math.inf
-    unloads: int = 0
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -60,20 +54,10 @@ class FolderRecord:
 
     def loaded(self, model: ServedModel) -> None:
         """Serve `model`, and forget earlier refusals."""
-        self.model, self.reason, self.unloaded, self.backoff, self.retry_in = model, "", False, 1, 0
+        self.model, self.reason, self.backoff, self.retry_in = model, "", 1, 0
 
     def due(self, now: float) -> bool:
         """Whether to try a refused bundle again: the cause may lie outside the folder, such as a key that is not
         trusted yet. Call it once a scan."""
         self.retry_in -= 1
         return bool(self.reason) and self.retry_in <= 0 and now >= self.retry_at
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A line of the repository's index."""
-
-    name: str
-    version: str
-    state: State
-    reason: str

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from probity.service.bundle import BundleError, is_bundle_at
 from probity.service.format.text import printable
 from probity.service.inference.predictor import Predictor
-from probity.service.models.folder_record import FolderRecord, Listed
+from probity.service.models.folder_record import FolderRecord
 from probity.service.models.folders import Stamp, bundles_in, stamp_of
 from probity.service.models.served import ServedModel
-from probity.service.models.store import ModelNotFound, ModelStore
+from probity.service.models.store import ModelStore
 from probity.service.monitoring.metrics import Metrics
 
 # A folder that is being replaced is gone for an instant: it counts as removed after this many scans without it.
@@ -22,12 +22,12 @@ MAX_MISSED_SCANS = 2
 LOADS_AT_ONCE = 2
 log = logging.getLogger("probity")
 Required = Literal["named", "all", "any"]
-Read = Callable[[FolderRecord], Predictor | None]
 
 
 class Repository:
     """`folders` are bundles; each folder inside `models_folder` that holds a bundle (or, one level deeper, several
-    versions) is one too. `load` reads a bundle (in a thread), `serve` puts a queue before it."""
+    versions) is one too. `load` reads a bundle (in a thread), `serve` puts a queue before it. records: what is known of
+    each bundle's folder."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Repository:
     ) -> None:
         self.store, self._load, self._serve, self._metrics = store, load, serve, metrics
         self._folders, self._models_folder = list(folders), models_folder
-        self._records: dict[Path, FolderRecord] = {}
+        self.records: dict[Path, FolderRecord] = {}
         self._at_once = asyncio.Semaphore(LOADS_AT_ONCE)
         self._loading: set[asyncio.Task[None]] = set()
         self._retiring: set[asyncio.Task[None]] = set()
@@ -54,22 +54,10 @@ class Repository:
     def _record(self, folder: Path) -> FolderRecord:
         deeper = self._models_folder is not None and folder.parent.parent == self._models_folder
         name = folder.parent.name if deeper and folder not in self._folders else folder.name
-        return self._records.setdefault(folder, FolderRecord(folder, name))
-
-    def index(self) -> list[Listed]:
-        """Every folder, loaded or not."""
-        return [
-            Listed(
-                record.name,
-                record.model.version if record.model else "",
-                "READY" if record.model and not record.unloaded else "UNAVAILABLE",
-                "unloaded" if record.unloaded else record.reason,
-            )
-            for record in self._records.values()
-        ]
+        return self.records.setdefault(folder, FolderRecord(folder, name))
 
     def missing(self, required: Required, default: str | None) -> list[str]:
-        """The names of required models that are not loaded, without those that a client unloaded.
+        """The names of required models that are not loaded.
 
         "named" requires `default` (and `folders`, which are loaded before the start), or the first model of the
         models' folder: which one and of which version is known once all were tried; "all" every folder of the start,
@@ -81,13 +69,12 @@ class Repository:
         untried = self.store.loading and (default is not None or not self._folders)
         names = [
             record.name
-            for record in self._records.values()
+            for record in self.records.values()
             if record.of_the_start and record.model is None and (required == "all" or untried)
         ]
-        unloaded = {record.name for record in self._records.values() if record.unloaded}
-        if default is not None and default not in unloaded and self.store.latest(default) is None:
+        if default is not None and self.store.latest(default) is None:
             names.append(default)
-        return sorted({*names} - unloaded)
+        return sorted({*names})
 
     async def begin(self) -> asyncio.Task[None]:
         """Find the bundles that are there at the start; the task loads them, while `store.loading`. Raises `OSError`
@@ -113,7 +100,7 @@ class Repository:
         turn = None
         async with asyncio.TaskGroup() as group:
             for record, stamp in changed:
-                turn = group.create_task(self._renew(record, stamp, self._read, turn))
+                turn = group.create_task(self._renew(record, stamp, turn))
 
     async def _changed(self) -> list[tuple[FolderRecord, Stamp]]:
         """The folders to load, with their stamps. Unloads models whose folders are gone."""
@@ -122,13 +109,13 @@ class Repository:
         for folder, stamp in found.items():
             record = self._record(folder)
             record.missed_scans = 0
-            if record.unloaded or record.busy.locked():  # until a client loads it again; until the load ends
+            if record.busy.locked():  # until the load ends
                 continue
             if record.stamp != stamp or record.due(now):
                 changed.append((record, stamp))
-        for folder in [*self._records]:
+        for folder in [*self.records]:
             if folder not in found:
-                self._note_missing(self._records[folder])
+                self._note_missing(self.records[folder])
         return changed
 
     async def watch(self, seconds: float) -> None:
@@ -141,7 +128,7 @@ class Repository:
                 continue
             try:
                 for record, stamp in await self._changed():
-                    self._start(self._renew(record, stamp, self._read))
+                    self._start(self._renew(record, stamp))
                 trouble = ""
             except OSError as error:
                 if str(error) != trouble:
@@ -157,27 +144,8 @@ class Repository:
         task.add_done_callback(self._loading.discard)
         return task
 
-    async def load(self, name: str) -> None:
-        """Load the model again, or for the first time; raises `ModelNotFound` or `BundleError`, and then the one
-        loaded before still serves; `asyncio.CancelledError` where `stop_loading` ends it."""
-        for folder in await self._scan():
-            self._record(folder)
-        for record in self._named(name):
-            stamp = await asyncio.to_thread(stamp_of, record.folder)
-            await self._start(self._renew(record, stamp, lambda record: self._load(record.folder)))
-            if record.reason:
-                raise BundleError(record.name, record.reason, f"mend the bundle; {_kept(record)}")
-
-    async def unload(self, name: str) -> None:
-        """Stop serving every version of the model; raises `ModelNotFound`."""
-        for record in self._named(name):
-            record.unloaded = True
-            record.unloads += 1
-            if record.model is not None and self.store.remove(record.model):
-                self._retire(record.model)
-
     async def stop_loading(self) -> None:
-        """Cancel the loads that are under way, also those that clients wait for."""
+        """Cancel the loads that are under way."""
         for task in self._loading:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)
@@ -188,27 +156,17 @@ class Repository:
             self._retire(model)
         await asyncio.gather(*self._retiring)
 
-    def _named(self, name: str) -> list[FolderRecord]:
-        records = [record for record in self._records.values() if record.name == name]
-        if not records:
-            raise ModelNotFound(name, None, sorted({record.name for record in self._records.values()}))
-        return records
-
-    async def _renew(
-        self, record: FolderRecord, stamp: Stamp | None, read: Read, turn: asyncio.Task[None] | None = None
-    ) -> None:
-        """Serve the predictor that `read` gives for the folder (None: the one that serves), after the task `turn`."""
+    async def _renew(self, record: FolderRecord, stamp: Stamp, turn: asyncio.Task[None] | None = None) -> None:
+        """Serve what the folder holds now, after the task `turn`."""
         clock = asyncio.get_running_loop().time
         async with record.busy:
-            record.stamp, unloads = stamp, record.unloads
+            record.stamp = stamp
             async with self._at_once:
                 start = clock()
-                outcome = await asyncio.to_thread(_outcome, read, record)
+                outcome = await asyncio.to_thread(_outcome, self._read, record)
                 seconds = clock() - start
             if turn is not None:
                 await asyncio.wait([turn])
-            if record.unloads != unloads:  # a client unloaded it meanwhile
-                return
             try:
                 self._settle(record, outcome)
             except BundleError as error:
@@ -232,7 +190,7 @@ class Repository:
             self._metrics.load_recovered(before)
 
     def _refuse(self, record: FolderRecord, error: BundleError, seconds: float) -> None:
-        if record.refused(error.for_strangers, asyncio.get_running_loop().time(), seconds):
+        if record.refused(str(error), asyncio.get_running_loop().time(), seconds):
             log.error("%s: not loaded, %s: %s", record.place, _kept(record), error)
         self._metrics.load_failed(record.name)
 
@@ -243,7 +201,7 @@ class Repository:
         model = self._serve(predictor)
         model.metrics.announce()
         self.store.put(model)
-        if old is not None and not record.unloaded:
+        if old is not None:
             self.store.remove(old)
             self._retire(old)
         record.loaded(model)
@@ -252,14 +210,13 @@ class Repository:
 
     def _refuse_clash(self, record: FolderRecord, predictor: Predictor) -> None:
         manifest = predictor.manifest
-        for other in self._records.values():
+        for other in self.records.values():
             model = other.model
-            if other is record or model is None or other.unloaded:
+            if other is record or model is None:
                 continue
             if (model.name, model.version) == (manifest.name, manifest.version):
                 both = f"the model {manifest.name!r} version {manifest.version!r}"
-                folder = "/".join(other.folder.parts[-2:])  # a client may read this: not the whole path
-                found = f"found {both}, which the folder {folder!r} holds too"
+                found = f"found {both}, which the folder {other.place!r} holds too"
                 raise BundleError(record.folder, found, "give one of them another name or version")
 
     def _retire(self, model: ServedModel) -> None:
@@ -285,20 +242,19 @@ class Repository:
         record.missed_scans += 1
         if record.missed_scans < MAX_MISSED_SCANS or record.folder in self._folders:
             return
-        del self._records[record.folder]
+        del self.records[record.folder]
         self._metrics.load_recovered(record.name)
         if record.model is not None and self.store.remove(record.model):
             self._retire(record.model)
         log.info("%s: gone, %s", record.place, "forgotten" if record.model is None else "unloaded")
 
     async def _scan(self) -> dict[Path, Stamp]:
-        return await asyncio.to_thread(_stamps, [*self._folders, *self._records], self._models_folder)
+        return await asyncio.to_thread(_stamps, [*self._folders, *self.records], self._models_folder)
 
 
 def _kept(record: FolderRecord) -> str:
     """What goes on where a folder is refused."""
-    served = record.model is not None and not record.unloaded
-    return "the model loaded before still serves" if served else "nothing is served"
+    return "nothing is served" if record.model is None else "the model loaded before still serves"
 
 
 def _stamps(known: list[Path], models_folder: Path | None) -> dict[Path, Stamp]:
@@ -312,7 +268,7 @@ def _stamps(known: list[Path], models_folder: Path | None) -> dict[Path, Stamp]:
     return {folder: stamp for folder, stamp in stamps.items() if stamp is not None}
 
 
-def _outcome(read: Read, record: FolderRecord) -> Predictor | BundleError | None:
+def _outcome(read: Callable[[FolderRecord], Predictor | None], record: FolderRecord) -> Predictor | BundleError | None:
     """The result of `read`, or its error: no bundle, whatever it holds, may stop the others from being loaded."""
     try:
         return read(record)

@@ -24,7 +24,6 @@ ERROR_REASONS = (
     "batcher_failed",
     "body_timeout",
     "body_too_large",
-    "bundle",
     "busy",
     "compute_hangs",
     "content_encoding",
@@ -58,9 +57,7 @@ ERROR_REASONS = (
     "non_finite_output",
     "not_found",
     "not_ready",
-    "origin",
     "queue_full",
-    "repository_api",
     "tiny_chunks",
     "unauthorized",
 )

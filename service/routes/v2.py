@@ -1,27 +1,18 @@
-"""/v2, the Open Inference Protocol of KServe and Triton: health, metadata and statistics.
+"""/v2, the Open Inference Protocol of KServe and Triton: health and metadata; `v2_infer` has the rest."""
 
-`v2_infer` and `v2_repository` have the rest.
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from probity.service.http.problems import ProblemError
 from probity.service.models.served import ServedModel
-from probity.service.monitoring.exposition import readable
-from probity.service.oip.metadata import configuration, metadata, statistics
-from probity.service.oip.schemas_models import (
-    ModelConfig,
-    ModelMetadata,
-    ModelStatistics,
-    ServerMetadata,
-)
+from probity.service.oip.metadata import metadata
+from probity.service.oip.schemas_models import ModelMetadata, ServerMetadata
 from probity.service.routes import operations, v2_infer
 from probity.service.routes.direct import DirectRoute, path_parameters
 from probity.service.routes.v2_errors import errors
-from probity.service.runtime import Runtime, runtime_of
+from probity.service.runtime import runtime_of
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 Json = dict[str, Any]
@@ -56,8 +47,7 @@ _of_model("/infer", "POST", route_class_override=DirectRoute, **v2_infer.DOCUMEN
 @router.get("", response_model=ServerMetadata, responses=errors(401))
 async def server(request: Request) -> Json:
     """The service's name and version, and which extensions of the protocol it has."""
-    repository = ["model_repository"] if runtime_of(request).settings.repository_api else []
-    return {"name": "probity", "version": request.app.version, "extensions": ["binary_tensor_data", *repository]}
+    return {"name": "probity", "version": request.app.version, "extensions": ["binary_tensor_data"]}
 
 
 @router.head("/health/live", include_in_schema=False)
@@ -74,14 +64,6 @@ async def ready(request: Request) -> Response:
     """As `/health/ready`."""
     await operations.ready(runtime_of(request))
     return Response()
-
-
-@router.head("/models/stats", include_in_schema=False)
-@router.get("/models/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=errors(401))
-async def all_stats(request: Request) -> Json:
-    """The statistics of every model."""
-    runtime = runtime_of(request)
-    return _statistics(runtime, runtime.store)
 
 
 @_of_model("", "HEAD", include_in_schema=False)
@@ -103,28 +85,3 @@ async def model_ready(request: Request) -> Response:
     if not served.alive:
         raise ProblemError(503, "batcher_failed", "The model computes nothing any more; the log says why.")
     return Response()
-
-
-@_of_model("/config", "HEAD", include_in_schema=False)
-@_of_model("/config", response_model=ModelConfig, responses=errors(401, 404))
-async def config(request: Request) -> Json:
-    """The part of Triton's model configuration that has a meaning here."""
-    settings = runtime_of(request).settings
-    return configuration(_find(request).predictor, settings.max_rows, settings.max_queue_delay_seconds)
-
-
-@_of_model("/stats", "HEAD", include_in_schema=False)
-@_of_model("/stats", response_model=ModelStatistics, response_model_exclude_none=True, responses=errors(401, 404))
-async def stats(request: Request) -> Json:
-    """Counts and times since the start, as far as they are measured by model."""
-    served, runtime = _find(request), runtime_of(request)
-    if "version" in request.path_params:
-        return _statistics(runtime, [served])
-    return _statistics(runtime, [model for model in runtime.store if model.name == served.name])
-
-
-def _statistics(runtime: Runtime, models: Iterable[ServedModel]) -> Json:
-    for served in runtime.store:
-        served.metrics.count()
-    registry = readable(runtime.metrics)
-    return {"model_stats": [statistics(one.name, one.version, registry.get_sample_value) for one in models]}

@@ -1,6 +1,7 @@
 """POST /v2/models/{name}[/versions/{version}]/infer: the Open Inference Protocol, JSON and binary."""
 
 import asyncio
+import functools
 import math
 import time
 from typing import Any
@@ -19,7 +20,6 @@ from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import given_id
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
-from probity.service.oip.compression import coding, compressed
 from probity.service.oip.datatypes import Array
 from probity.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
 from probity.service.oip.request import LENGTH_HEADER, header_length
@@ -77,13 +77,11 @@ async def infer(request: Request) -> Response:
         if runtime.records:
             runtime.record(model, rule, infer_request.id or own_id, answered.result, array)
         warnings = warnings_of(answered.result, model.predictor, array, INPUT)
-        response = _InferResponse(
-            infer_request, model, runtime.coverage, answered, warnings, coding(request.headers.get("accept-encoding"))
-        )
+        encoding = functools.partial(_encoded, infer_request, model, runtime.coverage, answered, warnings)
         few = answered.result.mean.size <= INLINE_NUMBERS
-        encoded = response.encoded() if few else await runtime.in_thread(response.encoded)
+        encoded = encoding() if few else await runtime.in_thread(encoding)
         reserve_response(lease, len(encoded.body))
-        return response.render(encoded)
+        return _rendered(encoded)
 
 
 async def _read_and_decode(
@@ -120,32 +118,22 @@ def _effort(body: bytes, length: int | None) -> int:
     return json + (len(body) - json) // BINARY_SPEED
 
 
-class _InferResponse:
-    """The response, compressed where the client accepts a coding that the service has."""
+def _encoded(
+    infer_request: InferRequest,
+    model: ServedModel,
+    coverage: Coverage,
+    answered: Answered[AnyPrediction],
+    warnings: list[str],
+) -> Encoded:
+    known, answer = outputs_of(model.predictor), Answer(answered.result, model.predictor, coverage)
+    try:
+        tensors = chosen(infer_request, known, answer)
+    except OutputUnavailable as error:
+        raise ProblemError(503, "degraded", f"{error}.", headers={"Retry-After": "1"}) from None
+    head = Head(model.name, model.version, infer_request.id, answered.degraded, tuple(warnings))
+    return encode(head, tensors, known)
 
-    def __init__(
-        self,
-        infer_request: InferRequest,
-        model: ServedModel,
-        coverage: Coverage,
-        answered: Answered[AnyPrediction],
-        warnings: list[str],
-        coding: str | None,
-    ) -> None:
-        self.request, self.coding, self.known = infer_request, coding, outputs_of(model.predictor)
-        self.answer = Answer(answered.result, model.predictor, coverage)
-        self.head = Head(model.name, model.version, infer_request.id, answered.degraded, tuple(warnings))
 
-    def encoded(self) -> Encoded:
-        try:
-            tensors = chosen(self.request, self.known, self.answer)
-        except OutputUnavailable as error:
-            raise ProblemError(503, "degraded", f"{error}.", headers={"Retry-After": "1"}) from None
-        plain = encode(self.head, tensors, self.known)
-        return Encoded(compressed(plain.body, self.coding), plain.header_length)
-
-    def render(self, encoded: Encoded) -> Response:
-        headers = {} if encoded.header_length is None else {LENGTH_HEADER: str(encoded.header_length)}
-        if self.coding is not None:
-            headers |= {"Content-Encoding": self.coding, "Vary": "Accept-Encoding"}
-        return Response(encoded.body, media_type=OCTETS if LENGTH_HEADER in headers else JSON, headers=headers)
+def _rendered(encoded: Encoded) -> Response:
+    headers = {} if encoded.header_length is None else {LENGTH_HEADER: str(encoded.header_length)}
+    return Response(encoded.body, media_type=OCTETS if headers else JSON, headers=headers)

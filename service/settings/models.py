@@ -23,9 +23,6 @@ class ModelSettings(BaseModel):
         Seconds | None,
         Field(description="How often to check for new, changed and removed bundles; if unset, never."),
     ] = None
-    repository_api: Annotated[
-        bool, Field(description="Whether clients may load and unload models through `/v2/repository`.")
-    ] = False
     ready_requires: Annotated[
         Literal["named", "all", "any"],
         Field(

@@ -143,12 +143,6 @@ OUTSIDE = [
     "/docs",
     "/openapi.json",
     "/docs/assets/x",
-    "/v2/repository",
-    "/v2/repository/index",
-    "/v2/repository/models/synthetic/load",
-    "/v2/%72epository/index",
-    "//v2/repository/index",
-    "/v2//repository/index",
     "/models/../metrics",
     "/models/%2e%2e/metrics",
     "/models/x%2F..%2F..%2Fmetrics",
@@ -290,7 +284,7 @@ IDENTIFIED = {
     "/models": 200,
     "/health/live": 200,
     "/nothing": 404,
-    "/v2/repository": 404,
+    "/v2/nothing": 404,
     "/" + "x" * 9000: 414,
 }
 
@@ -305,7 +299,7 @@ def test_each_answer_and_its_line_of_the_log_have_the_time_and_the_id(path: str,
     assert proxy.wait_for(LOGGED % (asked, status), start)[1] == found[1]["x-request-id"]
 
 
-@pytest.mark.parametrize("path", ["/models", "/nothing", "/v2/repository"])
+@pytest.mark.parametrize("path", ["/models", "/nothing", "/v2/nothing"])
 def test_the_id_is_the_client_s_where_it_has_the_form(path: str, proxy: Server) -> None:
     for given, kept in (("from-the-client", True), ("a" * 128, True), ("a" * 129, False), ("a b", False)):
         start = len(proxy.lines)

@@ -16,7 +16,6 @@ VALUES: dict[str, tuple[str, Any]] = {
     "models": ("/models", Path("/models")),
     "default_model": ("digits", "digits"),
     "watch_seconds": ("2.5", 2.5),
-    "repository_api": ("true", True),
     "workers": ("2", 2),
     "false_reject_rate": ("0.01", 0.01),
     "requested_rates": ("0.01, 0.2", (0.01, 0.2)),
@@ -139,7 +138,7 @@ def test_variables_of_the_benchmarks_and_of_others_are_left_alone(monkeypatch: p
         ("max_queue_rows", "0"),
         ("max_queue_delay_seconds", "-1"),
         ("request_timeout_seconds", "inf"),
-        ("repository_api", "perhaps"),
+        ("metrics_public", "perhaps"),
         ("log_level", "loud"),
     ],
 )

@@ -136,7 +136,7 @@ def test_the_open_inference_protocol(synthetic: Synthetic, client: Client) -> No
     path, expected = "/v2/models/synthetic", synthetic.mean(PACKED)
     assert [one["name"] for one in client.get(path).json()["inputs"]] == ["pixels", "token", "known"]
     assert [one["datatype"] for one in client.get(path).json()["inputs"]] == ["FP32", "INT64", "BOOL"]
-    assert [one["dims"] for one in client.get(f"{path}/config").json()["input"]] == [[2, 2], [], [2]]
+    assert [one["shape"] for one in client.get(path).json()["inputs"]] == [[-1, 2, 2], [-1], [-1, 2]]
     entries = [entry("token", "INT32"), entry("known", "BOOL"), entry("pixels", "FP32")]
     found = outputs(post(client, {"inputs": entries, "outputs": [{"name": "mean"}]}, f"{path}/infer"))
     np.testing.assert_allclose(np.reshape(found["mean"]["data"], (5, 3)), expected, rtol=1e-4, atol=1e-5)

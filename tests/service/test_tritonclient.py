@@ -19,7 +19,6 @@ from tests.support.bundles import Synthetic
 from tests.support.outcomes import keeping_outcomes
 from tests.support.requests import image_file
 from tests.support.server import Server, running
-from tests.support.tamper import copy_bundle
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the client's own, of gevent and of its packaging
@@ -59,9 +58,8 @@ def cheap_collections() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def server(classification: Synthetic, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    path = copy_bundle(classification.path, tmp_path_factory.mktemp("triton") / "bundle")
-    with running(path, PROBITY_REPOSITORY_API="true") as started:
+def server(classification: Synthetic) -> Iterator[Server]:
+    with running(classification.path) as started:
         yield started
 
 
@@ -113,7 +111,7 @@ def ask_aio(server: Server, method: str, *arguments: Any, **options: Any) -> Any
             return await answer
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # it never reads the answers of its `is_...` and `load_model`
+        warnings.simplefilter("ignore", ResourceWarning)  # it never reads the answers of its `is_...`
         try:
             return asyncio.run(call())
         finally:
@@ -154,25 +152,10 @@ def test_health_and_metadata(server: Server, asking: Ask) -> None:
     assert asking(server, "is_model_ready", MODEL) is True
     assert asking(server, "is_model_ready", MODEL, "1") is True
     assert asking(server, "is_model_ready", "no") is False
-    assert asking(server, "get_server_metadata")["extensions"] == ["binary_tensor_data", "model_repository"]
+    assert asking(server, "get_server_metadata")["extensions"] == ["binary_tensor_data"]
     metadata = asking(server, "get_model_metadata", MODEL, "1")
     assert metadata["inputs"] == [{"name": "inputs", "datatype": "FP32", "shape": [-1, 4]}]
     assert [output["name"] for output in metadata["outputs"]] == [*NAMES, "prediction_set"]
-    assert asking(server, "get_model_config", MODEL)["max_batch_size"] == 1024
-    assert asking(server, "get_model_repository_index")[0]["state"] == "READY"
-
-
-@both
-def test_statistics(server: Server, asking: Ask) -> None:
-    def count() -> int:
-        (one,) = asking(server, "get_inference_statistics", MODEL)["model_stats"]
-        found: int = one["inference_count"]
-        return found
-
-    before = count()
-    asking(server, "infer", MODEL, [tensor()])
-    assert count() == before + len(VALUES)
-    assert asking(server, "get_inference_statistics")["model_stats"]
 
 
 @both
@@ -266,29 +249,14 @@ def test_refusals_reach_the_client_as_text(server: Server, asking: Ask) -> None:
     shared = triton.InferInput("inputs", [3, 4], "FP32")
     shared.set_shared_memory("region", 48)
     assert "shared memory" in refusal(asking, server, 422, "infer", MODEL, [shared])
-    assert refusal(asking, server, 404, "get_trace_settings")
+    for call in ("get_trace_settings", "get_model_repository_index", "get_inference_statistics"):
+        assert refusal(asking, server, 404, call)
 
 
 @both
 def test_the_timeout_is_in_microseconds(server: Server, asking: Ask) -> None:
     assert "eadline" in refusal(asking, server, 504, "infer", MODEL, [tensor()], timeout=1)
     assert asking(server, "infer", MODEL, [tensor()], timeout=20_000_000).as_numpy("mean") is not None
-
-
-@both
-def test_load_and_unload(server: Server, asking: Ask) -> None:
-    asking(server, "unload_model", MODEL)
-    assert asking(server, "is_model_ready", MODEL) is False
-    refusal(asking, server, 404, "infer", MODEL, [tensor()])
-    asking(server, "load_model", MODEL)
-    assert asking(server, "infer", MODEL, [tensor()]).as_numpy("mean") is not None
-    assert "config" in refusal(asking, server, 422, "load_model", MODEL, config="{}")
-    assert "'no'" in refusal(asking, server, 404, "load_model", "no")
-
-
-@both
-def test_load_and_unload_may_be_forbidden(image_server: Server, asking: Ask) -> None:
-    assert "PROBITY_REPOSITORY_API" in refusal(asking, image_server, 403, "unload_model", MODEL)
 
 
 @both
@@ -319,8 +287,6 @@ def test_intervals_are_sent_where_they_are_asked_for(kept: Kept, asking: Ask, bi
     assert metadata["outputs"][-2:] == [{"name": name, "datatype": "FP64", "shape": [-1, 2]} for name in ends]
     assert metadata["parameters"]["interval_level"] == LEVEL
     assert metadata["parameters"]["intervals"] == "conformal"
-    configured = asking(kept.values, "get_model_config", MODEL)["output"]
-    assert {"name": "interval_low", "data_type": "TYPE_FP64", "dims": [2]} in configured
     plain = asking(kept.values, "infer", MODEL, [tensor(values)])
     assert [output["name"] for output in plain.get_response()["outputs"]] == NAMES[2:]
     result = asking(kept.values, "infer", MODEL, [tensor(values)], outputs=wanted(binary, *ends))

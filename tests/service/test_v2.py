@@ -1,41 +1,27 @@
 """/v2 of the application: what each path answers."""
 
-import gzip
 import json
 import threading
-import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
 from probity.service.inference.predictor import Predictor
 from probity.service.oip.request import parse_request
-from probity.service.oip.schemas_models import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics, ServerMetadata
+from probity.service.oip.schemas_models import ModelMetadata, ServerMetadata
 from probity.service.routes import decode as decode_route
 from probity.service.routes import v2_infer
-from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, base64_text, serving
 from tests.support.requests import image_file
-from tests.support.tamper import copy_bundle
 from tests.support.v2 import GOOD, INFER, LENGTH, MODEL, ROWS, VALUES, binary, checked, outputs, post, refused
 
 
-@pytest.fixture
-def allowing(classification: Synthetic, tmp_path: Path) -> Iterator[Client]:
-    path = copy_bundle(classification.path, tmp_path / "bundle")
-    with serving(Predictor.load(path), Settings(repository_api=True)) as started:
-        yield started
-
-
-def test_the_service(client: Client, allowing: Client) -> None:
+def test_the_service(client: Client) -> None:
     data = checked(client.get("/v2"), ServerMetadata)
     assert data == {"name": "probity", "version": client.app.version, "extensions": ["binary_tensor_data"]}
-    assert "model_repository" in checked(allowing.get("/v2"), ServerMetadata)["extensions"]
 
 
 @pytest.mark.parametrize("path", ["/v2/health/live", "/v2/health/ready", f"{MODEL}/ready", f"{MODEL}/versions/1/ready"])
@@ -53,17 +39,13 @@ def test_draining_is_not_ready(classification: Synthetic, path: str) -> None:
 
 
 @pytest.mark.parametrize("base", [MODEL, f"{MODEL}/versions/1"])
-def test_metadata_and_configuration(client: Client, base: str) -> None:
+def test_metadata(client: Client, base: str) -> None:
     data = checked(client.get(base), ModelMetadata)
     assert (data["name"], data["versions"]) == ("synthetic", ["1"])
     assert data["inputs"] == [{"name": "inputs", "datatype": "FP32", "shape": [-1, 4]}]
     shapes = {output["name"]: (output["datatype"], output["shape"]) for output in data["outputs"]}
     assert shapes["probabilities"] == ("FP32", [-1, 3])
     assert shapes["rejected"] == ("BOOL", [-1])
-    found = checked(client.get(f"{base}/config"), ModelConfig)
-    assert found["max_batch_size"] == 1024
-    assert found["input"] == [{"name": "inputs", "data_type": "TYPE_FP32", "dims": [4]}]
-    assert [output["name"] for output in found["output"]] == list(shapes)
     assert shapes["prediction_set"] == ("BOOL", [-1, 3])
     assert data["parameters"].keys() == {"digest", "task", "interval_level"}
 
@@ -107,24 +89,6 @@ def test_binary_both_ways(client: Client) -> None:
     assert (head["id"], head["parameters"]) == ("a", {"degraded": False})
     found = np.frombuffer(response.content[length:], "<f4")
     np.testing.assert_array_equal(found, np.float32(outputs(post(client, GOOD))["mean"]["data"]))
-
-
-@pytest.mark.parametrize(("name", "inverse"), [("gzip", gzip.decompress), ("deflate", zlib.decompress)])
-def test_answers_are_compressed_where_one_coding_is_named(client: Client, name: str, inverse: Any) -> None:
-    body, headers = binary(outputs=[{"name": "mean", "parameters": {"binary_data": True}}])
-    plain = client.request("POST", INFER, content=body, headers={**headers, "Accept-Encoding": "gzip, deflate"})
-    assert "content-encoding" not in plain.headers
-
-    async def raw() -> tuple[httpx.Headers, bytes]:
-        async with client.http.stream(
-            "POST", INFER, content=body, headers={**headers, "Accept-Encoding": name}
-        ) as response:
-            return response.headers, b"".join([part async for part in response.aiter_raw()])
-
-    found, compressed = client.portal.call(raw)
-    assert (found["content-encoding"], found["vary"]) == (name, "Accept-Encoding")
-    assert found[LENGTH] == plain.headers[LENGTH]
-    assert inverse(compressed) == plain.content
 
 
 def test_only_large_requests_leave_the_event_loop(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,66 +137,6 @@ def test_images(image_client: Client) -> None:
     assert found["mean"]["data"] == native["logit_mean"]
     bad = {**tensor, "data": [base64_text(b"x")]}
     refused(post(image_client, {"inputs": [bad]}), 422, "inputs[0]", "not an image")
-
-
-def test_statistics_count_what_was_computed(classification: Synthetic) -> None:
-    with serving(Predictor.load(classification.path)) as client:
-        for _ in range(3):
-            assert post(client, GOOD).status_code == 200
-        for path in (f"{MODEL}/stats", f"{MODEL}/versions/1/stats", "/v2/models/stats"):
-            (one,) = checked(client.get(path), ModelStatistics)["model_stats"]
-            assert (one["name"], one["version"]) == ("synthetic", "1")
-            assert (one["inference_count"], one["execution_count"]) == (6, 3)
-            assert one["inference_stats"]["success"] == {"count": 3}
-            assert one["inference_stats"]["compute_infer"]["count"] == 3
-            assert one["inference_stats"]["compute_infer"]["ns"] > 0
-
-
-class TestRepository:
-    """Listing is always allowed, changing only where the operator says so."""
-
-    @pytest.mark.parametrize("body", [b"", b"{}", b'{"ready": true}', b'{"ready": false}'])
-    def test_index(self, client: Client, body: bytes) -> None:
-        response = post(client, body, "/v2/repository/index", content_type="text/plain")
-        (entry,) = response.json()
-        assert IndexEntry.model_validate(entry) == IndexEntry(name="synthetic", version="1", state="READY", reason="")
-
-    def test_a_wrong_index(self, client: Client) -> None:
-        refused(post(client, b"x", "/v2/repository/index"), 400)
-        refused(post(client, b'{"ready": 1}', "/v2/repository/index"), 422, "ready")
-        refused(post(client, b"[]", "/v2/repository/index"), 422)
-
-    @pytest.mark.parametrize("what", ["load", "unload"])
-    def test_changes_are_forbidden_by_default(self, client: Client, allowing: Client, what: str) -> None:
-        refused(post(client, b"", f"/v2/repository/models/synthetic/{what}"), 403, "PROBITY_REPOSITORY_API")
-        path, page = f"/v2/repository/models/synthetic/{what}", {"Origin": "https://evil.example"}
-        refused(allowing.request("POST", path, content=b"", headers=page), 403, "https://evil.example")
-        assert post(client, GOOD).status_code == 200
-
-    def test_unload_and_load(self, allowing: Client) -> None:
-        def change(what: str, body: bytes = b"{}", name: str = "synthetic") -> httpx.Response:
-            return post(allowing, body, f"/v2/repository/models/{name}/{what}")
-
-        assert change("unload", b'{"parameters": {"unload_dependents": false}}').status_code == 200
-        refused(post(allowing, GOOD), 404)
-        refused(allowing.get(f"{MODEL}/ready"), 404)
-        assert post(allowing, b'{"ready": true}', "/v2/repository/index").json() == []
-        assert post(allowing, b"", "/v2/repository/index").json()[0]["state"] == "UNAVAILABLE"
-        assert change("load").status_code == 200
-        assert post(allowing, GOOD).status_code == 200
-        refused(change("load", name="no"), 404, "synthetic")
-        refused(change("load", b'{"parameters": {"config": "{}"}}'), 422, "config")
-        refused(change("load", b'{"parameters": {"file:1/model.onnx": "AAAA"}}'), 422, "file:1/model.onnx")
-
-    def test_a_bad_bundle_leaves_the_old_one_serving(self, allowing: Client) -> None:
-        path: Path = allowing.app.state.runtime.store.find().predictor.path
-        (path / "manifest.json").write_text("{}")
-        message = refused(post(allowing, b"", "/v2/repository/models/synthetic/load"), 400, "manifest.json")
-        (listed,) = post(allowing, b"", "/v2/repository/index").json()
-        assert listed["reason"]
-        assert listed["reason"] in message
-        assert str(path.parent) not in message  # where bundles are is nobody's business
-        assert post(allowing, GOOD).status_code == 200
 
 
 def references(value: Any) -> Iterator[str]:

@@ -9,7 +9,7 @@ from tests.support.batching import until
 from tests.support.model_folders import INPUTS, Held, World, bundle, run
 
 
-def test_while_one_is_loaded_others_are_loaded_unloaded_and_answered(tmp_path: Path) -> None:
+def test_while_one_is_loaded_others_are_loaded_and_answered(tmp_path: Path) -> None:
     for name in ("a", "slow"):
         bundle(tmp_path / name, name)
 
@@ -20,8 +20,6 @@ def test_while_one_is_loaded_others_are_loaded_unloaded_and_answered(tmp_path: P
         await until(lambda: set(world.serving()) == {"a 1"})
         bundle(tmp_path / "b", "b")
         await until(lambda: set(world.serving()) == {"a 1", "b 1"})
-        await world.repository.unload("a")
-        await world.repository.load("a")
         assert len((await world.store.find("a").predict(INPUTS)).result) == 1
         assert world.loads.count(tmp_path / "slow") == 0
         held.let_go.set()
@@ -65,26 +63,7 @@ def test_a_bundle_that_is_removed_while_it_is_tried_is_gone_afterwards(tmp_path:
         assert world.serving() == {}
         for _ in range(3):
             await world.repository.refresh()
-        assert world.repository.index() == []
+        assert world.repository.records == {}
         assert world.metric("probity_model_stale", model="a") == 0
-
-    run(test, tmp_path)
-
-
-def test_what_is_unloaded_while_it_is_loaded_stays_unloaded(tmp_path: Path) -> None:
-    bundle(tmp_path / "a", "a")
-
-    async def test(world: World) -> None:
-        await world.repository.refresh()
-        bundle(tmp_path / "a", "a", seed=1)
-        held = Held(world, "a")
-        refreshing = asyncio.create_task(world.repository.refresh())
-        await held.until_begun()
-        await world.repository.unload("a")
-        held.let_go.set()
-        await refreshing
-        assert world.serving() == {}
-        await world.repository.load("a")
-        assert set(world.serving()) == {"a 1"}
 
     run(test, tmp_path)

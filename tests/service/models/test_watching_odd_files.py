@@ -89,7 +89,7 @@ def test_what_is_no_regular_file_leaves_the_old_one_serving(tmp_path: Path, chan
     async def test(world: World) -> None:
         await keeps_serving(world, lambda: change(folder))
         assert world.metric("probity_model_stale", model="a") == 1
-        reason = world.repository.index()[0].reason
+        reason = world.repository.records[folder].reason
         assert "regular file" in reason or "is a link, expected the file itself" in reason
 
     run(test, tmp_path)
@@ -126,8 +126,8 @@ def test_a_name_that_is_no_text_is_a_label_of_text(tmp_path: Path, caplog: pytes
         assert set(world.serving()) == {"good\nERROR: forged 1\x1b[2J"}
         assert world.metric("probity_model_stale", model="\\udcff") == 1
         assert world.metric("probity_model_stale", model="a\\nERROR: forged") == 1
-        assert all(one.reason.isprintable() for one in world.repository.index())
-        b"".join(one.name.encode() for one in world.repository.index())
+        assert all(one.reason.isprintable() for one in world.repository.records.values())
+        b"".join(one.name.encode() for one in world.repository.records.values())
 
     with caplog.at_level(logging.INFO):
         run(test, tmp_path)

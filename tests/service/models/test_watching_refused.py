@@ -30,9 +30,8 @@ def test_a_bad_bundle_leaves_the_old_one_serving_and_says_so(tmp_path: Path, way
         if way != "no manifest at all":
             assert world.metric("probity_model_loads_total", model="a", outcome="failure") == 1
             assert world.metric("probity_model_stale", model="a") == 1
-            (listed,) = world.repository.index()
-            assert listed.state == "READY"
-            assert MODEL in listed.reason
+            (record,) = world.repository.records.values()
+            assert MODEL in record.reason
         shutil.rmtree(folder)
         bundle(folder, "a", seed=2)
         await world.repository.refresh()
@@ -53,7 +52,7 @@ def test_a_bad_bundle_that_is_taken_back_is_forgotten(tmp_path: Path) -> None:
         (folder / "manifest.json").write_bytes(good)
         await world.repository.refresh()
         assert world.metric("probity_model_stale", model="a") == 0
-        assert world.repository.index()[0].reason == ""
+        assert world.repository.records[folder].reason == ""
         assert world.loads == [folder]
 
     run(test, None, (folder,))
@@ -110,12 +109,12 @@ def test_a_bad_version_goes_by_the_name_of_its_model_and_is_forgotten_with_its_f
     async def test(world: World) -> None:
         await world.repository.refresh()
         assert world.metric("probity_model_stale", model="delta") == 1
-        assert [one.name for one in world.repository.index()] == ["delta"]
+        assert [one.name for one in world.repository.records.values()] == ["delta"]
         shutil.rmtree(folder)
         await world.repository.refresh()
         await world.repository.refresh()
         assert world.metric("probity_model_stale", model="delta") == 0
-        assert world.repository.index() == []
+        assert world.repository.records == {}
 
     run(test, tmp_path)
 
@@ -134,11 +133,11 @@ def test_a_file_that_is_changed_under_the_same_manifest_is_told(tmp_path: Path, 
         assert world.metric("probity_model_stale", model="a") == 1
         assert world.metric("probity_model_loads_total", model="a", outcome="failure") == 1
         assert world.serving() == before
-        assert file in world.repository.index()[0].reason
+        assert file in world.repository.records[folder].reason
         (folder / file).write_bytes(good)
         await world.repository.refresh()
         assert world.metric("probity_model_stale", model="a") == 0
-        assert world.repository.index()[0].reason == ""
+        assert world.repository.records[folder].reason == ""
         assert len(world.loads) == loads
 
     run(test, None if named else tmp_path, (folder,) if named else ())

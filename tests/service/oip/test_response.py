@@ -10,7 +10,6 @@ import pytest
 from probity.service.codec.answers import Coverage
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
-from probity.service.oip.compression import coding
 from probity.service.oip.datatypes import NUMPY
 from probity.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
 from probity.service.oip.request import Wanted
@@ -141,23 +140,6 @@ def test_what_is_not_finite_is_encoded_all_the_same(classification: Synthetic, o
     assert not np.isfinite(arrays["mean"][0, 0])
     if not binary:
         assert document["outputs"][0]["data"] == [None, 0.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("gzip", "gzip"),
-        (" Deflate ", "deflate"),
-        ("gzip, deflate", None),
-        ("br", None),
-        ("identity", None),
-        ("*", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_only_one_coding_by_name_is_a_wish(text: str | None, expected: str | None) -> None:
-    assert coding(text) == expected
 
 
 def test_the_binary_answer_of_another_model_or_size_has_its_own_json(classification: Synthetic) -> None:

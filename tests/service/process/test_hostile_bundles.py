@@ -16,7 +16,6 @@ from tests.support.processes import wait_until
 from tests.support.requests import GOOD
 from tests.support.server import RUNNING as RUNNING_LINE
 from tests.support.server import TIMEOUT, Server, run_to_end, starting
-from tests.support.tamper import copy_bundle
 
 BODY = json.dumps({"inputs": GOOD}).encode()
 # Longer than any test: what ends earlier did not wait for it.
@@ -195,44 +194,6 @@ def test_a_bad_bundle_that_comes_later_takes_no_traffic_away(tmp_path: Path) -> 
         wait_until(lambda: ready(server)[0] == 200)
 
 
-@pytest.mark.parametrize("stays", [True, False])
-def test_a_load_that_a_client_asked_for_holds_up_no_end(classification: Synthetic, tmp_path: Path, stays: bool) -> None:
-    folder = copy_bundle(classification.path, tmp_path / "bundle")
-    extra = {"PROBITY_TRIAL_SECONDS": NEVER, "PROBITY_REPOSITORY_API": "true", "PROBITY_SHUTDOWN_SECONDS": NEVER}
-    with serving(str(folder), **extra) as server, contextlib.closing(server.connect()) as loading:
-        endless(tmp_path / "endless", "synthetic").rename(tmp_path / "new")
-        folder.rename(tmp_path / "old")
-        (tmp_path / "new").rename(folder)
-        loading.request("POST", "/v2/repository/models/synthetic/load")
-        trial_of(server)
-        if not stays:
-            loading.close()
-        assert predict(server, "synthetic") == 200
-        assert server.terminate() == 0
-        assert not [line for line in server.lines if "Traceback" in line]
-        if stays:
-            assert loading.getresponse().status == 503
-
-
-@pytest.mark.slow
-def test_a_load_that_hangs_is_refused_and_holds_up_nothing(classification: Synthetic, tmp_path: Path) -> None:
-    folder = copy_bundle(classification.path, tmp_path / "bundle")
-    extra = {"PROBITY_TRIAL_SECONDS": "15", "PROBITY_REPOSITORY_API": "true"}
-    with serving(str(folder), **extra) as server, contextlib.closing(server.connect()) as loading:
-        endless(tmp_path / "endless", "synthetic").rename(tmp_path / "new")
-        folder.rename(tmp_path / "old")
-        (tmp_path / "new").rename(folder)
-        loading.request("POST", "/v2/repository/models/synthetic/load")
-        trial_of(server)
-        assert server.request("GET", "/health/live")[0] == 200
-        assert predict(server, "synthetic") == 200
-        answer = loading.getresponse()
-        body = answer.read().decode()
-        assert answer.status == 400
-        assert "within 15 s" in body
-        assert predict(server, "synthetic") == 200
-
-
 def test_odd_names_of_folders_break_neither_metrics_nor_the_log(tmp_path: Path) -> None:
     bundle(tmp_path / "good", "good")
     forged = "x\nINFO:     all is well"
@@ -241,13 +202,10 @@ def test_odd_names_of_folders_break_neither_metrics_nor_the_log(tmp_path: Path) 
         os.mkdir(folder)  # noqa: PTH102
         with open(os.path.join(folder, b"manifest.json"), "wb") as file:  # noqa: PTH118
             file.write(b"nonsense")
-    with loaded("--models", str(tmp_path), PROBITY_REPOSITORY_API="true") as server:
+    with loaded("--models", str(tmp_path)) as server:
         status, _, text = server.request("GET", "/metrics")
         assert status == 200
         assert 'probity_model_stale{model="\\\\udcff\\\\udcfe"} 1.0' in text.decode()
-        status, _, index = server.request("POST", "/v2/repository/index")
-        assert status == 200
-        assert {"good", "\\udcff\\udcfe"} < {line["name"] for line in json.loads(index)}
         assert ready(server)[0] == 200
         assert predict(server, "good") == 200
         assert server.terminate() == 0

@@ -198,13 +198,3 @@ def test_a_port_in_use_and_a_missing_folder_are_one_line(classification: Synthet
     (line,) = errors.splitlines()
     assert "PROMETHEUS_MULTIPROC_DIR" in line
     assert missing in line
-
-
-def test_loading_over_the_api_needs_one_worker(classification: Synthetic) -> None:
-    """It would reach only the worker that gets the request."""
-    extra = {"PROBITY_WORKERS": "2", "PROBITY_REPOSITORY_API": "true"}
-    status, _, errors = run_to_end(str(classification.path), "--port", "0", **extra)
-    assert status == 2
-    (line,) = errors.splitlines()
-    assert "PROBITY_REPOSITORY_API" in line
-    assert "PROBITY_WATCH_SECONDS" in line
