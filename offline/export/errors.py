@@ -8,16 +8,33 @@ from probity.offline.network.unsupported import SUPPORTED
 OPERATOR = re.compile(r"(?:aten|prims|onnx)(?:\.|::)\w+|op='(?:aten|prims)\.\w+")
 UNSUPPORTED = re.compile(r"No ONNX function found|no fake impl or Meta kernel|not supported|Unsupported", re.IGNORECASE)
 COMPLEX = re.compile(r"complex", re.IGNORECASE)
-FIXED_BATCH = re.compile(
-    r"is invalid for input of size|counts the batch twice|expected a multiple|Constraints violated"
-    r"|attempting to (expand|broadcast) a dimension",
-    re.IGNORECASE,
+# What an error's message tells of its cause, and the remedy, in which {name} is the layer at fault.
+REMEDIES = (
+    (
+        re.compile(r"PackedSequence|pack_padded_sequence|zeros\(\): argument 'size' failed to unpack"),
+        "a sequence that torch.nn.utils.rnn.pack_padded_sequence has packed for {name} has no equivalent in ONNX: "
+        "give the padded one, and take the output at each last step by torch.gather; other weights do not help",
+    ),
+    (
+        re.compile(r"data-dependent|DataDependent|_local_scalar_dense|nonzero|unbacked|aten\.equal", re.IGNORECASE),
+        "an `if`, a loop or an index in {name} depends on the values of its input, which a graph cannot hold: "
+        "compute both sides and take torch.where, or a mask; other weights do not help",
+    ),
+    (
+        re.compile(r"\.(numpy|tolist)\(\)"),
+        "{name} leaves torch while it predicts (.numpy(), .tolist()): write it with torch's operations; other "
+        "weights do not help",
+    ),
+    (
+        re.compile(
+            r"is invalid for input of size|counts the batch twice|expected a multiple|Constraints violated"
+            r"|attempting to (expand|broadcast) a dimension",
+            re.IGNORECASE,
+        ),
+        "{name} takes the number of examples for a constant, or mixes examples: take x.shape[0] where it is "
+        "needed, not len(x), and torch.nn layers in place of a torch.autograd.Function; other weights do not help",
+    ),
 )
-PACKED = re.compile(r"PackedSequence|pack_padded_sequence|zeros\(\): argument 'size' failed to unpack")
-DATA_DEPENDENT = re.compile(
-    r"data-dependent|DataDependent|_local_scalar_dense|nonzero|unbacked|aten\.equal", re.IGNORECASE
-)
-LEAVES_TORCH = re.compile(r"\.(numpy|tolist)\(\)")
 REPLACED_BY = {
     "CrossMapLRN2d": "nn.LocalResponseNorm with the same arguments computes the same",
     "FractionalMaxPool2d": "its windows are random, also in eval mode: use nn.AdaptiveMaxPool2d",
@@ -90,26 +107,14 @@ def remedy_for(cause: str, layer: FailingLayer, operator: str | None) -> str:
     name = repr(layer.path) if layer.path else "the model's forward"
     if layer.kind in REPLACED_BY:
         return f"replace {name}: {REPLACED_BY[layer.kind]}"
-    if PACKED.search(cause):
+    if layer.kind.startswith("Parametrized"):
         return (
-            f"a sequence that torch.nn.utils.rnn.pack_padded_sequence has packed for {name} has no equivalent in ONNX: "
-            "give the padded one, and take the output at each last step by torch.gather; other weights do not help"
+            f"make what {name} computes of its weights permanent: torch.nn.utils.parametrize.remove_parametrizations("
+            'layer, "weight")'
         )
-    if DATA_DEPENDENT.search(cause):
-        return (
-            f"an `if`, a loop or an index in {name} depends on the values of its input, which a graph cannot hold: "
-            "compute both sides and take torch.where, or a mask; other weights do not help"
-        )
-    if LEAVES_TORCH.search(cause):
-        return (
-            f"{name} leaves torch while it predicts (.numpy(), .tolist()): write it with torch's operations; other "
-            "weights do not help"
-        )
-    if FIXED_BATCH.search(cause):
-        return (
-            f"{name} takes the number of examples for a constant, or mixes examples: take x.shape[0] where it is "
-            "needed, not len(x), and torch.nn layers in place of a torch.autograd.Function; other weights do not help"
-        )
+    for told, remedy in REMEDIES:
+        if told.search(cause):
+            return remedy.format(name=name)
     if COMPLEX.search(cause) or (operator or "").startswith("aten._fft"):
         return (
             f"ONNX has hardly any operators for complex numbers: compute the transform in {name} by a product with "

@@ -21,8 +21,10 @@ class Rewrites(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        replacement = REPLACEMENTS.get(function, function)
-        return replacement(*args, **(kwargs or {}))
+        named, replacement = dict(kwargs or {}), REPLACEMENTS.get(function, function)
+        if replacement is not function and "input" in named:  # torch's name for the first argument
+            args = (named.pop("input"), *args)
+        return replacement(*args, **named)
 
 
 def rrelu(
@@ -34,11 +36,11 @@ def rrelu(
     return F.leaky_relu(x, (lower + upper) / 2, inplace)
 
 
-def bilinear(first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """out[o] = first^T weight[o] second + bias[o]."""
-    outer = first @ weight.transpose(0, 1).flatten(1)
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """out[o] = input1^T weight[o] input2 + bias[o]."""
+    outer = input1 @ weight.transpose(0, 1).flatten(1)
     outer = outer.reshape(*outer.shape[:-1], weight.shape[0], weight.shape[2])
-    product = (outer * second.unsqueeze(-2)).sum(-1)
+    product = (outer * input2.unsqueeze(-2)).sum(-1)
     return product if bias is None else product + bias
 
 
@@ -55,17 +57,29 @@ def known(index: Tensor, size: int) -> Tensor:
     return found
 
 
-def embedding(x: Tensor, weight: Tensor, *others: Any, **named: Any) -> Tensor:
+def embedding(
+    x: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, *others: Any, **named: Any
+) -> Tensor:
     """Rows of `weight`; a token below 0 is refused."""
-    return F.embedding(checked(x, weight.shape[0]), weight, *others, **named)
+    if max_norm is not None:
+        raise ValueError(
+            "embedding: found max_norm, which changes the weights in each forward pass; call the layer once for every "
+            "row, and set its max_norm to None"
+        )
+    return F.embedding(checked(x, weight.shape[0]), weight, padding_idx, None, *others, **named)
 
 
-def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+def bare_embedding(weight: Tensor, indices: Tensor, *others: Any, **named: Any) -> Tensor:
+    """As `embedding`, in the order of torch.embedding's arguments."""
+    return torch.embedding(weight, checked(indices, weight.shape[0]), *others, **named)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Rows of the unit matrix; torch refuses a class that has none, ONNX only what is looked up."""
     if num_classes < 0:
         raise ValueError("one_hot: found no num_classes, expected one: a batch does not say how many classes there are")
-    classes = torch.arange(num_classes, device=x.device)
-    return (known(x, num_classes).unsqueeze(-1) == classes).to(torch.int64)
+    classes = torch.arange(num_classes, device=tensor.device)
+    return (known(tensor, num_classes).unsqueeze(-1) == classes).to(torch.int64)
 
 
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -76,6 +90,16 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
 def gather(x: Tensor, dim: int, index: Tensor, **named: Any) -> Tensor:
     """Values along an axis; onnxruntime does not say which index GatherElements lacks, Gather does."""
     return torch.gather(x, dim, known(index, x.shape[dim]), **named)
+
+
+def writing_at(function: Any) -> Callable[..., Tensor]:
+    """A function that writes at places along an axis; a place below 0 is refused."""
+
+    def replaced(x: Tensor, dim: int, index: Tensor, *others: Any, **named: Any) -> Tensor:
+        written: Tensor = function(x, dim, checked(index, x.shape[dim]), *others, **named)
+        return written
+
+    return replaced
 
 
 def embedding_bag(
@@ -96,15 +120,16 @@ def embedding_bag(
     vectors = embedding(x, weight, padding_idx)
     kept = torch.ones_like(x, dtype=torch.bool) if padding_idx is None else x != padding_idx
     if mode == "max":
-        return vectors.masked_fill(~kept.unsqueeze(-1), -torch.inf).amax(1)
+        largest = vectors.masked_fill(~kept.unsqueeze(-1), -torch.inf).amax(1)
+        return torch.where(kept.any(1, keepdim=True), largest, 0.0)
     share = kept.to(vectors.dtype) if per_sample_weights is None else kept * per_sample_weights
     total = (vectors * share.unsqueeze(-1)).sum(1)
     return total if mode == "sum" else total / kept.sum(1, keepdim=True).clamp(min=1)
 
 
-def cdist(first: Tensor, second: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:  # noqa: ARG001
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:  # noqa: ARG001
     """Norms of all differences; a distance of zero has derivative zero."""
-    distances: Tensor = torch.linalg.vector_norm(first.unsqueeze(-2) - second.unsqueeze(-3), p, -1)
+    distances: Tensor = torch.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
     return distances
 
 
@@ -172,12 +197,31 @@ def magnitude(x: Tensor) -> Tensor:
     return size
 
 
+WRITING = (
+    torch.scatter,
+    Tensor.scatter,
+    Tensor.scatter_,
+    torch.scatter_add,
+    Tensor.scatter_add,
+    Tensor.scatter_add_,
+    torch.scatter_reduce,
+    Tensor.scatter_reduce,
+    Tensor.scatter_reduce_,
+    torch.index_add,
+    Tensor.index_add,
+    Tensor.index_add_,
+    torch.index_copy,
+    Tensor.index_copy,
+    Tensor.index_copy_,
+)
 REPLACEMENTS: dict[Any, Callable[..., Any]] = {
+    **{function: writing_at(function) for function in WRITING},
     F.rrelu: rrelu,
     F.adaptive_avg_pool2d: adaptive_avg_pool2d,
     F.bilinear: bilinear,
     torch.bilinear: bilinear,
     F.embedding: embedding,
+    torch.embedding: bare_embedding,
     F.embedding_bag: embedding_bag,
     F.one_hot: one_hot,
     torch.index_select: index_select,

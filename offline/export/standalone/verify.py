@@ -1,14 +1,16 @@
 """Compare a standalone model with the predictor of its bundle before it is published."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from probity.offline.export.standalone.errors import StandaloneError
+from probity.service.bundle import InputSpec
 from probity.service.inference.onnx_runtime import onnxruntime
 from probity.service.inference.predictor import Prediction, Predictor
+from probity.service.inference.session import NetworkError
 from probity.service.maths.fused_score import FusedScore, LargestSurprise
 from probity.service.maths.scores import Scoring
 
@@ -43,19 +45,39 @@ def open_model(model: bytes) -> onnxruntime.InferenceSession:
 
 
 def run_standalone(session: onnxruntime.InferenceSession, inputs: Array) -> dict[str, Array]:
-    """Every output for inputs (B, *input_shape), by name."""
+    """Every output for inputs (B, *input_shape), by name; `StandaloneError` where it cannot be run."""
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, {"inputs": inputs}), strict=True))
+    try:
+        found = session.run(names, {"inputs": inputs})
+    except Exception as error:  # onnxruntime raises a family of unrelated exceptions
+        raise StandaloneError(f"onnxruntime cannot run the new model: {error!s:.300}") from error
+    return dict(zip(names, found, strict=True))
 
 
 def example_inputs(predictor: Predictor) -> Array:
-    """(3, *input_shape): zeros for whole numbers, whose range is unknown; otherwise drawn with a fixed seed."""
+    """(3, *input_shape) that the network takes: drawn with a fixed seed from the range of each column or channel, or
+    whole numbers of that range where it looks values up; zeros where no range is known, or nothing else is taken."""
     spec = predictor.manifest.input
-    shape = (EXAMPLES, *spec.shape)
+    zeros = np.zeros((EXAMPLES, *spec.shape), spec.dtype)
     if spec.dtype == "int64":
-        return np.zeros(shape, np.int64)
-    low, high = (-1.0, 1.0) if spec.range is None else (min(spec.range.low), max(spec.range.high))
-    return np.random.default_rng(0).uniform(low, high, shape).astype(np.float32)
+        return zeros
+    each = ((-1.0,), (1.0,)) if spec.range is None else (spec.range.low, spec.range.high)
+    low, high = (_by_first_axis(numbers, spec) for numbers in each)
+    drawn = np.random.default_rng(0).uniform(low, high, zeros.shape).astype(np.float32)
+    return next((inputs for inputs in (drawn, np.floor(drawn)) if _takes(predictor, inputs)), zeros)
+
+
+def _by_first_axis(numbers: Sequence[float], spec: InputSpec) -> Array:
+    """One number for all entries, or one for each place on the first axis, beside (B, *input_shape)."""
+    return np.reshape(numbers, (-1,) + (1,) * (len(spec.shape) - 1))
+
+
+def _takes(predictor: Predictor, inputs: Array) -> bool:
+    try:
+        predictor.predict(inputs)
+    except NetworkError:
+        return False
+    return True
 
 
 def differences(found: dict[str, Array], expected: Prediction, predictor: Predictor) -> Iterator[str]:

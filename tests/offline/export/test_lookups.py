@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probity.offline import FitConfig, fit_bundle
+from probity.offline import ExportError, FitConfig, fit_bundle
 from probity.offline.export.standalone.file import export_standalone
 from probity.offline.export.standalone.verify import open_model
 from probity.service.inference.predictor import Predictor
@@ -50,6 +50,21 @@ LOOKS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], int]] = {
     "bag of the largest": (lambda x, table: F.embedding_bag(x, table, mode="max"), 4),
     "one-hot": (lambda x, table: (F.one_hot(x, ROWS).float() @ table).flatten(1), 8),
     "index_select": (lambda x, table: table.index_select(0, x.flatten()).reshape(x.shape[0], 8), 8),
+    "torch.embedding": (lambda x, table: torch.embedding(table, x).flatten(1), 8),
+    "gather by names": (
+        lambda x, table: torch.gather(input=_spread(x, table), dim=2, index=x[:, None].expand(-1, 4, -1)).flatten(1),
+        8,
+    ),
+    "index_select by names": (
+        lambda x, table: torch.index_select(input=table, dim=0, index=x.flatten()).reshape(x.shape[0], 8),
+        8,
+    ),
+    "scatter": (lambda x, table: torch.zeros(x.shape[0], ROWS).scatter(1, x, 1.0) @ table, 4),
+    "scatter_": (lambda x, table: torch.zeros(x.shape[0], ROWS).scatter_(1, x, 1.0) @ table, 4),
+    "scatter_add": (
+        lambda x, table: torch.zeros(x.shape[0], ROWS).scatter_add(1, x, torch.ones(x.shape[0], 2)) @ table,
+        4,
+    ),
     "gather": (lambda x, table: _spread(x, table).gather(2, x[:, None].expand(-1, 4, -1)).flatten(1), 8),
 }
 
@@ -110,3 +125,30 @@ def test_brackets_count_from_the_end_as_in_torch(tmp_path: Path) -> None:
     for beyond in (-ROWS - 1, ROWS):
         with pytest.raises(NetworkError, match=f"looks up the value {beyond}, expected one that its table has"):
             predictor.predict(torch.full((1, 2), beyond).numpy())
+
+
+def test_a_looked_up_column_beside_wide_ones_is_exported_alone(tmp_path: Path) -> None:
+    """Each column of the examples that try the model is drawn from its own range."""
+    torch.manual_seed(0)
+    model = Looked(lambda x, table: torch.cat([F.embedding(x[:, 0].long(), table), x[:, 1:]], 1), 6)
+    good = torch.cat([tokens()[:, :1].float(), 50 * torch.randn(80, 2, generator=torch.Generator().manual_seed(2))], 1)
+    predictor = bundle_of(model, good, tmp_path / "bundle")
+    assert predictor.manifest.input.range is not None
+    export_standalone(tmp_path / "bundle", tmp_path / "model.onnx")
+    assert (tmp_path / "model.onnx").stat().st_size
+
+
+def test_a_bag_of_padding_alone_is_zeros(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Looked(lambda x, table: F.embedding_bag(x, table, mode="max", padding_idx=0), 4)
+    good = tokens()
+    good[3] = 0
+    predictor = bundle_of(model, good, tmp_path / "bundle")
+    with torch.no_grad():
+        np.testing.assert_allclose(predictor.predict(good.numpy()).mean, model(good), atol=1e-5)
+
+
+def test_weights_that_change_while_they_are_looked_up_are_refused_by_name(tmp_path: Path) -> None:
+    model = Looked(lambda x, table: F.embedding(x, table.detach().clone(), max_norm=1.0).flatten(1))
+    with pytest.raises(ExportError, match="found max_norm, which changes the weights"):
+        bundle_of(model, tokens(), tmp_path / "bundle")
