@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from pickle import PicklingError
 from typing import Annotated, Any, Literal
 
 import typer
@@ -64,6 +65,11 @@ def _explained(error: BaseException) -> str | None:
         return "\n".join(filter(None, [str(error), user_frames(error)]))
     if (in_recipe := user_error(error)) is not None:
         return f"{in_recipe}\n(--debug shows the whole traceback)"
+    if isinstance(error, PicklingError | AttributeError) and "pickle" in str(error).lower():
+        return (
+            f"a worker process of a data loader cannot be given what it needs: {error}; define the class or function "
+            "at the top level of the recipe, or give the loader num_workers=0"
+        )
     if type(error) is RuntimeError or not isinstance(error, ValueError | TypeError | OSError | RuntimeError):
         return None  # ours are named: ExportError, VerificationError
     return "\n".join(filter(None, [str(error), user_frames_behind(error)]))

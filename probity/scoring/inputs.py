@@ -13,6 +13,7 @@ from probity.service.bundle import InputSpec
 from probity.service.codec.arrays import InputError, array_from_array
 from probity.service.codec.decoding import MAX_NPY_HEADER
 from probity.service.codec.images import image_to_array
+from probity.service.inference.session import NetworkError
 from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]
@@ -96,7 +97,24 @@ def checked_rows(rows: Array, spec: InputSpec, path: Path, where: Sequence[str])
         if not error.field.startswith("rows["):
             raise ScoringError(f"{path}: found {error.found}, expected {error.expected}") from None
         row, _, entry = error.field.removeprefix("rows[").partition("]")
-        names = spec.feature_names
-        column = f"entry {entry}" if names is None or not entry else f"column {names[int(entry[1:-1])]!r:.80}"
-        place = f"{where[int(row)]}, {column}" if entry else where[int(row)]
+        place = f"{where[int(row)]}, {_column_of(entry, spec)}" if entry else where[int(row)]
         raise ScoringError(f"{path}: {place}: found {error.found}, expected {error.expected}") from None
+
+
+def refused_by_network(error: NetworkError, batch: Batch, spec: InputSpec, path: Path, first: int) -> ScoringError:
+    """The error with the file, the row and the column of the value, as far as they are known; first: the number of the
+    batch's first input."""
+    told = error.problem + (f", expected {error.expected}" if error.expected else "")
+    if error.place is None:
+        return ScoringError(f"{path}: rows {first} to {first + len(batch.inputs) - 1}: {told}")
+    row, *entry = error.place
+    where = f"row {first + row}" if batch.names is None else batch.names[row]
+    if entry:
+        where += f", {_column_of(''.join(f'[{number}]' for number in entry), spec)}"
+    return ScoringError(f"{path}: {where}: {told}")
+
+
+def _column_of(entry: str, spec: InputSpec) -> str:
+    """The column of an entry such as "[3]", by its name where it has one."""
+    names = spec.feature_names
+    return f"entry {entry}" if names is None else f"column {names[int(entry[1:-1])]!r:.80}"

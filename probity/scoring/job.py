@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from probity.scoring.errors import ScoringError
-from probity.scoring.inputs import Array, Batch, Source, open_array, open_images
+from probity.scoring.inputs import Array, Batch, Source, open_array, open_images, refused_by_network
 from probity.scoring.out_of_range import OutOfRange
 from probity.scoring.output import check_format, publish
 from probity.scoring.progress_file import REMEDY, Job, ProgressFile
@@ -19,6 +19,7 @@ from probity.service.bundle import InputSpec
 from probity.service.codec.answers import Coverage
 from probity.service.format.files import misplaced_file
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
+from probity.service.inference.session import NetworkError
 from probity.service.settings import Settings
 
 SAVE_SECONDS = 2.0
@@ -83,7 +84,7 @@ def score_file(
     strange = OutOfRange(predictor.range_check)
     rows_of = partial(scored, predictor, coverage=coverage, strange=strange)
     try:
-        _score(rows_of, path, source, progress, batch_size, report)
+        _score(rows_of, path, predictor.manifest.input, source, progress, batch_size, report)
         manifest = predictor.manifest
         publish(progress.part, out, columns(manifest, path.is_dir(), source.kept), manifest.labels)
         progress.remove_state()
@@ -124,7 +125,13 @@ def _digest(example: Array) -> str:
 
 
 def _score(
-    rows_of: RowsOf, path: Path, source: Source, progress: ProgressFile, batch_size: int, report: Report
+    rows_of: RowsOf,
+    path: Path,
+    spec: InputSpec,
+    source: Source,
+    progress: ProgressFile,
+    batch_size: int,
+    report: Report,
 ) -> None:
     saved = time.monotonic()
     _check_same_input(path, source, progress, batch_size)
@@ -136,6 +143,8 @@ def _score(
             except NonFinitePrediction as error:
                 found = f"row {progress.rows + error.index}: found an output of the network that is not finite"
                 raise ScoringError(f"{path}: {found}; the input may be out of range") from None
+            except NetworkError as error:
+                raise refused_by_network(error, batch, spec, path, progress.rows) from None
             progress.append(rows, _digest(batch.inputs[-1]))
             if time.monotonic() - saved > SAVE_SECONDS:
                 progress.save()

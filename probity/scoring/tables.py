@@ -41,12 +41,13 @@ def open_csv(path: Path, spec: InputSpec, has_header: bool | None = None, keep: 
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = filter(None, csv.reader(file))
+            rows = filter(None, csv.reader(file, strict=True))
             first = next(rows, [])
             is_header = _is_header(first, spec, path) if has_header is None else has_header
             count = sum(1 for _ in rows) + (not is_header and bool(first))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise ScoringError(f"{path}: found no .csv file ({error}), expected one in UTF-8") from None
+        found = f"found no .csv file ({error}), expected one in UTF-8 in which every quoted cell ends with its quote"
+        raise ScoringError(f"{path}: {found}") from None
     if not count:
         raise ScoringError(f"{path}: found no row, expected at least one input")
     if keep and not is_header:
@@ -55,7 +56,7 @@ def open_csv(path: Path, spec: InputSpec, has_header: bool | None = None, keep: 
 
     def batches(start: int, size: int) -> Iterator[Batch]:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
+            reader = csv.reader(file, strict=True)
             lines = ((reader.line_num, row) for row in reader if row)
             rest = islice(lines, start + is_header, None)
             first = start
@@ -99,7 +100,7 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Sourc
                     columns = [_column(table.column(name))[skipped:] for name in wanted]
                     rows = np.stack(columns, axis=1).reshape(-1, *spec.shape)
                     kept = {
-                        name: [_cell(value, kind) for value in table.column(name).to_pylist()[skipped:]]
+                        name: [_cell(value, kind) for value in _listed(table.column(name))[skipped:]]
                         for name, kind in kinds.items()
                     }
                     where = [f"row {begin + skipped + i}" for i in range(len(rows))]
@@ -122,11 +123,20 @@ def _check_types(path: Path, columns: Sequence[tuple[str, Any]]) -> None:
 
 
 def _column(column: Any) -> Array:
-    """Its numbers; truth values as 0 and 1, decimals as the nearest floating-point numbers."""
+    """Its numbers; truth values as 0 and 1, decimals as the nearest floating-point numbers, what is missing as NaN."""
     from pyarrow import float64, types
 
-    numbers = column.cast(float64()) if types.is_decimal(column.type) else column
+    no_numbers = types.is_decimal(column.type) or types.is_boolean(column.type)
+    numbers = column.cast(float64()) if no_numbers else column
     values: Array = numbers.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _listed(column: Any) -> list[Any]:
+    """Its values; times of nanoseconds, which Python's have not, as text."""
+    from pyarrow import string
+
+    values: list[Any] = (column.cast(string()) if getattr(column.type, "unit", "") == "ns" else column).to_pylist()
     return values
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from probity.service.batching.clock import Clock, Timer
 from probity.service.batching.compute_threads import ComputeThreads
 from probity.service.batching.errors import BatcherFailed, Closed, DeadlineExceeded
-from probity.service.batching.pieces import Rows, compute_merged, join
+from probity.service.batching.pieces import RowError, Rows, compute_merged, join
 from probity.service.batching.queue import Item, Limits, NextBatch, Piece, RowQueue
 
 Array = npt.NDArray[Any]
@@ -240,7 +240,7 @@ class DynamicBatcher(Generic[R]):
             return
         if isinstance(result, Exception):
             self._queue.discard(request)
-            _fail(request, result)
+            _fail(request, result.after(piece.start) if isinstance(result, RowError) else result)
             return
         request.parts[piece.start] = result
         request.done_rows += piece.rows

@@ -1,7 +1,7 @@
 """Merging the rows of several requests into one batch, and splitting its result again."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,14 @@ class Rows(Protocol):
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """The entries of all parts in order; at least one part, all of the same kind."""
+
+
+@runtime_checkable
+class RowError(Protocol):
+    """An error that names a row of the inputs."""
+
+    def after(self, rows: int) -> Exception:
+        """The same of inputs that come after so many others."""
 
 
 def compute_merged(compute: Callable[[Array], R], inputs: Sequence[Array]) -> list[R | Exception]:

@@ -169,7 +169,9 @@ def check_writable(out: Path) -> None:
     try:
         os.rmdir(tempfile.mkdtemp(prefix=f".{out.name}.", dir=parent))  # noqa: PTH106  a name, not a path
     except OSError as error:
-        remedy = f"make {parent} writable, or choose another destination"
+        remedies = {errno.ENAMETOOLONG: "give a shorter name", errno.ENOTDIR: f"{parent} is a file: choose a folder"}
+        other = f"make {parent} writable, or choose another destination"
+        remedy = remedies.get(error.errno or 0, other)
         raise BundleError(out, f"cannot be written ({error.strerror})", remedy) from None
     if _is_mount(out):
         remedy = f"mount the folder that is to hold the bundle, and choose a name in it, such as {out / 'bundle'}"
@@ -242,6 +244,11 @@ class Folder:
                 size += len(block)
             return size, found.hexdigest()
 
+    def _bundles_inside(self) -> list[Path]:
+        with contextlib.suppress(OSError):
+            return sorted(folder for folder in self.path.iterdir() if (folder / MANIFEST).is_file())
+        return []
+
     @contextlib.contextmanager
     def _open(self, name: str, limit: int) -> Iterator[tuple[BinaryIO, int]]:
         """The file and its size."""
@@ -249,6 +256,10 @@ class Folder:
         try:
             descriptor = os.open(name, flags, dir_fd=self.handle)
         except FileNotFoundError:
+            inside = self._bundles_inside() if name == MANIFEST else []
+            if inside:
+                problem, remedy = f"is no bundle, but holds {len(inside)}", f"name one of them, such as {inside[0]}"
+                raise BundleError(self.path, problem, remedy) from None
             raise BundleError(file, "missing file") from None
         except OSError as error:
             if error.errno == errno.ELOOP:

@@ -23,7 +23,7 @@ from probity.service.inference.prediction import check_finite as check_finite
 from probity.service.inference.prediction import decide as decide
 from probity.service.inference.prediction import decided_by as decided_by
 from probity.service.inference.prediction import undecided_prediction as undecided_prediction
-from probity.service.inference.session import open_plain, open_session, run
+from probity.service.inference.session import NetworkError, open_plain, open_session, run
 from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes
 from probity.service.maths.prediction_sets import ConformalIntervals, LabelSets, PredictionSets
 from probity.service.maths.predictive import link_approx
@@ -214,8 +214,13 @@ class Predictor:
         """`outputs`, at most `chunk_rows` examples at a time."""
         if len(inputs) <= self.chunk_rows:
             return self.outputs(inputs)
-        starts = range(0, len(inputs), self.chunk_rows)
-        return GraphOutputs.concatenate([self.outputs(inputs[start : start + self.chunk_rows]) for start in starts])
+        found = []
+        for start in range(0, len(inputs), self.chunk_rows):
+            try:
+                found.append(self.outputs(inputs[start : start + self.chunk_rows]))
+            except NetworkError as error:
+                raise error.after(start) from error.__cause__
+        return GraphOutputs.concatenate(found)
 
     def _check_inputs(self, inputs: Any) -> Array:
         spec = self.manifest.input

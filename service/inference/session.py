@@ -21,7 +21,23 @@ ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
 
 
 class NetworkError(ValueError):
-    """The network refuses the inputs, such as a token beyond its vocabulary."""
+    """The network refuses the inputs, such as a token beyond its vocabulary.
+
+    problem, expected: what to say of them ("" for nothing more). place: of the value at fault among the inputs, its
+    example first; None where that is not known.
+    """
+
+    def __init__(self, problem: str, expected: str = "", place: tuple[int, ...] | None = None) -> None:
+        self.problem, self.expected, self.place = problem, expected, place
+        where = "" if place is None else f" at {''.join(f'[{number}]' for number in place)}"
+        super().__init__(f"{problem}{where}" + (f", expected {expected}" if expected else ""))
+
+    def after(self, rows: int) -> "NetworkError":
+        """The same, where these inputs come after so many others."""
+        place = None if self.place is None else (self.place[0] + rows, *self.place[1:])
+        moved = NetworkError(self.problem, self.expected, place)
+        moved.__cause__ = self.__cause__
+        return moved
 
 
 class NetworkFailed(RuntimeError):
@@ -58,7 +74,7 @@ def run(network: Network, outputs: list[str], inputs: npt.NDArray[Any]) -> list[
     try:
         found: list[Array] = network.session.run(outputs, {"inputs": inputs})
     except InvalidArgument as error:
-        raise NetworkError(_refused(str(error), inputs)) from error
+        raise _refused(str(error), inputs) from error
     except Exception as error:  # onnxruntime raises a family of unrelated exceptions
         raise NetworkFailed(network.file, f"onnxruntime cannot run it: {error!s:.300}") from error
     for name, output in zip(outputs, found, strict=True):
@@ -67,27 +83,27 @@ def run(network: Network, outputs: list[str], inputs: npt.NDArray[Any]) -> list[
     return found
 
 
-# What onnxruntime says of an index that a table does not have, in Gather and in GatherND.
+# What onnxruntime says of an index that a table does not have, in Gather and ScatterElements, GatherND and ScatterND.
 OUTSIDE = (
     re.compile(r"idx=(?P<found>-?\d+) must be within the inclusive range \[-\d+,(?P<last>\d+)\]"),
-    re.compile(r"invalid index found, index = (?P<found>-?\d+)(?P<last>)"),
+    re.compile(r"invalid ind(?:ex|ice) found, ind(?:ex|ice) = (?P<found>-?\d+)(?P<last>)"),
 )
 
 
-def _refused(told: str, inputs: npt.NDArray[Any]) -> str:
+def _refused(told: str, inputs: npt.NDArray[Any]) -> NetworkError:
     """What to say of inputs that a graph refuses: the value that is no entry of a table, and its place if one input
     alone has it."""
     outside = next((match for pattern in OUTSIDE if (match := pattern.search(told))), None)
     if outside is None:
-        return "the network cannot process these inputs; are all values in its range?"
+        return NetworkError("the network cannot process these inputs; are all values in its range?")
     found, last = int(outside["found"]), outside["last"]
     places = _places_of(found, inputs)
     if found < 0 and last and not len(places):  # moved by the graph, below what ONNX counts from the end
         found += int(last) + 1
         places = _places_of(found, inputs)
-    where = f" at {''.join(f'[{place}]' for place in places[0])}" if len(places) == 1 else ""
     expected = f"one from 0 to {last}" if last else "one that its table has"
-    return f"the network looks up the value {found}{where}, expected {expected}"
+    place = tuple(places[0].tolist()) if len(places) == 1 else None
+    return NetworkError(f"the network looks up the value {found}", expected, place)
 
 
 def _places_of(value: int, inputs: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

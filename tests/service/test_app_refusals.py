@@ -65,6 +65,15 @@ def test_a_token_beyond_the_vocabulary_is_a_bad_request(token_client: Client, to
     assert token_client.predict({"inputs": [[0, 1]]}).status_code == 200
 
 
+@pytest.mark.parametrize("rows", [100, 300])
+def test_the_place_of_a_bad_token_is_that_in_the_request(token_client: Client, rows: int) -> None:
+    """However the request is cut into batches."""
+    inputs = [[0, 1] for _ in range(rows)]
+    inputs[rows - 10][1] = 7
+    response = token_client.predict({"inputs": inputs})
+    assert f"looks up the value 7 at [{rows - 10}][1], expected one from 0 to 4" in response.json()["detail"]
+
+
 def test_an_image_that_gives_no_finite_output_is_named_as_the_image(tmp_path: Path) -> None:
     spec = InputSpec(shape=(1, 4, 5), image=ImagePreprocessing(scale=1e15, std=(1e-10,)))
     synthetic = write_linear(tmp_path / "steep", outputs=3, spec=spec)

@@ -272,3 +272,31 @@ def test_a_damaged_page_of_parquet_names_the_file(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(ScoringError, match=r"inputs\.parquet: found a damaged .parquet file"):
         read(path, PLAIN)
+
+
+@pytest.mark.parametrize("text", ['a,b,c,d\n1,2,3,"4\n5,6,7,8\n', 'a,b,c,d\n1,2,3,"4"5\n'])
+def test_a_quote_that_does_not_end_its_cell_swallows_no_row(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "inputs.csv"
+    path.write_text(text)
+    with pytest.raises(ScoringError, match=r"found no \.csv file .* every quoted cell ends with its quote"):
+        read(path, FEATURE_SPEC)
+
+
+def test_a_missing_truth_value_is_named(tmp_path: Path) -> None:
+    plain = pa.array([1.0, 2.0])
+    table = pa.table({"a": plain, "b": pa.array([True, None]), "c": plain, "d": plain})
+    parquet.write_table(table, tmp_path / "inputs.parquet")
+    with pytest.raises(ScoringError, match=r"row 1, column 'b': found nan, expected a finite number"):
+        read(tmp_path / "inputs.parquet", FEATURE_SPEC)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.time64("ns"), pa.duration("ns")])
+def test_times_of_nanoseconds_are_kept_as_text(tmp_path: Path, kind: Any) -> None:
+    plain = pa.array([1.0, 2.0])
+    times = pa.array([3_600_000_000_001, None], pa.int64()).cast(kind)
+    parquet.write_table(pa.table(dict.fromkeys("abcd", plain) | {"when": times}), tmp_path / "inputs.parquet")
+    source = open_source(tmp_path / "inputs.parquet", FEATURE_SPEC, keep=["when"])
+    (batch,) = source.batches(0, 2)
+    first, second = batch.kept["when"]
+    assert "000000001" in str(first)
+    assert second is None

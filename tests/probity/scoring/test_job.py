@@ -22,7 +22,7 @@ from probity.scoring.job import score_file
 from probity.service.bundle import InputRange
 from probity.service.codec.arrays import InputError
 from probity.service.inference.predictor import Predictor
-from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear, write_tokens
 from tests.support.client import serving
 
 EXACT = ("label", "rejected", "prediction_set")
@@ -220,6 +220,21 @@ def test_a_bad_row_is_named_and_what_was_done_stays(table: Predictor, tmp_path: 
     score_file(table, save(tmp_path, inputs), out, batch_size=8, report=lambda done, count: began.append(done))
     assert began[0] == 32
     assert [row["row"] for row in rows_of(out)] == list(range(50))
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".csv"])
+def test_a_value_that_the_network_refuses_is_named(tmp_path: Path, out: Path, suffix: str) -> None:
+    tokens = Predictor.load(write_tokens(tmp_path / "tokens").path, threads=1)
+    inputs = np.tile(np.array([[0, 1]], np.int64), (50, 1))
+    inputs[37, 1] = 9
+    path = tmp_path / f"inputs{suffix}"
+    if suffix == ".npy":
+        np.save(path, inputs)
+    else:
+        np.savetxt(path, inputs, fmt="%d", delimiter=",", header="first,second", comments="")
+    place = r"row 37, entry \[1\]: the network looks up the value 9, expected one from 0 to 4"
+    with pytest.raises(ScoringError, match=rf"inputs{suffix}: {place}"):
+        score_file(tokens, path, out, batch_size=8)
 
 
 def test_a_bad_image_is_named(pictures: Predictor, tmp_path: Path, out: Path) -> None:

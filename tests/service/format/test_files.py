@@ -148,6 +148,13 @@ def test_a_folder_reached_through_a_symlink_is_welcome(folder: Path) -> None:
     assert read_bundle(link).digest == read_bundle(folder).digest
 
 
+def test_a_folder_of_bundles_is_told_from_a_bundle(folder: Path) -> None:
+    shelf = folder.parent
+    remedy = rf"is no bundle, but holds 1 \(remedy: name one of them, such as .*{folder.name}\)"
+    with pytest.raises(BundleError, match=remedy):
+        read_bundle(shelf)
+
+
 @pytest.mark.parametrize("kind", ["nothing", "a file", "no manifest", "empty path", "a long path"])
 def test_what_is_no_bundle_folder_is_refused(tmp_path: Path, kind: str) -> None:
     path = {"empty path": Path(), "a long path": tmp_path / ("x" * 5000)}.get(kind, tmp_path / "thing")
