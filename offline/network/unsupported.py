@@ -6,6 +6,18 @@ from contextlib import contextmanager
 import torch
 
 SUPPORTED = "docs/fitting.md#what-is-supported"
+WRITE_OUT = (
+    "expected a forward pass of operations that torch.func.jacrev takes, without torch.autograd or torch.func inside: "
+    "write a gradient out"
+)
+# By a part of torch's message.
+REMEDIES = {
+    "saved tensor hooks": "leave torch.utils.checkpoint out in eval mode: if self.training: x = checkpoint(layer, x)",
+    "doesn't have storage": (
+        f"{WRITE_OUT}; and without torch.nn.utils.rnn.pack_padded_sequence: give the padded sequence, and take the "
+        "output at each last step by torch.gather"
+    ),
+}
 
 
 class UnsupportedModelError(ValueError):
@@ -25,7 +37,5 @@ def differentiated_for_the_first_time() -> Iterator[None]:
         raise
     except RuntimeError as error:
         cause = " ".join(str(error).split())[:200]
-        raise UnsupportedModelError(
-            f"model: cannot be differentiated for each example: {cause}; expected a forward pass of operations that "
-            "torch.func.jacrev takes, without torch.autograd or torch.func inside: write a gradient out"
-        ) from error
+        remedy = next((remedy for part, remedy in REMEDIES.items() if part in cause), WRITE_OUT)
+        raise UnsupportedModelError(f"model: cannot be differentiated for each example: {cause}; {remedy}") from error

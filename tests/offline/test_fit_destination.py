@@ -74,3 +74,10 @@ def test_a_destination_that_cannot_be_written_is_known_before_any_work(
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
     with pytest.raises(BundleError, match=r"out: cannot be written \(Read-only file system\) .*make .* writable"):
         fit_bundle(network(), [], tmp_path / "new" / "out", calibration_loader=[], config=CONFIG)
+
+
+def test_a_destination_that_no_permission_mends_has_a_remedy_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for out, remedy in ((tmp_path / "file" / "sub", "is a file: choose a folder"), (tmp_path / ("x" * 300), "shorter")):
+        with pytest.raises(BundleError, match=remedy):
+            fit_bundle(network(), [], out, calibration_loader=[], config=CONFIG)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import prune
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils.checkpoint import checkpoint
 
 from probity.offline.config import FitConfig
 from probity.offline.fit import fit_bundle
@@ -136,6 +138,35 @@ def takes_two_examples(net: Wrapped, x: Tensor) -> Tensor:
     return found
 
 
+def checkpointed(net: Wrapped, x: Tensor) -> Tensor:
+    found: Tensor = net.last(checkpoint(lambda z: torch.relu(net.first(z)), x, use_reentrant=False))
+    return found
+
+
+class Packs(nn.Module):
+    """A recurrent layer over a packed sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells, self.last = nn.GRU(1, 5, batch_first=True), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        series = pack_padded_sequence(x.unsqueeze(-1), torch.full((len(x),), 4), batch_first=True)
+        found: Tensor = self.last(pad_packed_sequence(self.cells(series)[0], batch_first=True)[0][:, -1])
+        return found
+
+
+def scaled_by_the_largest(net: Wrapped, x: Tensor) -> Tensor:
+    """The same for ordinary examples, whose largest entry is below the bound."""
+    found: Tensor = net.last(torch.relu(net.first(x / x.abs().max().clamp(min=6))))
+    return found
+
+
+def drops_rarely(net: Wrapped, x: Tensor) -> Tensor:
+    found: Tensor = net.last(F.dropout(net.first(x), 0.1))
+    return found
+
+
 class Counts(nn.Module):
     """Counts its calls in a buffer, whether or not it is trained."""
 
@@ -155,6 +186,10 @@ class Counts(nn.Module):
     ("model", "kind", "words"),
     [
         (lambda: Wrapped(changes_inputs), ValueError, ["changes its inputs in place", "x.clone()"]),
+        (lambda: Wrapped(drops_rarely), ValueError, ["other outputs the second time", "training=self.training"]),
+        (lambda: Wrapped(scaled_by_the_largest), ValueError, ["depend on the other examples of its batch"]),
+        (lambda: Wrapped(checkpointed), ValueError, ["saved tensor hooks", "if self.training: x = checkpoint"]),
+        (Packs, ValueError, ["pack_padded_sequence", "torch.gather"]),
         (lambda: Wrapped(drops), ValueError, ["other outputs the second time", "training=self.training"]),
         (lambda: Wrapped(autocasts), ValueError, ["torch.autocast in its forward pass", "around the call"]),
         (lambda: Wrapped(gives_half), ValueError, ["model output: found torch.float16", ".float()"]),

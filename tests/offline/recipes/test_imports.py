@@ -187,3 +187,12 @@ def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
         load_recipe(tmp_path / "recipe.py")
     assert sys.path == path
     assert "half_beside" not in sys.modules
+
+
+@pytest.mark.filterwarnings("ignore:Got pickle error")
+def test_what_no_worker_can_be_given_is_told_in_a_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "1, multiprocessing_context='forkserver', collate_fn=lambda examples: examples[0]")
+    result = CliRunner().invoke(app, ["fit", str(path), "--out", str(tmp_path / "bundle")])
+    assert result.exit_code == 2, result.output
+    assert "a worker process of a data loader cannot be given what it needs" in result.stderr
+    assert "at the top level of the recipe" in result.stderr
