@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from probity.service.bundle import MANIFEST, BundleError
 from probity.service.environment.cpu import available_cpus
-from probity.service.feedback.database import FeedbackDatabase, FeedbackFileError
+from probity.service.feedback.receipts import SecretFileError, read_secrets
 from probity.service.format.validation import refused_value
 from probity.service.models.folders import bundles_in
 from probity.service.models.loading import load_named
@@ -59,8 +59,8 @@ def serve(
     except (
         AuditFileError,
         BundleError,
-        FeedbackFileError,
         KeyFileError,
+        SecretFileError,
         UnknownSettingError,
         UnsupportedUvicornError,
     ) as error:
@@ -89,8 +89,8 @@ def _workers(settings: Settings) -> Callable[[], int]:
     if settings.audit_file is not None:
         check_audit_file(settings.audit_file)
         RotatedFile(settings.audit_file, settings.audit_bytes, settings.audit_files).close()
-    if settings.feedback_file is not None:
-        FeedbackDatabase(settings.feedback_file, settings.feedback_examples).close()
+    if settings.feedback_secret_file is not None:
+        read_secrets(settings.feedback_secret_file)
     logging.config.dictConfig(log_config(settings))
 
     def run() -> int:

@@ -14,8 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from probity.service.batching import ComputeThreads
-from probity.service.feedback.database import FeedbackDatabase
-from probity.service.feedback.memory import FeedbackMemory
+from probity.service.feedback.receipts import ReceiptSigner, read_secrets
 from probity.service.format.text import printable
 from probity.service.http.errors import TRANSLATIONS, problem_of
 from probity.service.http.middleware import ApiKeys, RequestIds, RequestMetrics, SecurityHeaders, secured
@@ -23,6 +22,7 @@ from probity.service.http.problems import render
 from probity.service.inference.predictor import Predictor
 from probity.service.inference.session import NetworkFailed
 from probity.service.models.cpu_share import thread_count
+from probity.service.models.feedback import Feedback
 from probity.service.models.loading import load_predictor
 from probity.service.models.repository import Repository
 from probity.service.models.served import ServedModel
@@ -50,7 +50,7 @@ def create_app(
     """The service of `predictors`, the first of which is the default model.
 
     `registry` receives the metrics; by default the app creates one. With `settings.watch_seconds`, the predictors'
-    folders and `settings.models` are watched for changes. Raises `AuditFileError` and `FeedbackFileError`.
+    folders and `settings.models` are watched for changes. Raises `AuditFileError` and `SecretFileError`.
     """
     loaded = [predictors] if isinstance(predictors, Predictor) else [*predictors]
     if settings.degrade_after_seconds is not None and not all(predictor.has_plain for predictor in loaded):
@@ -58,7 +58,7 @@ def create_app(
             "degrade_after_seconds: found a predictor without the plain network; make it with plain_too=True"
         )
     metrics = Metrics(registry if registry is not None else CollectorRegistry())
-    audit, feedback = _audit_trail(settings, metrics), _feedback_memory(settings, metrics)
+    audit, feedback = _audit_trail(settings, metrics), _feedback(settings)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -105,12 +105,10 @@ def _audit_trail(settings: Settings, metrics: Metrics) -> AuditTrail | None:
     return AuditTrail(file, metrics.audit_lost)
 
 
-def _feedback_memory(settings: Settings, metrics: Metrics) -> FeedbackMemory | None:
-    """The memory of answers, not started; raises `FeedbackFileError`."""
-    if settings.feedback_file is None:
-        return None
-    database = FeedbackDatabase(settings.feedback_file, settings.feedback_examples)
-    return FeedbackMemory(database, metrics.feedback.lost)
+def _feedback(settings: Settings) -> Feedback | None:
+    """Raises `SecretFileError`."""
+    file = settings.feedback_secret_file
+    return None if file is None else Feedback(ReceiptSigner(read_secrets(file), settings.feedback_max_age_seconds))
 
 
 def _keys(file: Path | None) -> KeyRing | None:
@@ -127,7 +125,7 @@ async def _running(
     settings: Settings,
     metrics: Metrics,
     audit: AuditTrail | None,
-    feedback: FeedbackMemory | None,
+    feedback: Feedback | None,
 ) -> AsyncIterator[Runtime]:
     """Run the models and their queues; at the end, give what still runs two seconds."""
     compute_threads = ComputeThreads(thread_count(settings))
@@ -145,9 +143,8 @@ async def _running(
     repository.adopt(loaded)
     watching = asyncio.create_task(_watch(repository, settings))
     runtime = Runtime(settings, metrics, store, repository, compute_threads, audit, feedback)
-    writers = [writer for writer in (audit, feedback) if writer is not None]
-    for writer in writers:
-        writer.start()
+    if audit is not None:
+        audit.start()
     try:
         yield runtime
     finally:
@@ -162,8 +159,8 @@ async def _running(
             log.error("A batch is still computed after %g s and is left behind", CLOSE_SECONDS)
         trials.close()
         compute_threads.shutdown()
-        for writer in writers:
-            writer.close()
+        if audit is not None:
+            audit.close()
 
 
 async def _begin_loading(runtime: Runtime) -> None:

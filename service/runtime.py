@@ -18,7 +18,6 @@ from probity.service.batching import ClientDeadlineExceeded, ComputeThreads, Dea
 from probity.service.codec.answers import Coverage
 from probity.service.codec.arrays import InputLimits
 from probity.service.codec.decoders.pool import DecoderPool
-from probity.service.feedback.memory import FeedbackMemory
 from probity.service.http.admission import ByteBudget
 from probity.service.http.arrival import arrived_at
 from probity.service.http.problems import ProblemError
@@ -26,7 +25,7 @@ from probity.service.http.request_id import random_id
 from probity.service.inference.deciding import Rule
 from probity.service.models.audit_lines import audit_lines
 from probity.service.models.cpu_share import all_threads
-from probity.service.models.feedback import answered_by, is_memorable
+from probity.service.models.feedback import Feedback
 from probity.service.models.repository import Repository
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.models.store import ModelStore
@@ -74,8 +73,8 @@ class Runtime:
 
     `byte_budget` bounds what all requests hold; `body_threads` decompress, parse and serialise what takes too long for
     the event loop; `decoders` are processes for images and forms; `audit` keeps every prediction, and `feedback`
-    remembers it until its label comes, where that is wanted; `coverage` is that of sets and intervals in answers;
-    `draining` makes `/health/ready` fail; `scrape` renders the metrics.
+    gives receipts for them and counts their labels, where that is wanted; `coverage` is that of sets and intervals in
+    answers; `draining` makes `/health/ready` fail; `scrape` renders the metrics.
     """
 
     settings: Settings
@@ -84,7 +83,7 @@ class Runtime:
     repository: Repository
     compute_threads: ComputeThreads
     audit: AuditTrail | None = None
-    feedback: FeedbackMemory | None = None
+    feedback: Feedback | None = None
     byte_budget: ByteBudget = field(init=False)
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
@@ -116,26 +115,20 @@ class Runtime:
         await self.decoders.close()
         self.body_threads.shutdown(wait=False, cancel_futures=True)
 
-    @property
-    def records(self) -> bool:
-        """Whether `record` keeps anything."""
-        return self.audit is not None or self.feedback is not None
-
     def record(
         self, model: ServedModel, rule: Rule, request_id: str | None, prediction: AnyPrediction, inputs: Array
     ) -> None:
-        """Hand an answered prediction to the audit trail and to the memory for feedback; `rule` has decided.
-
-        request_id: None where the client knows none, so that no label can come.
-        """
+        """Hand an answered prediction to the audit trail, where there is one; `rule` has decided. request_id: None for
+        a random one."""
         if self.audit is not None:
             kept, name = inputs if self.settings.audit_inputs else None, request_id or random_id()
             make = partial(audit_lines, model, rule, name, time.time(), prediction, kept)
             numbers = prediction.mean.size + (0 if kept is None else kept.size)
             self.audit.note(Lines(make, len(prediction), numbers))
-        if self.feedback is not None and request_id is not None and is_memorable(request_id):
-            answered = partial(answered_by, model, rule, request_id, prediction, self.coverage)
-            self.feedback.remember(answered, len(prediction), prediction.mean.size)
+
+    def receipt(self, model: ServedModel, rule: Rule, prediction: AnyPrediction) -> str | None:
+        """The receipt of an answer that `rule` has decided, None without feedback."""
+        return None if self.feedback is None else self.feedback.receipt(model, rule, prediction, self.coverage)
 
     @property
     def alive(self) -> bool:

@@ -188,6 +188,9 @@ class PredictResponse(BaseModel):
     """One prediction an example, in the order of the request."""
 
     id: Annotated[str, Field(description="The request's `X-Request-ID`, or a random one.")]
+    receipt: Annotated[
+        str | None, Field(description="What `POST /feedback` takes with the labels, where the operator wants them.")
+    ] = None
     model: ModelName
     predictions: list[ClassificationPrediction] | list[MultilabelPrediction] | list[RegressionPrediction]
     degraded: Annotated[
@@ -200,14 +203,14 @@ class PredictResponse(BaseModel):
 
 
 class FeedbackRequest(BaseModel):
-    """What is true of the examples of an earlier request: `labels` for a classification, `values` for a regression.
+    """What is true of the examples of an earlier answer: `labels` for a classification, `values` for a regression.
 
     Where an example has several labels, each entry of `labels` is the list of those that it has.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    id: Annotated[str, Field(description="The `id` of the answer.", min_length=1, max_length=128)]
+    receipt: Annotated[str, Field(description="That of the answer.")]
     labels: Annotated[
         list[Any] | None,
         Field(description="The name of each example's true class, in the order of the request; null: not known."),
@@ -221,9 +224,8 @@ class FeedbackRequest(BaseModel):
 class FeedbackResponse(BaseModel):
     """How many labels were counted."""
 
-    id: str
     model: ModelName
-    examples: Annotated[int, Field(description="Examples of the request that the labels belong to.")]
+    examples: Annotated[int, Field(description="Examples of the answer that the labels belong to.")]
     counted: Annotated[int, Field(description="Examples whose label counts from now on.")]
     already_labelled: Annotated[int, Field(description="Examples whose earlier label stays.")]
 

@@ -212,17 +212,6 @@ PROCESSES = Row(
                 ),
             ),
         ),
-        Panel(
-            "Answers lost for feedback",
-            "Examples per second that could not be remembered, so that labels for them find nothing.",
-            "cps",
-            (
-                Query(
-                    f"sum by (instance) (rate(probity_feedback_lost_total{{{JOB}}}[{RATE}]))",
-                    "{{instance}}",
-                ),
-            ),
-        ),
     ),
 )
 HEALTH = Dashboard(

@@ -43,9 +43,9 @@ LABELS = Row(
         ),
         Panel(
             "Evidence against the expected accuracy",
-            "Log10 of the capital of a gambler who bets on lower accuracy; from 2 on, chance no longer explains it.",
+            "Log10 of the mean capital of gamblers who bet on lower accuracy; from 2 on, chance no longer explains it.",
             "short",
-            (Query(f"max by (version) (probity_accuracy_evidence{{{MODEL}}})", "v{{version}}"),),
+            (Query(f"log10(avg by (version) (probity_accuracy_capital{{{MODEL}}}))", "v{{version}}"),),
             least=None,
         ),
         Panel(
@@ -66,12 +66,6 @@ LABELS = Row(
                 ),
             ),
             stacked=True,
-        ),
-        Panel(
-            "Accuracy alarms",
-            "How often the capital reached 100 within the window; at the expected accuracy, 1 service in 100 has one.",
-            "short",
-            (Query(by_version("increase", "probity_accuracy_alarms_total"), "v{{version}}"),),
         ),
         Panel(
             "Root mean squared error",

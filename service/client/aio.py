@@ -74,14 +74,14 @@ class AsyncClient:
 
     async def feedback(
         self,
-        request_id: str,
+        answer: PredictResponse | str,
         *,
-        labels: Sequence[str | int | None] | None = None,
+        labels: Sequence[str | int | Sequence[str | int] | None] | None = None,
         values: Sequence[float | Sequence[float] | None] | None = None,
         timeout: float | None = None,
     ) -> FeedbackResponse:
         """As `Client.feedback`; raises the same."""
-        return await self._ask(feedback_call(request_id, labels, values), timeout)
+        return await self._ask(feedback_call(answer, labels, values), timeout)
 
     async def ready(self) -> bool:
         """As `Client.ready`; raises the same."""

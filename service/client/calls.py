@@ -76,13 +76,19 @@ def _predict(path: str, body: tuple[bytes, str]) -> Call[PredictResponse]:
 
 
 def feedback_call(
-    request_id: str, labels: Sequence[str | int | None] | None, values: Sequence[float | Sequence[float] | None] | None
+    answer: PredictResponse | str,
+    labels: Sequence[str | int | Sequence[str | int] | None] | None,
+    values: Sequence[float | Sequence[float] | None] | None,
 ) -> Call[FeedbackResponse]:
-    """Labels of an earlier request's examples; `ValueError` unless either labels or values are given."""
+    """Labels of an earlier answer's examples; `ValueError` for an answer without a receipt, and unless either labels or
+    values are given."""
+    receipt = answer if isinstance(answer, str) else answer.receipt
+    if receipt is None:
+        raise ValueError("answer: found no receipt, expected one: the operator sets PROBITY_FEEDBACK_SECRET_FILE")
     if (labels is None) == (values is None):
         found = "none" if labels is None else "both"
         raise ValueError(f"feedback: found {found}, expected labels of a classification, or values of a regression")
-    body = FeedbackRequest(id=request_id, labels=_listed(labels), values=_listed(values))
+    body = FeedbackRequest(receipt=receipt, labels=_listed(labels), values=_listed(values))
     content = body.model_dump_json(exclude_none=True).encode()
     return Call("POST", "/feedback", {200: FeedbackResponse.model_validate_json}, content, "application/json")
 

@@ -102,21 +102,22 @@ class Client:
 
     def feedback(
         self,
-        request_id: str,
+        answer: PredictResponse | str,
         *,
-        labels: Sequence[str | int | None] | None = None,
+        labels: Sequence[str | int | Sequence[str | int] | None] | None = None,
         values: Sequence[float | Sequence[float] | None] | None = None,
         timeout: float | None = None,
     ) -> FeedbackResponse:
-        """Report what is true of the examples of an earlier answer, whose `id` is `request_id`.
+        """Report what is true of the examples of an earlier `answer`, or of the one with this receipt.
 
-        labels: the names of a classification's true classes; values: a regression's true values, or a list of one for
-        each output; either in the order of the request, with None where the truth is not known.
+        labels: the names of a classification's true classes, or a list of those that each example has; values: a
+        regression's true values, or a list of one for each output; either in the order of the request, with None where
+        the truth is not known.
 
-        Raises `ProbityError`; `NotFoundError` where the service does not remember the answer. Before anything is sent,
-        `ValueError` unless either labels or values are given.
+        Raises `ProbityError`; `NotFoundError` where the model that answered is not served any more. Before anything is
+        sent, `ValueError` for an answer without a receipt, and unless either labels or values are given.
         """
-        return self._ask(feedback_call(request_id, labels, values), timeout)
+        return self._ask(feedback_call(answer, labels, values), timeout)
 
     def ready(self) -> bool:
         """Whether requests are welcome; False while starting and draining. Raises `ProbityError` without an answer."""

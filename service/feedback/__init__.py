@@ -1,1 +1,1 @@
-"""Answered predictions, remembered until their labels come."""
+"""Feedback: signed receipts of answers, and how right the answers were once labels are known."""

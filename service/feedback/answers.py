@@ -1,4 +1,4 @@
-"""What is remembered of a request's answers, and how right they were once labels are known. Pure NumPy."""
+"""What a receipt holds of answers, and how right they were once labels are known. Pure NumPy."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from probity.service.format.manifest import Task
 
 Array = npt.NDArray[Any]
 
@@ -16,20 +18,35 @@ class Decision(IntEnum):
     ACCEPTED, REJECTED, DEGRADED = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The answers of one request with B examples: decisions (B,) uint8, and what was answered, values (B, C) float64.
+def layout(task: Task, outputs: int) -> np.dtype[np.void]:
+    """The answer to one example of a model with K outputs; "answers" are arrays (B,) of it.
 
-    Of a classification: the predicted class and its probability. Of K labels an example: 1 for each that it is said to
-    have, and the probability that all are right, C = K + 1. Of a regression with K outputs: their means, and the
-    lower and upper ends of their intervals, C = 3 K.
+    Of a classification: the predicted class, and its probability to seven digits. Of K labels an example: a bit for
+    each that it is said to have, and the probability that all are right. Of a regression: the means, and the ends of
+    the intervals, NaN where there are none.
     """
+    least = np.min_scalar_type(outputs - 1).newbyteorder("<")
+    answers: dict[Task, list[tuple[Any, ...]]] = {
+        "classification": [("class", least), ("confidence", "<f4")],
+        "multilabel": [("labels", "u1", (-(-outputs // 8),)), ("confidence", "<f4")],
+        "regression": [(name, "<f8", (outputs,)) for name in ("mean", "low", "high")],
+    }
+    return np.dtype([("decision", "u1"), *answers[task]])
 
-    decisions: Array
-    values: Array
 
-    def __len__(self) -> int:
-        return len(self.decisions)
+def parse_answers(data: bytes, task: Task, outputs: int) -> Array:
+    """The answers in a receipt; raises `ValueError` for bytes that are none of this task."""
+    answers: Array = np.frombuffer(data, layout(task, outputs))
+    sound = answers["decision"] <= max(Decision)
+    if task == "regression":
+        sound &= np.isfinite(answers["mean"]).all(axis=1)
+    else:
+        sound &= (answers["confidence"] >= 0) & (answers["confidence"] <= 1)
+    if task == "classification":
+        sound &= answers["class"] < outputs
+    if not sound.all() or not len(sound):
+        raise ValueError(f"found answers that a {task} does not give")
+    return answers
 
 
 @dataclass(frozen=True)
@@ -51,26 +68,22 @@ class Outcomes:
         return known
 
 
-def class_outcomes(answers: Answers, classes: Array) -> Outcomes:
-    """classes (B,): the true ones, NaN where unknown."""
-    predicted, confidence = answers.values.T
-    correct = np.where(np.isnan(classes), np.nan, predicted == classes)
-    return Outcomes(correct, confidence, np.zeros(len(answers)))
+def outcomes_of(answers: Array, truths: Array, level: float) -> Outcomes:
+    """How right the answers were.
 
-
-def label_outcomes(answers: Answers, truths: Array) -> Outcomes:
-    """truths (B, K) of 0 and 1, NaN in rows that are unknown; an answer is correct where all labels are."""
-    said, confidence = answers.values[:, :-1], answers.values[:, -1]
-    correct = np.where(np.isnan(truths).any(axis=1), np.nan, (said == truths).all(axis=1))
-    return Outcomes(correct, confidence, np.zeros(len(answers)))
-
-
-def interval_outcomes(answers: Answers, truths: Array, level: float) -> Outcomes:
-    """truths (B, K), NaN in rows that are unknown; level: what share of the truths intervals hold by design.
-
-    Nothing is known of answers without an interval, which are degraded ones.
+    truths (B, C), NaN in rows that are unknown: of a classification the classes, C = 1; of several labels 0 or 1 for
+    each, all of which must be right; of a regression the values. Nothing is known of an answer without an interval.
+    level: what share of the truths intervals hold by design.
     """
-    mean, low, high = np.split(answers.values, 3, axis=1)
-    unknown = np.isnan(truths + low + high).any(axis=1)
-    correct = np.where(unknown, np.nan, ((low <= truths) & (truths <= high)).mean(axis=1))
-    return Outcomes(correct, np.full(len(answers), level), np.square(truths - mean).mean(axis=1))
+    unknown, fields = np.isnan(truths).any(axis=1), answers.dtype.names or ()
+    if "mean" in fields:
+        low, high = answers["low"], answers["high"]
+        unknown |= np.isnan(low + high).any(axis=1)
+        correct = ((low <= truths) & (truths <= high)).mean(axis=1)
+        confidence, errors = np.full(len(answers), level), np.square(truths - answers["mean"]).mean(axis=1)
+    else:
+        several = "labels" in fields
+        said = np.unpackbits(answers["labels"], axis=1, count=truths.shape[1]) if several else answers["class"][:, None]
+        correct = (said == truths).all(axis=1)
+        confidence, errors = answers["confidence"].astype(np.float64), np.zeros(len(answers))
+    return Outcomes(np.where(unknown, np.nan, correct), confidence, errors)

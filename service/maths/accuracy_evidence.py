@@ -11,38 +11,37 @@ betting", JRSS B 2024). For e_t in {0, 1} it is the likelihood ratio of two coin
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from probity.service.maths.betting import Gambler
 
 ODDS_RATIOS = (1.5, 2.0, 4.0, 8.0)  # r: from somewhat worse than expected to far worse
-LEVEL = 100.0  # an alarm without cause has a probability of 1 %
+LEVEL = 100.0  # capital that is ever reached without cause with a probability of 1 %
 LEAST_ERROR, MOST_ERROR = 1e-6, 1 - 1e-6  # keeps bets against an accuracy of 1 finite
+# Above it, wins are given away: the capital stays finite, and falls again once answers are right. Even one process of a
+# hundred can have so much that the mean of all is an alarm.
+ENOUGH = 1e4
 
 
-def fresh_gambler() -> Gambler:
-    """A gambler who has not bet yet."""
-    return Gambler(len(ODDS_RATIOS))
+class AccuracyTest:
+    """The gambler who bets against an accuracy.
 
+    Several who bet on different labels have, on average, a fair game's capital too: the mean of their capitals reaches
+    `LEVEL` without cause with a probability of 1 % at most (Vovk and Wang, "E-values: Calibration, combination and
+    applications", Annals of Statistics 2021). That does not hold for the largest of them.
+    """
 
-@dataclass(frozen=True)
-class AccuracyEvidence:
-    """The gambler after some observations, and how often the capital reached `LEVEL` among them."""
-
-    gambler: Gambler
-    alarms: int
+    def __init__(self, accuracy: float) -> None:
+        self._expected = min(max(1 - accuracy, LEAST_ERROR), MOST_ERROR)
+        self._gambler = Gambler(len(ODDS_RATIOS))
 
     @property
-    def log10_capital(self) -> float:
-        """log10 of the capital: 2 is an alarm."""
-        return math.log10(self.gambler.capital)
+    def capital(self) -> float:
+        """Of 1 at the start; `LEVEL` is an alarm."""
+        return self._gambler.capital
 
-
-def bet_on_errors(gambler: Gambler, errors: Iterable[float], accuracy: float) -> AccuracyEvidence:
-    """Bet on `errors` in [0, 1], in their order; after each alarm the test begins again. `gambler` changes."""
-    expected, alarms = min(max(1 - accuracy, LEAST_ERROR), MOST_ERROR), 0
-    for error in errors:
-        if gambler.bet([(1 + (r - 1) * error) / (1 + (r - 1) * expected) for r in ODDS_RATIOS]) >= LEVEL:
-            alarms += 1
-            gambler = fresh_gambler()
-    return AccuracyEvidence(gambler, alarms)
+    def observe(self, errors: Iterable[float]) -> None:
+        """Bet on `errors` in [0, 1], in their order."""
+        for error in errors:
+            most = math.inf if self.capital < ENOUGH else 1.0
+            factors = [(1 + (r - 1) * error) / (1 + (r - 1) * self._expected) for r in ODDS_RATIOS]
+            self._gambler.bet([min(factor, most) for factor in factors])

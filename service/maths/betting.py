@@ -5,7 +5,7 @@ reaches 1 / alpha with probability alpha at most, however long the game lasts (S
 Foundations for Probability and Finance", 2019).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 JUMP = 0.001  # the share of the capital that is distributed anew among the bets at every step
 
@@ -23,23 +23,6 @@ class Gambler:
 
     def __init__(self, bets: int) -> None:
         self._steps, self._bets = 0, [0.0] * bets
-
-    @classmethod
-    def of(cls, steps: int, bets: Iterable[float]) -> "Gambler":
-        """A gambler who goes on where another one's `steps` and `bets` stood."""
-        found = cls(0)
-        found._steps, found._bets = steps, [*bets]
-        return found
-
-    @property
-    def steps(self) -> int:
-        """How many observations there were."""
-        return self._steps
-
-    @property
-    def bets(self) -> list[float]:
-        """The capital in each bet."""
-        return [*self._bets]
 
     @property
     def capital(self) -> float:

@@ -1,108 +1,122 @@
-"""Predictions -> what is remembered of them, and labels -> how right they were."""
+"""Predictions -> receipts, and receipts with labels -> how right the answers were."""
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from probity.service.codec.answers import Coverage
 from probity.service.codec.decoding import FieldError
-from probity.service.feedback.answers import (
-    Answers,
-    Decision,
-    Outcomes,
-    class_outcomes,
-    interval_outcomes,
-    label_outcomes,
-)
-from probity.service.feedback.database import Answered
-from probity.service.format.manifest import Task
+from probity.service.feedback.answers import Array, Decision, Outcomes, layout, outcomes_of, parse_answers
+from probity.service.feedback.labelled import LabelledExamples
+from probity.service.feedback.receipts import Receipt, ReceiptError, ReceiptSigner
+from probity.service.format.manifest import Manifest, Task
 from probity.service.inference.deciding import Rule
 from probity.service.inference.predictor import PlainPrediction, Prediction, decided_by
 from probity.service.maths.prediction_sets import LIKELY
 from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.schemas import FeedbackRequest
+from probity.service.schemas import FeedbackRequest, FeedbackResponse, ModelName
 
-Array = npt.NDArray[Any]
-MOST_CHARACTERS = 128  # of a request's id
 LARGEST = 1e150  # its square is finite
 SHOWN = 10  # class names in an error
 
 
-def is_memorable(request_id: str) -> bool:
-    """Whether a label may name this id: ids of the Open Inference Protocol may be anything."""
-    return 0 < len(request_id) <= MOST_CHARACTERS and request_id.isprintable()
+class Feedback:
+    """Gives receipts for answers, and counts the labels that come with them. Threads may share it."""
+
+    def __init__(self, signer: ReceiptSigner) -> None:
+        self._signer, self._labelled, self._lock = signer, LabelledExamples(), threading.Lock()
+
+    def receipt(self, model: ServedModel, rule: Rule, prediction: AnyPrediction, coverage: Coverage) -> str:
+        """The receipt of an answer that `rule` has decided.
+
+        It holds the decision by the model's own rule: at rates that clients choose, what is expected of the accepted
+        does not hold.
+        """
+        if isinstance(prediction, Prediction) and rule is not model.predictor.decides:
+            prediction = decided_by(model.predictor.decides, prediction)
+        answers = answers_of(model, prediction, coverage)
+        return self._signer.sign(model.name, model.version, model.digest, answers.tobytes())
+
+    def open(self, receipt: str) -> Receipt:
+        """What was signed; raises `FieldError`."""
+        try:
+            return self._signer.open(receipt)
+        except ReceiptError as error:
+            raise FieldError("receipt", f"{error}") from None
+
+    def count(self, model: ServedModel, receipt: Receipt, request: FeedbackRequest, level: float) -> FeedbackResponse:
+        """Count the labels of a receipt of this model; level: that of intervals. Raises `FieldError` for what does not
+        fit, and counts none."""
+        try:
+            answers = parse_answers(receipt.answers, model.manifest.task, model.manifest.outputs)
+        except ValueError as error:
+            raise FieldError("receipt", f"{error}, expected those of {model.name} {model.version}") from None
+        outcomes = outcomes_of(answers, truths_of(model.manifest, request, len(answers)), level)
+        errors = _errors_of(model, answers, outcomes)
+        with self._lock:
+            new = self._labelled.add(receipt.identity, outcomes.known)
+            model.metrics.feedback.count(outcomes, answers["decision"], errors, new)
+        counted, known = int(new.sum()), int(outcomes.known.sum())
+        named = ModelName(name=model.name, version=model.version, digest=model.digest)
+        return FeedbackResponse(model=named, examples=len(new), counted=counted, already_labelled=known - counted)
 
 
-def answered_by(
-    model: ServedModel, rule: Rule, request_id: str, prediction: AnyPrediction, coverage: Coverage
-) -> Answered:
-    """What is remembered of an answer that `rule` has decided, with the decision by the model's own rule: at rates that
-    clients choose, what is expected of the accepted does not hold. Degraded answers of a regression have no interval:
-    NaN."""
-    if isinstance(prediction, Prediction) and rule is not model.predictor.decides:
-        prediction = decided_by(model.predictor.decides, prediction)
-    return Answered(request_id, model.name, model.version, model.digest, _answers(model, prediction, coverage))
-
-
-def _answers(model: ServedModel, prediction: AnyPrediction, coverage: Coverage) -> Answers:
+def answers_of(model: ServedModel, prediction: AnyPrediction, coverage: Coverage) -> Array:
+    """What a receipt holds of a prediction, (B,). Degraded answers of a regression have no interval: NaN."""
+    task = model.manifest.task
+    answers = np.empty(len(prediction), layout(task, model.manifest.outputs))
     if isinstance(prediction, PlainPrediction):
-        decisions, probabilities = np.full(len(prediction), Decision.DEGRADED), prediction.map_probabilities
+        answers["decision"], probabilities = Decision.DEGRADED, prediction.map_probabilities
     else:
-        decisions = np.where(prediction.rejected, Decision.REJECTED, Decision.ACCEPTED)
-        probabilities = prediction.probabilities
-    if probabilities is not None and model.manifest.task == "multilabel":
-        columns = [probabilities >= LIKELY, np.maximum(probabilities, 1 - probabilities).prod(axis=1, keepdims=True)]
-    elif probabilities is not None:
-        columns = [probabilities.argmax(axis=1)[:, np.newaxis], probabilities.max(axis=1, keepdims=True)]
-    elif isinstance(prediction, PlainPrediction):
-        columns = [prediction.mean, *[np.full_like(prediction.mean, np.nan)] * 2]
+        answers["decision"], probabilities = prediction.rejected, prediction.probabilities
+    if probabilities is None:
+        answers["mean"], answers["low"], answers["high"] = prediction.mean, np.nan, np.nan
+        if isinstance(prediction, Prediction):
+            _, answers["low"], answers["high"] = coverage.intervals(prediction, model.predictor)
+    elif task == "multilabel":
+        answers["labels"] = np.packbits(probabilities >= LIKELY, axis=1)
+        answers["confidence"] = np.maximum(probabilities, 1 - probabilities).prod(axis=1)
     else:
-        _, low, high = coverage.intervals(prediction, model.predictor)
-        columns = [prediction.mean, low, high]
-    return Answers(decisions.astype(np.uint8), np.concatenate(columns, axis=1, dtype=np.float64))
+        answers["class"], answers["confidence"] = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    return answers
 
 
-def outcomes_of(model: ServedModel, answers: Answers, request: FeedbackRequest, level: float) -> Outcomes:
-    """How right the answers were; level: that of intervals. Raises `FieldError` for labels that do not fit them."""
-    _refuse_other_kind(model.manifest.task, request)
-    if model.manifest.task == "classification":
-        labels = _all(request.labels, "labels", "class names", answers)
-        return class_outcomes(answers, _classes(labels, model.manifest.labels))
-    if model.manifest.task == "multilabel":
-        labels = _all(request.labels, "labels", "lists of labels", answers)
-        return label_outcomes(answers, _label_rows(labels, model.manifest.labels))
-    values, outputs = _all(request.values, "values", "numbers", answers), model.manifest.outputs
-    rows = [_row(value, outputs, index) for index, value in enumerate(values)]
-    return interval_outcomes(answers, np.array(rows, np.float64).reshape(len(rows), outputs), level)
-
-
-def errors_of(model: ServedModel, answers: Answers, outcomes: Outcomes) -> Array:
+def _errors_of(model: ServedModel, answers: Array, outcomes: Outcomes) -> Array:
     """What the sequential test bets on, (B,): the errors of accepted examples, NaN for others.
 
     The level of a regression's intervals is meant for all inputs, rejected ones too.
     """
-    counts = answers.decisions == Decision.ACCEPTED
+    counts = answers["decision"] == Decision.ACCEPTED
     if model.manifest.task == "regression":
-        counts = answers.decisions != Decision.DEGRADED
+        counts = answers["decision"] != Decision.DEGRADED
     errors: Array = np.where(counts, 1 - outcomes.correct, np.nan)
     return errors
 
 
-def _refuse_other_kind(task: Task, request: FeedbackRequest) -> None:
-    """`FieldError` for values of a classification, or labels of a regression."""
-    field, wanted = ("labels", "values") if task == "regression" else ("values", "labels")
-    if getattr(request, field) is not None:
-        raise FieldError(field, f"found some for a {task} model, expected {wanted} alone")
+def truths_of(manifest: Manifest, request: FeedbackRequest, count: int) -> Array:
+    """What is true of `count` examples, (B, C) as `outcomes_of` takes it; raises `FieldError` for what does not fit."""
+    task = manifest.task
+    if task == "regression":
+        values = _given(request, "values", "labels", task, "numbers", count)
+        rows = [_row(value, manifest.outputs, index) for index, value in enumerate(values)]
+        return np.array(rows, np.float64)
+    several = task == "multilabel"
+    labels = _given(request, "labels", "values", task, "lists of labels" if several else "class names", count)
+    return _label_rows(labels, manifest.labels) if several else _classes(labels, manifest.labels)[:, np.newaxis]
 
 
-def _all(given: list[Any] | None, field: str, what: str, answers: Answers) -> list[Any]:
+def _given(request: FeedbackRequest, field: str, other: str, task: Task, what: str, count: int) -> list[Any]:
+    """What the field holds, and the other one must not hold."""
+    if getattr(request, other) is not None:
+        raise FieldError(other, f"found some for a {task} model, expected {field} alone")
+    given: list[Any] | None = getattr(request, field)
     if given is None:
-        raise FieldError(field, f"found none, expected a list of {what}, one for each example of the request")
-    if len(given) != len(answers):
-        raise FieldError(field, f"found {len(given)}, expected {len(answers)}, one for each example; null is unknown")
+        raise FieldError(field, f"found none, expected a list of {what}, one for each example of the answer")
+    if len(given) != count:
+        raise FieldError(field, f"found {len(given)}, expected {count}, one for each example; null is unknown")
     return given
 
 

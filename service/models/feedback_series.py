@@ -1,30 +1,32 @@
-"""The series of one model that count its labelled answers."""
+"""The series of one model that count its labelled answers, and the test of its accuracy."""
 
 import numpy as np
-import numpy.typing as npt
+from prometheus_client import Counter
 
-from probity.service.feedback.answers import Decision, Outcomes
-from probity.service.maths.accuracy_evidence import AccuracyEvidence
+from probity.service.feedback.answers import Array, Decision, Outcomes
+from probity.service.maths.accuracy_evidence import AccuracyTest
 from probity.service.monitoring.feedback_metrics import FeedbackMetrics
 
 BINS = 10
-UPPER = [f"{(number + 1) / BINS:g}" for number in range(BINS)]
 
 
 class FeedbackSeries:
     """They start at zero when the model is loaded; `remove` ends them. expected: the accuracy that is tested, None
-    where no test is possible."""
+    where no test is possible. workers: how many processes test, each with its part of the capital."""
 
-    def __init__(self, metrics: FeedbackMetrics, model: tuple[str, str], expected: float | None) -> None:
-        self._metrics, self._model, self._expected = metrics, model, expected
-        names = [decision.name.lower() for decision in Decision]
-        self._examples = [metrics.examples.labels(*model, name) for name in names]
-        self._correct = [metrics.correct.labels(*model, name) for name in names]
-        self._squared_error = [metrics.squared_error.labels(*model, name) for name in names]
-        self._bin_correct = [metrics.bin_correct.labels(*model, bound) for bound in UPPER]
-        self._bin_confidence = [metrics.bin_confidence.labels(*model, bound) for bound in UPPER]
-        self._alarms = metrics.alarms.labels(*model)
-        self._evidence = metrics.evidence.labels(*model)
+    def __init__(
+        self, metrics: FeedbackMetrics, model: tuple[str, str], expected: float | None, workers: int = 1
+    ) -> None:
+        self._metrics, self._model, self._expected, self._workers = metrics, model, expected, workers
+        self._test = None if expected is None else AccuracyTest(expected)
+        decisions = [decision.name.lower() for decision in Decision]
+        bounds = [f"{(number + 1) / BINS:g}" for number in range(BINS)]
+        by_decision = dict.fromkeys((metrics.examples, metrics.correct, metrics.squared_error), decisions)
+        self._labels = by_decision | dict.fromkeys((metrics.bin_correct, metrics.bin_confidence), bounds)
+        self._counters = {
+            counter: [counter.labels(*model, label) for label in labels] for counter, labels in self._labels.items()
+        }
+        self._show()
 
     def announce(self) -> None:
         """Show the expected accuracy."""
@@ -36,34 +38,31 @@ class FeedbackSeries:
         if self._expected is not None:
             self._metrics.expected.remove(*self._model)
 
-    def count(self, outcomes: Outcomes, decisions: npt.NDArray[np.uint8], new: npt.NDArray[np.bool_]) -> None:
-        """Count the answers that are `new`, (B,) bool."""
-        correct, confidence = outcomes.correct[new], outcomes.confidence[new]
-        errors, decided = outcomes.squared_error[new], decisions[new]
-        for decision in Decision:
-            own = decided == decision
-            self._examples[decision].inc(int(np.count_nonzero(own)))
-            self._correct[decision].inc(float(correct[own].sum()))
-            self._squared_error[decision].inc(float(errors[own].sum()))
+    def count(self, outcomes: Outcomes, decisions: Array, errors: Array, new: Array) -> None:
+        """Count the answers that are `new`, (B,) bool, and test those whose `errors`, (B,), are not NaN."""
+        metrics, correct, confidence = self._metrics, outcomes.correct[new], outcomes.confidence[new]
         bins = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
-        for number in np.unique(bins).tolist():
-            own = bins == number
-            self._bin_correct[number].inc(float(correct[own].sum()))
-            self._bin_confidence[number].inc(float(confidence[own].sum()))
+        self._add(metrics.examples, decisions[new], np.ones(len(correct)))
+        self._add(metrics.correct, decisions[new], correct)
+        self._add(metrics.squared_error, decisions[new], outcomes.squared_error[new])
+        self._add(metrics.bin_correct, bins, correct)
+        self._add(metrics.bin_confidence, bins, confidence)
+        if self._test is not None:
+            self._test.observe(errors[new & ~np.isnan(errors)].tolist())
+        self._show()
 
-    def show(self, test: AccuracyEvidence) -> None:
-        """Show how the sequential test stands."""
-        self._evidence.set(test.log10_capital)
-        self._alarms.inc(test.alarms)
+    def _add(self, counter: Counter, places: Array, values: Array) -> None:
+        """Add the values, (n,), to the counter's series at `places`, (n,)."""
+        for series, total in zip(self._counters[counter], np.bincount(places, values), strict=False):
+            series.inc(float(total))
+
+    def _show(self) -> None:
+        capital = 1.0 if self._test is None else self._test.capital
+        self._metrics.capital.labels(*self._model).set(capital / self._workers)
 
     def remove(self) -> None:
         """Remove every series."""
-        metrics, model = self._metrics, self._model
-        for decision in Decision:
-            for counter in (metrics.examples, metrics.correct, metrics.squared_error):
-                counter.remove(*model, decision.name.lower())
-        for bound in UPPER:
-            metrics.bin_correct.remove(*model, bound)
-            metrics.bin_confidence.remove(*model, bound)
-        metrics.alarms.remove(*model)
-        metrics.evidence.remove(*model)
+        for counter, labels in self._labels.items():
+            for label in labels:
+                counter.remove(*self._model, label)
+        self._metrics.capital.remove(*self._model)

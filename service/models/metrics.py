@@ -33,8 +33,8 @@ class ModelMetrics:
     def __init__(
         self, metrics: Metrics, predictor: Predictor, workers: int = 1, expected_accuracy: float | None = None
     ) -> None:
-        """`workers`: how many processes test for drift, each with its part of the requests; `expected_accuracy`: what
-        labelled answers are compared with."""
+        """`workers`: how many processes test for drift and accuracy, each with its part of the requests;
+        `expected_accuracy`: what labelled answers are compared with."""
         self._metrics, self._predictor = metrics, predictor
         self.drift = DriftTest(predictor.rule.scores, DRIFT_LEVEL * workers)
         self._drift_sample = DriftSample(predictor.rule.scores)
@@ -50,7 +50,7 @@ class ModelMetrics:
         self._out_of_range = metrics.out_of_range.labels(*model)
         self._drift_evidence = metrics.drift_evidence.labels(*model)
         self._drift_alarms = metrics.drift_alarms.labels(*model)
-        self.feedback = FeedbackSeries(metrics.feedback, model, expected_accuracy)
+        self.feedback = FeedbackSeries(metrics.feedback, model, expected_accuracy, workers)
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
         self._decode_seconds = metrics.decode_seconds.labels(*model)

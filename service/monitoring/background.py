@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -49,9 +48,8 @@ class BackgroundThread(Generic[T]):
         self._what, self._lost, self._write, self._gather_seconds = what, lost, write, gather
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._lock = threading.Lock()
-        self._to_do, self._done = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._to_do = threading.Condition(self._lock)
         self._waiting, self._numbers = deque[Work[T]](), 0
-        self._noted, self._finished, self._hurried = 0, 0, 0  # pieces ever; up to which one to wait for no others
         self._closing, self._losing = False, False
 
     def start(self) -> None:
@@ -65,20 +63,11 @@ class BackgroundThread(Generic[T]):
             if fits and len(self._waiting) < QUEUED:
                 self._waiting.append(work)
                 self._numbers += work.numbers
-                self._noted += 1
                 if len(self._waiting) == 1 or self._is_urgent():
                     self._to_do.notify()
                 return True
         self._lose(work.count, "more comes than the disk takes")
         return False
-
-    def settle(self, seconds: float) -> None:
-        """Write at once what has been noted so far, and wait for it, for so long at most; never call it in an event
-        loop."""
-        with self._lock:
-            self._hurried = noted = self._noted
-            self._to_do.notify()
-            self._done.wait_for(lambda: self._finished >= noted, seconds)
 
     def close(self) -> bool:
         """Write at once what waits, for a few seconds at most; whether everything has been done."""
@@ -91,9 +80,6 @@ class BackgroundThread(Generic[T]):
     def _run(self) -> None:
         while batch := self._gather():
             self._write_all(batch)
-            with self._lock:
-                self._finished += len(batch)
-                self._done.notify_all()
 
     def _gather(self) -> list[Work[T]]:
         """The next pieces, in order; none at the end."""
@@ -112,7 +98,7 @@ class BackgroundThread(Generic[T]):
     def _is_urgent(self) -> bool:
         """Whether to wait for no more pieces."""
         full = len(self._waiting) >= BATCH or self._numbers >= BATCH_NUMBERS
-        return full or self._closing or self._hurried > self._finished
+        return full or self._closing
 
     def _write_all(self, batch: list[Work[T]]) -> None:
         things, count = list[T](), 0
@@ -132,8 +118,6 @@ class BackgroundThread(Generic[T]):
             yield
         except OSError as error:
             self._lose(count, str(error.strerror))
-        except sqlite3.Error as error:
-            self._lose(count, str(error))
         except Exception:  # whatever it is, the work after it is still wanted
             self._lose(count, "they could not be made")
             log.exception("An error in the thread %s", self._thread.name)

@@ -10,11 +10,8 @@ class FeedbackMetrics:
     the truth, and its confidence is the level of the intervals."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"probity_{name}", text, (*MODEL, *labels), registry=registry)
-
-        def gauge(name: str, text: str, mode: str) -> Gauge:
-            return Gauge(f"probity_{name}", text, MODEL, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+        def counter(name: str, text: str, label: str) -> Counter:
+            return Counter(f"probity_{name}", text, (*MODEL, label), registry=registry)
 
         self.examples = counter("feedback_examples", "Examples whose label came, by what was decided.", "decision")
         self.correct = counter("feedback_correct", "Examples whose label shows the answer to be right.", "decision")
@@ -27,16 +24,20 @@ class FeedbackMetrics:
         self.bin_confidence = counter(
             "feedback_bin_confidence", "Sum of the confidences of labelled examples, by confidence.", "confidence"
         )
-        self.alarms = counter("accuracy_alarms", "Times that the evidence reached 2; the test begins again then.")
-        # All workers go on with one test; whichever had a label last knows how it stands.
-        self.evidence = gauge(
-            "accuracy_evidence",
-            "log10 of the capital of a gambler who bets that answers are less accurate than expected.",
-            "livemostrecent",
+        # Each process has a gambler of its own, with an equal part of the capital at the start: the sum is that of all
+        # of them, which no more than one of them alone reaches 100 with a probability above 1 % without cause. The
+        # largest of M would do so with up to M %.
+        self.capital = Gauge(
+            "probity_accuracy_capital",
+            "What gamblers have, of 1 at the start, who bet that answers are less accurate than expected.",
+            MODEL,
+            registry=registry,
+            multiprocess_mode="livesum",
         )
-        self.expected = gauge(
-            "expected_accuracy", "What the accepted should reach at least: certified, or of held-out data.", "livemax"
-        )
-        self.lost = Counter(
-            "probity_feedback_lost", "Answers that could not be remembered for feedback.", registry=registry
+        self.expected = Gauge(
+            "probity_expected_accuracy",
+            "What the accepted should reach at least: certified, or of held-out data.",
+            MODEL,
+            registry=registry,
+            multiprocess_mode="livemax",
         )

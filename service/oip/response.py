@@ -34,6 +34,7 @@ class Head:
     id: str | None
     degraded: bool
     warnings: tuple[str, ...] = ()
+    receipt: str | None = None
 
     def json(self) -> dict[str, Any]:
         """The JSON fields; `id` only where the request had one."""
@@ -43,6 +44,8 @@ class Head:
         parameters: dict[str, Any] = {"degraded": self.degraded}
         if self.warnings:
             parameters["warnings"] = "\n".join(self.warnings)
+        if self.receipt is not None:
+            parameters["receipt"] = self.receipt
         return {**head, "parameters": parameters}
 
 
@@ -53,7 +56,7 @@ def encode(head: Head, tensors: Iterable[tuple[Wanted, Array]], known: Mapping[s
     data = [to_bytes(datatype, values) for (_, datatype, _), (_, values) in zip(described, chosen, strict=True)]
     in_binary = [wanted.binary for wanted, _ in chosen]
     if all(in_binary):
-        repeats = head.id is None and not head.warnings
+        repeats = head.id is None and head.receipt is None and not head.warnings
         text = (_remembered_json if repeats else _binary_json)(head, tuple(described))
         return Encoded(b"".join([text, *data]), len(text))
     outputs = [

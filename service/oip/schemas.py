@@ -134,6 +134,9 @@ class AnswerParameters(BaseModel):
     warnings: Annotated[
         str | None, Field(description="Inputs far outside the values that the network was fitted on, line by line.")
     ] = None
+    receipt: Annotated[
+        str | None, Field(description="What `POST /feedback` takes with the labels, where the operator wants them.")
+    ] = None
 
 
 class InferResponse(BaseModel):

@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from probity.service.bundle import BundleError
-from probity.service.feedback.database import FeedbackFileError
+from probity.service.feedback.receipts import SecretFileError
 from probity.service.monitoring.audit_file import AuditFileError
 from probity.service.process.forced_exit import ForcedExit
 from probity.service.process.server import build_server
@@ -74,8 +74,8 @@ def run_worker(settings: Settings, listener: socket.socket, pipe: Connection, me
     except (
         AuditFileError,
         BundleError,
-        FeedbackFileError,
         KeyFileError,
+        SecretFileError,
     ) as error:  # it was valid when the parent checked
         sys.exit(f"error: {error}")
     server.run([listener])

@@ -196,7 +196,7 @@ class _JsonResponse:
         warnings: list[str],
         decode_seconds: float,
     ) -> None:
-        self.coverage, self.model, self.rule, self.answered = runtime.coverage, model, rule, answered
+        self.runtime, self.model, self.rule, self.answered = runtime, model, rule, answered
         self.identity, self.warnings = identity, warnings
         self.timing = {
             "decode_seconds": decode_seconds,
@@ -205,15 +205,17 @@ class _JsonResponse:
         }
 
     def body(self) -> bytes:
-        model = self.model
+        runtime, model, rule, prediction = self.runtime, self.model, self.rule, self.answered.result
+        receipt = runtime.receipt(model, rule, prediction)
         return to_json(
             {
                 "id": self.identity,
                 "model": {"name": model.name, "version": model.version, "digest": model.digest},
-                "predictions": predictions_json(self.answered.result, model.predictor, self.rule, self.coverage),
+                "predictions": predictions_json(prediction, model.predictor, rule, runtime.coverage),
                 "degraded": self.answered.degraded,
                 "warnings": self.warnings,
                 "timing": self.timing,
+                **({} if receipt is None else {"receipt": receipt}),
             }
         )
 

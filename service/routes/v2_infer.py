@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from probity.service.batching import Answered
-from probity.service.codec.answers import Coverage, warnings_of
+from probity.service.codec.answers import warnings_of
 from probity.service.codec.decoding import JSON
 from probity.service.codec.encoded_images import ImageFiles, ImageTexts
 from probity.service.codec.json_limits import json_limits_for
@@ -18,6 +18,7 @@ from probity.service.http.bodies import media_type, reserve, reserve_response
 from probity.service.http.disconnect import CancelOnDisconnect
 from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import given_id
+from probity.service.inference.deciding import Rule
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
 from probity.service.oip.datatypes import Array
@@ -74,10 +75,9 @@ async def infer(request: Request) -> Response:
         with deadline.attributed():
             async with CancelOnDisconnect(request):
                 answered = await model.predict(array, deadline.at, rule)
-        if runtime.records:
-            runtime.record(model, rule, infer_request.id or own_id, answered.result, array)
+        runtime.record(model, rule, infer_request.id or own_id, answered.result, array)
         warnings = warnings_of(answered.result, model.predictor, array, INPUT)
-        encoding = functools.partial(_encoded, infer_request, model, runtime.coverage, answered, warnings)
+        encoding = functools.partial(_encoded, infer_request, model, runtime, rule, answered, warnings)
         few = answered.result.mean.size <= INLINE_NUMBERS
         encoded = encoding() if few else await runtime.in_thread(encoding)
         reserve_response(lease, len(encoded.body))
@@ -121,16 +121,18 @@ def _effort(body: bytes, length: int | None) -> int:
 def _encoded(
     infer_request: InferRequest,
     model: ServedModel,
-    coverage: Coverage,
+    runtime: Runtime,
+    rule: Rule,
     answered: Answered[AnyPrediction],
     warnings: list[str],
 ) -> Encoded:
-    known, answer = outputs_of(model.predictor), Answer(answered.result, model.predictor, coverage)
+    known, answer = outputs_of(model.predictor), Answer(answered.result, model.predictor, runtime.coverage)
     try:
         tensors = chosen(infer_request, known, answer)
     except OutputUnavailable as error:
         raise ProblemError(503, "degraded", f"{error}.", headers={"Retry-After": "1"}) from None
-    head = Head(model.name, model.version, infer_request.id, answered.degraded, tuple(warnings))
+    receipt = runtime.receipt(model, rule, answered.result)
+    head = Head(model.name, model.version, infer_request.id, answered.degraded, tuple(warnings), receipt)
     return encode(head, tensors, known)
 
 

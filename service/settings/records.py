@@ -1,15 +1,15 @@
-"""What is written down: the audit trail, answers that wait for labels, and the log."""
+"""What is recorded: the audit trail, labels that come later, and the log."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
-from probity.service.settings.types import Positive
+from probity.service.settings.types import Positive, Seconds
 
 
 class RecordSettings(BaseModel):
-    """What is written down: the audit trail, answers that wait for labels, and the log."""
+    """What is recorded: the audit trail, labels that come later, and the log."""
 
     audit_file: Annotated[
         Path | None,
@@ -25,16 +25,17 @@ class RecordSettings(BaseModel):
     audit_inputs: Annotated[
         bool, Field(description="Whether the audit file holds the inputs too, as the network takes them.")
     ] = False
-    feedback_file: Annotated[
+    feedback_secret_file: Annotated[
         Path | None,
         Field(
-            description="SQLite file that remembers answers, without inputs, until their labels come by `POST "
-            "/feedback`. None: no feedback."
+            description="File of secrets, one a line, of at least 32 bytes each. With it every answer has a signed "
+            "receipt, with which its labels come by `POST /feedback`. The first secret signs, all are accepted. None: "
+            "no feedback."
         ),
     ] = None
-    feedback_examples: Annotated[
-        Positive, Field(description="How many of the latest examples the feedback file remembers.")
-    ] = 1_000_000
+    feedback_max_age_seconds: Annotated[
+        Seconds, Field(description="How long after an answer its labels are accepted.")
+    ] = 30 * 86400
     feedback_keys_file: Annotated[
         Path | None,
         Field(description="File of hashed API keys that `/feedback` needs, in place of those of the other routes."),
@@ -45,11 +46,3 @@ class RecordSettings(BaseModel):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="Least severe level to log.")
     ] = "info"
-
-    @model_validator(mode="after")
-    def check_files(self) -> Self:
-        """Refuse one file for two purposes: each would destroy the other's content."""
-        audit, feedback = self.audit_file, self.feedback_file
-        if audit is not None and feedback is not None and audit.resolve() == feedback.resolve():
-            raise ValueError(f"audit_file: found {str(audit)!r:.100}, which is feedback_file too")
-        return self

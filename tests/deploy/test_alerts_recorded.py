@@ -21,6 +21,7 @@ from tests.support.bundles import FEATURE_SPEC, rewrite, write_linear
 from tests.support.client import serving
 from tests.support.digits import GOLDEN, Array, digits, inverted, turned
 from tests.support.recorded_metrics import Recording, check_firing, record
+from tests.support.secrets import secret_file
 from tests.support.server import Server, running
 from tests.support.slow import Slow
 
@@ -56,7 +57,7 @@ class Digits:
         found = json.loads(answer)
         names = [one["label"] for one in found["predictions"]]
         others = [f"{(int(name) + 1) % 10}" for name in names[:wrong]]
-        body = json.dumps({"id": found["id"], "labels": others + names[wrong:]}).encode()
+        body = json.dumps({"receipt": found["receipt"], "labels": others + names[wrong:]}).encode()
         assert self.server.request("POST", "/feedback", body, {"Content-Type": "application/json"})[0] == 200
 
     def scrape(self) -> str:
@@ -176,7 +177,7 @@ def test_labels_that_show_less_accuracy_than_expected(tmp_path: Path) -> None:
         wrong = number % 5 == 0 if number < 30 else 3
         service.label(service.ask(service.draw(10)), int(wrong))
 
-    with served(GOLDEN / "v1_fused" / "bundle", feedback_file=str(tmp_path / "feedback.db")) as service:
+    with served(GOLDEN / "v1_fused" / "bundle", feedback_secret_file=str(secret_file(tmp_path))) as service:
         recording = service.record(60, minute)
     check_firing(tmp_path, recording, {30: (), 60: ("ProbityAccuracy",)})
 

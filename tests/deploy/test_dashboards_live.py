@@ -17,6 +17,7 @@ from tests.reference import calibration_error, kolmogorov_smirnov, population_st
 from tests.support.deployment import DASHBOARDS, PANELS, RECORDED, filled
 from tests.support.digits import GOLDEN, Array, digits, turned
 from tests.support.live_prometheus import Prometheus, scraping
+from tests.support.secrets import secret_file
 from tests.support.server import Server, running
 
 pytestmark = [
@@ -53,7 +54,7 @@ class Watched:
         """Report that the answer was right, but for its first `wrong` examples."""
         names = [one["label"] for one in answer["predictions"]]
         others = [f"{(int(name) + 1) % 10}" for name in names]
-        body = json.dumps({"id": answer["id"], "labels": others[:wrong] + names[wrong:]})
+        body = json.dumps({"receipt": answer["receipt"], "labels": others[:wrong] + names[wrong:]})
         assert self._posted("/feedback", body.encode(), "application/json")["counted"] == len(names)
 
     def _posted(self, path: str, body: bytes, media_type: str) -> dict[str, Any]:
@@ -81,8 +82,8 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    file = tmp_path / "feedback.db"
-    with running(BUNDLE, PROBITY_FEEDBACK_FILE=str(file)) as server, scraping(server.port, tmp_path) as prometheus:
+    file = str(secret_file(tmp_path))
+    with running(BUNDLE, PROBITY_FEEDBACK_SECRET_FILE=file) as server, scraping(server.port, tmp_path) as prometheus:
         prometheus.wait_for(SENT, 0)
         yield Watched(server, prometheus)
 
@@ -126,8 +127,10 @@ def test_accuracy_and_calibration_are_those_of_the_labels(watched: Watched) -> N
         assert watched.prometheus.value(query) == pytest.approx(right[chosen].mean(), abs=1e-6)
     expected = calibration_error(confidence.tolist(), right.tolist(), 10)
     assert watched.prometheus.value(QUERIES["Expected calibration error A"]) == pytest.approx(expected, abs=1e-6)
-    assert (watched.prometheus.value("sum(probity_accuracy_alarms_total)") or 0) >= 1
     assert watched.prometheus.value(QUERIES["Root mean squared error A"]) == 0
+    watched.label(watched.send(digits()[:50]), 50)
+    watched.prometheus.wait_for("sum(probity_feedback_examples_total)", 250)
+    assert (watched.prometheus.value(QUERIES["Evidence against the expected accuracy A"]) or 0) >= 2
 
 
 def edges(watched: Watched, series: str, quantity: str) -> list[tuple[float, float]]:

@@ -38,6 +38,15 @@ def test_the_pod_s_settings_are_settings_of_the_service(pod: dict[str, Any]) -> 
     assert pod["enableServiceLinks"] is False
 
 
+def test_every_pod_has_the_secret_for_receipts(pod: dict[str, Any]) -> None:
+    (volume,) = [one for one in pod["volumes"] if "secret" in one]
+    (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == volume["name"]]
+    (file,) = [one["value"] for one in pod["containers"][0]["env"] if one["name"] == f"{PREFIX}FEEDBACK_SECRET_FILE"]
+    created = f"kubectl create secret generic {volume['secret']['secretName']} --from-literal=secret="
+    assert created in (ROOT / "deploy/kubernetes/probity.yaml").read_text()
+    assert file == f"{mount['mountPath']}/secret"
+
+
 def test_the_pod_s_memory_fits_its_processors(pod: dict[str, Any]) -> None:
     limits = pod["containers"][0]["resources"]["limits"]
     assert limits["memory"].endswith("Gi")

@@ -174,10 +174,12 @@ SETTINGS = {
     "a flood of workers": ({"PROBITY_WORKERS": "100000"}, "workers (PROBITY_WORKERS): found 100000, expected at most"),
     "the audit trail in a file": ({"PROBITY_AUDIT_FILE": "HERE/good.py"}, "found a file that is no audit trail"),
     "the audit trail in the bundle": ({"PROBITY_AUDIT_FILE": "BUNDLE/audit.jsonl"}, "lies in the bundle"),
-    "the feedback in the bundle": ({"PROBITY_FEEDBACK_FILE": "BUNDLE/feedback.db"}, "lies in the bundle"),
+    "no secret": (
+        {"PROBITY_FEEDBACK_SECRET_FILE": "HERE/none"},
+        "cannot be read (No such file or directory)",
+    ),
     "one rate": ({"PROBITY_REQUESTED_RATES": "0.1"}, "found ('0.1',), expected one more value"),
     "three rates": ({"PROBITY_REQUESTED_RATES": "0.1,0.2,0.3"}, "expected at most 2 values"),
-    "one file for two": ({"PROBITY_AUDIT_FILE": "a", "PROBITY_FEEDBACK_FILE": "./a"}, "which is feedback_file too"),
     "no choice": ({"PROBITY_LOG_LEVEL": "wanring"}, "found 'wanring' (did you mean 'warning'?)"),
 }
 

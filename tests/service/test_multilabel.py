@@ -22,6 +22,7 @@ from tests import reference
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.client import Client, problem, serving
 from tests.support.manifests import document
+from tests.support.secrets import secret_file
 from tests.support.v2 import outputs, post
 
 NAMES = ("label 0", "label 1", "label 2")
@@ -37,7 +38,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
 
 @pytest.fixture
 def client(synthetic: Synthetic, tmp_path: Path) -> Iterator[Client]:
-    settings = Settings(feedback_file=tmp_path / "feedback.db", interval_level=0.8)
+    settings = Settings(feedback_secret_file=secret_file(tmp_path), interval_level=0.8)
     with serving(Predictor.load(synthetic.path), settings) as found:
         yield found
 
@@ -110,7 +111,7 @@ def test_labels_that_become_known_are_counted(client: Client) -> None:
     labels: list[Any] = [one["labels"] for one in answer["predictions"]]
     labels[1] = [name for name in NAMES if name not in labels[1]]
     labels[2] = None
-    response = client.request("POST", "/feedback", content=json.dumps({"id": answer["id"], "labels": labels}))
+    response = client.request("POST", "/feedback", content=json.dumps({"receipt": answer["receipt"], "labels": labels}))
     assert response.json()["counted"] == 2
     metrics = client.get("/metrics").text.splitlines()
     counts = {
@@ -133,7 +134,7 @@ def test_labels_that_become_known_are_counted(client: Client) -> None:
 )
 def test_labels_that_are_refused(client: Client, label: Any, field: str, words: str) -> None:
     answer = predict(client, ROWS[:1])
-    body = json.dumps({"id": answer["id"], "labels": [label]})
+    body = json.dumps({"receipt": answer["receipt"], "labels": [label]})
     found = problem(client.request("POST", "/feedback", content=body), 422, "field")
     assert f"{field}: {words}" in found.detail
 

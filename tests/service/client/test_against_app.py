@@ -28,6 +28,7 @@ from tests.support.client import Client as App
 from tests.support.client import serving
 from tests.support.fake_service import URL, ask_async
 from tests.support.requests import GOOD, image_file
+from tests.support.secrets import secret_file
 
 
 def ask(app: App, method: str, *arguments: Any, api_key: str | None = None, **named: Any) -> Any:
@@ -60,21 +61,28 @@ def test_a_frame_is_read_by_the_names_of_its_columns(client: App) -> None:
 
 
 def test_labels_of_an_answer(classification: Synthetic, regression: Synthetic, tmp_path: Path) -> None:
-    settings = Settings(feedback_file=tmp_path / "feedback.db")
+    settings = Settings(feedback_secret_file=secret_file(tmp_path))
     with serving(Predictor.load(classification.path), settings) as app:
         answer: PredictResponse = ask(app, "predict", [GOOD, GOOD])
-        found: FeedbackResponse = ask(app, "feedback", answer.id, labels=["class 0", None])
-        assert (found.id, found.examples, found.counted, found.already_labelled) == (answer.id, 2, 1, 0)
-        with pytest.raises(NotFoundError, match="expected the id of an answer"):
+        found: FeedbackResponse = ask(app, "feedback", answer, labels=["class 0", None])
+        assert (found.model, found.examples, found.counted, found.already_labelled) == (answer.model, 2, 1, 0)
+        found = ask(app, "feedback", answer.receipt, labels=["class 0", "class 1"])
+        assert (found.counted, found.already_labelled) == (1, 1)
+        with pytest.raises(BadRequestError, match="expected the unchanged receipt of an answer"):
             ask(app, "feedback", "unknown", labels=["class 0", None])
         with pytest.raises(ValueError, match="found both, expected labels"):
-            ask(app, "feedback", answer.id, labels=["class 0"], values=[1.0])
+            ask(app, "feedback", answer, labels=["class 0"], values=[1.0])
     with serving(Predictor.load(regression.path), settings) as app:
         answer = ask(app, "predict", [[1.0, 2.0, 3.0]])
         outputs = len(answer.predictions[0].mean)  # type: ignore[union-attr]
-        assert ask(app, "feedback", answer.id, values=[(0.5,) * outputs]).counted == 1
+        assert ask(app, "feedback", answer, values=[(0.5,) * outputs]).counted == 1
         answer = ask(app, "predict", [[1.0, 2.0, 3.0]])
-        assert ask(app, "feedback", answer.id, values=np.zeros((1, outputs))).counted == 1
+        assert ask(app, "feedback", answer, values=np.zeros((1, outputs))).counted == 1
+
+
+def test_labels_of_an_answer_without_a_receipt(client: App) -> None:
+    with pytest.raises(ValueError, match=r"answer: found no receipt, .* PROBITY_FEEDBACK_SECRET_FILE"):
+        ask(client, "feedback", ask(client, "predict", GOOD), labels=["class 0"])
 
 
 def test_one_example(client: App) -> None:

@@ -1,37 +1,59 @@
 """service/maths/accuracy_evidence.py: no alarm while predictions are as accurate as expected, one soon after a fall."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.maths.accuracy_evidence import LEVEL, bet_on_errors, fresh_gambler
+from probity.service.maths.accuracy_evidence import ENOUGH, LEVEL, AccuracyTest
 from probity.service.maths.betting import JUMP
 from tests import reference
 
 
+def capitals(test: AccuracyTest, errors: Iterable[float]) -> Iterable[float]:
+    for error in errors:
+        test.observe([error])
+        yield test.capital
+
+
 @given(st.lists(st.booleans(), max_size=40), st.floats(0.5, 0.99))
 def test_the_capital_is_that_of_its_definition(errors: list[bool], accuracy: float) -> None:
-    """Up to the first alarm, after which the game begins again."""
+    """Up to where the gambler has enough."""
     expected = reference.betting_capital([reference.accuracy_factors(e, accuracy) for e in errors], JUMP)
-    gambler = fresh_gambler()
-    for error, capital in zip(errors, expected, strict=True):
-        found = bet_on_errors(gambler, [error], accuracy)
-        if capital >= LEVEL:
-            assert (found.alarms, found.gambler.capital) == (1, 1.0)
+    for found, capital in zip(capitals(AccuracyTest(accuracy), errors), expected, strict=True):
+        assert found == pytest.approx(capital)
+        if capital >= ENOUGH:
             break
-        assert found.gambler.capital == pytest.approx(capital)
-        assert found.log10_capital == pytest.approx(np.log10(capital))
-        gambler = found.gambler
 
 
 @pytest.mark.parametrize("accuracy", [0.7, 0.9, 0.99])
 def test_alarms_without_cause_are_rare(accuracy: float) -> None:
     """At most 1 in 100 streams by Ville's inequality, here of 2,000 labels each."""
-    generator = np.random.default_rng(0)
-    streams = generator.random((300, 2000)) < 1 - accuracy
-    alarms = sum(bet_on_errors(fresh_gambler(), stream.tolist(), accuracy).alarms > 0 for stream in streams)
+    streams = np.random.default_rng(0).random((300, 2000)) < 1 - accuracy
+    alarms = sum(max(capitals(AccuracyTest(accuracy), stream.tolist())) >= LEVEL for stream in streams)
     assert alarms <= 9  # more than 9 of 300 at a rate of 1 % have a probability of 0.1 %
+
+
+def test_alarms_of_several_processes_together_are_as_rare() -> None:
+    """Each has a part of the labels, and the mean of their capitals is the evidence."""
+    generator, alarms = np.random.default_rng(0), 0
+    for _ in range(100):
+        tests, highest = [AccuracyTest(0.9) for _ in range(4)], 0.0
+        for error, test in zip(generator.random(2000) < 0.1, generator.choice(np.array(tests), 2000), strict=True):
+            test.observe([float(error)])
+            highest = max(highest, sum(one.capital for one in tests) / 4)
+        alarms += highest >= LEVEL
+    assert alarms <= 5  # more than 5 of 100 at a rate of 1 % have a probability of 0.1 %
+
+
+def test_the_largest_of_many_capitals_is_no_evidence() -> None:
+    """Why the capitals of processes are averaged."""
+    generator = np.random.default_rng(0)
+    highest = [max(capitals(AccuracyTest(0.9), (generator.random(200) < 0.1).tolist())) for _ in range(1000)]
+    of_twenty = np.array(highest).reshape(50, 20).max(axis=1)
+    assert np.mean(of_twenty >= LEVEL) > 0.02
 
 
 @pytest.mark.parametrize(("accuracy", "now", "labels"), [(0.99, 0.95, 400), (0.9, 0.8, 400), (0.95, 0.5, 40)])
@@ -39,14 +61,24 @@ def test_a_fall_is_noticed_soon(accuracy: float, now: float, labels: int) -> Non
     """Also after a thousand labels that were as expected; the median over streams."""
     generator, delays = np.random.default_rng(1), []
     for _ in range(21):
-        errors = np.concatenate([generator.random(1000) > accuracy, generator.random(4000) > now])
-        gambler = bet_on_errors(fresh_gambler(), errors[:1000].tolist(), accuracy).gambler
-        alarmed = (bet_on_errors(gambler, [error], accuracy).alarms for error in errors[1000:].tolist())
-        delays.append(next(number for number, alarm in enumerate(alarmed, 1) if alarm))
+        test = AccuracyTest(accuracy)
+        test.observe((generator.random(1000) > accuracy).tolist())
+        found = capitals(test, (generator.random(4000) > now).tolist())
+        delays.append(next(number for number, capital in enumerate(found, 1) if capital >= LEVEL))
     assert np.median(delays) <= labels
+
+
+def test_the_alarm_ends_when_answers_are_right_again() -> None:
+    test = AccuracyTest(0.95)
+    test.observe([1] * 2000)
+    assert ENOUGH <= test.capital < 10 * ENOUGH
+    generator = np.random.default_rng(2)
+    found = capitals(test, (generator.random(2000) > 0.97).tolist())
+    assert next(number for number, capital in enumerate(found) if capital < LEVEL) < 500
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_an_accuracy_that_leaves_nothing_to_lose_or_to_win_stays_finite(accuracy: float) -> None:
-    found = bet_on_errors(fresh_gambler(), [0, 1, 0, 0.5, 1], accuracy)
-    assert np.isfinite(found.log10_capital)
+    test = AccuracyTest(accuracy)
+    test.observe([0, 1, 0, 0.5, 1])
+    assert 0 < test.capital < np.inf

@@ -4,11 +4,13 @@ import errno
 import logging
 import queue
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from probity.service.monitoring.background import BATCH, BATCH_NUMBERS, QUEUED, QUEUED_NUMBERS, BackgroundThread, Work
+from tests.support.processes import wait_until
 
 NEVER = 3600.0
 
@@ -48,6 +50,10 @@ def count(lost: Counter) -> float:
     return next(sample.value for sample in family.samples if sample.name.endswith("_total"))
 
 
+def has_lost(lost: Counter, expected: float) -> bool:
+    return count(lost) == expected
+
+
 def test_so_many_pieces_wait(disk: Disk, lost: Counter) -> None:
     thread = background(disk, lost)
     accepted = [thread.note(piece("a")) for _ in range(QUEUED + 3)]
@@ -64,22 +70,11 @@ def test_so_many_numbers_wait_but_one_piece_of_any_size(disk: Disk, lost: Counte
     assert not thread.note(piece("small", 1))
     assert thread.note(piece("none"))
     thread.start()
-    thread.settle(10)
+    assert disk.batches.get(timeout=10) == ["large"]
     assert thread.note(piece("later", QUEUED_NUMBERS))
     assert thread.close()
-    assert [disk.batches.get_nowait() for _ in range(disk.batches.qsize())] == [["large"], ["none"], ["later"]]
-
-
-def test_settling_writes_what_came_before_at_once(disk: Disk, lost: Counter) -> None:
-    thread = background(disk, lost)
-    thread.start()
-    thread.settle(NEVER)  # nothing waits
-    for round_ in ("first", "second"):
-        for text in (round_, "b", "c"):
-            thread.note(piece(text))
-        thread.settle(NEVER)
-        assert disk.batches.get_nowait() == [round_, "b", "c"]
-    assert thread.close()
+    written = [text for _ in range(disk.batches.qsize()) for text in disk.batches.get_nowait()]
+    assert written == ["none", "later"]
 
 
 def test_closing_writes_what_waits_at_once(disk: Disk, lost: Counter) -> None:
@@ -116,12 +111,13 @@ def test_a_batch_that_cannot_be_written_is_lost_and_logged_until_one_can(
 ) -> None:
     thread = background(disk, lost)
     thread.start()
-    for texts in (("bad", "b"), ("bad",), ("good",), ("bad", "b", "c")):
-        for text in texts:
-            thread.note(piece(text))
-        thread.settle(NEVER)
+    for texts, losses in ((("bad", "b"), 2), (("bad",), 3), (("good",), 3), (("bad", "b", "c"), 6)):
+        for text in texts:  # the last one fills the batch
+            thread.note(piece(text, BATCH_NUMBERS if text == texts[-1] else 0))
+        if texts == ("good",):
+            assert disk.batches.get(timeout=10) == ["good"]
+        wait_until(partial(has_lost, lost, losses))
     assert thread.close()
-    assert disk.batches.get_nowait() == ["good"]
     assert count(lost) == 6
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
     assert "Things are lost: No space left on device" in caplog.text
