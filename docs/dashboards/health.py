@@ -16,6 +16,7 @@ from docs.dashboards.queries import (
 )
 
 LEVELS = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
+STAGE_LEVELS = ((0.5, "p50"), (0.99, "p99"))
 
 
 def _by(labels: str, expression: str) -> str:
@@ -31,9 +32,11 @@ def _latency(level: float) -> str:
     return f"(histogram_quantile({level:g}, {buckets}) >= 0) or vector(0)"
 
 
-def _quantiles(histogram: str) -> tuple[Query, ...]:
+def _quantiles(histogram: str, of: str = "") -> tuple[Query, ...]:
+    """of: what, where a panel shows several."""
     return tuple(
-        Query(or_zero_by_version(quantile(level, histogram)), f"v{{{{version}}}} {name}") for level, name in LEVELS
+        Query(or_zero_by_version(quantile(level, histogram)), f"v{{{{version}}}} {of}{name}")
+        for level, name in STAGE_LEVELS
     )
 
 
@@ -77,67 +80,45 @@ TRAFFIC = Row(
                 Query('max(model:probity_predictions:slow_ratio_rate1h{job=~"$job"}) / 0.01 or vector(0)', "slow"),
             ),
         ),
-        Panel(
-            "Requests in flight",
-            "Requests being answered now, over all instances.",
-            "short",
-            (Query(f"sum(probity_http_requests_in_flight{{{JOB}}}) or vector(0)", "in flight"),),
-        ),
-        Panel(
-            "Room for requests in use",
-            "Share of the memory budget for requests under way that is used; at 100% further requests get 429.",
-            "percentunit",
-            (
-                Query(
-                    f"max by (instance) (probity_pending_bytes{{{JOB}}}"
-                    f" / clamp_min(probity_pending_limit_bytes{{{JOB}}}, 1))",
-                    "{{instance}}",
-                ),
-            ),
-            most=1.0,
-        ),
     ),
 )
 COMPUTATION = Row(
     "Queue and computation of $model",
     (
         Panel(
-            "Queue wait",
-            "How long a request waits for a free compute thread.",
+            "Time of each stage",
+            "To decode inputs, to wait for a compute thread, to compute a batch; and the age of the oldest batch now.",
             "s",
-            _quantiles("probity_queue_seconds"),
+            (
+                *_quantiles("probity_decode_seconds", "decoding "),
+                *_quantiles("probity_queue_seconds", "waiting "),
+                *_quantiles("probity_compute_seconds", "computing "),
+                Query(f"max by (instance) (probity_oldest_batch_seconds{{{JOB}}})", "{{instance}} oldest batch"),
+            ),
         ),
         Panel(
-            "Queue saturation",
-            "Share of the queue that is full, on the fullest instance; at 100% further requests get 429.",
+            "Saturation",
+            "Share of the queue and of the memory for requests that is in use; at 100% further requests get 429.",
             "percentunit",
             (
                 Query(
                     f"max by (version) (sum by (job, instance, version) (probity_queue_rows{{{MODEL}}})"
                     f" / on (job, instance) group_left () clamp_min(probity_queue_limit_rows{{{JOB}}}, 1))",
-                    "v{{version}}",
+                    "v{{version}} fullest queue",
+                ),
+                Query(
+                    f"max by (instance) (probity_pending_bytes{{{JOB}}}"
+                    f" / clamp_min(probity_pending_limit_bytes{{{JOB}}}, 1))",
+                    "{{instance}} memory for requests",
                 ),
             ),
             most=1.0,
         ),
         Panel(
-            "Decode time",
-            "How long it takes to decode the inputs of one request; images take longest.",
-            "s",
-            _quantiles("probity_decode_seconds"),
-        ),
-        Panel("Compute time", "How long one batch is computed.", "s", _quantiles("probity_compute_seconds")),
-        Panel(
             "Examples per batch",
             "Larger batches mean more throughput, and that requests wait for each other.",
             "short",
             _quantiles("probity_batch_rows"),
-        ),
-        Panel(
-            "Oldest running batch",
-            "For how long the oldest batch has been computed; it grows without end where computation hangs.",
-            "s",
-            (Query(f"max by (instance) (probity_oldest_batch_seconds{{{JOB}}})", "{{instance}}"),),
         ),
         Panel(
             "Degraded answers",
@@ -179,38 +160,23 @@ PROCESSES = Row(
             ),
         ),
         Panel(
-            "Bundles loaded and refused",
-            "Loads within the window, by outcome; a refused bundle is named in the log.",
+            "Bundles",
+            "Instances of each version; loads within the window; stale (1): a newer bundle was refused.",
             "short",
             (
+                Query(SERVED_VERSIONS.replace("max", "count", 1), "v{{version}} instances"),
                 Query(
                     f"sum by (model, outcome) (increase(probity_model_loads_total{{{JOB}}}[{WINDOW}]))",
-                    "{{model}} {{outcome}}",
+                    "{{model}} loads, {{outcome}}",
                 ),
+                Query(f"max by (model) (probity_model_stale{{{JOB}}})", "{{model}} stale"),
             ),
-        ),
-        Panel(
-            "Stale bundles",
-            "Models of which a newer bundle was refused (1): an older one still serves, or none.",
-            "short",
-            (Query(f"max by (model) (probity_model_stale{{{JOB}}})", "{{model}}"),),
-        ),
-        Panel(
-            "Instances that serve each version",
-            "How many instances have loaded a version of the model.",
-            "short",
-            (Query(SERVED_VERSIONS.replace("max", "count", 1), "v{{version}}"),),
         ),
         Panel(
             "Lost lines of the audit trail",
             "Lines per second that could not be written to the audit file.",
             "cps",
-            (
-                Query(
-                    f"sum by (instance) (rate(probity_audit_lines_lost_total{{{JOB}}}[{RATE}]))",
-                    "{{instance}}",
-                ),
-            ),
+            (Query(f"sum by (instance) (rate(probity_audit_lines_lost_total{{{JOB}}}[{RATE}]))", "{{instance}}"),),
         ),
     ),
 )

@@ -43,9 +43,9 @@ LABELS = Row(
         ),
         Panel(
             "Evidence against the expected accuracy",
-            "Log10 of the mean capital of gamblers who bet on lower accuracy; from 2 on, chance no longer explains it.",
+            "Log10 of the test martingale, the mean over instances; from 2 on, chance no longer explains it.",
             "short",
-            (Query(f"log10(avg by (version) (probity_accuracy_capital{{{MODEL}}}))", "v{{version}}"),),
+            (Query(f"log10(avg by (version) (probity_accuracy_martingale{{{MODEL}}}))", "v{{version}}"),),
             least=None,
         ),
         Panel(

@@ -33,7 +33,6 @@ class Panel:
     least: float | None = 0.0
     stacked: bool = False
     by_status: bool = False
-    log_scale: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def _defaults(panel: Panel) -> Json:
             "showPoints": "never",
             "spanNulls": False,
             "axisPlacement": "auto",
-            "scaleDistribution": {"type": "log", "log": 10} if panel.log_scale else {"type": "linear"},
+            "scaleDistribution": {"type": "linear"},
             "stacking": {"mode": "normal" if panel.stacked else "none", "group": "A"},
         },
         **{name: bound for name, bound in bounds.items() if bound is not None},
@@ -136,9 +135,7 @@ def _defaults(panel: Panel) -> Json:
 def _overrides(panel: Panel) -> list[Json]:
     """Statuses in the colours of their kind, and whatever is no measurement as a dashed line."""
     dashed = {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}}
-    found: list[Json] = [
-        {"matcher": {"id": "byRegexp", "options": "/reference|by design|threshold|chance/"}, "properties": [dashed]}
-    ]
+    found: list[Json] = [{"matcher": {"id": "byRegexp", "options": "/by design|threshold/"}, "properties": [dashed]}]
     if panel.by_status:
         for pattern, colour in COLOURS.items():
             fixed = {"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}

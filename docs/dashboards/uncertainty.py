@@ -9,40 +9,29 @@ from docs.dashboards.queries import (
     by_version,
     or_zero_by_version,
     quantile,
-    served,
     share_by_version,
 )
 
 LEVELS = ((0.05, "p05"), (0.25, "p25"), (0.5, "p50"), (0.75, "p75"), (0.95, "p95"))
-REFERENCE_LEVELS = ((0.25, "p25"), (0.5, "p50"), (0.75, "p75"))
 CLASSES_SHOWN = 12
 JUDGED = by_version("increase", "probity_predictions_total", WINDOW, 'degraded="false"')
 
 
-def _gauge(series: str, more: str = "") -> str:
-    return f"max by (version) ({series}{{{MODEL}{more}}})"
+def _gauge(series: str) -> str:
+    return f"max by (version) ({series}{{{MODEL}}})"
 
 
 def _quantiles(histogram: str) -> tuple[Query, ...]:
     return tuple(Query(quantile(level, histogram), f"v{{{{version}}}} {name}") for level, name in LEVELS)
 
 
-def _reference_quantiles(quantity: str) -> tuple[Query, ...]:
-    """As the bundle has them."""
-    return tuple(
-        Query(
-            _gauge("probity_reference", f', quantity="{quantity}", level="{level:g}"'),
-            f"v{{{{version}}}} reference {name}",
-        )
-        for level, name in REFERENCE_LEVELS
-    )
-
-
-def _reference_p_values() -> tuple[Query, ...]:
-    shares = served("ood_p_value").reference_shares
-    return tuple(
-        Query(f"histogram_quantile({level:g}, {shares})", f"v{{{{version}}}} reference {name}")
-        for level, name in REFERENCE_LEVELS
+def _deviations(title: str, quantity: str, more: str = "", *queries: Query) -> Panel:
+    return Panel(
+        title,
+        f"Quantiles of how far it deviates; the calibration data have their quartiles at -1, 0 and 1.{more}",
+        "short",
+        (*_quantiles(f"probity_{quantity}_deviation"), *queries),
+        least=None,
     )
 
 
@@ -97,76 +86,31 @@ REJECTION = Row(
             (Query(or_zero_by_version(by_version("rate", "probity_predictions_total", RATE)), "v{{version}}"),),
             stacked=True,
         ),
-        Panel(
-            "Examples in each bin of the p-value",
-            "Share of examples in each bin; on unchanged data every bin keeps the share that it has in the reference.",
-            "percentunit",
-            (Query(served("ood_p_value").bins, "v{{version}} up to {{le}}"),),
-            stacked=True,
-        ),
-        Panel(
-            "Examples in each bin of the score",
-            "Share of examples in each bin; on unchanged data every bin keeps the share that it has in the reference.",
-            "percentunit",
-            (Query(served("ood_score").bins, "v{{version}} up to {{le}}"),),
-            stacked=True,
-        ),
-        Panel(
-            "Bins of the p-value in the reference",
-            "Share of the calibration data in each bin of the p-value.",
-            "percentunit",
-            (Query(served("ood_p_value").reference_bins, "v{{version}} up to {{le}}, reference"),),
-            stacked=True,
-        ),
-        Panel(
-            "Bins of the score in the reference",
-            "Share of the calibration data in each bin of the score.",
-            "percentunit",
-            (Query(served("ood_score").reference_bins, "v{{version}} up to {{le}}, reference"),),
-            stacked=True,
-        ),
     ),
 )
 UNCERTAINTY_ROW = Row(
     "How sure $model is, beside the calibration data",
     (
         Panel(
-            "Out-of-distribution score",
-            "Quantiles of the score, beside those of the calibration data; above the threshold an example is rejected.",
-            "short",
-            (
-                *_quantiles("probity_ood_score"),
-                Query(_gauge("probity_reject_threshold"), "v{{version}} threshold"),
-                *_reference_quantiles("ood_score"),
-            ),
-        ),
-        Panel(
             "Conformal p-value",
-            "Quantiles of the p-value, beside those of the calibration data; small ones mean unusual inputs.",
+            "Quantiles of the p-value: on unchanged data p05 is 5%, p50 is 50%; small ones mean unusual inputs.",
             "percentunit",
-            (*_quantiles("probity_ood_p_value"), *_reference_p_values()),
+            _quantiles("probity_ood_p_value"),
             most=1.0,
         ),
-        Panel(
-            "Functional variance",
-            "Quantiles of the largest output variance of an example, beside those of the calibration data.",
-            "short",
-            (*_quantiles("probity_functional_variance"), *_reference_quantiles("functional_variance")),
-            least=None,
-            log_scale=True,
+        _deviations(
+            "Out-of-distribution score",
+            "ood_score",
+            " Above the threshold an example is rejected.",
+            Query(_gauge("probity_reject_threshold_deviation"), "v{{version}} threshold"),
         ),
-        Panel(
-            "Normalised entropy",
-            "Quantiles of the predictive entropy over log K (0 sure, 1 uniform); a classifier's only.",
-            "percentunit",
-            (*_quantiles("probity_normalised_entropy"), *_reference_quantiles("normalised_entropy")),
-            most=1.0,
-        ),
+        _deviations("Functional variance", "functional_variance"),
+        _deviations("Predictive entropy", "predictive_entropy", " A classifier's only."),
         Panel(
             "Top probability",
             "Quantiles of the probability of the predicted class; a classifier's only.",
             "percentunit",
-            (*_quantiles("probity_top_probability"), *_reference_quantiles("top_probability")),
+            _quantiles("probity_top_probability"),
             most=1.0,
         ),
     ),

@@ -78,9 +78,8 @@ class Predictor:
         calibration scores to reject anything at that rate. `policy`: the same and more, in its place.
 
         `rule` compares a score with all calibration scores, and `decides` rejects; they differ where each class has a
-        rule of its own. `outcomes`, and what follows from them, `sets`, `intervals`, `class_shares` (K,), the share of
-        each predicted class on the calibration data, and `expected_accuracy`, that of accepted predictions: None
-        where the task has none.
+        rule of its own. `outcomes`, and what follows from them, `sets`, `intervals`, and `expected_accuracy`, that of
+        accepted predictions: None where the task has none.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
@@ -95,7 +94,6 @@ class Predictor:
         self.rule = self.decides if isinstance(self.decides, RejectionRule) else own.at(self.decides.false_reject_rate)
         self.expected_accuracy = expected_accuracy(self.decides, outcomes)
         self.outcomes, self.sets = outcomes, _sets(outcomes, described)
-        self.class_shares = _class_shares(outcomes, self.manifest.outputs)
         self.intervals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // (4 * self.manifest.graph.row_numbers)))
         self.threads = threads
@@ -260,14 +258,6 @@ def _sets(outcomes: Outcomes, described: Calibration) -> PredictionSets | LabelS
     if not isinstance(outcomes, ClassOutcomes) or score is None:
         return None
     return PredictionSets(outcomes.set_scores, score.penalty, score.unpenalised)
-
-
-def _class_shares(outcomes: Outcomes, classes: int) -> Array | None:
-    if not isinstance(outcomes, ClassOutcomes) or isinstance(outcomes, LabelOutcomes):
-        return None
-    predicted = outcomes.calibration.predicted
-    shares: Array = np.bincount(predicted, minlength=classes) / len(predicted)
-    return shares
 
 
 def _check_threshold(rule: RejectionRule, stated: float, bundle: Bundle) -> None:

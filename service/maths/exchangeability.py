@@ -1,8 +1,9 @@
 """A test, while requests come, of whether their scores are exchangeable with the calibration scores.
 
-A gambler (`probity.service.maths.betting`) bets against it on conformal p-values, which are independent and uniform as
-long as scores are exchangeable (Vovk, Nouretdinov and Gammerman, "Testing exchangeability on-line", ICML 2003). Another
-one bets on how many scores lie above the largest of the calibration data.
+The evidence of drift is the mean of two test martingales (`probity.service.maths.martingale`). One is of conformal
+p-values, which are independent and uniform as long as scores are exchangeable (Vovk, Nouretdinov and Gammerman,
+"Testing exchangeability on-line", ICML 2003), the other of how many scores lie above the largest of the calibration
+data.
 """
 
 import bisect
@@ -12,15 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.betting import Gambler
+from probity.service.maths.martingale import Martingale
 from probity.service.maths.rejection import share_bound
 
 Array = npt.NDArray[Any]
-EXPONENTS = (0.8, 0.95)  # the smaller, the more is won from single tiny p-values, and lost while there are none
+EXPONENTS = (
+    0.8,
+    0.95,
+)  # the smaller, the more a single tiny p-value counts, and the more is lost without any
 LEAST_P = 1e-9
 MOST_SCORES, RECENT = 100_000, 1000
 RANKS, MOST_SHARE = (1, 3, 10, 30, 100, 300, 1000, 3000), 0.2  # of calibration scores, from the largest on
-STAKES = (0.003, 0.03, 0.2)  # of the capital: the best one is about the share of foreign inputs
+STAKES = (0.003, 0.03, 0.2)  # the part of a component that is multiplied: best is the share of foreign inputs
 SPENT = 0.1  # of the allowed false alarms, on calibration data that show too little
 
 
@@ -29,7 +33,7 @@ class SmoothedPValues:
 
     With each score added to those that the next ones are compared with, p-values of exchangeable scores are independent
     and uniform; against the calibration scores alone they would not be. From `MOST_SCORES` on none is added, which
-    changes nothing that so many bets could win from, and bounds the memory.
+    changes nothing that so many observations could show, and bounds the memory.
     """
 
     def __init__(self, calibration: Array, generator: np.random.Generator) -> None:
@@ -63,10 +67,10 @@ class SmoothedPValues:
 
 
 def odds(p_value: float) -> tuple[float, ...]:
-    """What each bet multiplies its capital by: functions whose mean over uniform p is 1.
+    """The factor of each component: functions whose mean over uniform p is 1.
 
-    3/2 - p, which wins from small p-values; 1; 1/2 + p, from large ones (Vovk et al., "Retrain or not retrain", COPA
-    2021); and e p^(e - 1) for each of `EXPONENTS`, which wins from few tiny ones, as a few foreign inputs among many
+    3/2 - p, which grows with small p-values; 1; 1/2 + p, with large ones (Vovk et al., "Retrain or not retrain", COPA
+    2021); and e p^(e - 1) for each of `EXPONENTS`, which grows with few tiny ones, as a few foreign inputs among many
     give them.
     """
     tiny = max(p_value, LEAST_P)
@@ -74,12 +78,12 @@ def odds(p_value: float) -> tuple[float, ...]:
 
 
 class TailOdds:
-    """Bets on the share of scores above the k-th largest calibration score s_(k), for each of `RANKS`.
+    """The factors for the share of scores above the k-th largest calibration score s_(k), for each of `RANKS`.
 
     Over calibration sets of n, that share is Beta(k, n + 1 - k) distributed while scores are exchangeable (Vovk,
     "Conditional validity of inductive conformal predictors", 2012): with a probability of 1 - `risk` it is at most q_k
     for all k. Then 1 - b + b 1{s > s_(k)} / q_k has a mean of at most 1, for each b of `STAKES`. The p-values of
-    `SmoothedPValues` come to take a small steady share of foreign inputs for ordinary; these bets do not.
+    `SmoothedPValues` come to take a small steady share of foreign inputs for ordinary; these factors do not.
     """
 
     def __init__(self, calibration: Array, risk: float) -> None:
@@ -100,16 +104,16 @@ class TailOdds:
         )
 
     def __len__(self) -> int:
-        """How many bets there are."""
+        """How many components there are."""
         return len(self._factors[0])
 
     def of(self, score: float) -> tuple[float, ...]:
-        """What each bet multiplies its capital by."""
+        """The factor of each component."""
         return self._factors[bisect.bisect_left(self._limits, score)]
 
 
 class DriftTest:
-    """Observe scores; each time the capital has grown `level` times, that is an alarm, and the test begins again.
+    """Observe scores; each time the evidence has grown `level` times, that is an alarm, and the test begins again.
 
     While scores are exchangeable with `calibration`, a test gives an alarm with probability 1 / `level` at most,
     however long it runs: `SPENT` of it for calibration data that `TailOdds` are wrong about, the rest by Ville's
@@ -124,28 +128,28 @@ class DriftTest:
 
     @property
     def evidence(self) -> float:
-        """log10 of the capital, `log10(level)` at an alarm; 0 at the start."""
-        return math.log10(max(1e-300, self._capital))
+        """log10 of the mean of the martingales, at least `log10(level)` at an alarm; 0 at the start."""
+        return math.log10(max(1e-300, self._value))
 
     def observe(self, scores: Array) -> int:
         """Take finite scores (B,), in their order; the number of alarms."""
         alarms, values = 0, np.asarray(scores, np.float64).tolist()
         for score, p_value in zip(values, self._p_values.next(scores), strict=True):
-            capital = [self._on_p_values.bet(odds(p_value))]
+            values_now = [self._of_p_values.multiply(odds(p_value))]
             if len(self._tail):
-                capital.append(self._on_tail.bet(self._tail.of(score)))
-            self._capital = sum(capital) / len(capital)
-            if (1 - SPENT) * self._capital >= self.level:
+                values_now.append(self._of_tail.multiply(self._tail.of(score)))
+            self._value = sum(values_now) / len(values_now)
+            if (1 - SPENT) * self._value >= self.level:
                 alarms += 1
-                self._begin_bets()
+                self._begin_martingales()
         if alarms:
             self._begin()
         return alarms
 
     def _begin(self) -> None:
         self._p_values = SmoothedPValues(self._calibration, self._generator)
-        self._begin_bets()
+        self._begin_martingales()
 
-    def _begin_bets(self) -> None:
-        self._on_p_values, self._on_tail = Gambler(len(odds(0.5))), Gambler(len(self._tail))
-        self._capital = 1.0
+    def _begin_martingales(self) -> None:
+        self._of_p_values, self._of_tail = Martingale(len(odds(0.5))), Martingale(len(self._tail))
+        self._value = 1.0

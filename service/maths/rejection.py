@@ -104,16 +104,6 @@ class RejectionRule:
         n = len(self.scores)
         return np.arange(n + 1, 0, -1) / (n + 1)
 
-    @property
-    def left_out_p_values(self) -> Array:
-        """Each calibration score's p-value against the n - 1 others, ascending (n,): the reference of served p-values.
-
-        p_i = (1 + #{j != i: score_j >= score_i}) / n = #{j: score_j >= score_i} / n.
-        """
-        n = len(self.scores)
-        p: Array = (n - self.scores.searchsorted(self.scores, side="left"))[::-1] / n
-        return p
-
     def rejected(self, score: Array) -> Array:
         """score > threshold, (B,) -> (B,) bool; the same decision as p_value <= false_reject_rate."""
         decision: Array = np.asarray(score) > self.threshold

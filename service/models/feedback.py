@@ -85,7 +85,7 @@ def answers_of(model: ServedModel, prediction: AnyPrediction, coverage: Coverage
 
 
 def _errors_of(model: ServedModel, answers: Array, outcomes: Outcomes) -> Array:
-    """What the sequential test bets on, (B,): the errors of accepted examples, NaN for others.
+    """What the sequential test observes, (B,): the errors of accepted examples, NaN for others.
 
     The level of a regression's intervals is meant for all inputs, rejected ones too.
     """

@@ -12,7 +12,7 @@ BINS = 10
 
 class FeedbackSeries:
     """They start at zero when the model is loaded; `remove` ends them. expected: the accuracy that is tested, None
-    where no test is possible. workers: how many processes test, each with its part of the capital."""
+    where no test is possible. workers: how many processes test, each with its part of the evidence."""
 
     def __init__(
         self, metrics: FeedbackMetrics, model: tuple[str, str], expected: float | None, workers: int = 1
@@ -57,12 +57,12 @@ class FeedbackSeries:
             series.inc(float(total))
 
     def _show(self) -> None:
-        capital = 1.0 if self._test is None else self._test.capital
-        self._metrics.capital.labels(*self._model).set(capital / self._workers)
+        value = 1.0 if self._test is None else self._test.value
+        self._metrics.martingale.labels(*self._model).set(value / self._workers)
 
     def remove(self) -> None:
         """Remove every series."""
         for counter, labels in self._labels.items():
             for label in labels:
                 counter.remove(*self._model, label)
-        self._metrics.capital.remove(*self._model)
+        self._metrics.martingale.remove(*self._model)

@@ -7,23 +7,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
 from probity.service.batching import Batch
-from probity.service.bundle import REFERENCE_LEVELS
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.maths.exchangeability import DriftTest
-from probity.service.maths.scores import PREDICTIVE_ENTROPY
-from probity.service.models.buckets import around, around_any, around_complement, p_values
+from probity.service.models.deviation import Deviation
 from probity.service.models.drift_sample import DriftSample
 from probity.service.models.feedback_series import FeedbackSeries
-from probity.service.models.reference_series import ReferenceSeries
-from probity.service.monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
+from probity.service.monitoring.array_histogram import ArrayHistogram, ArrayHistogramChild
+from probity.service.monitoring.metrics import DEVIATIONS, FINISHING, REMOVED, SERVING, Metrics, several_processes
 
 Array = npt.NDArray[Any]
 SOON_SECONDS = 0.05
 DRIFT_LEVEL = 100.0  # an alarm without drift has a probability of 1 %
-FEW = 8  # up to here, observing values one by one is as fast as all at once
 
 
 class ModelMetrics:
@@ -60,28 +57,25 @@ class ModelMetrics:
         self._answered: list[tuple[Prediction | PlainPrediction, float]] = []
 
     def _open_histograms(self) -> None:
-        metrics, model, rule = self._metrics, self._model, self._predictor.rule
-        manifest = self._predictor.manifest
-        quantiles, classes = self._predictor.reference.get, len(self._labels)
-        by_entropy = manifest.calibration.score == PREDICTIVE_ENTROPY.name
-        largest = manifest.outputs * math.log(2) if manifest.task == "multilabel" else math.log(classes)
-        most = largest if by_entropy else math.inf  # nats; other scores have no bound that matters
-        self._variance = metrics.variance.labels_with(around(quantiles("functional_variance")), *model)
-        of_score = around_any(quantiles("ood_score"), most)
-        of_p_value = p_values(len(rule.scores), rule.false_reject_rate)
-        self._score = metrics.score.labels_with(of_score, *model)
-        self._p_value = metrics.p_value.labels_with(of_p_value, *model)
-        distributions = {"ood_score": (of_score, rule.scores), "ood_p_value": (of_p_value, rule.left_out_p_values)}
-        shares = self._predictor.class_shares
-        by_label = {} if shares is None else dict(zip(self._labels, shares.tolist(), strict=True))
-        self._reference = ReferenceSeries(metrics, model, distributions, by_label)
-        if classes > 1:
-            likely = around_complement(quantiles("top_probability"), 1 / classes)
-            self._top_probability = metrics.top_probability.labels_with(likely, *model)
-            self._entropy = metrics.normalised_entropy.labels_with(around(quantiles("normalised_entropy"), 1.0), *model)
+        metrics, reference = self._metrics, self._predictor.reference
+        self._p_value = metrics.p_value.labels(*self._model)
+        self._score_scale = Deviation.of_sample(self._predictor.rule.scores)
+        self._score = self._deviations(metrics.score, self._score_scale)
+        self._variance, self._entropy = None, None  # without quantiles to compare with
+        if "functional_variance" in reference:
+            scale = Deviation.from_quantiles(reference["functional_variance"])
+            self._variance = self._deviations(metrics.variance, scale)
+        if len(self._labels) > 1:
+            self._top_probability = metrics.top_probability.labels(*self._model)
+            if "normalised_entropy" in reference:
+                scale = Deviation.from_quantiles(reference["normalised_entropy"])
+                self._entropy = self._deviations(metrics.entropy, scale)
+
+    def _deviations(self, histogram: ArrayHistogram, scale: Deviation) -> ArrayHistogramChild:
+        return histogram.labels(*self._model).rescaled(scale.values_at(DEVIATIONS))
 
     def announce(self) -> None:
-        """Set the model's identity and reference values; its counters start at zero."""
+        """Set the model's identity and its rates; its counters start at zero."""
         metrics, predictor, model = self._metrics, self._predictor, self._model
         metrics.loads.labels(model[0], "success").inc()
         metrics.loads.labels(model[0], "failure")
@@ -90,12 +84,7 @@ class ModelMetrics:
         metrics.serving[model] = predictor.digest
         metrics.false_reject_rate.labels(*model).set(predictor.rule.false_reject_rate)
         metrics.false_reject_rate_bound.labels(*model).set(predictor.rule.rate_bound())
-        metrics.calibration_examples.labels(*model).set(len(predictor.rule.scores))
-        metrics.threshold.labels(*model).set(predictor.rule.threshold)
-        for quantity, values in predictor.reference.items():
-            for level, value in zip(REFERENCE_LEVELS, values.tolist(), strict=True):
-                metrics.reference.labels(*model, quantity, str(level)).set(value)
-        self._reference.announce()
+        metrics.threshold.labels(*model).set(self._score_scale.of(predictor.rule.threshold))
         self.feedback.announce()
 
     def withdraw(self) -> None:
@@ -115,10 +104,6 @@ class ModelMetrics:
     def _remove_descriptions(self) -> None:
         for gauge in self._metrics.descriptions:
             gauge.remove(*self._model)
-        for quantity in self._predictor.reference:
-            for level in REFERENCE_LEVELS:
-                self._metrics.reference.remove(*self._model, quantity, str(level))
-        self._reference.remove()
         self.feedback.withdraw()
 
     def finish(self) -> None:
@@ -171,7 +156,8 @@ class ModelMetrics:
         answered, self._answered = self._answered, []
         if not answered:
             return
-        observe_all(self._queue_seconds, np.array([seconds for _, seconds in answered]))
+        for _, seconds in answered:
+            self._queue_seconds.observe(seconds)
         outside = [one.out_of_range for one, _ in answered if one.out_of_range is not None]
         self._out_of_range.inc(sum(int(np.count_nonzero(one)) for one in outside))
         full = [one for one, _ in answered if isinstance(one, Prediction)]
@@ -188,12 +174,14 @@ class ModelMetrics:
         if alarms := self.drift.observe(self._drift_sample.take()):
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)
-        observe_all(self._variance, prediction.variance.max(axis=1))
-        observe_all(self._score, prediction.score)
-        observe_all(self._p_value, prediction.p_value)
+        self._score.observe(prediction.score)
+        self._p_value.observe(prediction.p_value)
+        if self._variance is not None:
+            self._variance.observe(prediction.variance.max(axis=1))
         if len(self._labels) > 1 and prediction.probabilities is not None and prediction.total is not None:
-            observe_all(self._top_probability, prediction.probabilities.max(axis=1))
-            observe_all(self._entropy, prediction.total / math.log(len(self._labels)))
+            self._top_probability.observe(prediction.probabilities.max(axis=1))
+            if self._entropy is not None:
+                self._entropy.observe(prediction.total / math.log(len(self._labels)))
 
     def _count_plain(self, prediction: PlainPrediction) -> None:
         _count_classes(self._degraded, self._classes(prediction.map_probabilities, len(prediction)))
@@ -211,18 +199,3 @@ def _count_classes(counters: Sequence[Counter], classes: npt.NDArray[np.intp]) -
     counts = np.bincount(classes, minlength=len(counters))
     for k in np.flatnonzero(counts).tolist():
         counters[k].inc(int(counts[k]))
-
-
-def observe_all(histogram: Histogram, values: npt.NDArray[Any]) -> None:
-    """`histogram.observe` for many values at once.
-
-    prometheus-client has no public call for it: this adds to the sum and the buckets as its own `observe` does.
-    """
-    if len(values) < FEW:
-        for value in values.tolist():
-            histogram.observe(value)
-        return
-    histogram._sum.inc(float(values.sum()))  # noqa: SLF001
-    counts = np.bincount(np.searchsorted(histogram._upper_bounds, values))  # noqa: SLF001
-    for i in np.flatnonzero(counts).tolist():
-        histogram._buckets[i].inc(int(counts[i]))  # noqa: SLF001

@@ -1,6 +1,5 @@
 """Render the metrics for a scrape: of this process, or of all worker processes, without models that none serves."""
 
-import math
 import os
 from collections.abc import Iterable
 
@@ -12,12 +11,6 @@ from prometheus_client.samples import Sample
 from probity.service.monitoring.metrics import FINISHING, SERVING, Metrics, several_processes
 
 INFO = "probity_model_info"
-REFERENCES = (
-    "probity_reference",
-    "probity_reference_share",
-    "probity_reference_bin_share",
-    "probity_reference_class_share",
-)
 Model = tuple[str, str]
 
 
@@ -48,7 +41,7 @@ class ServedModels(Collector):
 
     def __init__(self, folder: str, descriptions: Iterable[str]) -> None:
         self._files = MultiProcessCollector(None, folder)  # type: ignore[no-untyped-call]
-        self._descriptions = {*descriptions, *REFERENCES}
+        self._descriptions = {*descriptions}
 
     def collect(self) -> Iterable[Metric]:
         """Every metric that has samples left."""
@@ -74,6 +67,4 @@ def _is_shown(sample: Sample, states: dict[Model, float], least: float) -> bool:
         return sample.value >= SERVING
     if "version" not in sample.labels:
         return True
-    if math.isnan(sample.value):  # a bucket of a bundle that another one of its name and version has replaced
-        return False
     return states.get((sample.labels["model"], sample.labels["version"]), least - 1) >= least

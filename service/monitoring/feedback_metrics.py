@@ -24,12 +24,11 @@ class FeedbackMetrics:
         self.bin_confidence = counter(
             "feedback_bin_confidence", "Sum of the confidences of labelled examples, by confidence.", "confidence"
         )
-        # Each process has a gambler of its own, with an equal part of the capital at the start: the sum is that of all
-        # of them, which no more than one of them alone reaches 100 with a probability above 1 % without cause. The
-        # largest of M would do so with up to M %.
-        self.capital = Gauge(
-            "probity_accuracy_capital",
-            "What gamblers have, of 1 at the start, who bet that answers are less accurate than expected.",
+        # Each process shows its own test's value divided by the number of processes: the sum over them is the mean,
+        # which reaches 100 without cause with a probability of 1 % at most. The largest of M would with up to M %.
+        self.martingale = Gauge(
+            "probity_accuracy_martingale",
+            "Test martingale, 1 at the start: evidence that answers are less accurate than expected.",
             MODEL,
             registry=registry,
             multiprocess_mode="livesum",

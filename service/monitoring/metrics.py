@@ -6,17 +6,42 @@ describe a model agree. `probity.service.monitoring.exposition` renders them.
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from probity.service.monitoring.array_histogram import ArrayHistogram
 from probity.service.monitoring.feedback_metrics import FeedbackMetrics
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 MODEL = ("model", "version")
-Labels = tuple[str, ...]
+# Conformal p-values are uniform on unchanged data, whatever the model.
+P_VALUES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+PROBABILITIES = (
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    0.95,
+    0.98,
+    0.99,
+    0.995,
+    0.998,
+    0.999,
+    1.0,
+)
+# Of deviations, whose quartiles on the calibration data are -1, 0 and 1.
+_BEYOND = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
+DEVIATIONS = (*(-bound for bound in reversed(_BEYOND)), 0.0, *_BEYOND)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Every code of a refusal. Their series start at zero: a rate over a series that begins with its first error misses
 # that error.
@@ -64,32 +89,6 @@ PREDICT_STATUSES = (200, 400, 401, 404, 405, 408, 413, 415, 422, 429, 499, 500, 
 SERVING, FINISHING, REMOVED = 1, 0, -1
 
 
-class ModelHistogram(Histogram):
-    """A histogram with buckets of its own for each model."""
-
-    def labels_with(self, buckets: Sequence[float], *labels: str) -> Histogram:
-        """The histogram of these labels, with these buckets from now on."""
-        children = cast(dict[Sequence[str], Histogram], self._metrics)
-        with self._lock:
-            before = children.get(labels)
-            if before is None or before._upper_bounds[:-1] != [*buckets]:
-                names, text = self._labelnames, self._documentation
-                child = Histogram(self._name, text, names, buckets=buckets, _labelvalues=labels, registry=None)
-                if before is not None and several_processes():
-                    _continue(child, before)
-                children[labels] = child
-            return children[labels]
-
-
-def _continue(child: Histogram, before: Histogram) -> None:
-    """Keep the buckets that both have: in a file, two values of one name would overwrite each other."""
-    known = dict(zip(before._upper_bounds, before._buckets, strict=True))
-    child._sum = before._sum
-    child._buckets = [
-        known.get(bound, bucket) for bound, bucket in zip(child._upper_bounds, child._buckets, strict=True)
-    ]
-
-
 class Metrics:
     """One set of metrics in one registry; labels are bounded (routes are templates, models are those loaded)."""
 
@@ -97,8 +96,6 @@ class Metrics:
         self.registry = registry
         self.serving: dict[tuple[str, str], str] = {}
         """Name and version -> digest of the bundle that the gauges describe."""
-        self.reference_values: dict[tuple[str, str], dict[Gauge, dict[Labels, float]]] = {}
-        """Name and version -> what `reference_share` and `reference_bin` hold of it."""
         self._http()
         self._models()
         self._predictions()
@@ -138,33 +135,8 @@ class Metrics:
             "What that share stays below with a confidence of 99.9 %, given the size of the calibration set.",
             *MODEL,
         )
-        self.calibration_examples = self._gauge(
-            "calibration_examples", "Held-out examples that set the reject threshold.", *MODEL
-        )
-        self.threshold = self._gauge("reject_threshold", "Largest score accepted.", *MODEL)
-        self.reference = self._gauge(
-            "reference", "Quantiles on the calibration data, to show drift against.", *MODEL, "quantity", "level"
-        )
-        self.reference_share = self._gauge(
-            "reference_share",
-            "Share of the calibration data at or below le, for the buckets of the histogram of this quantity.",
-            *MODEL,
-            "quantity",
-            "le",
-        )
-        self.reference_bin = self._gauge(
-            "reference_bin_share",
-            "Share of the calibration data above below and at or below le: some ten bins made of whole buckets.",
-            *MODEL,
-            "quantity",
-            "below",
-            "le",
-        )
-        self.reference_class = self._gauge(
-            "reference_class_share",
-            "Share of the calibration data that was predicted to be of the class.",
-            *MODEL,
-            "label",
+        self.threshold = self._gauge(
+            "reject_threshold_deviation", "Largest score accepted, as a deviation like ood_score_deviation.", *MODEL
         )
         self.loads = self._counter("model_loads", "Bundles loaded, or refused.", "model", "outcome")
         self.stale = self._gauge(
@@ -187,11 +159,11 @@ class Metrics:
         )
         self.drift_evidence = self._gauge(
             "drift_evidence",
-            "log10 of the capital of a gambler who bets that scores are not exchangeable with the held-out data.",
+            "log10 of a test martingale: evidence that scores are not exchangeable with the held-out data.",
             *MODEL,
         )
         self.drift_alarms = self._counter(
-            "drift_alarms", "Times that the capital reached its limit; the test begins again then.", *MODEL
+            "drift_alarms", "Times that the evidence of drift reached its limit; the test begins again then.", *MODEL
         )
         self.queue_rows = self._sum_over_workers("queue_rows", "Examples that wait now.", *MODEL)
         self.oldest_batch = self._gauge(
@@ -201,11 +173,13 @@ class Metrics:
         self.compute_seconds = self._histogram("compute_seconds", "Computing one batch.", SECONDS, *MODEL)
         self.queue_seconds = self._histogram("queue_seconds", "Waiting for a free compute thread.", SECONDS, *MODEL)
         self.batch_rows = self._histogram("batch_rows", "Examples in one batch.", ROWS, *MODEL)
-        self.top_probability = self._of_model("top_probability", "Probability of the predicted class.")
-        self.normalised_entropy = self._of_model("normalised_entropy", "Predictive entropy / log K.")
-        self.variance = self._of_model("functional_variance", "Largest output variance of an example.")
-        self.score = self._of_model("ood_score", "Out-of-distribution score.")
-        self.p_value = self._of_model("ood_p_value", "Conformal p-value of the score.")
+        self.top_probability = self._of_model("top_probability", "Probability of the predicted class.", PROBABILITIES)
+        self.p_value = self._of_model(
+            "ood_p_value", "Conformal p-value of the score; uniform from 0 to 1 on unchanged data.", P_VALUES
+        )
+        self.score = self._deviation("ood_score", "out-of-distribution score")
+        self.variance = self._deviation("functional_variance", "largest output variance of an example")
+        self.entropy = self._deviation("predictive_entropy", "predictive entropy")
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"probity_{name}", help_text, labels, registry=self.registry)
@@ -219,19 +193,27 @@ class Metrics:
     def _histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"probity_{name}", help_text, labels, buckets=buckets, registry=self.registry)
 
-    def _of_model(self, name: str, help_text: str) -> ModelHistogram:
-        return ModelHistogram(f"probity_{name}", help_text, MODEL, registry=self.registry)
+    def _of_model(self, name: str, help_text: str, bounds: tuple[float, ...]) -> ArrayHistogram:
+        return ArrayHistogram(f"probity_{name}", help_text, MODEL, bounds, self.registry)
+
+    def _deviation(self, name: str, quantity: str) -> ArrayHistogram:
+        """Of a quantity whose unit and size differ from model to model."""
+        text = (
+            f"How far the {quantity} is from its median m on the calibration data: (x - m) / (upper quartile - m) for "
+            "x >= m, (x - m) / (m - lower quartile) below; none without these quantiles in the bundle."
+        )
+        return self._of_model(f"{name}_deviation", text, DEVIATIONS)
 
     @property
     def descriptions(self) -> tuple[Gauge, ...]:
         """Gauges that describe a model by name and version; removed as soon as it stops serving."""
-        return self.false_reject_rate, self.false_reject_rate_bound, self.calibration_examples, self.threshold
+        return self.false_reject_rate, self.false_reject_rate_bound, self.threshold
 
     @property
-    def measurements(self) -> tuple[Counter | Gauge | Histogram, ...]:
+    def measurements(self) -> tuple[Counter | Gauge | Histogram | ArrayHistogram, ...]:
         """Measurements with a model's name and version as their only labels."""
         times = (self.queue_rows, self.decode_seconds, self.compute_seconds, self.queue_seconds, self.batch_rows)
-        outputs = (self.top_probability, self.normalised_entropy, self.variance, self.score, self.p_value)
+        outputs = (self.top_probability, self.entropy, self.variance, self.score, self.p_value)
         return (*times, *outputs, self.out_of_range, self.drift_evidence, self.drift_alarms)
 
     def expect(self, predict_routes: Iterable[str]) -> None:

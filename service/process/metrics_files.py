@@ -5,7 +5,6 @@ the disk has no room for ends the process with SIGBUS.
 """
 
 import logging
-import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -13,52 +12,84 @@ from typing import Any
 from prometheus_client import values
 from prometheus_client.mmap_dict import MmapedDict
 
-FIRST_BYTES = 2**16
+FIRST_BYTES = 2**16  # of a new file, as prometheus-client makes it; it doubles whenever it is full
 EMPTY_BYTES = 8  # used by a file without entries
-# An entry's length, value, timestamp and padding, beside its name.
+# An entry's length, value, timestamp and padding at most, beside its name.
 ENTRY_BYTES = 32
 log = logging.getLogger("probity")
 
 
-class ReservedDict(MmapedDict):
-    """prometheus-client's file of values, which reserves disk space before using it.
+class ReservedDict:
+    """In place of prometheus-client's file of values: reserves disk space before the file grows into it.
 
-    Without space it continues in memory: the process lives, but the others no longer see what it counts.
+    Series that the disk has no room for are kept in memory: the process lives, but the others do not see them.
     """
 
-    def __init__(self, filename: str, read_mode: bool = False) -> None:
+    def __init__(self, filename: str) -> None:
+        self._name, self._used, self._reserved = filename, EMPTY_BYTES, 0
+        self._file: MmapedDict | None = None
+        self._known, self._unshared = set[str](), dict[str, tuple[float, float]]()
         try:
-            if not read_mode:
-                _reserve_first(filename)
+            self._reserve(FIRST_BYTES)
         except OSError as error:
             log.error("%s: this process's metrics are not shared, make room and restart it", error)
-            self._f, self._fname, self._m, self._positions = None, filename, mmap.mmap(-1, FIRST_BYTES), {}  # type: ignore[assignment]
-            self._capacity, self._used = FIRST_BYTES, EMPTY_BYTES
         else:
-            super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
+            self._file = MmapedDict(filename)  # type: ignore[no-untyped-call]
+            for key, _, _ in self._file.read_all_values():  # type: ignore[no-untyped-call]
+                self._add(key)
 
-    def _init_value(self, key: str) -> None:
-        capacity = self._capacity
-        while capacity < self._used + len(key.encode()) + ENTRY_BYTES:
-            capacity *= 2
-        if capacity > self._capacity:
-            self._grow(capacity)
-        super()._init_value(key)  # type: ignore[no-untyped-call]
+    def read_value(self, key: str) -> tuple[float, float]:
+        """The value and its timestamp; a new series begins at 0."""
+        if self._file is None or not self._has_room(key):
+            return self._unshared.setdefault(key, (0.0, 0.0))
+        found: tuple[float, float] = self._file.read_value(key)  # type: ignore[no-untyped-call]
+        return found
 
-    def _grow(self, capacity: int) -> None:
-        larger = None
-        if self._f is not None:
-            try:
-                os.posix_fallocate(self._f.fileno(), 0, capacity)
-                larger = mmap.mmap(self._f.fileno(), capacity)
-            except OSError as error:  # the file stays, with everything counted so far
-                log.error("%s: %s: new metrics are not shared, make room and restart it", self._fname, error)
-                self._f.close()
-                self._f = None  # type: ignore[assignment]
-        if larger is None:
-            larger = mmap.mmap(-1, capacity)
-            larger[: self._capacity] = self._m[:]
-        self._m, self._capacity = larger, capacity
+    def write_value(self, key: str, value: float, timestamp: float) -> None:
+        """Set the value and its timestamp."""
+        if self._file is None or not self._has_room(key):
+            self._unshared[key] = value, timestamp
+        else:
+            self._file.write_value(key, value, timestamp)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Release the file."""
+        if self._file is not None:
+            self._file.close()  # type: ignore[no-untyped-call]
+
+    def _has_room(self, key: str) -> bool:
+        """Whether the series is in the file or can be added to it."""
+        if key in self._known:
+            return True
+        if key in self._unshared:
+            return False
+        needed = self._used + len(key.encode()) + ENTRY_BYTES
+        try:
+            while needed > self._reserved:
+                self._reserve(2 * self._reserved)
+        except OSError as error:  # the file stays, with everything counted so far
+            log.error("%s: %s: new metrics are not shared, make room and restart it", self._name, error)
+            return False
+        self._add(key)
+        return True
+
+    def _add(self, key: str) -> None:
+        self._known.add(key)
+        self._used += len(key.encode()) + ENTRY_BYTES
+
+    def _reserve(self, size: int) -> None:
+        """Let the file have at least so many bytes, all of them on the disk; raises `OSError`."""
+        handle = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        new = os.fstat(handle).st_size == 0
+        try:
+            os.posix_fallocate(handle, 0, size)
+        except OSError:
+            if new:
+                Path(self._name).unlink()  # readers of the folder expect no empty file
+            raise
+        finally:
+            os.close(handle)
+        self._reserved = size
 
 
 def reserve_room_for_metrics() -> None:
@@ -66,15 +97,3 @@ def reserve_room_for_metrics() -> None:
     if hasattr(os, "posix_fallocate"):
         shared: Any = values
         shared.MmapedDict = ReservedDict
-
-
-def _reserve_first(filename: str) -> None:
-    handle = os.open(filename, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        if os.fstat(handle).st_size == 0:
-            os.posix_fallocate(handle, 0, FIRST_BYTES)
-    except OSError:
-        Path(filename).unlink()  # readers of the folder expect no empty file
-        raise
-    finally:
-        os.close(handle)

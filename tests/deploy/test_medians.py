@@ -10,6 +10,7 @@ import pytest
 
 from probity.service.bundle import read_bundle
 from probity.service.inference.predictor import Prediction, Predictor
+from probity.service.monitoring.metrics import P_VALUES
 from tests.support.digits import GOLDEN, Array, digits, inverted, turned
 from tests.support.live_prometheus import scraping
 from tests.support.server import Server, running
@@ -25,12 +26,11 @@ KINDS: dict[str, Callable[[Array], Array]] = {
     "turned": turned,
     "inverted": inverted,
 }
-VARIANCE = "probity_functional_variance"
-# Of the histograms of bounded quantities, whose quantiles lie decades apart, less is asked.
+VARIANCE, SCORE, P_VALUE = "probity_functional_variance_deviation", "probity_ood_score_deviation", "probity_ood_p_value"
 QUANTITIES: dict[str, tuple[Callable[[Prediction], Array], float]] = {
     VARIANCE: (lambda found: found.variance.max(axis=1), 0.1),
-    "probity_ood_score": (lambda found: found.score, 0.25),
-    "probity_ood_p_value": (lambda found: found.p_value, 0.1),
+    SCORE: (lambda found: found.score, 0.1),
+    P_VALUE: (lambda found: found.p_value, 0.1),
 }
 
 
@@ -43,9 +43,17 @@ def true_medians() -> dict[str, dict[str, float]]:
     }
 
 
-def smallest_p_value() -> float:
-    """1 / (n + 1), of an input that scores higher than all n held-out ones."""
-    return 1 / (1 + len(read_bundle(BUNDLE).calibration.scores))
+def deviation(quantity: str, value: float) -> float:
+    """(value - m) / u above the median m of the calibration data, u from it to the upper quartile; as well below."""
+    tensors = read_bundle(BUNDLE).calibration
+    quantiles = tensors.reference["functional_variance"] if quantity == VARIANCE else tensors.reference["ood_score"]
+    _, low, median, high, _ = quantiles.tolist()
+    return float((value - median) / (high - median if value >= median else median - low))
+
+
+def bounds_around(value: float) -> tuple[float, float]:
+    """The bounds around a p-value."""
+    return max((bound for bound in P_VALUES if bound < value), default=0.0), min(x for x in P_VALUES if x >= value)
 
 
 def send(server: Server, images: Array) -> None:
@@ -73,14 +81,14 @@ def test_prometheus_reads_the_medians_that_are_true(tmp_path: Path, workers: str
                 medians.setdefault(name, {})[kind] = found
         rules = [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
         assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
-    smallest = smallest_p_value()
     for name, (_, tolerance) in QUANTITIES.items():
         for kind in KINDS:
             found, true = medians[name][kind], expected[name][kind]
-            if name == "probity_ood_p_value" and true == smallest:
-                # No p-value is smaller, so the first bucket holds these alone, and a quantile lies between 0 and them.
-                assert 0 < found <= smallest, kind
+            if name == P_VALUE:
+                low, high = bounds_around(true)
+                assert low <= found <= high, kind
             else:
-                assert found == pytest.approx(true, rel=tolerance), (name, kind)
+                assert found == pytest.approx(deviation(name, true), rel=tolerance, abs=tolerance), (name, kind)
     upright, turned_, inverted_ = medians[VARIANCE].values()
-    assert 1.2 * upright < turned_ < inverted_ / 1.2
+    assert abs(upright) < 0.5
+    assert 1 < turned_ < inverted_

@@ -17,7 +17,7 @@ def smoothed_p_value(score: float, before: list[float], tie: float) -> float:
 
 
 def drift_factors(p: float) -> list[float]:
-    """What each bet against exchangeability multiplies its capital by."""
+    """The factors of the components of the martingale against exchangeability."""
     return [1 + 0.5 - p, 1.0, 1 - 0.5 + p, 0.8 / p**0.2, 0.95 / p**0.05]
 
 
@@ -31,45 +31,18 @@ def accuracy_factors(wrong: bool, accuracy: float) -> list[float]:
     return factors
 
 
-def betting_capital(observed: list[list[float]], jump: float) -> list[float]:
-    """The capital after each of the observations, of which each has one factor a bet: of gamblers who begin at step k
-    with 1 / (k (k + 1)), and what no one has yet."""
-    gamblers, capital = list[list[float]](), list[float]()
+def martingale_values(observed: list[list[float]], jump: float) -> list[float]:
+    """The value after each of the observations, of which each has one factor a component: of parts that begin at step k
+    with 1 / (k (k + 1)), and what is in no part yet."""
+    parts, values = list[list[float]](), list[float]()
     for k, factors in enumerate(observed, 1):
-        for number, bets in enumerate(gamblers):
-            total = sum(bets)
-            gamblers[number] = [(1 - jump) * bet + jump / len(bets) * total for bet in bets]
-        gamblers.append([1 / (k * (k + 1)) / len(factors)] * len(factors))
-        gamblers = [[bet * factor for bet, factor in zip(bets, factors, strict=True)] for bets in gamblers]
-        capital.append(sum(map(sum, gamblers)) + 1 / (k + 1))
-    return capital
-
-
-def left_out_p_value(scores: list[float], i: int) -> float:
-    """The conformal p-value of score i against all others."""
-    others = scores[:i] + scores[i + 1 :]
-    return (1 + sum(other >= scores[i] for other in others)) / (len(others) + 1)
-
-
-def kolmogorov_smirnov(served: list[float], reference: list[float], bounds: list[float]) -> float:
-    """The largest difference of the two cumulative shares, at these bounds."""
-
-    def share(values: list[float], bound: float) -> float:
-        return sum(value <= bound for value in values) / len(values)
-
-    return max(abs(share(served, bound) - share(reference, bound)) for bound in bounds)
-
-
-def population_stability_index(
-    served: list[float], reference: list[float], bins: list[tuple[float, float]], least: float
-) -> float:
-    """sum (s - r) ln(s / r) over bins (below, bound], with served shares of `least` or more."""
-
-    def share(values: list[float], below: float, bound: float) -> float:
-        return sum(below < value <= bound for value in values) / len(values)
-
-    shares = [(max(least, share(served, *edges)), share(reference, *edges)) for edges in bins]
-    return sum((s - r) * math.log(s / r) for s, r in shares)
+        for number, part in enumerate(parts):
+            total = sum(part)
+            parts[number] = [(1 - jump) * one + jump / len(part) * total for one in part]
+        parts.append([1 / (k * (k + 1)) / len(factors)] * len(factors))
+        parts = [[one * factor for one, factor in zip(part, factors, strict=True)] for part in parts]
+        values.append(sum(map(sum, parts)) + 1 / (k + 1))
+    return values
 
 
 def calibration_error(confidences: list[float], right: list[bool], bins: int) -> float:

@@ -298,15 +298,15 @@ def test_accuracy_below_the_certified_one_is_shown(classification: Synthetic, tm
     assert predictor.expected_accuracy == 0.7
     with serving(predictor, Settings(feedback_secret_file=secret_file(tmp_path))) as client:
         assert [*samples(client, "probity_expected_accuracy").values()] == [0.7]
-        assert [*samples(client, "probity_accuracy_capital").values()] == [1]
+        assert [*samples(client, "probity_accuracy_martingale").values()] == [1]
         rows = np.random.default_rng(0).normal(size=(400, 4)).tolist()
         answer = predict(client, rows)
         labels = [one["label"] for one in answer["predictions"]]
         send(client, receipt=answer["receipt"], labels=labels)
-        assert next(iter(samples(client, "probity_accuracy_capital").values())) < 1
+        assert next(iter(samples(client, "probity_accuracy_martingale").values())) < 1
         answer = predict(client, rows)
         send(client, receipt=answer["receipt"], labels=[OTHERS[one["label"]] for one in answer["predictions"]])
-        assert next(iter(samples(client, "probity_accuracy_capital").values())) >= LEVEL
+        assert next(iter(samples(client, "probity_accuracy_martingale").values())) >= LEVEL
 
 
 def test_without_a_certificate_held_out_data_say_what_to_expect(classification: Synthetic, tmp_path: Path) -> None:
@@ -387,14 +387,14 @@ def test_one_replica_answers_and_another_takes_the_labels(classification: Synthe
 
 
 @pytest.mark.slow
-def test_workers_count_together_and_share_the_capital(classification: Synthetic, tmp_path: Path) -> None:
+def test_workers_count_together_and_share_the_evidence(classification: Synthetic, tmp_path: Path) -> None:
     variables = {"PROBITY_FEEDBACK_SECRET_FILE": str(secret_file(tmp_path)), "PROBITY_WORKERS": "2"}
     with running(keeping_outcomes(classification.path, tmp_path / "bundle", 500, 0), **variables) as server:
-        assert total(server, "accuracy_capital") == 1
+        assert total(server, "accuracy_martingale") == 1
         for _ in range(12):
             answer = ask(server, "/predict", {"inputs": ROWS})
             labels = [one["label"] for one in answer["predictions"]]
             ask(server, "/feedback", {"receipt": answer["receipt"], "labels": labels})
         assert total(server, "feedback_examples_total") == 12 * len(ROWS)
-        assert 0 < total(server, "accuracy_capital") < 1
+        assert 0 < total(server, "accuracy_martingale") < 1
         assert server.terminate() == 0

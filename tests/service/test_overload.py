@@ -118,7 +118,7 @@ def test_past_its_budget_a_request_gets_the_plain_network_s_answer(slow: Slow) -
         assert metric(text, "probity_predictions_total", degraded="false") == 1  # the first
         assert metric(text, "probity_predictions_total", degraded="true", label=found["label"]) > 0
         assert metric(text, "probity_predictions_total", degraded="true") == 2
-        assert metric(text, "probity_functional_variance_count") == 1
+        assert metric(text, "probity_functional_variance_deviation_count") == 1
 
 
 def test_the_plain_network_s_answer_of_a_regression(regression: Synthetic) -> None:

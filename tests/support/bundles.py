@@ -214,7 +214,9 @@ def write_linear(
         posterior=posterior,
         subnetwork_indices=indices,
         calibration=CalibrationTensors(
-            scores, even_outcomes(scores, outputs, regression, several), {"score": levels * high, "variance": levels}
+            scores,
+            even_outcomes(scores, outputs, regression, several),
+            {"functional_variance": levels * high, "normalised_entropy": levels},
         ),
     )
     return Synthetic(out, manifest, weight, bias, posterior, indices, scores)

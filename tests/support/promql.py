@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
+from probity.service.monitoring.array_histogram import ArrayHistogram
 from probity.service.monitoring.metrics import Metrics
 from tests.support.deployment import RECORDED
 
@@ -20,10 +21,11 @@ def _exported() -> dict[str, frozenset[str]]:
     registry = CollectorRegistry()
     declared = Metrics(registry)
     named = [*vars(declared).values(), *vars(declared.feedback).values()]
-    metrics = [metric for metric in named if isinstance(metric, MetricWrapperBase)]
+    # prometheus-client shows its labels with a first sample only.
     labels = {
-        family.name: metric._labelnames  # noqa: SLF001  prometheus-client shows them with a first sample only
-        for metric in metrics
+        family.name: metric.label_names if isinstance(metric, ArrayHistogram) else metric._labelnames  # noqa: SLF001
+        for metric in named
+        if isinstance(metric, (MetricWrapperBase, ArrayHistogram))
         for family in metric.describe()
     }
     return {

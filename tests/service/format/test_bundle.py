@@ -56,7 +56,7 @@ def test_a_bundle_comes_back_as_it_was_written(any_bundle: Synthetic) -> None:
     assert all(a.dtype == np.float32 for a in vars(bundle.posterior).values() if isinstance(a, np.ndarray))
     assert bundle.subnetwork_indices.dtype == np.int64
     assert bundle.calibration.scores.dtype == np.float64
-    assert set(bundle.calibration.reference) == {"score", "variance"}
+    assert set(bundle.calibration.reference) == {"functional_variance", "normalised_entropy"}
     assert all(values.shape == (len(REFERENCE_LEVELS),) for values in bundle.calibration.reference.values())
     assert len(REFERENCE_LEVELS) == LEVELS
 
@@ -125,7 +125,12 @@ def without(name: str) -> Change:
     return lambda loaded: loaded.__delitem__(name)
 
 
-FACTOR, INDICES, SCORES, QUANTILES = "scale_tril_packed", "subnetwork_indices", "scores", "reference.score"
+FACTOR, INDICES, SCORES, QUANTILES = (
+    "scale_tril_packed",
+    "subnetwork_indices",
+    "scores",
+    "reference.functional_variance",
+)
 LAST = np.iinfo(np.int64).max
 WRONG_TENSORS: dict[str, tuple[str, Change, str]] = {
     "factor NaN": (POSTERIOR, setter(FACTOR, 1, np.nan), "'scale_tril_packed': found NaN or infinity"),
@@ -159,7 +164,11 @@ WRONG_TENSORS: dict[str, tuple[str, Change, str]] = {
     "scores short": (CALIBRATION, swap(SCORES, lambda a: a[1:]), "found shape (39,), expected (40,)"),
     "scores missing": (CALIBRATION, without(SCORES), "tensor 'scores' is missing"),
     "threshold differs": (CALIBRATION, setter(SCORES, slice(None), np.arange(40.0)), ""),
-    "quantiles NaN": (CALIBRATION, setter(QUANTILES, 0, np.nan), "'reference.score': found NaN or infinity"),
+    "quantiles NaN": (
+        CALIBRATION,
+        setter(QUANTILES, 0, np.nan),
+        "'reference.functional_variance': found NaN or infinity",
+    ),
     "quantiles short": (CALIBRATION, swap(QUANTILES, lambda a: a[1:]), "found shape (4,), expected (5,)"),
     "calibration extra": (CALIBRATION, lambda loaded: loaded.update(extra=np.zeros(2)), "unexpected tensor 'extra'"),
 }

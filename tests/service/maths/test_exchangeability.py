@@ -43,15 +43,15 @@ def test_p_values_equal_the_count(calibration: list[float], batches: list[list[f
         assert len(p_values) == len(before)
 
 
-def test_no_bet_wins_on_average() -> None:
-    """The mean of each bet's factor over uniform p-values is 1, but for what is cut off next to 0."""
+def test_no_component_grows_on_average() -> None:
+    """The mean of each component's factor over uniform p-values is 1, but for what is cut off next to 0."""
     grid = (np.arange(400_000) + 0.5) / 400_000
     means = np.mean([odds(p) for p in grid.tolist()], axis=0)
     assert means == pytest.approx([1] * len(means), abs=1e-4)
     assert (np.array(odds(0.0)) <= np.array(odds(1e-9)) + 1e-8).all()  # so that no p-value is infinitely good
 
 
-def test_no_more_lies_above_the_largest_than_is_bet_against() -> None:
+def test_no_more_lies_above_the_largest_than_the_bound() -> None:
     """Over 4,000 calibration sets: the share of new scores above each limit exceeds its bound as rarely as promised."""
     generator, risk, wrong = np.random.default_rng(7), 0.05, 0
     for _ in range(4000):
@@ -60,7 +60,7 @@ def test_no_more_lies_above_the_largest_than_is_bet_against() -> None:
     assert wrong <= 4000 * (risk + 4 * np.sqrt(risk * (1 - risk) / 4000))
 
 
-def test_a_bet_on_the_tail_has_a_mean_of_one_at_its_bound() -> None:
+def test_a_factor_of_the_tail_has_a_mean_of_one_at_its_bound() -> None:
     odds_of = TailOdds(np.arange(100.0), 0.01)
     assert list(odds_of.bounds) == [99.0, 97.0, 90.0]
     assert len(odds_of) == 3 * len(STAKES) == len(odds_of.of(50.0))

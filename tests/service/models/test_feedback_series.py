@@ -1,4 +1,4 @@
-"""service/models/feedback_series.py: what processes show of their tests adds up to the mean of their capitals."""
+"""service/models/feedback_series.py: what processes show of their tests adds up to the mean of their values."""
 
 import numpy as np
 import pytest
@@ -30,26 +30,26 @@ class Process:
         return self.registry.get_sample_value(f"probity_{name}", LABELS | labels)
 
 
-def capital(*errors: float) -> float:
+def value_after(*errors: float) -> float:
     test = AccuracyTest(0.9)
     test.observe(errors)
-    return test.capital
+    return test.value
 
 
-def test_the_sum_over_processes_is_the_mean_of_their_capitals() -> None:
+def test_the_sum_over_processes_is_the_mean_of_their_values() -> None:
     one, other = Process(), Process()
-    assert (one.value("accuracy_capital"), other.value("accuracy_capital")) == (0.5, 0.5)
+    assert (one.value("accuracy_martingale"), other.value("accuracy_martingale")) == (0.5, 0.5)
     one.count([1, 1, 0])
     one.count([1])
     other.count([0])
-    shown = [process.value("accuracy_capital") or 0 for process in (one, other)]
-    assert sum(shown) == pytest.approx((capital(1, 1, 0, 1) + capital(0)) / 2)
+    shown = [process.value("accuracy_martingale") or 0 for process in (one, other)]
+    assert sum(shown) == pytest.approx((value_after(1, 1, 0, 1) + value_after(0)) / 2)
 
 
 def test_labels_that_came_before_and_rejected_examples_are_not_tested() -> None:
     process = Process()
     process.count([1, np.nan, 1], new=[True, True, False])
-    assert process.value("accuracy_capital") == pytest.approx(capital(1) / 2)
+    assert process.value("accuracy_martingale") == pytest.approx(value_after(1) / 2)
     counts = [process.value("feedback_examples_total", decision=name) for name in ("accepted", "rejected", "degraded")]
     assert counts == [1, 1, 0]
     assert process.value("feedback_bin_confidence_total", confidence="0.8") == 1.5
@@ -58,7 +58,7 @@ def test_labels_that_came_before_and_rejected_examples_are_not_tested() -> None:
 def test_without_an_expected_accuracy_there_is_no_evidence() -> None:
     process = Process(None)
     process.count([1] * 100)
-    assert process.value("accuracy_capital") == 0.5
+    assert process.value("accuracy_martingale") == 0.5
     assert process.value("expected_accuracy") is None
 
 

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import probity.service
-from probity.service.bundle import REFERENCE_LEVELS
+from probity.service.bundle import REFERENCE_LEVELS, read_bundle
 from probity.service.http.errors import HTTP_CODES
 from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.models import metrics as model_metrics
-from probity.service.monitoring.metrics import ERROR_REASONS, Metrics
-from tests.support.bundles import Synthetic
+from probity.service.monitoring.metrics import ERROR_REASONS
+from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import Client, serving
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -82,8 +82,9 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     model = classification.manifest.name
     assert value(samples, "probity_model_info", name=model, version="1", digest=digest) == 1
     assert value(samples, "probity_false_reject_rate", model=model, version="1") == classification.alpha
-    assert value(samples, "probity_reject_threshold", model=model, version="1") == pytest.approx(
-        classification.manifest.calibration.threshold
+    median, upper = np.quantile(classification.scores, (0.5, 0.75))
+    assert value(samples, "probity_reject_threshold_deviation", model=model, version="1") == pytest.approx(
+        (classification.manifest.calibration.threshold - median) / (upper - median)
     )
     series = {key for key in samples if key[0] == "probity_predictions_total"}
     assert {dict(labels)["label"] for _, labels in series} == set(classification.manifest.class_names or ())
@@ -91,16 +92,12 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     rejections = [dict(labels) | {"value": count} for (name, labels), count in samples.items() if name == REJECTIONS]
     assert {one["label"] for one in rejections} == set(classification.manifest.class_names or ())
     assert all((one["reason"], one["value"]) == ("score", 0) for one in rejections)
-    levels = [
-        value(samples, "probity_reference", model=model, version="1", quantity="variance", level=str(q))
-        for q in REFERENCE_LEVELS
-    ]
-    assert levels == pytest.approx(np.linspace(0.1, 0.9, 5))
 
 
 WORK = ("probity_decode_seconds", "probity_compute_seconds", "probity_batch_rows")
 REJECTIONS = "probity_rejections_total"
-HISTOGRAMS = ("top_probability", "normalised_entropy", "functional_variance", "ood_score", "ood_p_value")
+DEVIATIONS = ("predictive_entropy_deviation", "functional_variance_deviation", "ood_score_deviation")
+HISTOGRAMS = ("top_probability", "ood_p_value", *DEVIATIONS)
 
 
 def test_predictions_are_counted_example_by_example(fresh: Client, classification: Synthetic) -> None:
@@ -121,25 +118,60 @@ def test_predictions_are_counted_example_by_example(fresh: Client, classificatio
         assert value(samples, f"probity_{name}_count", model=model, version="1") == 25
     for name in ("decode_seconds", "compute_seconds", "queue_seconds", "batch_rows"):
         assert value(samples, f"probity_{name}_count", model=model, version="1") == 2
-    check_sums(samples, model, prediction)
+    check_values(samples, model, prediction)
 
 
-def check_sums(samples: Samples, model: str, prediction: Prediction) -> None:
+def check_values(samples: Samples, model: str, prediction: Prediction) -> None:
     assert prediction.probabilities is not None
-    assert prediction.total is not None
     expected = {
         "batch_rows": 25,
-        "ood_score": prediction.score.sum(),
         "ood_p_value": prediction.p_value.sum(),
-        "functional_variance": prediction.variance.max(axis=1).sum(),
         "top_probability": prediction.probabilities.max(axis=1).sum(),
-        "normalised_entropy": prediction.total.sum() / np.log(3),
     }
     for name, total in expected.items():
         assert value(samples, f"probity_{name}_sum", model=model, version="1") == pytest.approx(total, rel=1e-4), name
     for (name, labels), count in samples.items():
-        if name == "probity_ood_score_bucket" and ("model", model) in labels:
-            assert count == np.count_nonzero(prediction.score <= float(dict(labels)["le"]))
+        if name == "probity_ood_p_value_bucket" and ("model", model) in labels:
+            assert count == np.count_nonzero(prediction.p_value <= float(dict(labels)["le"]))
+
+
+def test_deviations_are_those_from_the_median_of_the_calibration_data(classification: Synthetic) -> None:
+    predictor = Predictor.load(classification.path)
+    prediction = predictor.predict(inputs := draw(classification, 25))
+    assert prediction.total is not None
+    with serving(predictor) as client:
+        assert client.predict({"inputs": inputs.tolist()}).status_code == 200
+        samples = scrape(client)
+    served = {
+        "ood_score": (prediction.score, np.quantile(classification.scores, REFERENCE_LEVELS)),
+        "functional_variance": (prediction.variance.max(axis=1), predictor.reference["functional_variance"]),
+        "predictive_entropy": (prediction.total / np.log(3), predictor.reference["normalised_entropy"]),
+    }
+    for quantity, (values, (_, low, median, high, _)) in served.items():
+        above = values >= median
+        deviations = (values - median) / np.where(above, high - median, median - low)
+        buckets = {
+            float(dict(labels)["le"]): count
+            for (name, labels), count in samples.items()
+            if name == f"probity_{quantity}_deviation_bucket"
+        }
+        assert {-1.0, 0.0, 1.0} < buckets.keys()
+        for bound, count in buckets.items():
+            assert count == np.count_nonzero(deviations <= bound), (quantity, bound)
+
+
+def test_without_reference_quantiles_there_are_no_deviations_but_of_the_score(
+    classification: Synthetic, tmp_path: Path
+) -> None:
+    calibration = replace(read_bundle(classification.path).calibration, reference={})
+    with serving(Predictor.load(rewrite(classification.path, tmp_path / "bundle", calibration=calibration))) as client:
+        assert client.predict({"inputs": draw(classification, 25).tolist()}).status_code == 200
+        names = {name for name, _ in scrape(client)}
+    assert {f"probity_{name}_count" for name in HISTOGRAMS} & names == {
+        "probity_ood_score_deviation_count",
+        "probity_ood_p_value_count",
+        "probity_top_probability_count",
+    }
 
 
 def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
@@ -149,7 +181,7 @@ def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
     assert (
         value(samples, "probity_predictions_total", model=model, version="1", label="regression", degraded="false") == 7
     )
-    assert value(samples, "probity_ood_score_count", model=model, version="1") == 7
+    assert value(samples, "probity_ood_p_value_count", model=model, version="1") == 7
     assert value(samples, "probity_top_probability_count", model=model, version="1") == 0
 
 
@@ -191,26 +223,6 @@ def test_a_registry_of_one_s_own(classification: Synthetic) -> None:
     assert registry.get_sample_value("probity_http_requests_total", labels) == 1
 
 
-def test_many_values_are_observed_as_one_by_one() -> None:
-    bounds = (0.1, 0.25, 0.5, 1.0, 3.0)
-    together, alone = (Metrics(CollectorRegistry()).score.labels_with(bounds, "m", "1") for _ in range(2))
-    values = np.concatenate([np.array(bounds), np.random.default_rng(0).exponential(3, 500), [0.0, 1e9]])
-    model_metrics.observe_all(together, values)
-    for value in values.tolist():
-        alone.observe(value)
-    expected, found = (
-        [
-            (one.name, one.value)
-            for family in histogram.collect()
-            for one in family.samples
-            if "_created" not in one.name
-        ]
-        for histogram in (alone, together)
-    )
-    assert [name for name, _ in found] == [name for name, _ in expected]
-    np.testing.assert_allclose([one for _, one in found], [one for _, one in expected], rtol=1e-12)
-
-
 def test_every_error_and_every_answer_to_a_prediction_starts_at_zero(fresh: Client) -> None:
     """A rate does not see the first error of a series that begins with it."""
     samples = scrape(fresh)
@@ -239,7 +251,6 @@ def test_every_reason_in_the_source_is_known() -> None:
 
 def test_what_the_calibration_set_says_is_there(fresh: Client, classification: Synthetic) -> None:
     samples, model = scrape(fresh), {"model": classification.manifest.name, "version": "1"}
-    assert value(samples, "probity_calibration_examples", **model) == len(classification.scores)
     bound = value(samples, "probity_false_reject_rate_bound", **model)
     assert bound == pytest.approx(Predictor.load(classification.path).rule.rate_bound())
     assert classification.alpha < bound < 1
