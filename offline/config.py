@@ -143,22 +143,6 @@ class FitConfig(BaseModel):
             "right where the others have little probability; a warning says where they have more than 2 %.",
         ),
     ] = 64
-    posterior: Annotated[
-        Literal["cholesky", "low-rank"],
-        Field(
-            description="`cholesky` stores the whole factor; `low-rank` keeps the fewest eigenpairs that hold the "
-            "variances to `posterior_tolerance`."
-        ),
-    ] = "cholesky"
-    posterior_tolerance: Annotated[
-        float,
-        Field(
-            gt=0,
-            lt=1,
-            description="Maximum relative error of the variances for `low-rank`, and for a whole last layer that is "
-            "served in fewer directions to save work.",
-        ),
-    ] = 0.01
     score: Annotated[
         Literal["default", "auto", ScoreName],
         Field(
@@ -301,14 +285,7 @@ class FitConfig(BaseModel):
         searched = self.prior_precision in ("budget", "gridsearch", None)
         for_score = self.score in COMPARED_SCORES
         added = bool(self.added_weights)
-        return (
-            added
-            or searched
-            or self.fits_temperature
-            or self.posterior == "low-rank"
-            or for_score
-            or self.estimates_noise
-        )
+        return added or searched or self.fits_temperature or for_score or self.estimates_noise
 
     def resolve_size(self, total: int) -> int:
         """S for a model with D = `total` trainable weights; `ValueError` when S > D and S is no upper limit."""

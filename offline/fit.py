@@ -130,7 +130,7 @@ def fit_bundle(
         # 4. select
         subnetwork = select_subnetwork(job, tuning, checkpoint)
         jacobian = job.jacobian(subnetwork.indices)
-        check_size(jacobian, job.likelihood.outputs, config.posterior)
+        check_size(jacobian, job.likelihood.outputs)
         memory = plan_job(job, subnetwork.indices, tuning.bytes + conformal.bytes)
         because = f": {subnetwork.explanation}" if subnetwork.explanation else ""
         say(f"{len(subnetwork.indices):,} weights chosen{because}")

@@ -57,11 +57,6 @@ def print_card(bundle: Path) -> None:
     }
     if selection.explanation is not None:
         rows["chosen"] = selection.explanation
-    if manifest.posterior.rank is not None:
-        rows["posterior"] = (
-            f"rank {manifest.posterior.rank} of {manifest.posterior.size}, variances off by at most "
-            f"{manifest.posterior.error:.2g} (relative)"
-        )
     rows |= _added_rows(manifest.added_weights)
     if manifest.sigma_noise is None:
         rows["temperature"] = f"{manifest.temperature:.4g}, of the plain network {manifest.map_temperature:.4g}"

@@ -75,7 +75,7 @@ from probity.service.format.rules import ManifestError
 from probity.service.format.seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
 from probity.service.format.signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
 from probity.service.format.signature import Signature, Verify, signature_from_bytes
-from probity.service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from probity.service.maths.posterior_factor import CholeskyPosterior
 
 __all__ = [
     "CALIBRATION",
@@ -104,14 +104,12 @@ __all__ = [
     "InputPart",
     "InputRange",
     "InputSpec",
-    "LowRankPosterior",
     "Manifest",
     "ManifestError",
     "MeasuredPrice",
     "Outcomes",
     "ParameterSlice",
     "Posterior",
-    "PosteriorFactor",
     "Prior",
     "ReducedHead",
     "RejectedShare",
@@ -154,7 +152,7 @@ class Bundle:
     digest: str
     manifest: Manifest
     model: bytes
-    posterior: PosteriorFactor
+    posterior: CholeskyPosterior
     subnetwork_indices: Array
     calibration: CalibrationTensors
     manifest_bytes: bytes
@@ -173,7 +171,7 @@ def seal_bundle(
     folder: Path,
     manifest: Manifest,
     model: bytes,
-    posterior: PosteriorFactor,
+    posterior: CholeskyPosterior,
     subnetwork_indices: Array,
     calibration: CalibrationTensors,
     report: bytes | None = None,
@@ -215,7 +213,7 @@ def write_bundle(
     manifest: Manifest,
     *,
     model: bytes,
-    posterior: PosteriorFactor,
+    posterior: CholeskyPosterior,
     subnetwork_indices: Array,
     calibration: CalibrationTensors,
     report: bytes | None = None,

@@ -58,6 +58,4 @@ def _matrix_steps(job: Job, size: int) -> dict[str, MatrixStep]:
     steps: dict[str, MatrixStep] = {}
     if needs_spectrum(job.config, size):
         steps["eigenvalues"] = torch.linalg.eigh
-    if job.config.posterior == "cholesky":
-        steps["factor"] = factor
-    return steps
+    return steps | {"factor": factor}

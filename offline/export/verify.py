@@ -140,7 +140,7 @@ def _check_reduction(variance: Array, truth: Truth, tolerance: float) -> None:
         raise VerificationError(
             f"verification: the variance served differs from the whole posterior's by {error:.1e} (relative), expected "
             f"at most {most:.1e} for a reduced head; nothing was published. A larger prior_precision makes the "
-            "posterior better conditioned; a smaller posterior_tolerance keeps more of it"
+            "posterior better conditioned"
         )
 
 

@@ -3,13 +3,11 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from probity.offline.config import FitConfig
 from probity.offline.data.held_out import HeldOut
 from probity.offline.data.likelihood import Classification, Likelihood, Regression
-from probity.offline.data.loaders import rows_within
 from probity.offline.features.added_weights import AddedWeights
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.job import Job
@@ -23,7 +21,6 @@ from probity.offline.laplace.added_scale import (
 )
 from probity.offline.laplace.calibration import held_out_rows
 from probity.offline.laplace.ggn import Curvature
-from probity.offline.laplace.low_rank import low_rank
 from probity.offline.laplace.noise import likeliest_noise
 from probity.offline.laplace.posterior import Spectrum, factor, posterior_precision
 from probity.offline.laplace.prior import (
@@ -40,9 +37,8 @@ from probity.offline.laplace.prior import (
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.offline.runtime.progress import one_step
 from probity.service.bundle import Posterior, Prior
-from probity.service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from probity.service.maths.posterior_factor import CholeskyPosterior
 
-LOW_RANK_EXAMPLES, LOW_RANK_BYTES = 256, 256 * 2**20
 # Where nothing else asks for it, a decomposition only for the report's picture is not worth S^3 work.
 PICTURED_SIZE = 4096
 
@@ -64,7 +60,7 @@ class Inference:
     remarks on the search that need no action.
     """
 
-    factor: PosteriorFactor
+    factor: CholeskyPosterior
     posterior: Posterior
     prior: Prior
     likelihood: Likelihood
@@ -110,12 +106,7 @@ def infer(
         noise = likeliest_noise(jacobian, spectrum, prior.used, tuning, likelihood, job.track, extra)
         ratio, likelihood = (likelihood.noise / noise) ** 2, replace(likelihood, sigma_noise=noise)
         ggn, spectrum = ggn.mul_(ratio), spectrum.scaled(ratio)
-    if config.posterior == "low-rank":
-        assert spectrum is not None
-        kept, metadata = _low_rank(job, jacobian, spectrum, prior, tuning)
-        warnings += _worthless_rank(metadata)
-    else:
-        kept, metadata = _cholesky(job, ggn, prior)
+    kept, metadata = _cholesky(job, ggn, prior)
     if metadata.jitter:
         warnings += (
             f"{metadata.jitter:.2e} was added to the diagonal of the posterior precision before it was factored",
@@ -130,9 +121,8 @@ def infer(
 
 
 def needs_spectrum(config: FitConfig, size: int) -> bool:
-    """Whether the curvature of S weights is decomposed: to search, for a low rank, or where it costs little."""
-    fixed = isinstance(config.prior_precision, float) and config.posterior == "cholesky"
-    return not fixed or config.estimates_noise or size <= PICTURED_SIZE
+    """Whether the curvature of S weights is decomposed: to search, or where it costs little."""
+    return not isinstance(config.prior_precision, float) or config.estimates_noise or size <= PICTURED_SIZE
 
 
 def _spectrum(job: Job, ggn: Tensor) -> Spectrum | None:
@@ -212,39 +202,6 @@ def _of_factor(ggn: Tensor, prior: Prior) -> Variances:
     return variances
 
 
-def _cholesky(job: Job, ggn: Tensor, prior: Prior) -> tuple[PosteriorFactor, Posterior]:
+def _cholesky(job: Job, ggn: Tensor, prior: Prior) -> tuple[CholeskyPosterior, Posterior]:
     scale_tril, jitter = one_step(job.track, "Factor", lambda: factor(posterior_precision(ggn, prior.used)))
     return CholeskyPosterior(scale_tril.numpy()), Posterior(kind="cholesky", size=len(ggn), jitter=jitter)
-
-
-def _low_rank(
-    job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum, prior: Prior, tuning: HeldOut
-) -> tuple[PosteriorFactor, Posterior]:
-    config, sample = job.config, tuning.inputs[: _sample_size(job, jacobian)]
-    rows = torch.cat([jacobian.predictive(x)[1].double().cpu() for x in torch.split(sample, 8)])
-    result = low_rank(spectrum.values, spectrum.vectors, prior.used, rows, config.posterior_tolerance)
-    metadata = Posterior(
-        kind="low-rank",
-        size=jacobian.size,
-        jitter=0.0,
-        rank=result.rank,
-        tolerance=config.posterior_tolerance,
-        error=result.error,
-    )
-    return LowRankPosterior(result.eigenvalues, result.eigenvectors, prior.used), metadata
-
-
-def _sample_size(job: Job, jacobian: SubnetworkJacobian) -> int:
-    """Held-out examples on which the error of a low rank is measured."""
-    return min(
-        LOW_RANK_EXAMPLES, rows_within(LOW_RANK_BYTES, 8 * jacobian.rule.count(job.likelihood.outputs) * jacobian.size)
-    )
-
-
-def _worthless_rank(posterior: Posterior) -> tuple[str, ...]:
-    if posterior.rank is None or 2 * posterior.rank < posterior.size:
-        return ()
-    return (
-        f"the low-rank posterior needs {posterior.rank} of {posterior.size} eigenpairs, which is no smaller and no "
-        "faster than posterior='cholesky'; take that, or a larger posterior_tolerance",
-    )

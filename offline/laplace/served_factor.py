@@ -1,28 +1,27 @@
 """The form in which the posterior's covariance becomes a part of the graph that is served."""
 
+import torch
+
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.jacobian.output_rule import AllOutputs
 from probity.offline.laplace.block_factor import BlockFactor, factor_of, factor_size
 from probity.offline.laplace.head_factor import HeadFactor, head_factor
 from probity.offline.laplace.reduced_head import ReducedHeadFactor
-from probity.offline.laplace.whole_factor import WholeFactor, whole_factor, whole_size
-from probity.service.maths.posterior_factor import CholeskyPosterior, PosteriorFactor
+from probity.offline.laplace.whole_factor import WholeFactor
+from probity.service.maths.posterior_factor import CholeskyPosterior
 
 StructuredFactor = BlockFactor | HeadFactor | ReducedHeadFactor
 """What gives the variances from the derivatives outside the head and the head's input."""
 
 
 def served_factor(
-    jacobian: SubnetworkJacobian, posterior: PosteriorFactor, outputs: int, most: int
-) -> StructuredFactor | WholeFactor | None:
-    """The form of the posterior for the graph, of at most `most` numbers; None where each form is larger.
-
-    In blocks where every output's variance is computed with a whole covariance; otherwise as it is.
-    """
-    in_blocks = isinstance(jacobian.rule, AllOutputs) and factor_size(jacobian, outputs) <= most
-    if in_blocks and isinstance(posterior, CholeskyPosterior):
+    jacobian: SubnetworkJacobian, posterior: CholeskyPosterior, outputs: int, most: int
+) -> StructuredFactor | WholeFactor:
+    """The form of the posterior for the graph: in blocks where every output's variance is computed and the blocks have
+    at most `most` numbers; otherwise as it is."""
+    if isinstance(jacobian.rule, AllOutputs) and factor_size(jacobian, outputs) <= most:
         return structured_factor(jacobian, posterior, outputs)
-    return whole_factor(posterior) if whole_size(posterior) <= most else None
+    return WholeFactor(torch.as_tensor(posterior.scale_tril))
 
 
 def least_size(jacobian: SubnetworkJacobian, outputs: int) -> int:

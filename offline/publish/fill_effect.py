@@ -11,13 +11,13 @@ from probity.offline.laplace.calibration import Calibrated, predict_held_out
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.offline.runtime.progress import silent
 from probity.service.bundle import FillEffect
-from probity.service.maths.posterior_factor import PosteriorFactor
+from probity.service.maths.posterior_factor import CholeskyPosterior
 
 MOST_EXAMPLES, MOST_SECONDS = 256, 20.0  # each output may take a backward pass
 HARM = 0.05  # of a probability or of the decisions
 
 
-def fill_effect(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, calibrated: Calibrated) -> FillEffect:
+def fill_effect(jacobian: SubnetworkJacobian, posterior: CholeskyPosterior, calibrated: Calibrated) -> FillEffect:
     """Against the variances of all outputs, with the same threshold, on examples that set the threshold."""
     served, likelihood = calibrated.prediction, calibrated.likelihood
     mean, variance = _of_all_outputs(jacobian.with_rule(ALL_OUTPUTS), posterior, calibrated.data)
@@ -38,7 +38,7 @@ def fill_effect(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, calibr
     )
 
 
-def _of_all_outputs(jacobian: SubnetworkJacobian, posterior: PosteriorFactor, data: HeldOut) -> tuple[Array, Array]:
+def _of_all_outputs(jacobian: SubnetworkJacobian, posterior: CholeskyPosterior, data: HeldOut) -> tuple[Array, Array]:
     """Mean and variance, (m, K), of as many of the first examples as the time allows, and of one at least."""
     found, start = [], time.monotonic()
     for place in range(min(len(data), MOST_EXAMPLES)):

@@ -17,7 +17,7 @@ from probity.offline.laplace.calibration import GivesVariance
 from probity.offline.network.finite import check_finite_jacobian, check_finite_outputs
 from probity.offline.network.model_copy import highest_precision, private_copy
 from probity.offline.runtime.arrays import Array, to_numpy
-from probity.service.maths.posterior_factor import PosteriorFactor
+from probity.service.maths.posterior_factor import CholeskyPosterior
 
 VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
 ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
@@ -27,7 +27,7 @@ ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many term
 class WholePosterior:
     """What a reduced head approximates, and the largest relative error of its variances."""
 
-    factor: PosteriorFactor
+    factor: CholeskyPosterior
     error_bound: float
 
 

@@ -14,7 +14,7 @@ from probity.offline.laplace.head_factor import HeadFactor
 from probity.offline.laplace.inference import Inference
 from probity.offline.laplace.reduced_head import ReducedHeadFactor, ReducedHeadPosterior, reduced_head, reduction_bytes
 from probity.offline.laplace.served_factor import StructuredFactor, least_size, served_factor
-from probity.offline.laplace.whole_factor import WholeFactor, whole_size
+from probity.offline.laplace.whole_factor import WholeFactor
 from probity.offline.network.call_order import CallOrder
 from probity.offline.runtime.peak_memory import FLOAT64
 from probity.offline.runtime.progress import one_step
@@ -23,25 +23,19 @@ from probity.service.bundle import ReducedHead
 
 FLOAT32 = 4
 LARGEST_FACTOR = 2**30  # bytes of the factor in the graph, which has less than 2 GiB
+REDUCTION_TOLERANCE = 0.01  # of the variances, relative, for a head that is served in fewer directions
 LEAST_GAIN = 0.2  # share of a prediction's multiply-adds: less is no reason for an error
 ROWS = 32
 FREE_MATRICES = 3  # (S, S), that the memory plan has for the export, beside the curvature and its factor
 
 
-def check_size(jacobian: SubnetworkJacobian, outputs: int, kind: str) -> None:
-    """`ExportError` where a factor of all S weights is too large for the graph; kind: of the posterior.
-
-    The size of one of low rank is known later.
-    """
-    if kind == "cholesky" and (size := FLOAT32 * least_size(jacobian, outputs)) > LARGEST_FACTOR:
-        raise _too_large(jacobian, size, "posterior='low-rank'")
-
-
-def _too_large(jacobian: SubnetworkJacobian, size: int, remedy: str) -> ExportError:
-    return ExportError(
-        f"subnetwork_size: found a posterior over {jacobian.size} weights, whose factor takes {size} bytes, expected "
-        f"at most {LARGEST_FACTOR}, since it becomes a part of the graph; give a smaller subnetwork_size, or {remedy}"
-    )
+def check_size(jacobian: SubnetworkJacobian, outputs: int) -> None:
+    """`ExportError` where the factor of all S weights is too large for the graph."""
+    if (size := FLOAT32 * least_size(jacobian, outputs)) > LARGEST_FACTOR:
+        raise ExportError(
+            f"subnetwork_size: found a posterior over {jacobian.size} weights, whose factor takes {size} bytes, "
+            f"expected at most {LARGEST_FACTOR}, since it becomes a part of the graph; give a smaller subnetwork_size"
+        )
 
 
 @dataclass(frozen=True)
@@ -59,19 +53,16 @@ def choose_form(job: Job, jacobian: SubnetworkJacobian, inference: Inference, he
 
     A single output is served exactly: its reduction would take more memory than the job was planned with.
 
-    held_out (n, *input_shape): where the error of the reduced head is measured. Raises `ExportError`.
+    held_out (n, *input_shape): where the error of the reduced head is measured.
     """
     exact = served_factor(jacobian, inference.factor, job.likelihood.outputs, LARGEST_FACTOR // FLOAT32)
-    if exact is None:
-        size = FLOAT32 * whole_size(inference.factor)
-        raise _too_large(jacobian, size, "posterior='low-rank' with a larger posterior_tolerance")
     form = ServedForm(exact, inference.factor)
     if not isinstance(exact, HeadFactor) or _gain(job, exact.multiply_adds, 0) < LEAST_GAIN:
         return form
     if reduction_bytes(exact) > FREE_MATRICES * FLOAT64 * jacobian.size**2:
         return form
-    added, tolerance = inference.prior.used + inference.posterior.jitter, job.config.posterior_tolerance
-    reduced = one_step(job.track, "Reduced head", lambda: reduced_head(exact, added, tolerance))
+    added = inference.prior.used + inference.posterior.jitter
+    reduced = one_step(job.track, "Reduced head", lambda: reduced_head(exact, added, REDUCTION_TOLERANCE))
     if reduced is None or _gain(job, exact.multiply_adds, reduced.multiply_adds) < LEAST_GAIN:
         return form
     error = _largest_error(jacobian, exact, reduced, held_out)

@@ -119,12 +119,7 @@ def posterior_rows(manifest: Manifest) -> dict[str, str]:
     """The posterior, the noise and the temperature."""
     posterior = manifest.posterior
     rows = {"Kind": f"{posterior.kind}, over {posterior.size:,} weights"}
-    if posterior.kind == "cholesky":
-        rows["Jitter on the diagonal"] = number(posterior.jitter) if posterior.jitter else "none"
-    if posterior.rank is not None:
-        rows["Rank"] = f"{posterior.rank:,}"
-    if posterior.error is not None and posterior.tolerance is not None:
-        rows["Error of the variance"] = f"{percent(posterior.error)} at most, tolerance {percent(posterior.tolerance)}"
+    rows["Jitter on the diagonal"] = number(posterior.jitter) if posterior.jitter else "none"
     if manifest.sigma_noise is not None:
         each = zip(manifest.labels, manifest.noises or (), strict=True)
         one = number(manifest.sigma_noise) if isinstance(manifest.sigma_noise, float) else None

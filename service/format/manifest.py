@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from probity.service.format.manifest_input import LARGEST, SMALLEST, InputSpec
+from probity.service.format.manifest_input import LARGEST, InputSpec
 from probity.service.format.manifest_parts import (
     AddedWeights,
     Calibration,
@@ -89,12 +89,8 @@ class Manifest(Part):
         self._check_calibration()
         self._check_rejection()
         self._check_graph()
-        posterior, used = self.posterior, self.prior.used
-        size = posterior.size == self.subnetwork_size
-        check_fields("posterior", posterior, ("size", size, f"subnetwork_size, {self.subnetwork_size}"))
-        usable = posterior.kind == "cholesky" or SMALLEST <= used <= LARGEST
-        expected = f"a number from {SMALLEST:g} to {LARGEST:g} for a posterior of kind 'low-rank'"
-        check_fields("prior", self.prior, ("used", usable, expected))
+        size = self.posterior.size == self.subnetwork_size
+        check_fields("posterior", self.posterior, ("size", size, f"subnetwork_size, {self.subnetwork_size}"))
 
     @property
     def noises(self) -> tuple[float, ...] | None:
@@ -135,12 +131,12 @@ class Manifest(Part):
         computed, reduced = graph.computed, graph.reduced
         fills = computed is None or (classification and computed.count <= self.outputs)
         counts = "null, or at most as many as a classification has classes"
-        fits = reduced is None or (self.posterior.kind == "cholesky" and reduced.rank <= self.subnetwork_size)
+        fits = reduced is None or reduced.rank <= self.subnetwork_size
         check_fields(
             "graph",
             graph,
             ("computed", fills, counts),
-            ("reduced", fits, "null, or a rank of at most S for a 'cholesky' posterior"),
+            ("reduced", fits, "null, or a rank of at most S"),
         )
         shared = classification and self.added_weights is not None
         check_fields("", self, ("link", shared == (self.link == "probit-shared"), "'probit-shared' with added weights"))

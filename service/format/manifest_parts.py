@@ -118,35 +118,14 @@ class AddedWeights(Part):
 
 @dataclass(frozen=True)
 class Posterior(Part):
-    """How the posterior is written down.
+    """How the posterior is written down: as the Cholesky factor of its covariance, over `size` weights.
 
-    "cholesky": the factor; `jitter` is what had to be added to the diagonal before it could be factored (0: nothing).
-    "low-rank": the `rank` largest eigenpairs of the curvature and the prior for the rest. `tolerance` is the relative
-    error of the functional variance that was asked for, `error` the largest one reached on held-out data, against the
-    full posterior.
+    `jitter` is what had to be added to the diagonal of the precision before it could be factored (0: nothing).
     """
 
-    kind: Literal["cholesky", "low-rank"]
+    kind: Literal["cholesky"]
     size: int
-    jitter: float
-    rank: int | None = None
-    tolerance: float | None = None
-    error: float | None = None
-
-    def __post_init__(self) -> None:
-        rank, tolerance, error = self.rank, self.tolerance, self.error
-        if self.kind == "cholesky":
-            rules = [(name, getattr(self, name) is None, "null") for name in ("rank", "tolerance", "error")]
-        elif rank is None or tolerance is None or error is None:
-            rules = [(name, getattr(self, name) is not None, "a number") for name in ("rank", "tolerance", "error")]
-        else:
-            rules = [
-                ("rank", 1 <= rank <= self.size, f"a number from 1 to {self.size}"),
-                ("tolerance", tolerance >= 0, "0 or a positive number"),
-                ("error", 0 <= error <= tolerance, f"a number from 0 to the tolerance, {tolerance}"),
-                ("jitter", self.jitter == 0, "0, since nothing is factored"),
-            ]
-        check_fields("posterior", self, *((name, holds, f"{e} for kind {self.kind!r}") for name, holds, e in rules))
+    jitter: Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True)

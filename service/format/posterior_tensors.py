@@ -13,11 +13,7 @@ import safetensors.numpy
 from probity.service.format.files import BundleError
 from probity.service.format.manifest import Manifest
 from probity.service.format.tensors import Tensors, read_tensors, refuse_rest, take
-from probity.service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
-
-# Of entries of U^T U - I. Float32 vectors stay below 1e-5; a larger error would make the variance wrong by this share.
-ORTHONORMAL_TOLERANCE = 1e-3
-BLOCK_COLUMNS = 512
+from probity.service.maths.posterior_factor import CholeskyPosterior
 
 Array = npt.NDArray[Any]
 
@@ -41,31 +37,23 @@ def unpack_lower_triangle(packed: Array, size: int) -> Array:
     return matrix
 
 
-def check_posterior(posterior: PosteriorFactor, manifest: Manifest) -> None:
-    """`ValueError` where the posterior is not what the manifest says: its kind, S, rank and lambda_S."""
-    stated, size = manifest.posterior, manifest.subnetwork_size
-    if isinstance(posterior, LowRankPosterior):
-        found: tuple[Any, ...] = ("low-rank", posterior.eigenvectors.shape, posterior.eigenvalues.shape)
-        expected: tuple[Any, ...] = (stated.kind, (size, stated.rank), (stated.rank,))
-        found, expected = (*found, posterior.prior_precision), (*expected, manifest.prior.used)
-    else:
-        found, expected = ("cholesky", posterior.scale_tril.shape), (stated.kind, (size, size))
+def check_posterior(posterior: CholeskyPosterior, manifest: Manifest) -> None:
+    """`ValueError` where the posterior is not over as many weights as the manifest says."""
+    found, expected = posterior.scale_tril.shape, (manifest.subnetwork_size,) * 2
     if found != expected:
         raise ValueError(f"posterior: found {found}, expected {expected} as in the manifest; give the one it describes")
 
 
-def posterior_to_bytes(posterior: PosteriorFactor, subnetwork_indices: Array) -> bytes:
+def posterior_to_bytes(posterior: CholeskyPosterior, subnetwork_indices: Array) -> bytes:
     """The content of posterior.safetensors, rounded to float32."""
-    tensors = {"subnetwork_indices": np.asarray(subnetwork_indices, np.int64)}
-    if isinstance(posterior, LowRankPosterior):
-        tensors["eigenvalues"] = np.ascontiguousarray(posterior.eigenvalues, np.float32)
-        tensors["eigenvectors"] = np.ascontiguousarray(posterior.eigenvectors, np.float32)
-    else:
-        tensors["scale_tril_packed"] = pack_lower_triangle(posterior.scale_tril, np.float32)
+    tensors = {
+        "subnetwork_indices": np.asarray(subnetwork_indices, np.int64),
+        "scale_tril_packed": pack_lower_triangle(posterior.scale_tril, np.float32),
+    }
     return safetensors.numpy.save(tensors)
 
 
-def posterior_from_bytes(file: Path, data: bytes, manifest: Manifest) -> tuple[PosteriorFactor, Array]:
+def posterior_from_bytes(file: Path, data: bytes, manifest: Manifest) -> tuple[CholeskyPosterior, Array]:
     """The posterior and subnetwork_indices (S,) in `data`, checked; `BundleError` naming `file`."""
     tensors = read_tensors(file, data)
     del data  # as large as the tensors made of it
@@ -74,8 +62,7 @@ def posterior_from_bytes(file: Path, data: bytes, manifest: Manifest) -> tuple[P
         raise BundleError(
             file, f"subnetwork_indices: expected strictly ascending positions below {manifest.parameter_count}"
         )
-    read = _low_rank if manifest.posterior.kind == "low-rank" else _cholesky
-    return read(file, tensors, manifest), indices
+    return _cholesky(file, tensors, manifest), indices
 
 
 def _cholesky(file: Path, tensors: Tensors, manifest: Manifest) -> CholeskyPosterior:
@@ -86,28 +73,3 @@ def _cholesky(file: Path, tensors: Tensors, manifest: Manifest) -> CholeskyPoste
     if not (np.diagonal(scale_tril) > 0).all():
         raise BundleError(file, "scale_tril: found a diagonal entry that is not positive, expected a Cholesky factor")
     return CholeskyPosterior(scale_tril)
-
-
-def _low_rank(file: Path, tensors: Tensors, manifest: Manifest) -> LowRankPosterior:
-    size, rank = manifest.subnetwork_size, manifest.posterior.rank or 0
-    values = take(file, tensors, "eigenvalues", "float32", (rank,))
-    vectors = take(file, tensors, "eigenvectors", "float32", (size, rank))
-    refuse_rest(file, tensors)
-    if (values < 0).any() or (values[1:] > values[:-1]).any():
-        raise BundleError(file, "eigenvalues: expected numbers of at least 0 in descending order")
-    _check_orthonormal(file, vectors)
-    return LowRankPosterior(values, vectors, manifest.prior.used)
-
-
-def _check_orthonormal(file: Path, vectors: Array) -> None:
-    """Refuse columns that are not orthonormal; only `BLOCK_COLUMNS` rows of U^T U are in memory at a time."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, vectors.shape[1], BLOCK_COLUMNS):
-            products = vectors[:, start : start + BLOCK_COLUMNS].T @ vectors[:, start:]
-            products[:, : len(products)] -= np.eye(len(products), dtype=products.dtype)
-            if not (np.abs(products) <= ORTHONORMAL_TOLERANCE).all():
-                raise BundleError(
-                    file,
-                    f"eigenvectors: found columns with products that differ from the identity by more than "
-                    f"{ORTHONORMAL_TOLERANCE:g}, expected orthonormal columns",
-                )

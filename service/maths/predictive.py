@@ -42,32 +42,6 @@ def column_blocks(size: int) -> Iterator[slice]:
     return (slice(start, min(start + width, size)) for start in range(0, size, width))
 
 
-def low_rank_variance(jacobian: Array, eigenvalues: Array, eigenvectors: Array, prior_precision: float) -> Array:
-    """Diagonal of `J Sigma J^T`, Sigma = sum_i u_i u_i^T / (e_i + p) + (I - U U^T) / p.
-
-    The posterior in the k known curvature directions u_i, the prior in all directions orthogonal to them:
-
-        variance = sum_i (J u_i)^2 / (e_i + p) + |J - (J U) U^T|^2 / p,
-
-    a sum of squares: no cancellation, and never less than the variance of the full posterior, since a direction left
-    out counts 1 / p in place of 1 / (e_i + p).
-
-    jacobian (B, K, S), eigenvalues e (k,) >= 0, eigenvectors U (S, k) with orthonormal columns, prior_precision
-    p = lambda_S > 0 -> (B, K), in the outputs' units squared. Two matrix products. In float32 the relative error stays
-    below 1e-4 while e_i / p is below 1e8: beyond, the rounding of the second term outweighs the first.
-    """
-    batch, outputs, size = jacobian.shape
-    rows = jacobian.reshape(batch * outputs, size)
-    known = rows @ eigenvectors
-    rest = known @ eigenvectors.T
-    np.subtract(rows, rest, out=rest)
-    # Scaled before they are squared, so that neither overflows where the result does not.
-    known *= (1 / np.sqrt(np.asarray(eigenvalues, np.float64) + prior_precision)).astype(known.dtype)
-    rest *= 1 / math.sqrt(prior_precision)
-    variance: Array = np.square(known, out=known).sum(axis=-1) + np.square(rest, out=rest).sum(axis=-1)
-    return variance.reshape(batch, outputs)
-
-
 def softmax(logits: Array) -> Array:
     """exp(f_k) / sum_j exp(f_j) over the last axis, float64, shifted so that nothing overflows."""
     shifted = np.asarray(logits, np.float64)

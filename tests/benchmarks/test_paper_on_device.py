@@ -33,9 +33,3 @@ def test_probabilities_are_those_of_the_predictor(options: dict[str, Any], tmp_p
     assert expected is not None
     found = predictive(model, read_bundle(path), (inputs[:2], targets[:2]))(inputs)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_a_low_rank_factor_is_refused() -> None:
-    golden = Path(__file__).parents[1] / "golden" / "v1_low_rank" / "bundle"
-    with pytest.raises(TypeError, match="found LowRankPosterior, expected a Cholesky factor"):
-        predictive(nn.Linear(2, 2), read_bundle(golden), (torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64)))

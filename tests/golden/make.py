@@ -3,8 +3,8 @@
     python tests/golden/make.py [--again]
 
 makes `v1`, the ordinary fit; `v1_fixed`, with a prior precision that is given; `v1_fused`, with a fused score and a
-reduced head; `v1_low_rank`, weights anywhere to low rank with the variances of the most probable classes, every
-optional field of the manifest and a report; and `v1_subnetwork`, without added weights. It refuses to overwrite, but
+reduced head; `v1_top`, weights anywhere with the variances of the most probable classes, every optional field of the
+manifest and a report; and `v1_subnetwork`, without added weights. It refuses to overwrite, but
 with `--again`: after a change to the format or to the graphs.
 """
 
@@ -25,7 +25,6 @@ from probity.service.inference.predictor import Prediction
 
 GOLDEN = Path(__file__).parent
 RECIPE = GOLDEN.parents[1] / "examples" / "digits.py"
-TOLERANCE = 0.05
 SET_LEVEL = 0.9
 FEATURES = added_weights.FeatureSettings(16, 4)  # of the random features: a smaller graph
 COMMON = {"subnetwork_size": 100, "name": "golden-digits"}
@@ -33,10 +32,8 @@ BUNDLES: dict[str, dict[str, Any]] = {
     "v1": {},
     "v1_fixed": {"selection": "random", "prior_precision": 100.0},
     "v1_fused": {"score": "fused"},
-    "v1_low_rank": {
+    "v1_top": {
         "selection": "random",
-        "posterior": "low-rank",
-        "posterior_tolerance": TOLERANCE,
         "variance_of": "top",
         "top_outputs": 3,
     },
@@ -60,7 +57,7 @@ def main(again: bool) -> None:
     for name, folder in folders.items():
         folder.mkdir(exist_ok=True)
         fit_recipe(RECIPE, folder / "bundle", {**COMMON, **BUNDLES[name]})
-        edit = {"v1_fused": add_reduced_head, "v1_low_rank": fill_in}.get(name, without_report)
+        edit = {"v1_fused": add_reduced_head, "v1_top": fill_in}.get(name, without_report)
         edit(folder / "bundle")
         write_answers(folder, asked)
 

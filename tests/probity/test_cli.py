@@ -181,7 +181,6 @@ BAD_OPTIONS = [
     ("--within", "layer9", "within"),
     ("--added-weights", "layer9", "added_weights: found 'layer9', which is no such layer"),
     ("--kinds", "biases", "kinds"),
-    ("--posterior", "diagonal", "posterior"),
     ("--uncertainty-budget", "0", "uncertainty_budget"),
     ("--subnetwork-size", "0", "subnetwork_size"),
     ("--subnetwork-size", "1.5", "subnetwork_size"),

@@ -20,11 +20,7 @@ from probity.service.bundle import (
     CholeskyPosterior,
     ImagePreprocessing,
     InputSpec,
-    LowRankPosterior,
     Manifest,
-    Posterior,
-    PosteriorFactor,
-    Prior,
     read_bundle,
     write_bundle,
 )
@@ -36,7 +32,6 @@ from tests.support.manifests import slow_threshold as slow_threshold
 Array = npt.NDArray[Any]
 IR_VERSION = 10
 LEVELS = 5
-LOW_RANK_PRIOR = Prior(method="fixed", precision=2.5, scaling="none", used=2.5)
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ class Synthetic:
     manifest: Manifest
     weight: Array
     bias: Array
-    posterior: PosteriorFactor
+    posterior: CholeskyPosterior
     indices: Array
     scores: Array
 
@@ -78,16 +73,10 @@ class Synthetic:
         return np.stack([np.diag(j @ covariance @ j.T) for j in self.jacobian(inputs)])
 
 
-def dense_covariance(posterior: PosteriorFactor) -> Array:
+def dense_covariance(posterior: CholeskyPosterior) -> Array:
     """Sigma (S, S), float64, as its definition says."""
-    if isinstance(posterior, CholeskyPosterior):
-        factor = posterior.scale_tril.astype(np.float64)
-        return factor @ factor.T
-    vectors, values = posterior.eigenvectors.astype(np.float64), posterior.eigenvalues.astype(np.float64)
-    prior = posterior.prior_precision
-    known = sum(np.outer(u, u) / (e + prior) for u, e in zip(vectors.T, values, strict=True))
-    rest: Array = (np.eye(len(vectors)) - vectors @ vectors.T) / prior
-    return known + rest
+    factor = posterior.scale_tril.astype(np.float64)
+    return factor @ factor.T
 
 
 def draw_cholesky(rng: np.random.Generator, size: int) -> CholeskyPosterior:
@@ -96,23 +85,8 @@ def draw_cholesky(rng: np.random.Generator, size: int) -> CholeskyPosterior:
     return CholeskyPosterior(scale_tril)
 
 
-def draw_low_rank(rng: np.random.Generator, size: int, rank: int, prior: float) -> LowRankPosterior:
-    vectors = np.linalg.qr(rng.normal(size=(size, size)))[0][:, :rank]
-    values = np.sort(rng.uniform(1, 50, rank))[::-1]
-    return LowRankPosterior(values.astype(np.float32), np.ascontiguousarray(vectors, np.float32), prior)
-
-
-def root(posterior: PosteriorFactor) -> Array:
-    """R (S, M) with Sigma = R R^T, float32."""
-    if isinstance(posterior, CholeskyPosterior):
-        return posterior.scale_tril
-    vectors, values = posterior.eigenvectors.astype(np.float64), posterior.eigenvalues.astype(np.float64)
-    rest = (np.eye(len(vectors)) - vectors @ vectors.T) / math.sqrt(posterior.prior_precision)
-    return np.hstack([vectors / np.sqrt(values + posterior.prior_precision), rest]).astype(np.float32)
-
-
 def linear_graph(
-    weight: Array, bias: Array, indices: Array, shape: tuple[int, ...], posterior: PosteriorFactor
+    weight: Array, bias: Array, indices: Array, shape: tuple[int, ...], posterior: CholeskyPosterior
 ) -> onnx.GraphProto:
     """inputs (B, *shape) -> mean (B, K), and variance (B, K) as the squared length of constant matrix products."""
     outputs, width = weight.shape
@@ -130,7 +104,7 @@ def linear_graph(
         "offset": offset.reshape(-1),
         "flat_shape": np.array([-1, width], np.int64),
         "jacobian_shape": np.array([-1, outputs, size], np.int64),
-        "root": root(posterior),
+        "root": posterior.scale_tril,
     }
     nodes = [
         helper.make_node("Reshape", ["inputs", "flat_shape"], ["flat"]),
@@ -178,22 +152,16 @@ def write_linear(
     several: bool = False,
     seed: int = 0,
     examples: int = 40,
-    rank: int | None = None,
     **changes: Any,
 ) -> Synthetic:
-    """Draw a linear network from `seed` and write its bundle to `out`; with a `rank`, its posterior is of low rank."""
+    """Draw a linear network from `seed` and write its bundle to `out`."""
     rng = np.random.default_rng(seed)
     width = math.prod(spec.shape)
     weight = rng.normal(size=(outputs, width)).astype(np.float32)
     bias = rng.normal(size=outputs).astype(np.float32)
     parameter_count = outputs * (width + 1)
     indices = np.sort(rng.choice(parameter_count, size, replace=False)).astype(np.int64)
-    if rank is None:
-        posterior: PosteriorFactor = draw_cholesky(rng, size)
-    else:
-        posterior = draw_low_rank(rng, size, rank, LOW_RANK_PRIOR.used)
-        described = Posterior("low-rank", size, 0.0, rank=rank, tolerance=0.05, error=0.0125)
-        changes = {"prior": LOW_RANK_PRIOR, "posterior": described, **changes}
+    posterior = draw_cholesky(rng, size)
     high = 1.0 if regression else math.log(outputs)
     scores = np.sort(rng.uniform(0.05, 0.8 * high, examples))
     manifest = make_manifest(

@@ -39,18 +39,16 @@ SYNTHETIC: dict[str, Callable[[Path], Any]] = {
     "temperature": lambda out: write_linear(out, outputs=3, spec=FEATURE_SPEC, temperature=2.5),
     "regression": lambda out: write_linear(out, outputs=2, spec=VECTOR, regression=True, seed=2),
     "one-output": lambda out: write_linear(out, outputs=1, spec=VECTOR, size=3, regression=True, seed=3),
-    "low-rank": lambda out: write_linear(out, outputs=3, spec=FEATURE_SPEC, rank=2),
     "tokens": write_tokens,
     "added": lambda out: moved(write_added(out.with_name("parts")), out),
     "added-energy": lambda out: moved(write_added(out.with_name("parts"), calibration={"score": "energy"}), out),
     "added-distance": lambda out: moved(write_added(out.with_name("parts"), calibration={"score": "distance"}), out),
     "added-regression": lambda out: moved(write_added(out.with_name("parts"), regression=True), out),
 }
-# Derivatives of whole layers and of single parameters (a loop), of a linear head alone, and a posterior of low rank.
+# Derivatives of whole layers and of single parameters (a loop), and of a linear head alone.
 FITTED: dict[str, tuple[str, dict[str, Any]]] = {
     "fitted": ("batchnorm-cnn-classification-10", {"selection": "random"}),
     "fitted-head": ("mlp-regression-2", {"selection": "last-layer"}),
-    "fitted-low-rank": ("cnn-classification-2", {"selection": "random", "posterior": "low-rank"}),
 }
 BUNDLES = (*GOLDEN, *SYNTHETIC, *FITTED)
 

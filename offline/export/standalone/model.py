@@ -61,7 +61,7 @@ def _check_size(bundle: Bundle, size: int, limit: int) -> None:
     if size >= limit:
         raise StandaloneError(
             f"{bundle.path}: found {size} bytes of weights and calibration scores, expected less than {limit}, which "
-            "one ONNX file can hold; fit it with posterior='low-rank', or fewer weights, or those of the last layers"
+            "one ONNX file can hold; fit it with fewer weights, or those of the last layers"
         )
 
 

@@ -7,26 +7,26 @@ from torch import nn
 
 from probity.offline.export.graph import export_variance
 from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.output_rule import ALL_OUTPUTS, Kind, OutputRule, output_rule
+from probity.offline.jacobian.output_rule import Kind, OutputRule, output_rule
 from probity.offline.jacobian.plan import make_jacobian
 from probity.offline.laplace.block_factor import BlockFactor
 from probity.offline.laplace.head_factor import HeadFactor
 from probity.offline.laplace.served_factor import served_factor
+from probity.offline.laplace.whole_factor import WholeFactor
 from probity.offline.network.model_copy import private_copy
 from probity.offline.network.weights import WeightLayout
 from probity.service.inference.onnx_runtime import onnxruntime
-from probity.service.maths.posterior_factor import CholeskyPosterior, LowRankPosterior, PosteriorFactor
+from probity.service.maths.posterior_factor import CholeskyPosterior
 from tests import reference
 from tests.support.heads import build_head
 from tests.support.networks import NETWORKS, build
-from tests.support.tiers import quick_among
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
 
 MOST = 2**20
 
 
-def posterior_of(size: int, kind: str) -> tuple[PosteriorFactor, np.ndarray]:
+def posterior_of(size: int) -> tuple[CholeskyPosterior, np.ndarray]:
     """The posterior, and its precision."""
     generator = np.random.default_rng(size)
     vectors = np.linalg.qr(generator.normal(size=(size, size)))[0]
@@ -34,8 +34,6 @@ def posterior_of(size: int, kind: str) -> tuple[PosteriorFactor, np.ndarray]:
     rank = max(1, size // 3)
     values[:rank] = generator.uniform(0.5, 20, size=rank)
     precision = vectors @ np.diag(values + 0.3) @ vectors.T
-    if kind == "low-rank":
-        return LowRankPosterior(values[:rank], vectors[:, :rank], 0.3), precision
     return CholeskyPosterior(np.linalg.cholesky(np.linalg.inv(precision))), precision
 
 
@@ -49,7 +47,7 @@ def run(model: bytes, inputs: torch.Tensor) -> np.ndarray:
     return found
 
 
-def served_variance(name: str, kind: str, rule: OutputRule) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def served_variance(name: str, rule: OutputRule) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(served for four examples, mean, Jacobian, precision)."""
     network, inputs = build_head(name) if name not in NETWORKS else build(name)[:2]
     layout = WeightLayout.of(network)
@@ -58,10 +56,9 @@ def served_variance(name: str, kind: str, rule: OutputRule) -> tuple[np.ndarray,
     )
     copied = private_copy(network, torch.device("cpu"))
     jacobian = make_jacobian(copied, layout, indices, inputs, find_head(copied, inputs), rule)
-    posterior, precision = posterior_of(len(indices), kind)
+    posterior, precision = posterior_of(len(indices))
     mean, truth = reference.full_jacobian(network, inputs)
     factor = served_factor(jacobian, posterior, mean.shape[1], MOST)
-    assert factor is not None
     model, _ = export_variance(jacobian, inputs, mean.shape[1], factor)
     return run(model, inputs), mean, truth[:, :, indices.numpy()], precision
 
@@ -80,17 +77,9 @@ def served_variance(name: str, kind: str, rule: OutputRule) -> tuple[np.ndarray,
 )
 def test_a_few_outputs(name: str, kind: Kind, count: int) -> None:
     rule = output_rule(kind, count, 4 if name not in NETWORKS else 9)
-    found, mean, jacobian, precision = served_variance(name, "cholesky", rule)
+    found, mean, jacobian, precision = served_variance(name, rule)
     expected = reference.filled_variance(mean, jacobian, precision, kind, count)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * expected.max())
-
-
-@pytest.mark.parametrize("name", quick_among(["perceptron", "scaled"], {"perceptron"}))
-def test_low_rank(name: str) -> None:
-    found, mean, jacobian, precision = served_variance(name, "low-rank", ALL_OUTPUTS)
-    np.testing.assert_allclose(found, reference.variance(jacobian, precision), rtol=1e-4)
-    found, mean, jacobian, precision = served_variance(name, "low-rank", output_rule("margin", 2, 9))
-    np.testing.assert_allclose(found, reference.filled_variance(mean, jacobian, precision, "margin", 2), rtol=1e-4)
 
 
 @pytest.mark.parametrize("width", [6, 230])
@@ -104,7 +93,7 @@ def test_whole_head(width: int) -> None:
         torch.arange(layout.total - 2 * (width + 1), layout.total),
     )
     jacobian = make_jacobian(copied, layout, indices, inputs, find_head(copied, inputs))
-    posterior, precision = posterior_of(len(indices), "cholesky")
+    posterior, precision = posterior_of(len(indices))
     factor = served_factor(jacobian, posterior, 2, MOST)
     assert isinstance(factor, HeadFactor)
     found = run(export_variance(jacobian, inputs, 2, factor)[0], inputs)
@@ -115,13 +104,9 @@ def test_whole_head(width: int) -> None:
 def test_in_blocks_where_all_variances_are_computed_and_as_it_is_otherwise() -> None:
     network, inputs = build_head("perceptron")
     copied, layout = private_copy(network, torch.device("cpu")), WeightLayout.of(network)
-    posterior, _ = posterior_of(layout.total, "cholesky")
-    reduced, _ = posterior_of(layout.total, "low-rank")
+    posterior, _ = posterior_of(layout.total)
     every = make_jacobian(copied, layout, torch.arange(layout.total), inputs, find_head(copied, inputs))
     few = every.with_rule(output_rule("margin", 2, 3))
     assert isinstance(served_factor(every, posterior, 3, MOST), BlockFactor)
-    for jacobian, kept in ((few, posterior), (few, reduced), (every, reduced)):
-        factor = served_factor(jacobian, kept, 3, MOST)
-        assert factor is not None
-        assert not isinstance(factor, BlockFactor)
-        assert served_factor(jacobian, kept, 3, 10) is None
+    assert isinstance(served_factor(few, posterior, 3, MOST), WholeFactor)
+    assert isinstance(served_factor(every, posterior, 3, 10), WholeFactor)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import probity.offline.fit
-import probity.offline.publish.served_form
 from probity.card import print_card
 from probity.offline import ExportError, FitConfig, fit_bundle
+from probity.offline.publish import served_form
 from probity.service import Predictor, read_bundle
 from probity.service.bundle import Graph, read_manifest
 from tests import reference
@@ -74,7 +74,7 @@ def test_the_variances_are_within_the_bound_of_the_whole_posterior(
     predictor, graph = fit(network, tmp_path / "bundle")
     assert graph.reduced is not None
     assert graph.reduced.rank < WIDTH / 2
-    assert 0 < graph.reduced.error <= graph.reduced.error_bound <= CONFIG.posterior_tolerance
+    assert 0 < graph.reduced.error <= graph.reduced.error_bound <= served_form.REDUCTION_TOLERANCE
     assert graph.reduced.examples == 40
     inputs = torch.cat([inputs_of(data(16, seed=2)), 30 * torch.randn(16, 4)])
     errors = predictor.predict(inputs.numpy()).variance / whole_variance(network, tmp_path / "bundle", inputs) - 1
@@ -87,17 +87,23 @@ def test_the_variances_are_within_the_bound_of_the_whole_posterior(
     assert f"rank {graph.reduced.rank} for each output, variances off by at most" in capsys.readouterr().out
 
 
-def test_the_threshold_is_set_with_the_variances_that_are_served(network: nn.Sequential, tmp_path: Path) -> None:
-    predictor, _ = fit(network, tmp_path / "bundle", posterior_tolerance=0.5)
+def test_the_threshold_is_set_with_the_variances_that_are_served(
+    network: nn.Sequential, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_form, "REDUCTION_TOLERANCE", 0.5)
+    predictor, _ = fit(network, tmp_path / "bundle")
     served = np.sort(predictor.predict(inputs_of(data(40, seed=1)).numpy()).score)
     np.testing.assert_allclose(read_bundle(tmp_path / "bundle").calibration.scores, served, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("without_export")
-def test_a_smaller_tolerance_keeps_more_directions(network: nn.Sequential, tmp_path: Path) -> None:
+def test_a_smaller_tolerance_keeps_more_directions(
+    network: nn.Sequential, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ranks = []
     for tolerance in (0.3, 1e-4):
-        graph = graph_of(network, tmp_path / str(tolerance), posterior_tolerance=tolerance)
+        monkeypatch.setattr(served_form, "REDUCTION_TOLERANCE", tolerance)
+        graph = graph_of(network, tmp_path / str(tolerance))
         ranks.append(WIDTH + 1 if graph.reduced is None else graph.reduced.rank)
     assert ranks[0] < ranks[1]
 
@@ -119,23 +125,15 @@ def test_no_clock_decides(network: nn.Sequential, tmp_path: Path, monkeypatch: p
 def test_a_factor_that_no_graph_holds_is_refused_before_the_curvature(
     tmp_path: Path, network: nn.Sequential, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], size: int
 ) -> None:
-    monkeypatch.setattr(probity.offline.publish.served_form, "LARGEST_FACTOR", 10_000)
+    monkeypatch.setattr(served_form, "LARGEST_FACTOR", 10_000)
     monkeypatch.setattr(probity.offline.fit, "accumulate_ggn", None)
-    message = f"found a posterior over 1290 weights, whose factor takes {size} bytes, .* posterior='low-rank'$"
+    message = f"found a posterior over 1290 weights, whose factor takes {size} bytes, .* a smaller subnetwork_size$"
     with pytest.raises(ExportError, match=message):
         fit(network, tmp_path / "bundle", **changes)
 
 
-def test_a_low_rank_that_no_graph_holds_is_refused(
-    tmp_path: Path, network: nn.Sequential, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probity.offline.publish.served_form, "LARGEST_FACTOR", 10_000)
-    with pytest.raises(ExportError, match=r"over 1290 weights, .* with a larger posterior_tolerance$"):
-        fit(network, tmp_path / "bundle", posterior="low-rank")
-
-
 @pytest.mark.usefixtures("without_export")
-@pytest.mark.parametrize("changes", [{"variance_of": "margin"}, {"posterior": "low-rank"}, {"selection": "random"}])
+@pytest.mark.parametrize("changes", [{"variance_of": "margin"}, {"selection": "random"}])
 def test_other_posteriors_are_served_as_they_are(
     network: nn.Sequential, tmp_path: Path, changes: dict[str, object]
 ) -> None:

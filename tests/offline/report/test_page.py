@@ -9,10 +9,9 @@ import pytest
 
 from probity.offline.evaluation.diagnostics import effective_dimension, expected_calibration_error
 from probity.offline.report.page import report_html
-from probity.service.bundle import Posterior
 from probity.service.inference.predictor import undecided_prediction
 from probity.service.maths.predictive import link_approx, softmax
-from tests.support.report_pages import SIGMA, THRESHOLD, Page, S, bare, make_data, titles
+from tests.support.report_pages import SIGMA, THRESHOLD, Page, make_data, titles
 
 PAPER = "https://arxiv.org/abs/2010.14689"
 
@@ -136,9 +135,3 @@ def test_the_spectrum_says_how_many_directions_the_data_determine(classification
     text = classification.text("figcaption")
     assert f"{effective_dimension(eigenvalues, 1.5):.1f} of 6 effectively by the data" in text
     assert "eigenvalues of zero, not drawn: 1" in text
-
-
-def test_a_low_rank_posterior_says_its_rank_and_error() -> None:
-    text = Page(report_html(bare(posterior=Posterior("low-rank", S, 0.0, 4, 0.01, 0.004)))).text("th", "bdi")
-    assert "Rank4" in text
-    assert "Error of the variance0.4 % at most, tolerance 1 %" in text

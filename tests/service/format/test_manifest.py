@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from probity.service.format.manifest_input import ImagePreprocessing, InputRange
 from probity.service.format.manifest_json import manifest_from_json, to_json
 from probity.service.format.rules import ManifestError
 from probity.service.format.seal import manifest_to_bytes
-from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.bundles import Synthetic
 from tests.support.manifests import document
 from tests.support.tamper import Place, places, replaced
 
@@ -33,17 +32,8 @@ json_values = st.recursive(
 )
 
 
-@pytest.fixture(scope="session")
-def low_rank(shelf: Path) -> Synthetic:
-    return write_linear(shelf / "manifest low-rank", outputs=3, spec=FEATURE_SPEC, rank=3)
-
-
 def test_a_manifest_survives_json(any_bundle: Synthetic) -> None:
     assert manifest_from_json(document(any_bundle.manifest)) == any_bundle.manifest
-
-
-def test_a_manifest_of_low_rank_survives_json(low_rank: Synthetic) -> None:
-    assert manifest_from_json(document(low_rank.manifest)) == low_rank.manifest
 
 
 @settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -57,10 +47,8 @@ def test_any_one_value_replaced_is_refused_or_a_sound_manifest(classification: S
 @pytest.mark.parametrize(
     "value", [None, True, "", "text", "\ud800", 0, -1, 1.5, 2**63, 10**400, float("inf"), float("nan"), [], {}, [[]]]
 )
-def test_every_value_in_turn_replaced_by_the_same(
-    images: Synthetic, regression: Synthetic, low_rank: Synthetic, value: Any
-) -> None:
-    for manifest in (images.manifest, regression.manifest, low_rank.manifest):
+def test_every_value_in_turn_replaced_by_the_same(images: Synthetic, regression: Synthetic, value: Any) -> None:
+    for manifest in (images.manifest, regression.manifest):
         original = document(manifest)
         for place in places(original):
             check_replaced(original, place, value)

@@ -15,10 +15,10 @@ from benchmarks.experiments.paper.images.problems import Examples
 from probity.offline.config import FitConfig
 from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, filled, output_rule
 from probity.offline.job import prepare
-from probity.offline.laplace.whole_factor import CholeskyFactor
+from probity.offline.laplace.whole_factor import WholeFactor
 from probity.offline.runtime.distributed import DistributedContext
 from probity.offline.runtime.progress import silent
-from probity.service.bundle import Bundle, CholeskyPosterior
+from probity.service.bundle import Bundle
 from probity.service.maths.predictive import link_approx
 
 Array = npt.NDArray[Any]
@@ -28,15 +28,13 @@ ROWS = 32
 def predictive(model: nn.Module, bundle: Bundle, examples: Examples) -> Callable[[Tensor], Array]:
     """Inputs (n, *shape) -> probabilities (n, K), as `Predictor.predict` gives them, up to 32-bit rounding.
 
-    examples: a few of the training data. Raises `TypeError` for a bundle without a whole Cholesky factor.
+    examples: a few of the training data.
     """
-    if not isinstance(bundle.posterior, CholeskyPosterior):
-        raise TypeError(f"posterior: found {type(bundle.posterior).__name__}, expected a Cholesky factor")
     device = next(model.parameters()).device
     config = FitConfig(subnetwork_size=1, prior_precision=1.0)
     job = prepare(model, [examples], config, device, DistributedContext(), silent)
     jacobian = job.jacobian(torch.as_tensor(bundle.subnetwork_indices), _rule(bundle))
-    factor = CholeskyFactor(torch.as_tensor(bundle.posterior.scale_tril, device=device))
+    factor = WholeFactor(torch.as_tensor(bundle.posterior.scale_tril, device=device))
     temperature, link = bundle.manifest.temperature, bundle.manifest.link
 
     def probabilities(x: Tensor) -> Array:
