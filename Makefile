@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTEST_OPTIONS: from the environment, such as --junitxml=FILE.
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
-.PHONY: demo test test-slow test-all coverage check hooks audit bench bench-selection bench-paper format clean smoke smoke-offline lock \
+.PHONY: demo test test-slow test-all coverage check hooks audit bench paper format clean smoke smoke-offline lock \
         image-test test-lowest javascript docs rooms help
 
 help:
@@ -37,8 +37,7 @@ help:
 	@echo "make hooks   run ruff, mypy and import-linter before each commit (pre-commit)"
 	@echo "make audit   known vulnerabilities of the service's packages"
 	@echo "make bench   speed and memory against laplace-torch, the floor, growth (results in benchmarks/results)"
-	@echo "make bench-selection   which weights: toys, UCI and MNIST (hours; data given or downloaded)"
-	@echo "make bench-paper   the paper's experiments at the size for two cores (hours), and docs/paper.md"
+	@echo "make paper   the paper's experiments at the size for two cores (hours), and docs/paper.md"
 	@echo "make image-test   build both images as root with buildah and run them with podman (Debian)"
 	@echo "make lock    the packages of the images and of development, with their hashes (deploy/requirements)"
 	@echo "make javascript   onnxruntime-node, with which the tests run exported models (needs npm)"
@@ -101,14 +100,11 @@ audit: .venv/dev.stamp
 bench: .venv/dev.stamp
 	$(BIN)/python -m benchmarks all
 
-bench-selection: .venv/dev.stamp
-	$(BIN)/python -m benchmarks selection_uci
-
 # Each goes on where it was interrupted; a full run without --fast needs a GPU.
 PAPER := toy uci gaps mnist cifar sizes questions
-bench-paper: .venv/dev.stamp
-	set -e; for name in $(PAPER); do $(BIN)/python -m benchmarks paper_$$name --fast; done
-	$(BIN)/python -m docs.paper
+paper: .venv/dev.stamp
+	set -e; for name in $(PAPER); do $(BIN)/python -m paper $$name --fast; done
+	$(BIN)/python -m paper page
 
 format: .venv/dev.stamp
 	$(BIN)/ruff format .
@@ -118,7 +114,7 @@ docs: rooms
 	$(BIN)/python -m docs.settings
 	$(BIN)/python -m docs.fit_options
 	$(BIN)/python -m docs.figures
-	$(BIN)/python -m docs.paper
+	$(BIN)/python -m paper page
 	$(BIN)/python -m docs.dashboards
 
 rooms: .venv/dev.stamp

@@ -6,20 +6,6 @@ from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import plot as guarantees_plot
 from benchmarks.experiments.guarantees import run as guarantees
-from benchmarks.experiments.paper.gaps import plot as paper_gaps_plot
-from benchmarks.experiments.paper.gaps import run as paper_gaps
-from benchmarks.experiments.paper.images import plot as paper_images_plot
-from benchmarks.experiments.paper.images import run as paper_images
-from benchmarks.experiments.paper.images import sizes as paper_sizes
-from benchmarks.experiments.paper.images import sizes_plot as paper_sizes_plot
-from benchmarks.experiments.paper.questions import plot as paper_questions_plot
-from benchmarks.experiments.paper.questions import run as paper_questions
-from benchmarks.experiments.paper.tables import plot as paper_uci_plot
-from benchmarks.experiments.paper.tables import run as paper_uci
-from benchmarks.experiments.paper.toys import plot as paper_toy_plot
-from benchmarks.experiments.paper.toys import run as paper_toy
-from benchmarks.experiments.selection import plot as selection_plot
-from benchmarks.experiments.selection import uci as selection_uci
 from benchmarks.fit import against_laplace, bundles, cost, floor, gpu, growth, layers, price
 from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, contract, fuzz, load, soak
@@ -58,14 +44,6 @@ BENCHMARKS = (
         "ten minutes at 80 % of capacity: vanishing clients, bad requests, replaced bundles",
         soak.run,
         serving_plots.soak,
-    ),
-    Benchmark(
-        "selection_uci",
-        "each strategy's predictive against the full network's, on toys and UCI tables",
-        selection_uci.run,
-        selection_plot.draw,
-        threads=1,
-        needs=HOURS,
     ),
     Benchmark(
         "drift",
@@ -116,79 +94,6 @@ BENCHMARKS = (
         scores.run,
         threads=1,
         needs="minutes, and data, given or downloaded",
-    ),
-    Benchmark(
-        "paper_mnist",
-        "the paper's rotated MNIST: every method at every angle, and Fashion-MNIST",
-        paper_images.rotated_mnist,
-        paper_images_plot.draw,
-        needs=HOURS,
-        fast=True,
-    ),
-    Benchmark(
-        "paper_cifar",
-        "the paper's corrupted CIFAR-10: every method at every level, and SVHN or CIFAR-100",
-        paper_images.corrupted_cifar10,
-        paper_images_plot.draw,
-        needs=HOURS,
-        fast=True,
-    ),
-    Benchmark(
-        "paper_mnist_resnet50",
-        "the paper's rotated MNIST with ResNet-50, at full size only: on a GPU",
-        paper_images.deep_rotated_mnist,
-        paper_images_plot.draw,
-        needs=HOURS,
-    ),
-    Benchmark(
-        "paper_cifar_resnet50",
-        "the paper's corrupted CIFAR-10 with ResNet-50, at full size only: on a GPU",
-        paper_images.deep_corrupted_cifar10,
-        paper_images_plot.draw,
-        needs=HOURS,
-    ),
-    Benchmark(
-        "paper_sizes",
-        "the paper's figure 5 and appendix A.1: subnetworks and ensembles of growing size",
-        paper_sizes.run,
-        paper_sizes_plot.draw,
-        needs=HOURS,
-        fast=True,
-    ),
-    Benchmark(
-        "paper_questions",
-        "what the paper leaves open: link, temperature, which variances, how much uncertainty",
-        paper_questions.run,
-        paper_questions_plot.draw,
-        needs=HOURS,
-        fast=True,
-    ),
-    Benchmark(
-        "paper_toy",
-        "the paper's toys: predictive uncertainty that each method preserves of the full network's",
-        paper_toy.run,
-        paper_toy_plot.draw,
-        threads=1,
-        needs="minutes, and data, given or downloaded",
-        fast=True,
-    ),
-    Benchmark(
-        "paper_uci",
-        "the paper's UCI tables: subnetworks of large networks against full covariances of small ones",
-        paper_uci.run,
-        paper_uci_plot.draw,
-        threads=1,
-        needs=HOURS,
-        fast=True,
-    ),
-    Benchmark(
-        "paper_gaps",
-        "regressions with a gap: 95 % intervals and rejection inside it, of posteriors, an ensemble and bundles",
-        paper_gaps.run,
-        paper_gaps_plot.draw,
-        threads=1,
-        needs="minutes, and data, given or downloaded",
-        fast=True,
     ),
 )
 ALL = "all"

@@ -18,7 +18,7 @@ EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 GROUPS = {  # without the groups that a group includes
     name: [line for line in lines if isinstance(line, str)] for name, lines in PYPROJECT["dependency-groups"].items()
 }
-OURS = {"probity", "benchmarks", "docs", "tests", "examples"}
+OURS = {"probity", "benchmarks", "paper", "docs", "tests", "examples"}
 # `probity` of the base install imports these of the offline job; the rest only where torch is.
 BASE_MODULES = [
     "offline/__init__.py",

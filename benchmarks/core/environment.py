@@ -12,13 +12,14 @@ from typing import Any
 from benchmarks.core.folders import ROOT
 from probity.service.environment.cpu import available_cpus
 
+MEASURED = ("service", "offline", "probity", "benchmarks/*.py", "paper/*.py")  # what a result depends on
 LIBRARIES = ("torch", "numpy", "onnxruntime", "onnx", "onnxscript", "laplace-torch", "transformers", "scipy")
 
 
-def environment(threads: int) -> dict[str, Any]:
-    """Command line, commit, processor, cores, threads, memory, system, versions and date."""
+def environment(program: str, threads: int) -> dict[str, Any]:
+    """Command line (`python -m program ...`), commit, processor, cores, threads, memory, system, versions and date."""
     return {
-        "command": ["python", "-m", "benchmarks", *sys.argv[1:]],
+        "command": ["python", "-m", program, *sys.argv[1:]],
         "git_commit": git_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu_model(),
@@ -35,9 +36,7 @@ def git_commit() -> str:
     """The commit, with "+changes" where files under version control differ from it; "unknown" outside a checkout."""
     try:
         commit = _git("rev-parse", "HEAD")
-        changed = _git(
-            "status", "--porcelain", "--untracked-files=no", "--", "service", "offline", "probity", "benchmarks/*.py"
-        )
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{commit}+changes" if changed else commit

@@ -10,8 +10,6 @@ BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#777777"
 Values = dict[str, Any]
 
 mpl.use("Agg")
-mpl.rcParams["svg.hashsalt"] = "probity"  # the same figure, the same file
-mpl.rcParams["svg.fonttype"] = "none"  # text stays text
 
 
 def save(figure: Any, path: Path, result: Values, dpi: int = 130) -> None:
@@ -21,13 +19,6 @@ def save(figure: Any, path: Path, result: Values, dpi: int = 130) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=dpi)
     plt.close(figure)
-
-
-def save_with_vectors(figure: Any, path: Path, result: Values, dpi: int = 130) -> None:
-    """`save`, and the same figure as SVG beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    save(figure, path, result, dpi)
 
 
 def readable(value: float) -> str:

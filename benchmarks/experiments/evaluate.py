@@ -16,11 +16,12 @@ from torch import Tensor
 from benchmarks.core.harness import call
 from benchmarks.core.memory import peak_bytes, reset_peak, resident_bytes
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments.mnist.data import images, labels, normalise
-from benchmarks.experiments.mnist.networks import trained
+from benchmarks.datasets.mnist_tensors import images, labels, normalise
+from benchmarks.experiments.frontier.networks import DigitNetwork, trained_on
 from probity.offline.config import FitConfig
 from probity.offline.evaluation.evaluate import evaluate
 from probity.offline.fit import fit_bundle
+from probity.offline.runtime.progress import silent
 from probity.scoring.job import score_file
 from probity.service.inference.predictor import Predictor
 
@@ -50,7 +51,9 @@ def prepare(values: Values) -> Values:
     folder, counts = Path(values["folder"]), values["counts"]
     pixels, digits = normalise(images("mnist", "train")), labels("mnist", "train")
     chosen, held_out = slice(0, TRAINED), slice(TRAINED, TRAINED + HELD_OUT)
-    model = trained("cnn", 0, pixels[chosen], digits[chosen], EPOCHS, "evaluate")
+    torch.manual_seed(0)
+    examples = (pixels[chosen], digits[chosen])
+    model = trained_on("evaluate", DigitNetwork(), "mnist", examples, EPOCHS, silent)
     train = list(zip(*(torch.split(part[chosen], BATCH) for part in (pixels, digits)), strict=True))
     config = FitConfig(subnetwork_size=WEIGHTS, selection="auto", max_cost=MAX_COST)
     fit_bundle(

@@ -20,12 +20,12 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.core.settings import Settings, Values
+from benchmarks.datasets import mnist_tensors
 from benchmarks.experiments.corruptions import ROTATIONS
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.frontier.data import NAMES, Problem, load, normalise
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
-from benchmarks.experiments.mnist import data as mnist_data
 from probity.offline.config import FitConfig
 from probity.offline.data.held_out import TUNING_SHARE, HeldOut
 from probity.offline.data.shifts import finite_shifts, kind_of_shift
@@ -66,8 +66,8 @@ def foreign_data(problem: Problem) -> dict[str, Foreign]:
     if problem.name == "mnist":
         found |= {name: Foreign(problem.tests[name], "rotation") for name in ROTATIONS}
     if problem.name != "cifar":
-        return found | {"noise": Foreign(mnist_data.normalise(pixels), "noise")}
-    clothes = mnist_data.images("fashion-mnist", "t10k")[: len(problem.classes)]
+        return found | {"noise": Foreign(mnist_tensors.normalise(pixels), "noise")}
+    clothes = mnist_tensors.images("fashion-mnist", "t10k")[: len(problem.classes)]
     clothes = F.pad(clothes, (2, 2, 2, 2)).expand(-1, 3, -1, -1)
     return found | {"Fashion-MNIST": Foreign(normalise(clothes)), "noise": Foreign(normalise(pixels), "noise")}
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from benchmarks.core.folders import ROOT
 from benchmarks.core.harness import call
 from benchmarks.core.settings import Settings, Values
-from benchmarks.experiments.mnist.networks import small_cnn
+from benchmarks.experiments.frontier.networks import DigitNetwork
 from benchmarks.fit.networks.zoo import NetworkSpec, network_spec
 from benchmarks.fit.onnx_methods import open_session
 from probity.offline.config import FitConfig
@@ -116,10 +116,8 @@ def problem(network: str, outputs: int) -> tuple[nn.Module, Any, Any, Tensor]:
         recipe = load_recipe(ROOT / "examples" / "digits.py")
         return recipe.model(), recipe.data("train_data"), recipe.data("calibration_data"), recipe.module.test_data()[0]
     torch.manual_seed(0)
-    spec = (
-        NetworkSpec(lambda _: small_cnn(), (1, 28, 28), 10) if network == "mnist-cnn" else network_spec(network, "full")
-    )
-    spec = replace(spec, outputs=outputs)
+    own = NetworkSpec(lambda _: DigitNetwork(), (1, 28, 28), 10)
+    spec = replace(own if network == "mnist-cnn" else network_spec(network, "full"), outputs=outputs)
     model, (inputs, targets) = spec.model(), spec.data(TRAINED + HELD_OUT)
     if spec.vocabulary is None:
         inputs = torch.rand(inputs.shape)

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from benchmarks.datasets import cifar, dun, idx, mnist, svhn, toy, uci
+from benchmarks.datasets import cifar, dun, idx, mnist, mnist_tensors, svhn, toy, uci
 from benchmarks.datasets.cifar import ARCHIVES, Archive
 from benchmarks.datasets.download import DataError, RemoteFile
 from benchmarks.experiments.frontier.data import cifar_images
-from benchmarks.experiments.mnist import data as mnist_data
 
 Bytes = npt.NDArray[np.uint8]
 savemat = pytest.importorskip("scipy.io").savemat
@@ -77,10 +76,10 @@ def test_mnist(folder: Path) -> None:
     write_idx(folder / "mnist" / "t10k-labels-idx1-ubyte.gz", classes)
     assert np.array_equal(mnist.images("mnist", "t10k"), pixels)
     assert np.array_equal(mnist.labels("mnist", "t10k"), classes)
-    tensor = mnist_data.images("mnist", "t10k")
+    tensor = mnist_tensors.images("mnist", "t10k")
     assert tensor.shape == (3, 1, 28, 28)
     assert np.array_equal(tensor[:, 0].numpy(), pixels.astype(np.float32) / 255)
-    assert mnist_data.labels("mnist", "t10k").tolist() == [7, 0, 9]
+    assert mnist_tensors.labels("mnist", "t10k").tolist() == [7, 0, 9]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from docs import figures, fit_options, settings
 from docs.marked import replace_part
-from docs.paper import page as paper
+from paper.page import page as paper
 from probity.offline.config import FitConfig
 from probity.service.settings import Settings
 

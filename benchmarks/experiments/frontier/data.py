@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.datasets import cifar
+from benchmarks.datasets import cifar, mnist_tensors
 from benchmarks.experiments.corruptions import ROTATIONS, UNSEEN
-from benchmarks.experiments.mnist import data as mnist_data
 
 NAMES = ("mnist", "fashion", "cifar")
 FOREIGN = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
@@ -41,19 +40,19 @@ def load(name: str, test_examples: int) -> Problem:
 def _grey(name: str, count: int) -> Problem:
     """MNIST or Fashion-MNIST; each is foreign to the other."""
     file, other = ("mnist", "fashion-mnist") if name == "mnist" else ("fashion-mnist", "mnist")
-    inputs, targets = mnist_data.normalise(mnist_data.images(file, "train")), mnist_data.labels(file, "train")
-    pixels, classes = mnist_data.images(file, "t10k")[:count], mnist_data.labels(file, "t10k")[:count]
+    inputs, targets = mnist_tensors.examples(file, "train")
+    pixels, classes = mnist_tensors.images(file, "t10k")[:count], mnist_tensors.labels(file, "t10k")[:count]
     shifted = {label: change(pixels) for label, change in (ROTATIONS | UNSEEN).items()}
     train, held_out = _split(inputs, targets)
     return Problem(
         name,
         train,
         held_out,
-        {label: mnist_data.normalise(x) for label, x in ({"usual": pixels} | shifted).items()},
+        {label: mnist_tensors.normalise(x) for label, x in ({"usual": pixels} | shifted).items()},
         classes,
         {
-            FOREIGN[other]: mnist_data.normalise(mnist_data.images(other, "t10k")[:count]),
-            "grey CIFAR-10": mnist_data.normalise(_grey_photos(count)),
+            FOREIGN[other]: mnist_tensors.normalise(mnist_tensors.images(other, "t10k")[:count]),
+            "grey CIFAR-10": mnist_tensors.normalise(_grey_photos(count)),
         },
     )
 

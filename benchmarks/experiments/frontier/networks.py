@@ -7,7 +7,6 @@ from torch.nn import functional as F
 from benchmarks.experiments import training
 from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.kept import trained_once
-from benchmarks.experiments.mnist.networks import Block
 from benchmarks.experiments.training import Recipe, one_cycle, same, varied
 from probity.offline.runtime.progress import Track
 
@@ -28,6 +27,27 @@ class DigitNetwork(nn.Module):
         x = self.drop2(F.max_pool2d(F.relu(self.conv2(x)), 2))
         logits: Tensor = self.head(x.flatten(1))
         return logits
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions with batch normalisation around a shortcut."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride > 1:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        out: Tensor = F.relu(inner + self.shortcut(x))
+        return out
 
 
 class PhotoNetwork(nn.Module):
@@ -57,6 +77,13 @@ def trained(problem: Problem, seed: int, dropout: float, tag: str, epochs: int, 
     model: nn.Module = NETWORKS[problem.name](dropout)
     name = f"frontier-{problem.name}-{kind}-{seed}-{tag}"
     return trained_once(name, model, lambda: train(model, problem.name, problem.train, epochs, seed, track))
+
+
+def trained_on(
+    name: str, model: nn.Module, kind: str, examples: tuple[Tensor, Tensor], epochs: int, track: Track
+) -> nn.Module:
+    """The model in eval mode, trained on these examples from seed 0 or with the weights kept under `name`."""
+    return trained_once(name, model, lambda: train(model, kind, examples, epochs, 0, track))
 
 
 def train(model: nn.Module, kind: str, examples: tuple[Tensor, Tensor], epochs: int, seed: int, track: Track) -> None:

@@ -13,14 +13,9 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.core.settings import Settings
-from benchmarks.datasets import uci
+from benchmarks.datasets import mnist_tensors, uci
 from benchmarks.experiments.frontier.data import HELD_OUT, cifar_images, load, normalise
-from benchmarks.experiments.frontier.networks import EPOCHS, PhotoNetwork, train, trained
-from benchmarks.experiments.kept import trained_once
-from benchmarks.experiments.mnist import data as mnist_data
-from benchmarks.experiments.mnist import networks as mnist_networks
-from benchmarks.experiments.selection.data import Problem
-from benchmarks.experiments.selection.uci import train as train_regression
+from benchmarks.experiments.frontier.networks import EPOCHS, DigitNetwork, PhotoNetwork, trained, trained_on
 from probity.offline.config import FitConfig
 from probity.offline.fit import fit_bundle
 from probity.service.inference.predictor import Prediction, Predictor
@@ -29,6 +24,7 @@ Array = npt.NDArray[Any]
 Examples = tuple[Tensor, Tensor]  # inputs and targets
 SIZE, CURVATURE, BATCH = 500, 4000, 200
 DIGITS_STEPS, CIFAR100_EPOCHS = 600, 30
+WIDTH, STEPS, LEARNING_RATE = 50, 2500, 0.01  # of the perceptrons of regressions
 WINE_DECAY, TOY_DECAY = 5e-3, 1e-4
 TOY_EXAMPLES, FREEDOM = 6000, 3
 
@@ -101,17 +97,14 @@ def _predicted(
 def _mnist(settings: Settings) -> tuple[Fitted, int, int]:
     problem = load("mnist", 100)
     model = trained(problem, 0, 0.0, "full", EPOCHS["mnist"], settings.track)
-    test = mnist_data.normalise(mnist_data.images("mnist", "t10k")), mnist_data.labels("mnist", "t10k")
-    return Fitted(model, problem.train, problem.held_out, test), 2000, 2000
+    return Fitted(model, problem.train, problem.held_out, mnist_tensors.examples("mnist", "t10k")), 2000, 2000
 
 
-def _fashion(_: Settings) -> tuple[Fitted, int, int]:
-    (inputs, targets), test = (
-        (mnist_data.normalise(mnist_data.images("fashion-mnist", part)), mnist_data.labels("fashion-mnist", part))
-        for part in ("train", "t10k")
-    )
+def _fashion(settings: Settings) -> tuple[Fitted, int, int]:
+    (inputs, targets), test = (mnist_tensors.examples("fashion-mnist", part) for part in ("train", "t10k"))
     train, held_out = (inputs[:-HELD_OUT], targets[:-HELD_OUT]), (inputs[-HELD_OUT:], targets[-HELD_OUT:])
-    model = mnist_networks.trained("cnn", 0, *train, EPOCHS["mnist"], "fashion")
+    torch.manual_seed(0)
+    model = trained_on("guarantees-fashion", DigitNetwork(), "fashion", train, EPOCHS["mnist"], settings.track)
     return Fitted(model, train, held_out, test), 2000, 2000
 
 
@@ -129,11 +122,10 @@ def _cifar100(settings: Settings) -> tuple[Fitted, int, int]:
     inputs, targets = normalise(pixels)[order], classes[order]
     parts = (torch.split(part, [5000, 2000, 3000]) for part in (inputs, targets))
     train_part, held_out, test = zip(*parts, strict=True)
+    epochs = settings.choose(CIFAR100_EPOCHS, 1)
     torch.manual_seed(0)
-    model, epochs = PhotoNetwork(classes=100), settings.choose(CIFAR100_EPOCHS, 1)
-    trained_once(
-        f"guarantees-cifar100-{epochs}", model, lambda: train(model, "cifar", train_part, epochs, 0, settings.track)
-    )
+    name = f"guarantees-cifar100-{epochs}"
+    model = trained_on(name, PhotoNetwork(classes=100), "cifar", train_part, epochs, settings.track)
     return Fitted(model, train_part, held_out, test), 1500, 1500
 
 
@@ -158,7 +150,7 @@ def _wine(_: Settings) -> tuple[Fitted, int]:
     """Red wine: 1,599 examples, of which 800 train."""
     x, y = uci.table("wine")
     order = np.random.default_rng(0).permutation(len(x))
-    return _regression("wine", x[order], y[order], WINE_DECAY, 200), 300
+    return _regression(x[order], y[order], WINE_DECAY, 200), 300
 
 
 def _heavy_tailed(settings: Settings) -> tuple[Fitted, int]:
@@ -166,17 +158,37 @@ def _heavy_tailed(settings: Settings) -> tuple[Fitted, int]:
     rng = np.random.default_rng(0)
     x = rng.uniform(-3, 3, (settings.choose(TOY_EXAMPLES, 1000), 1))
     y = np.sin(2 * x) + 0.3 * rng.standard_t(FREEDOM, x.shape)
-    return _regression("heavy-tailed", x, y, TOY_DECAY, len(x) // 6), len(x) // 6
+    return _regression(x, y, TOY_DECAY, len(x) // 6), len(x) // 6
 
 
-def _regression(name: str, x: Array, y: Array, weight_decay: float, held_out: int) -> Fitted:
+def _regression(x: Array, y: Array, weight_decay: float, held_out: int) -> Fitted:
     """A perceptron of 2 x 50 units on the first half of the examples, by which all are standardised."""
     half = (len(x) + 1) // 2
     x, y = ((values - values[:half].mean(0)) / values[:half].std(0) for values in (x, y))
-    model = train_regression(Problem(name, x[:half], y[:half], {}), weight_decay, 0).eval()
+    model = _perceptron(x[:half], y[:half], weight_decay).eval()
     sizes = [half, held_out, len(x) - half - held_out]
     train, kept, test = zip(*(torch.split(torch.as_tensor(v).float(), sizes) for v in (x, y)), strict=True)
     return Fitted(model, train, kept, test)
+
+
+def _perceptron(x: Array, y: Array, weight_decay: float) -> nn.Module:
+    """Adam with one cycle of the learning rate on mean squared error + weight_decay * |w|^2."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(x.shape[1], WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)
+    )
+    inputs, targets = torch.as_tensor(x).float(), torch.as_tensor(y).float()
+    optimiser = torch.optim.Adam(model.parameters(), LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, total_steps=STEPS)
+    for _ in range(STEPS):
+        rows = torch.randint(0, len(x), (128,))
+        optimiser.zero_grad()
+        penalty = torch.stack([p.square().sum() for p in model.parameters()]).sum()
+        loss = (model(inputs[rows]) - targets[rows]).square().mean() + weight_decay * penalty
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+    return model
 
 
 CLASSES: dict[str, Callable[[Settings], tuple[Fitted, int, int]]] = {

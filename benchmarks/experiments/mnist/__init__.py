@@ -1,1 +1,0 @@
-"""MNIST: its data and networks, and strategies under shift."""

@@ -1,1 +1,0 @@
-"""Strategies of selection on toys and UCI tables."""

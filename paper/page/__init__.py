@@ -1,0 +1,1 @@
+"""docs/paper.md, written from paper/results: the paper's figures and ours."""

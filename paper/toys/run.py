@@ -1,0 +1,190 @@
+"""The paper's toys: how much of the full network's predictive uncertainty a subnetwork preserves.
+
+Daxberger et al. (ICML 2021), figure 2 and appendix "Toy Experiments": 2 x 50 ReLU units, D = 2,600 weights without
+biases, GGN Laplace with lambda_S = 3 S / D, linearised predictive. The noise is learnt jointly with the network, and
+refitted at the end by maximum likelihood: the root mean square residual on the training data.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from benchmarks.core.harness import MeasurementError
+from benchmarks.core.settings import Settings, Values
+from benchmarks.datasets import toy as toy_data
+from benchmarks.experiments.kept import run_once, trained_once
+from paper.fitted import Problem, standardising
+from paper.regression_networks import (
+    BATCH,
+    LEARNING_RATE,
+    MOMENTUM,
+    WEIGHT_DECAY,
+    GaussianModel,
+    Shape,
+    train_until_converged,
+    without_biases,
+)
+from paper.toys.predictives import (
+    PRIOR_PRECISION,
+    WHOLE,
+    PaperFitted,
+    dead_among,
+    selections,
+    subnetwork,
+    whole_network,
+)
+
+Array = npt.NDArray[Any]
+TOYS = "matern_1d", "my_1d", "agw_1d", "wiggle_1d"
+SHOWN = "matern_1d"  # the paper's, two clusters
+SHARES = 0.5, 0.03, 0.01
+SHAPE = Shape(50, 2)
+NEAR, MARGIN, POINTS = 0.15, 1.0, 400  # in standard deviations of the inputs
+
+
+def problem(name: str) -> Problem:
+    """All examples, standardised, and a grid of inputs: "near" the data, and "away", between and beyond clusters."""
+    columns = toy_data.columns(name)
+    x, y = (standardising(columns[:, [k]])(columns[:, [k]]) for k in (0, 1))
+    grid = np.linspace(x.min() - MARGIN, x.max() + MARGIN, POINTS)[:, None]
+    near = np.abs(grid - x.T).min(1) <= NEAR
+    return Problem(name, x, y, {"near": grid[near], "away": grid[~near]})
+
+
+def trained(found: Problem, epochs: int, seed: int) -> nn.Module:
+    """The network at the MAP, from the cache where it is there; only its weights are trainable from now on."""
+    x, y = (torch.as_tensor(values).float() for values in (found.x, found.y))
+    model = GaussianModel(SHAPE.network(1, seed))
+    trained_once(
+        f"paper-toy-{found.name}-{seed}-{epochs}", model, lambda: train_until_converged(model, x, y, epochs, seed)
+    )
+    return without_biases(model.network)
+
+
+def one_network(found: Problem, epochs: int, seed: int, greedy_shares: tuple[float, ...]) -> dict[str, Any]:
+    """Every method and share on one network: mean KL(full || method) in nats by set of points."""
+    fitted = PaperFitted(trained(found, epochs, seed), found, seed)
+    jacobians = {name: fitted.jacobian(points) for name, points in found.points.items()}
+    sizes = {round(share * fitted.total): str(share) for share in SHARES}
+    whole = whole_network(fitted, jacobians)
+    chosen = selections(fitted, list(sizes), [round(share * fitted.total) for share in greedy_shares])
+    parts = {
+        name: {sizes[size]: subnetwork(fitted, indices, jacobians) for size, indices in by_size.items()}
+        for name, by_size in chosen.items()
+    }
+    predictives = {name: {_share(name, fitted): whole[name]} for name in WHOLE} | parts
+    outcome = {
+        "problem": found.name,
+        "seed": seed,
+        "weights": fitted.total,
+        "examples": len(found.x),
+        "sigma_noise": fitted.sigma_noise,
+        "dead_weights": dead_among(fitted, torch.arange(fitted.total)),
+        "dead_chosen": {
+            name: {sizes[size]: dead_among(fitted, indices) for size, indices in by_size.items()}
+            for name, by_size in chosen.items()
+        },
+        "divergence": {
+            name: {share: divergences(whole["full"], other) for share, other in by_share.items()}
+            for name, by_share in predictives.items()
+        },
+    }
+    return outcome | ({"picture": _picture(fitted, predictives)} if found.name == SHOWN and seed == 0 else {})
+
+
+def _share(name: str, fitted: PaperFitted) -> str:
+    """Of the weights that have a distribution."""
+    if name == "MAP":
+        return "0"
+    return f"{len(fitted.head) / fitted.total:.3g}" if name.startswith("last layer") else "1"
+
+
+def divergences(full: dict[str, Array], other: dict[str, Array]) -> dict[str, float]:
+    """Set of points -> mean KL(full || other) with the same mean: (r - 1 - log r) / 2, r = full / other."""
+    ratios = {name: full[name] / other[name] for name in full}
+    return {name: float(np.mean((ratio - 1 - np.log(ratio)) / 2)) for name, ratio in ratios.items()}
+
+
+def _picture(fitted: PaperFitted, predictives: dict[str, dict[str, dict[str, Array]]]) -> dict[str, Any]:
+    """Mean and standard deviations over the grid, and the data, for the plot."""
+    points = np.concatenate(list(fitted.problem.points.values()))[:, 0]
+    order = np.argsort(points)
+    with torch.no_grad():
+        mean = fitted.exact(torch.as_tensor(points[order, None]))[:, 0].numpy()
+    std = {
+        name: {share: _short(np.sqrt(np.concatenate(list(kept.values())))[order]) for share, kept in by_share.items()}
+        for name, by_share in predictives.items()
+    }
+    data = {"x": _short(fitted.problem.x[:, 0]), "y": _short(fitted.problem.y[:, 0])}
+    return {"x": _short(points[order]), "mean": _short(mean), "std": std, "data": data}
+
+
+def _short(values: Array) -> list[float]:
+    rounded: list[float] = np.round(values, 4).tolist()
+    return rounded
+
+
+def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Toy -> method -> share -> "near" and "away" -> mean and standard deviation over seeds."""
+    return {
+        name: _over_seeds([run["divergence"] for run in runs if run["problem"] == name])
+        for name in dict.fromkeys(run["problem"] for run in runs)
+    }
+
+
+def _over_seeds(found: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        method: {
+            share: {points: _spread([one[method][share][points] for one in found]) for points in kept}
+            for share, kept in by_share.items()
+        }
+        for method, by_share in found[0].items()
+    }
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"mean": float(np.mean(values)), "std": float(np.std(values))}
+
+
+def print_table(summary: dict[str, Any]) -> None:
+    """Mean KL near / away, one line a method and share."""
+    for method, by_share in next(iter(summary.values())).items():
+        for share in by_share:
+            cells = [found[method][share] for found in summary.values()]
+            line = "  ".join(f"{cell['near']['mean']:9.4f} /{cell['away']['mean']:9.4f}" for cell in cells)
+            print(f"{method:18s} {share:>6s} {line}")
+
+
+def _remembered(name: str, seed: int, epochs: int, greedy_shares: tuple[float, ...]) -> dict[str, Any]:
+    """`one_network`, from the cache where an interrupted run left it."""
+    scale = {"epochs": epochs, "greedy_shares": list(greedy_shares)}
+    label = f"paper-toy-{name}-{seed}-{epochs}"
+    return run_once(label, scale, lambda: one_network(problem(name), epochs, seed, greedy_shares))
+
+
+def run(settings: Settings) -> Values:
+    """Train and compare what is not in the cache, on one thread; `MeasurementError` for a part of it."""
+    if settings.rows:
+        raise MeasurementError(f"--rows: found {', '.join(settings.rows)}, expected none: the toys are measured whole")
+    torch.set_num_threads(1)
+    names = settings.scale(TOYS, TOYS, TOYS[:1])
+    seeds = settings.scale(settings.seeds or 10, settings.seeds or 3, 1)
+    epochs = settings.scale(40_000, 20_000, 500)
+    greedy_shares = settings.scale(SHARES, SHARES, SHARES[1:])
+    pairs = [(name, seed) for name in names for seed in range(seeds)]
+    runs = [_remembered(*pair, epochs, greedy_shares) for pair in settings.track(pairs, "Networks", len(pairs))]
+    summary = summarise(runs)
+    print_table(summary)
+    setting = {
+        "prior_precision": PRIOR_PRECISION,
+        "prior_scaling": "S / D",
+        "noise": "learnt jointly, refitted by maximum likelihood (root mean square residual on the training data)",
+        "training": f"SGD {LEARNING_RATE:g}, momentum {MOMENTUM:g}, weight decay {WEIGHT_DECAY:g}, batch {BATCH}",
+        "epochs": epochs,
+        "seeds": seeds,
+        "near": f"within {NEAR} standard deviations of a training input; away: all others up to {MARGIN} beyond them",
+    }
+    return {"setting": setting, "summary": summary, "runs": runs}
