@@ -25,7 +25,7 @@ from probity.offline.runtime.progress import silent
 from probity.scoring.job import score_file
 from probity.service.inference.predictor import Predictor
 
-TRAINED, HELD_OUT, EPOCHS, WEIGHTS, MAX_COST = 20_000, 2_000, 3, 750, 3.0
+TRAINED, HELD_OUT, EPOCHS, WEIGHTS = 20_000, 2_000, 3, 750
 BATCH, ROUNDS, THREADS = 256, 5, 1
 COUNTS, QUICK_COUNTS = (15_000, 30_000, 60_000), (256, 512, 1024)
 EVALUATE, FORMATS = "evaluate", (".jsonl", ".csv", ".parquet")
@@ -55,7 +55,7 @@ def prepare(values: Values) -> Values:
     examples = (pixels[chosen], digits[chosen])
     model = trained_on("evaluate", DigitNetwork(), "mnist", examples, EPOCHS, silent)
     train = list(zip(*(torch.split(part[chosen], BATCH) for part in (pixels, digits)), strict=True))
-    config = FitConfig(subnetwork_size=WEIGHTS, selection="auto", max_cost=MAX_COST)
+    config = FitConfig(subnetwork_size=WEIGHTS, selection="auto")
     fit_bundle(
         model, train, folder / "bundle", calibration_loader=[(pixels[held_out], digits[held_out])], config=config
     )

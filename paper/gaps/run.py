@@ -28,7 +28,6 @@ from paper.gaps.methods import (
     rejecting,
 )
 from paper.gaps.quality import picture, quality
-from paper.gaps.summary import print_table, summarise
 from paper.regression_networks import (
     GaussianModel,
     Patience,
@@ -114,10 +113,8 @@ def run(settings: Settings) -> Values:
         wanted = settings.seeds or settings.scale(splits(name), FAST_SPLITS, 1)
         runs += [remembered(name, number, patience, most) for number in range(min(wanted, splits(name)))]
     runs = with_earlier(runs, settings.earlier("gaps", "runs") or [], every)
-    summary = summarise(runs)
-    print_table(summary)
     setting = {"seconds_of_networks": float(np.sum([one["seconds"] for one in runs])), "rows_at_most": most}
-    return {"setting": setting, "summary": summary, "runs": runs}
+    return {"setting": setting, "runs": runs}
 
 
 def with_earlier(runs: list[Values], earlier: list[Values], order: tuple[str, ...]) -> list[Values]:

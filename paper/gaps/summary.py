@@ -58,15 +58,3 @@ def _worth(methods: dict[str, Any], label: str, part: str) -> float:
 def spread(values: Sequence[float]) -> dict[str, float | None]:
     """Mean, and the standard deviation where there are several."""
     return {"mean": float(np.mean(values)), "std": float(np.std(values, ddof=1)) if len(values) > 1 else None}
-
-
-def print_table(summary: dict[str, Any]) -> None:
-    """One line a data set and method: ordinary and in the gap."""
-    for name, problem in summary.items():
-        for label, found in problem["methods"].items():
-            cells = [
-                f"{part}: "
-                + " ".join(f"{value['mean']:7.3f}" if value else "      -" for value in found[part].values())
-                for part in PARTS
-            ]
-            print(f"{name:10s} {label:26s} {'  '.join(cells)}  gain {found['gain']['gap']['mean']:+.4f}")

@@ -9,6 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks.core.plots import Values, save
+from paper.images.summary import summarise
 from paper.published import image_tables
 
 METRICS = {"log_likelihood": "log-likelihood (nats)", "error": "error", "ece": "ECE", "brier": "Brier score"}
@@ -49,7 +50,7 @@ TITLES = {"rotated_mnist": "Rotated MNIST", "corrupted_cifar10": "Corrupted CIFA
 
 def draw(record: Values, path: Path) -> None:
     """Four metrics against the shift, and the accuracy of what is accepted; means over the seeds."""
-    rows = record["summary"]["rows"]
+    rows = summarise(record["runs"], record["published"])["rows"]
     with mpl.rc_context({"font.size": 10}):
         figure = plt.figure(figsize=(17, 11), layout="constrained")
         places = figure.subplots(2, 3)

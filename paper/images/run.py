@@ -17,7 +17,7 @@ from benchmarks.experiments.kept import run_once
 from paper.images.problems import PROBLEMS
 from paper.images.quality import REJECTED, score
 from paper.images.rows import EVERYTHING, OURS, Row, one_batch, rows
-from paper.images.summary import BLOCKS, OURS_BY_PAPER, RANDOM, summarise
+from paper.images.summary import BLOCKS, OURS_BY_PAPER, RANDOM
 from paper.images.trained import Networks, Scale
 
 FULL = {
@@ -78,7 +78,6 @@ def _run(name: str, settings: Settings, deep: str = "") -> Values:
         "weights": sum(p.numel() for p in networks.model.parameters()),
         "rejected": REJECTED.tolist(),
         "seconds_of_work": sum(row["seconds"] for run in runs for row in run["methods"].values()) + training,
-        "summary": summarise(runs, problem.published),
         "runs": runs,
     }
 

@@ -35,7 +35,7 @@ def run(settings: Settings) -> Values:
         problem = PROBLEMS[name](scale.train, scale.test)
         seeds = range(settings.seeds or scale.seeds)
         runs = [one_seed(Networks(problem, scale, seed, tag, settings.track), tag) for seed in seeds]
-        found[name] = {"scale": asdict(scale), "published": problem.published, "summary": _summary(runs), "runs": runs}
+        found[name] = {"scale": asdict(scale), "published": problem.published, "runs": runs}
     seconds = sum(
         row["seconds"]
         for one in found.values()
@@ -80,7 +80,7 @@ def _ensemble(networks: Networks, members: int) -> Callable[[Path], Method]:
     return make
 
 
-def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Kind and size -> metrics by shift, price and bytes: means and deviations over the seeds."""
     return {
         kind: {size: _row([one[kind][size] for one in runs]) for size in runs[0][kind]}

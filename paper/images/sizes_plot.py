@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from benchmarks.core.plots import Values, save
 from paper.images.plot import AXES, TICKS, TITLES
+from paper.images.sizes import summarise
 
 KINDS = {"subnetworks": ("Subnetworks, S =", "viridis"), "ensembles": ("Ensembles, networks:", "plasma")}
 
@@ -20,7 +21,7 @@ def draw(record: Values, path: Path) -> None:
     )
     for row, found in zip(places, problems.values(), strict=True):
         for axes, (kind, (title, colours)) in zip(row, KINDS.items(), strict=True):
-            _lines(axes, found["summary"][kind], colours)
+            _lines(axes, summarise(found["runs"])[kind], colours)
             axes.set(xlabel=AXES[found["published"]], ylabel="log-likelihood (nats)")
             axes.set_xticks(TICKS[found["published"]])
             axes.set_title(f"{TITLES[found['published']]}, {found['scale']['network']}")

@@ -27,6 +27,7 @@ PUBLISHED_ROWS = {
 # They spend the same budget without a subnetwork.
 TEMPERED, TEMPERED_ENSEMBLE = "MAP, tempered within the budget", "ensemble of 5, tempered within the budget"
 CONTROLS = (TEMPERED, TEMPERED_ENSEMBLE, "diagonal Laplace, within the budget")
+ENSEMBLE = "ensemble of 5"
 BLOCKS = "five last blocks, each with a posterior"
 # The small budget is the one that `FitConfig` has by default; the others of this experiment spend ten times as much.
 SMALL_TEMPERED = "MAP, tempered within 0.005 nats"
@@ -40,6 +41,7 @@ AGAINST = {
     PAPERS_RULE: (*OTHERS, RANDOM_BY_PAPERS_RULE),
     PRODUCTS_CHOICE: (*PUBLISHED_ROWS.values(), *CONTROLS, "ours, novelty-sampling", "last layer", BLOCKS),
 }
+UNITS = {"rotated_mnist": "°", "corrupted_cifar10": ""}  # of the shifts
 STRONG = {"rotated_mnist": tuple(range(45, 181, 15)), "corrupted_cifar10": (3, 4, 5)}
 COSTS = ("price", "bytes", "fit_seconds")
 # Kinds of corruption near those by which `novelty` strategies and `auto` choose (noise, blur).
@@ -71,12 +73,7 @@ def summarise(runs: list[dict[str, Any]], published: str) -> dict[str, Any]:
     labels = dict.fromkeys(label for run in runs for label in run["methods"])
     found = {label: [run["methods"][label] for run in runs if label in run["methods"]] for label in labels}
     table = {label: _row(rows, label) for label, rows in found.items()}
-    return {
-        "rows": table,
-        "ordering": ordering(runs, published),
-        "ordering_by_the_papers_rule": ordering(runs, published, PAPERS_RULE),
-        "ordering_of_the_products_choice": ordering(runs, published, PRODUCTS_CHOICE),
-    }
+    return {"rows": table, "orderings": {ours: ordering(runs, published, ours) for ours in AGAINST}}
 
 
 def _row(found: list[dict[str, Any]], label: str) -> dict[str, Any]:

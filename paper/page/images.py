@@ -1,152 +1,208 @@
-"""Rotated MNIST and corrupted CIFAR-10: every method at every shift, prices, foreign images, and the ordering."""
+"""Rotated MNIST and corrupted CIFAR-10: what a subnetwork is worth beside controls that spend as much."""
 
+from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from paper.corruptions.registry import CORRUPTIONS, STAND_INS
 from paper.images.plot import TITLES
 from paper.images.summary import (
-    PUBLISHED_ROWS,
-    SEEN_KINDS,
+    ADDED,
+    AGAINST,
+    BLOCKS,
+    DEFAULT,
+    ENSEMBLE,
+    LOOKED_AT,
+    OURS_BY_PAPER,
+    PAPERS_RULE,
+    PRODUCTS_CHOICE,
+    RANDOM,
+    RANDOM_BY_PAPERS_RULE,
+    SMALL_SUBNETWORK,
+    SMALL_TEMPERED,
+    STRONG,
+    TEMPERED,
+    TEMPERED_ENSEMBLE,
+    UNITS,
+    summarise,
 )
-from paper.page.findings import MARK, marked, what_it_comes_to
-from paper.page.markdown import folded, number, signed, size, table
-from paper.page.ordering import UNITS, orderings
-from paper.page.results import picture, source
-from paper.page.steps import steps
-from paper.published import image_tables, ood_auroc
+from paper.page import image_tables
+from paper.page.caveats import caveats
+from paper.page.markdown import listed, number, percent, signed, table
+from paper.page.results import Section, frame
+from paper.questions.verdicts import half_width
 
-METRICS = {"log_likelihood": "Log-likelihood (nats)", "error": "Error", "ece": "ECE", "brier": "Brier score"}
-SHOWN = {"rotated_mnist": (0, 45, 60, 90, 180), "corrupted_cifar10": (0, 1, 3, 5)}
-FOREIGN = {"rotated_mnist": ("MNIST", "FashionMNIST"), "corrupted_cifar10": ("CIFAR10", "SVHN")}
+MAIN = (
+    *("MAP", ENSEMBLE, TEMPERED, TEMPERED_ENSEMBLE, PAPERS_RULE, OURS_BY_PAPER, RANDOM, "last layer"),
+    *(PRODUCTS_CHOICE, BLOCKS, SMALL_TEMPERED, SMALL_SUBNETWORK, ADDED, DEFAULT),
+)
+EXPLAINED = {"MAP", TEMPERED, OURS_BY_PAPER, PAPERS_RULE, RANDOM, RANDOM_BY_PAPERS_RULE}
+LEAST_GAIN = 0.005  # nats: less is shown as none
+STEPS = (
+    ("The paper's subnetwork", OURS_BY_PAPER, "a temperature at the same 0.05 nats", TEMPERED),
+    ("A subnetwork", SMALL_SUBNETWORK, "a temperature at the same 0.005 nats", SMALL_TEMPERED),
+    ("Added weights", ADDED, "a temperature at the same 0.005 nats", SMALL_TEMPERED),
+    ("Both", DEFAULT, "added weights alone", ADDED),
+)
+SAW = {
+    "rotated_mnist": "\\* saw rotation by 45 and 90 degrees while choosing: leave it out of rankings.\n",
+    "corrupted_cifar10": "\\* saw noise and blur while choosing: compare by the kinds that it had not seen.\n",
+}
 CORRUPTED = (
-    f"Every test image has one of {len(CORRUPTIONS)} corruptions, in equal numbers, and keeps it at all five levels: "
-    "an estimate without bias of the mean error, log-likelihood and Brier score over all images and corruptions; the "
-    "ECE is that of all corruptions together, and not the mean of theirs. They are generated from the definitions of "
-    "Hendrycks and Dietterich (ICLR 2019), in the selection of Ovadia et al. (2019), with stand-ins: "
+    f"{len(CORRUPTIONS)} corruptions (Hendrycks and Dietterich, 2019, in the selection of Ovadia et al., 2019) at five "
+    "levels, with stand-ins: "
     + "; ".join(f"{name}: {what}" for name, what in STAND_INS.items())
-    + ".\n"
+    + ". CIFAR-100 stands in for the paper's SVHN.\n"
 )
 
 
-def section(result: dict[str, Any]) -> str:
+def section(result: dict[str, Any]) -> Section:
     """One experiment at one size."""
-    published, scale = result["published"], result["scale"]
-    seeds = len(result["runs"])
+    result = result | {"summary": summarise(result["runs"], result["published"])}
+    published, scale, seeds = result["published"], result["scale"], len(result["runs"])
+    tables = image_tables.of(result)
     text = [
         f"## {TITLES[published]}: {scale['network']}\n",
         f"D = {result['weights']:,}, S = {scale['size']:,}, {scale['train']:,} training images for {scale['epochs']} "
-        f"epochs, {scale['curvature']:,} of them for the curvature, the first {scale['test']:,} test images, {seeds} "
-        f"{'seed, so that small differences mean nothing' if seeds == 1 else 'seeds'}. The paper: ResNet-18, D = 11.2 "
-        "million, S = 42,438, three seeds.\n",
+        f"epochs, {scale['curvature']:,} for the curvature, {scale['test']:,} test images, {seeds} "
+        f"{'seed, so that small differences mean nothing' if seeds == 1 else 'seeds'}.\n",
         *([CORRUPTED] if published == "corrupted_cifar10" else []),
-        source(result),
-        picture(result, TITLES[published]),
-        what_it_comes_to(result),
-        *steps(result),
-        *orderings(result),
-        "### Quality and price\n",
-        _prices(result),
-        "### The paper's tables\n",
-        "Each cell: ours (the paper's; difference) where the paper has the method. The networks differ, so compare the "
-        "rows with each other first.\n",
-        *(_published(result, metric) for metric in METRICS),
-        *([_kinds(result)] if published == "corrupted_cifar10" else []),
-        "### Foreign images\n",
-        _foreign(result),
+        _main(result),
+        "\n".join([*_orderings(result), *_steps(result), *_explanation(result), *_accepted(result), *caveats(result)]),
+        "",
+        frame(result, TITLES[published], list(tables)),
     ]
-    return "\n".join(text)
+    return Section("\n".join(text), tables)
 
 
-def _prices(result: dict[str, Any]) -> str:
-    """All rows: what each costs at prediction, on disk, in time, and in distribution; what it gains under shift."""
-    published = result["published"]
-    unit, shown, seeds = UNITS[published], SHOWN[published], len(result["runs"])
-    unseen = published == "corrupted_cifar10"
-    head = ["method", "passes", "on disk", "fit, s", *(f"{strength}{unit}" for strength in shown)]
-    head += ["5, unseen kinds"] if unseen else []
-    (foreign,) = next(iter(result["summary"]["rows"].values()))["auroc"]
-    rows = []
-    for label, row in result["summary"]["rows"].items():
-        cells = [marked(label, row) + ("" if row["seeds"] == seeds else f" ({row['seeds']} seed)")]
-        cells += [f"{row['price']['mean']:.3g}", size(row["bytes"]["mean"]), f"{row['fit_seconds']['mean']:.0f}"]
-        cells += [_spread(row["shifts"][str(strength)]["log_likelihood"]) for strength in shown]
+def usual(result: dict[str, Any], label: str) -> float:
+    """Log-likelihood without a shift."""
+    return float(result["summary"]["rows"][label]["shifts"]["0"]["log_likelihood"]["mean"])
+
+
+def under_shift(result: dict[str, Any], label: str) -> float:
+    """Mean log-likelihood over the strong shifts."""
+    shifts = result["summary"]["rows"][label]["shifts"]
+    return fmean(shifts[str(shift)]["log_likelihood"]["mean"] for shift in STRONG[result["published"]])
+
+
+def _main(result: dict[str, Any]) -> str:
+    """The main rows beside the controls: means over the strong shifts."""
+    rows, strong = result["summary"]["rows"], STRONG[result["published"]]
+    labels = [label for label in MAIN if label in rows]
+    (foreign,) = next(iter(rows.values()))["auroc"]
+    unseen = any(rows[label]["seen"] for label in labels) and all(rows[n]["unseen_log_likelihood"] for n in labels)
+    found = []
+    for label in labels:
+        row = rows[label]
+        cells = [f"{row['price']['mean']:.3g}", number(usual(result, label), 3), number(under_shift(result, label), 3)]
         if unseen:
-            cells.append(_spread(row["unseen_log_likelihood"]["5"]))
-        rows.append([*cells, _spread(row["auroc"][foreign], 3)])
-    return "\n".join(
-        [
-            "Log-likelihood by shift, mean and standard deviation over seeds; AUROC of the predictive entropy; passes: "
-            "processor time of a prediction of 16 images over the plain network's, in torch, for bundles in "
-            "onnxruntime; on disk: weights, posterior and, of a bundle, its graph; fit: seconds beyond the training of "
-            "one network.\n",
-            table([*head, f"AUROC {foreign}"], rows),
-            _seen_note(published),
-        ]
+            cells.append(number(fmean(row["unseen_log_likelihood"][str(shift)]["mean"] for shift in strong), 3))
+        mark = "\\*" if row["seen"] else ""
+        fewer = "" if row["seeds"] == len(result["runs"]) else f" ({row['seeds']} of the seeds)"
+        found.append([label + mark + fewer, *cells, number(row["auroc"][foreign]["mean"], 3)])
+    head = ["", "passes", "without a shift", "strong shift", *(["unseen kinds"] if unseen else [])]
+    seen = [SAW[result["published"]]] if any(rows[label]["seen"] for label in labels) else []
+    return "\n".join([table([*head, f"AUROC {foreign}"], found), *seen])
+
+
+def _orderings(result: dict[str, Any]) -> list[str]:
+    """Where ours are above the others under strong shift: within the budget, and by the paper's own rule."""
+    kinds = next(iter(result["runs"][0]["methods"].values()))["kinds"]
+    over_kinds = len(result["runs"]) == 1 and len(next(iter(kinds.values()))) > 2
+    judge = _over_kinds if over_kinds else _over_seeds
+    rows, lines = result["summary"]["rows"], []
+    for ours in (OURS_BY_PAPER, PAPERS_RULE):
+        groups: dict[str, list[str]] = {}
+        for label in AGAINST[ours]:
+            if ours in rows and label in rows:
+                verdict, gain = judge(result, ours, label)
+                groups.setdefault(verdict, []).append(f"`{label}`" if verdict == "above" else f"`{label}` ({gain})")
+        if groups:
+            verdicts = "; ".join(f"{verdict} {listed(groups[verdict])}" for verdict in sorted(groups))
+            lines.append(f"* `{ours}` under strong shift is {verdicts}.")
+    if lines:
+        how = (
+            "gain ± half its 95 % interval over kinds of corruption that it did not see"
+            if over_kinds
+            else (f"gains over the shifts; above: by {LEAST_GAIN} nats or more at each of them")
+        )
+        lines[-1] += f" In brackets, {how}."
+    return lines
+
+
+def _over_seeds(result: dict[str, Any], ours: str, label: str) -> tuple[str, str]:
+    """Whether the mean over seeds is above at every strong shift, and from where to where the gains are."""
+    gains = [one["gain"]["mean"] for one in result["summary"]["orderings"][ours] if one["against"] == label]
+    verdict = "above" if min(gains) >= LEAST_GAIN else "not above"
+    return verdict, f"{signed(min(gains))} to {signed(max(gains))}"
+
+
+def _over_kinds(result: dict[str, Any], ours: str, label: str) -> tuple[str, str]:
+    """One network: whether the mean over the strong shifts is above beyond the noise over kinds of shift."""
+    methods, strong = result["runs"][0]["methods"], STRONG[result["published"]]
+    kinds = [kind for kind in methods[ours]["kinds"][str(strong[0])] if kind not in LOOKED_AT.get(ours, ())]
+    own, other = (
+        np.array([[methods[one]["kinds"][str(shift)][kind] for kind in kinds] for shift in strong]).mean(0)
+        for one in (ours, label)
     )
+    gain, half = float((own - other).mean()), half_width(own - other)
+    verdict = "above" if gain > half else "below" if gain < -half else "within the noise of"
+    return verdict, f"{signed(gain)} ± {number(half)}"
 
 
-def _seen_note(published: str) -> str:
-    if published == "rotated_mnist":
-        return f"{MARK} judged candidates by rotation too: leave it out of rankings.\n"
-    return (
-        f"{MARK} chosen by or judged on synthetic noise and blur, which resemble some of the corruptions; the last "
-        f"log-likelihood leaves all of these out, for every row: {', '.join(SEEN_KINDS)}.\n"
-    )
+def _steps(result: dict[str, Any]) -> list[str]:
+    """What a temperature, a subnetwork and added weights each add to the one before, at equal budgets."""
+    published, (foreign,) = result["published"], next(iter(result["summary"]["rows"].values()))["auroc"]
+    runs, strong = [run["methods"] for run in result["runs"]], STRONG[published]
+    lines = []
+    for what, label, over, other in STEPS:
+        pairs = [(run[label], run[other]) for run in runs if {label, other} <= set(run)]
+        if pairs:
+            shifted = _gain([_worth(a, strong) - _worth(b, strong) for a, b in pairs])
+            ordinary = _gain([_worth(a, (0,)) - _worth(b, (0,)) for a, b in pairs])
+            auroc = _gain([a["auroc"][foreign] - b["auroc"][foreign] for a, b in pairs])
+            gains = f"{shifted} nats under strong shift, {ordinary} without, {auroc} of AUROC"
+            lines.append(f"* {what} over {over}: {gains}.")
+    return lines
 
 
-def _spread(value: dict[str, float | None], digits: int = 2) -> str:
-    mean, std = value["mean"], value["std"]
-    assert mean is not None
-    return number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
+def _worth(method: dict[str, Any], shifts: tuple[int, ...]) -> float:
+    return float(np.mean([method["shifts"][str(shift)]["log_likelihood"] for shift in shifts]))
 
 
-def _published(result: dict[str, Any], metric: str) -> str:
-    cells, unit = image_tables(), UNITS[result["published"]]
-    shifts = [int(strength) for strength in next(iter(result["summary"]["rows"].values()))["shifts"]]
-    methods = {label: method for method, label in PUBLISHED_ROWS.items()}
-    rows = []
-    for label, row in result["summary"]["rows"].items():
-        values = [marked(label, row)]
-        for strength in shifts:
-            own = row["shifts"][str(strength)][metric]["mean"]
-            cell = number(own)
-            if label in methods:
-                theirs = cells[result["published"], strength, metric, methods[label]].mean
-                cell += f" ({number(theirs)}; {signed(own - theirs)})"
-            values.append(cell)
-        rows.append(values)
-    return folded(METRICS[metric], table(["method", *(f"{shift}{unit}" for shift in shifts)], rows))
+def _gain(values: list[float]) -> str:
+    """The mean, and half its 95 % interval where there are several."""
+    error = f" ± {number(half_width(np.array(values)), 3)}" if len(values) > 1 else ""
+    return signed(float(np.mean(values)), 3) + error
 
 
-def _kinds(result: dict[str, Any]) -> str:
-    """Log-likelihood of every corruption at every level, of the main rows."""
-    parts = []
-    for label, row in result["summary"]["rows"].items():
-        levels = list(row["kinds"])
-        kinds = list(row["kinds"][levels[0]])
-        rows = [[kind, *(number(row["kinds"][level][kind]) for level in levels)] for kind in kinds]
-        parts.append(folded(marked(label, row), table(["corruption", *levels], rows)))
-    return folded("Log-likelihood by corruption and level", "\n".join(parts))
+def _explanation(result: dict[str, Any]) -> list[str]:
+    """What the budget is worth, and what the choice of weights is, with and without one budget for all."""
+    if not set(result["summary"]["rows"]) >= EXPLAINED:
+        return []
+    found = {label: under_shift(result, label) for label in EXPLAINED}
+    value = {label: number(one) for label, one in found.items()}
+    return [
+        "* What explains it is the budget: under strong shift it takes the paper's selection from "
+        f"{value[PAPERS_RULE]} (best held-out lambda) to {value[OURS_BY_PAPER]} nats, and one temperature that spends "
+        f"as much takes MAP from {value['MAP']} to {value[TEMPERED]}. Random selection differs by "
+        f"{signed(found[RANDOM] - found[OURS_BY_PAPER])} with the same budget, and by "
+        f"{signed(found[RANDOM_BY_PAPERS_RULE] - found[PAPERS_RULE])} with the best held-out lambda."
+    ]
 
 
-def _foreign(result: dict[str, Any]) -> str:
-    """AUROC beside the paper's, and the accuracy of what is accepted."""
-    data, theirs = FOREIGN[result["published"]], ood_auroc()
-    (name,) = next(iter(result["summary"]["rows"].values()))["auroc"]
-    rows = []
-    for method, label in PUBLISHED_ROWS.items():
-        row, cell = result["summary"]["rows"].get(label), theirs.get((*data, method))
-        if row is None:
-            continue
-        own = row["auroc"][name]
-        accepted = row["accuracy_when_rejecting"][name][10]
-        comparable = name in ("Fashion-MNIST", "SVHN")
-        paper = [number(cell.mean) if cell else "", signed(own["mean"] - cell.mean) if cell and comparable else ""]
-        rows.append([label, _spread(own, 3), *paper, f"{100 * accepted:.1f} %"])
-    stands_in = (
-        ""
-        if name in ("Fashion-MNIST", "SVHN")
-        else f"\n{name} stands in for the paper's SVHN, whose figures are beside it for orientation only.\n"
-    )
-    head = ["method", f"AUROC {name}", f"the paper's ({data[1]})", "difference", "accuracy after rejecting half"]
-    return table(head, rows) + stands_in
+def _accepted(result: dict[str, Any]) -> list[str]:
+    """What the default leaves unnoticed."""
+    published, row = result["published"], result["summary"]["rows"].get(DEFAULT, {})
+    if not row.get("rejection"):
+        return []
+    strongest = str(STRONG[published][-1])
+    own, ((foreign, share),) = row["rejection"], row["rejection"]["foreign"].items()
+    return [
+        f"* At {strongest}{UNITS[published]} {percent(row['shifts'][strongest]['error']['mean'])} of the answers are "
+        f"wrong, and the default bundle, at a false-reject rate of 5 %, rejects {percent(own['wrong'][strongest])} of "
+        f"these; the others look like what the network knows. It rejects {percent(share)} of {foreign}, and "
+        f"{percent(own['all']['0'])} of ordinary images."
+    ]

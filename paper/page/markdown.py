@@ -9,11 +9,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 
 
-def folded(title: str, content: str) -> str:
-    """Content that a reader unfolds."""
-    return f"<details>\n<summary>{title}</summary>\n\n{content}\n</details>\n"
-
-
 def number(value: float, digits: int = 2) -> str:
     """With so many decimals, and no minus zero."""
     text = f"{value:.{digits}f}"
@@ -26,13 +21,9 @@ def signed(value: float, digits: int = 2) -> str:
     return text if text.startswith("-") or float(text) == 0 else f"+{text}"
 
 
-def size(count: float) -> str:
-    """Bytes, to three digits."""
-    for unit in ("B", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
+def percent(share: float) -> str:
+    """Whole percent."""
+    return f"{100 * share:.0f} %"
 
 
 def listed(names: Sequence[str]) -> str:

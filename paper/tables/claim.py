@@ -14,6 +14,10 @@ from scipy import stats  # type: ignore[import-untyped]
 LEVEL = 0.05
 METHODS = "wasserstein", "wasserstein, live", "gradient", "leverage", "random"
 MAP = "MAP"
+STATEMENT = (
+    "a subnetwork of S weights of a larger network has a higher test log-likelihood than the full covariance of a "
+    "smaller network of S weights"
+)
 Runs = Sequence[dict[str, Any]]
 
 
@@ -49,27 +53,9 @@ def verdict(test: dict[str, Any]) -> str:
 
 
 def claim(runs: Runs) -> dict[str, Any]:
-    """The tests by method: the largest network against each smaller one, and every network against each smaller one."""
-    against = {
-        "largest_network": [pair for pair in pairs(runs) if pair[0]["weights"] == largest_of(pair[0], runs)],
-        "every_larger_network": list(pairs(runs)),
-    }
-    tests = {
-        name: {method: _differences(chosen, method) for method in (*METHODS, MAP)} for name, chosen in against.items()
-    }
-    wasserstein = tests["largest_network"]["wasserstein"]
-    return {
-        "statement": "a subnetwork of S weights of a larger network has a higher test log-likelihood than the full "
-        "covariance of a smaller network of S weights",
-        "unit": "one split of one table: the mean over the pairs of networks; nats per test example",
-        **tests,
-        "against_wasserstein": {m: _strategies(runs, m, "wasserstein") for m in METHODS if m != "wasserstein"},
-        "against_MAP_of_the_same_network": {m: _strategies(runs, m, MAP) for m in METHODS},
-        "verdict": {
-            "over splits": wasserstein["pooled"]["verdict"],
-            "over tables": wasserstein["pooled_over_tables"]["verdict"],
-        },
-    }
+    """Method -> the tests of the largest network against each smaller one, over splits and over tables."""
+    chosen = [pair for pair in pairs(runs) if pair[0]["weights"] == largest_of(pair[0], runs)]
+    return {method: _differences(chosen, method) for method in (*METHODS, MAP)}
 
 
 def largest_of(run: dict[str, Any], runs: Runs) -> int:
@@ -94,14 +80,12 @@ def tested(run: dict[str, Any], method: str, size: int) -> float:
 
 
 def _differences(chosen: Iterable[tuple[dict[str, Any], dict[str, Any]]], method: str) -> dict[str, Any]:
-    """Over all splits, over tables, within each table, and by the smaller network."""
+    """Over all splits, and over tables: units are splits of tables, or tables."""
     units: dict[tuple[str, int], list[float]] = {}
-    by_smaller: dict[str, list[float]] = {}
     for large, small in chosen:
         size = small["weights"]
-        difference = tested(large, method, size) - tested(small, "full", size)
-        units.setdefault((large["problem"], large["split"]), []).append(difference)
-        by_smaller.setdefault(small["network"], []).append(difference)
+        gain = tested(large, method, size) - tested(small, "full", size)
+        units.setdefault((large["problem"], large["split"]), []).append(gain)
     means = {unit: float(np.mean(values)) for unit, values in units.items()}
     by_problem: dict[str, list[float]] = {}
     for (problem, _), value in means.items():
@@ -111,17 +95,4 @@ def _differences(chosen: Iterable[tuple[dict[str, Any], dict[str, Any]]], method
     return {
         "pooled": pooled | {"verdict": verdict(pooled)},
         "pooled_over_tables": tables | {"verdict": verdict(tables)},
-        "by_problem": {name: paired(values) for name, values in by_problem.items()},
-        "by_smaller_network": {name: paired(values) for name, values in by_smaller.items()},
     }
-
-
-def _strategies(runs: Runs, method: str, baseline: str) -> dict[str, Any]:
-    """A strategy against another at the same sizes of the largest network; a split's mean over sizes is a unit."""
-    units = []
-    for run in runs:
-        sizes = [row["S"] for row in run["rows"] if row["method"] == method]
-        if sizes and run["weights"] == largest_of(run, runs):
-            gains = [tested(run, method, s) - tested(run, baseline, s) for s in sizes]
-            units.append(float(np.mean(gains)))
-    return paired(units)

@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks.core.plots import BLUE, GREEN, ORANGE, Values, save
+from paper.tables.summary import summarise
 
 NETWORKS = {"50x1": ("#E69F00", "o"), "100x1": (GREEN, "s"), "50x2": (BLUE, "^"), "100x2": (ORANGE, "D")}
 LineStyle = Literal["-", "--", ":"]
@@ -23,7 +24,7 @@ APART = 1.03, 5.0  # a factor and weights: networks of one size beside one anoth
 
 def draw(record: Values, path: Path) -> None:
     """Two rows, standard and gap splits; markers are networks, lines are strategies."""
-    panels = {name: found for name, found in record["summary"].items() if name != "claim"}
+    panels = summarise(record["runs"])
     kinds = [kind for kind in ("standard", "gap") if any(name.endswith(kind) for name in panels)]
     tables = list(dict.fromkeys(name.partition("-")[0] for name in panels))
     figure, axes = plt.subplots(

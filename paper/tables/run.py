@@ -22,7 +22,6 @@ from paper.regression_networks import (
 from paper.tables.data import load
 from paper.tables.network import LEVERAGE_EXAMPLES, SHAPES, Limits, one_network
 from paper.tables.posterior import PRIOR_GRID, Search, climb, whole_grid
-from paper.tables.summary import print_table, summarise
 
 PROBLEMS = tuple(f"{dataset}-{kind}" for dataset in ("wine", "kin8nm", "protein") for kind in ("standard", "gap"))
 LARGE = "protein"  # trains for fewer epochs
@@ -68,9 +67,7 @@ def run(settings: Settings) -> Values:
         for number in range(min(most, counts[name]))
         for shape in shapes
     ]
-    summary = summarise(runs)
-    print_table(summary)
-    return {"setting": _setting(settings, search, runs), "summary": summary, "runs": runs}
+    return {"setting": _setting(settings, search, runs), "runs": runs}
 
 
 def _setting(settings: Settings, search: str, runs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paper.tables.claim import METHODS, claim
+from paper.tables.claim import METHODS
 
 Runs = Sequence[dict[str, Any]]
 
@@ -13,8 +13,7 @@ Runs = Sequence[dict[str, Any]]
 def summarise(runs: Runs) -> dict[str, Any]:
     """Table and kind of split -> network -> method -> one entry a size, from 0 (MAP) to D (full covariance)."""
     problems = dict.fromkeys(run["problem"] for run in runs)
-    by_problem = {problem: _networks([run for run in runs if run["problem"] == problem]) for problem in problems}
-    return by_problem | {"claim": claim(runs)}
+    return {problem: _networks([run for run in runs if run["problem"] == problem]) for problem in problems}
 
 
 def _networks(runs: Runs) -> dict[str, Any]:
@@ -35,8 +34,6 @@ def _network(runs: Runs) -> dict[str, Any]:
         "weights": runs[0]["weights"],
         "splits": len(runs),
         "sizes": [0, *sizes, runs[0]["weights"]],
-        "rmse": spread([run["rmse"] for run in runs]),
-        "live_weights": spread([run["live_weights"] for run in runs]),
         "full": [map_only, full],
         **found,
     }
@@ -52,25 +49,3 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     """Mean, and its standard error where there is more than one value."""
     error = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
     return {"mean": float(np.mean(values)), "stderr": error}
-
-
-def print_table(summary: dict[str, Any]) -> None:
-    """Mean test log-likelihoods, one line a network and method; the tests of the claim."""
-    for problem, networks in summary.items():
-        if problem != "claim":
-            _print_networks(problem, networks)
-    tests = summary["claim"]
-    for against in ("largest_network", "every_larger_network"):
-        for method, found in tests[against].items():
-            print(against, method, found["pooled"], "over tables:", found["pooled_over_tables"])
-    for against in ("against_wasserstein", "against_MAP_of_the_same_network"):
-        for method, found in tests[against].items():
-            print(against, method, found)
-    print("the claim:", tests["verdict"])
-
-
-def _print_networks(problem: str, networks: dict[str, Any]) -> None:
-    for network, found in networks.items():
-        for method in (name for name in (*METHODS, "full") if name in found):
-            cells = "  ".join(f"{entry['S']:6d} {entry['mean']:8.4f}" for entry in found[method])
-            print(f"{problem:16s} {network:6s} {method:18s} {cells}")

@@ -149,15 +149,6 @@ def _spread(values: list[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "std": float(np.std(values))}
 
 
-def print_table(summary: dict[str, Any]) -> None:
-    """Mean KL near / away, one line a method and share."""
-    for method, by_share in next(iter(summary.values())).items():
-        for share in by_share:
-            cells = [found[method][share] for found in summary.values()]
-            line = "  ".join(f"{cell['near']['mean']:9.4f} /{cell['away']['mean']:9.4f}" for cell in cells)
-            print(f"{method:18s} {share:>6s} {line}")
-
-
 def _remembered(name: str, seed: int, epochs: int, greedy_shares: tuple[float, ...]) -> dict[str, Any]:
     """`one_network`, from the cache where an interrupted run left it."""
     scale = {"epochs": epochs, "greedy_shares": list(greedy_shares)}
@@ -176,8 +167,6 @@ def run(settings: Settings) -> Values:
     greedy_shares = settings.scale(SHARES, SHARES, SHARES[1:])
     pairs = [(name, seed) for name in names for seed in range(seeds)]
     runs = [_remembered(*pair, epochs, greedy_shares) for pair in settings.track(pairs, "Networks", len(pairs))]
-    summary = summarise(runs)
-    print_table(summary)
     setting = {
         "prior_precision": PRIOR_PRECISION,
         "prior_scaling": "S / D",
@@ -187,4 +176,4 @@ def run(settings: Settings) -> Values:
         "seeds": seeds,
         "near": f"within {NEAR} standard deviations of a training input; away: all others up to {MARGIN} beyond them",
     }
-    return {"setting": setting, "summary": summary, "runs": runs}
+    return {"setting": setting, "runs": runs}

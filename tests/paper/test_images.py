@@ -258,13 +258,15 @@ def test_the_ordering_is_of_ours_against_each_published_method() -> None:
         for one in run["methods"].values():
             one["shifts"] |= {str(angle): one["shifts"]["45"] for angle in range(60, 181, 15)}
     found = summarise(runs, "rotated_mnist")
-    gains = {(one["against"], one["shift"]): one["gain"]["mean"] for one in found["ordering"]}
+    gains = {(one["against"], one["shift"]): one["gain"]["mean"] for one in found["orderings"]["ours, Wasserstein"]}
     assert gains["MAP", 45] == 2.0
     assert gains["ours, random", 180] == -0.5
     assert len(gains) == 2 * 10
-    assert {one["won"] for one in found["ordering"]} == {0, 1}
-    assert found["ordering_by_the_papers_rule"] == []
-    assert {one["against"] for one in found["ordering_of_the_products_choice"]} == {*rows} - {"auto, at most 3 passes"}
+    assert {one["won"] for one in found["orderings"]["ours, Wasserstein"]} == {0, 1}
+    assert found["orderings"]["ours, Wasserstein, best held-out lambda"] == []
+    assert {one["against"] for one in found["orderings"]["auto, at most 3 passes"]} == {*rows} - {
+        "auto, at most 3 passes"
+    }
     assert found["rows"]["MAP"]["shifts"]["0"]["error"]["std"] is None
 
 

@@ -10,17 +10,18 @@ from paper.images.summary import (
     ADDED,
     BLOCKS,
     DEFAULT,
+    ENSEMBLE,
     OURS_BY_PAPER,
-    PRODUCTS_CHOICE,
+    PAPERS_RULE,
+    RANDOM,
     SMALL_TEMPERED,
     TEMPERED,
     TEMPERED_ENSEMBLE,
-    summarise,
 )
-from paper.page import findings, gaps, images, questions
-from paper.page.markdown import listed, number, signed, size, table
-from paper.page.ordering import EXPLAINED
-from paper.page.results import source
+from paper.page import caveats, images, page, regression, variants
+from paper.page.markdown import listed, number, percent, signed, table
+from paper.page.results import frame
+from paper.questions.verdicts import MEASURES
 
 ENVIRONMENT = {
     "command": ["python", "-m", "paper", "x"],
@@ -55,113 +56,120 @@ def result(*seeds: dict[str, float]) -> dict[str, Any]:
         for number, rows in enumerate(seeds)
     ]
     return {
-        "benchmark": "mnist",
-        "fast": True,
+        "stem": "mnist_fast",
         "environment": ENVIRONMENT,
         "seconds_in_all": 60.0,
         "published": "rotated_mnist",
         "weights": 9098,
         "scale": {"network": "small CNN", "size": 1000, "train": 9, "epochs": 1, "curvature": 4, "test": 2},
-        "summary": summarise(runs, "rotated_mnist"),
         "runs": runs,
     }
 
 
+def text_of(*seeds: dict[str, float]) -> str:
+    return images.section(result(*seeds)).text
+
+
 def test_one_seed_has_no_spread_and_a_verdict_for_each_method() -> None:
-    text = images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0, "ours, random": -0.5}))
+    text = text_of({"MAP": -3.0, OURS_BY_PAPER: -1.0, RANDOM: -0.5})
     assert "±" not in text
-    assert "* MAP: above at every shift (+2.00 to +2.00 nats; 10 of 10 pairs of a shift and a seed); " in text
-    assert "without a shift +2.00." in text
-    assert "* ours, random: not above at 45°, 60°" in text
-    assert "| MAP | 1 | 2.5 MB | 12 | -3.00 |" in text
+    assert f"* `{OURS_BY_PAPER}` under strong shift is above `MAP`; not above `{RANDOM}` (-0.50 to -0.50)." in text
+    assert "| MAP | 1 | -3.000 | -3.000 | 0.900 |" in text
 
 
-def test_several_seeds_have_a_spread_and_a_row_of_one_seed_says_so() -> None:
-    found = result(
-        {"MAP": -3.0, "ours, Wasserstein": -1.0, "last layer": -1.0}, {"MAP": -2.0, "ours, Wasserstein": -2.5}
-    )
-    text = images.section(found)
-    assert "-2.50 ± 0.71" in text
-    assert "| last layer (1 seed) |" in text
-    assert "* MAP: above at every shift (+0.75 to +0.75 nats; 10 of 20 pairs of a shift and a seed); " in text
-    assert "without a shift +0.75." in text
+def test_several_seeds_are_averaged_and_a_row_of_one_seed_says_so() -> None:
+    text = text_of({"MAP": -3.0, OURS_BY_PAPER: -1.0, "last layer": -1.0}, {"MAP": -2.0, OURS_BY_PAPER: -2.5})
+    assert "| MAP | 1 | -2.500 | -2.500 | 0.900 |" in text
+    assert "| last layer (1 of the seeds) |" in text
+    assert "is above `MAP`." in text
 
 
 def test_the_papers_cells_stand_beside_ours() -> None:
-    text = images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0}))
-    assert "-1.00 (-1.09; +0.09)" in text
-    assert "-3.00 (-1.75; -1.25)" in text
+    tables = images.section(result({"MAP": -3.0, OURS_BY_PAPER: -1.0, "last layer": -2.0})).tables
+    assert list(tables) == ["mnist_fast", "mnist_fast_methods", "mnist_fast_gains"]
+    cells = {
+        row["method"]: (row["log_likelihood"], row["log_likelihood_in_the_paper"])
+        for row in tables["mnist_fast"]
+        if row["shift"] == 45
+    }
+    assert cells == {"MAP": (-3.0, -1.75), OURS_BY_PAPER: (-1.0, -1.09), "last layer": (-2.0, None)}
+    won = [(row["against"], row["shift"], row["gain"], row["won"]) for row in tables["mnist_fast_gains"]]
+    assert won == [("MAP", angle, 2.0, 1) for angle in range(45, 181, 15)]
+    methods = {row["method"]: row for row in tables["mnist_fast_methods"]}
+    assert methods["MAP"]["auroc_FashionMNIST_in_the_paper"] == 0.72
+    assert methods["last layer"]["accuracy_after_rejecting_half"] == 0.5
 
 
-def test_every_network_of_the_questions_has_its_own_number_of_seeds() -> None:
-    measured = {"mean": 1.0, "gain": 0.25, "half_width": 0.125, "verdict": "better"}
-    rows = [
-        {"network": network, "weights": "w", "variant": "v", "seeds": seeds}
-        | dict.fromkeys(questions.MEASURES, measured)
-        for network, seeds in (("mnist", 6), ("cifar", 3))
-    ]
+def test_tables_have_five_digits_and_empty_cells() -> None:
+    assert page.as_csv([{"a": 1.23456789, "b": None}, {"a": 2, "b": "x, y"}]) == 'a,b\n1.2346,\n2,"x, y"\n'
+
+
+def test_variants_are_counted_where_they_are_beyond_the_noise() -> None:
+    def verdict(network: str, variant: str, **found: str) -> dict[str, Any]:
+        measured = {"mean": 1.0, "gain": 0.25, "half_width": 0.125}
+        return {"network": network, "weights": "w", "variant": variant, "seeds": 6 if network == "mnist" else 3} | {
+            measure: measured | {"verdict": found.get(measure, "within the noise")} for measure in MEASURES
+        }
+
+    product = [verdict(network, "p") for network in ("mnist", "cifar")]
+    for row in product:
+        for measure in MEASURES:
+            row[measure]["gain"] = 0.0
+    rows = [*product, verdict("mnist", "v", usual="better", auroc="worse"), verdict("cifar", "v", usual="better")]
     found = {
+        "stem": "questions_fast",
         "environment": ENVIRONMENT,
         "seconds_in_all": 1.0,
         "product": "p",
         "verdicts": rows,
         "amounts": AMOUNTS,
         "runs": [
-            {"network": network, "weights": "w", "variants": {"v": {"spent": 0.04}}} for network in ("mnist", "cifar")
+            {"network": network, "weights": "w", "variants": {name: {"spent": 0.04} for name in ("p", "v")}}
+            for network in ("mnist", "cifar")
         ],
-        "benchmark": "questions",
-        "fast": True,
     }
-    text = questions.questions(found)
-    assert "### MNIST, 6 seeds" in text
-    assert "### CIFAR-10, 3 seeds" in text
-    assert "Of 6 comparisons" in text
-    assert "**+0.250 ± 0.125**" in text
-    assert "| w | v | 0.040 | 1.000 |" in text
-    assert "* **v**: ordinary better on MNIST with w and CIFAR-10 with w; shifted better on MNIST with w and" in text
+    section = variants.questions(found)
+    assert "| v | 2 better |  | 1 worse |" in section.text
+    assert "of 6 comparisons" in section.text
+    assert "6 seeds of MNIST and 3 seeds of CIFAR-10" in section.text
+    assert section.tables["questions_fast"][2]["spent"] == 0.04
 
 
 def test_settings_at_an_edge_and_the_second_mean_are_named() -> None:
-    rows = {"MAP": -3.0, "ours, Wasserstein": -1.0, findings.LINEARISED: -3.0, findings.SAMPLED: -3.0, "IVON": -3.0}
-    found = result(rows | {BLOCKS: -2.0, PRODUCTS_CHOICE: -1.0})
+    rows = {"MAP": -3.0, OURS_BY_PAPER: -1.0, caveats.LINEARISED: -3.0, caveats.SAMPLED: -3.0, "IVON": -3.0}
+    found = result(rows)
     methods = found["runs"][0]["methods"]
-    methods[findings.LINEARISED]["prior_precision"] = 1e6
-    methods[findings.SAMPLED]["prior_precision"] = 1234.0
-    methods[PRODUCTS_CHOICE]["explanation"] = "gradient in 'head': best of three"
-    assert "IVON learnt" not in images.section(found)
-    found["summary"]["rows"]["IVON"]["shifts"]["0"]["error"]["mean"] = 0.6
-    text = images.section(found)
+    methods[caveats.LINEARISED]["prior_precision"] = 1e6
+    methods[caveats.SAMPLED]["prior_precision"] = 1234.0
+    assert "IVON learnt" not in images.section(found).text
+    methods["IVON"]["shifts"] = methods["IVON"]["shifts"] | {"0": methods["IVON"]["shifts"]["0"] | {"error": 0.6}}
+    text = images.section(found).text
     assert "in 1 of 1 runs the best lambda is the largest one tried" in text
     assert "the best lambda on held-out images is 1,234;" in text
     assert "60.0 % errors without a shift, and MAP 50.0 %" in text
-    assert "* auto, at most 3 passes: chose gradient in 'head'." in text
-    both = images.section(
-        result({"ours, Wasserstein": -1.0, BLOCKS: -2.0, findings.ENSEMBLE: -3.0, TEMPERED_ENSEMBLE: -1.5})
-    )
-    assert "above the ensemble of 5 at 10 of 10 strong shifts, +1.00 nats without a shift; above the ensemble" in both
-    assert "within the budget at 0 of 10 strong shifts, -0.50 nats without a shift; 1 passes" in both
+    both = text_of({OURS_BY_PAPER: -1.0, BLOCKS: -2.0, ENSEMBLE: -3.0, TEMPERED_ENSEMBLE: -1.5})
+    assert f"above the `{ENSEMBLE}` at 10 of 10 strong shifts" in both
+    assert f"above the `{TEMPERED_ENSEMBLE}` at 0 of 10 strong shifts; +1.00 without a shift; 1 passes." in both
     assert "it is so here" in both
 
 
 def test_one_network_under_many_kinds_is_judged_over_these() -> None:
-    found = result({"MAP": -3.0, "ours, Wasserstein": -1.0, "dropout": -1.0})
+    found = result({"MAP": -3.0, OURS_BY_PAPER: -1.0, "dropout": -1.0})
     kinds = {"fog": 0.0, "frost": 0.5, "gaussian_noise": -0.5}
-    shifted = {"MAP": -3.0, "ours, Wasserstein": -1.0, "dropout": -1.0}
+    shifted = {"MAP": -3.0, OURS_BY_PAPER: -1.0, "dropout": -1.0}
     for label, one in found["runs"][0]["methods"].items():
         noise = {"fog": 0.1, "frost": -0.2, "gaussian_noise": 0.1} if label == "dropout" else dict.fromkeys(kinds, 0.0)
         own = {kind: shifted[label] + value + noise[kind] for kind, value in kinds.items()}
         one["kinds"] = dict.fromkeys(one["kinds"], own)
-    text = images.section(found)
-    assert "* MAP: above (+2.000 ± 0.000 nats); without a shift +2.00." in text
-    assert "* dropout: no different beyond the noise (0.000 ± 0.430 nats)" in text
-    assert "over 3 kinds of corruption)" in text
+    text = images.section(found).text
+    assert "is above `MAP`; within the noise of `dropout` (0.00 ± 0.43)." in text
 
 
 def test_what_explains_the_order_is_said_where_its_rows_are_there() -> None:
-    rows = dict.fromkeys(EXPLAINED, -2.0) | {"ours, random": -1.5}
-    text = images.section(result(rows))
-    assert "random selection comes to -1.50 with the same budget, a difference of +0.50, and to -2.00" in text
-    assert "What explains it" not in images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0}))
+    text = text_of(dict.fromkeys(images.EXPLAINED, -2.0) | {RANDOM: -1.5, PAPERS_RULE: -2.25})
+    assert "from -2.25 (best held-out lambda) to -2.00 nats" in text
+    assert "Random selection differs by +0.50 with the same budget, and by +0.25 with the best" in text
+    assert "What explains it" not in text_of({"MAP": -3.0, OURS_BY_PAPER: -1.0})
 
 
 def test_steps_are_paired_and_say_what_is_accepted_though_it_is_wrong() -> None:
@@ -183,14 +191,15 @@ def test_steps_are_paired_and_say_what_is_accepted_though_it_is_wrong() -> None:
     for run in found["runs"]:
         for label, wrong in ((SMALL_TEMPERED, 0.25), (DEFAULT, 0.75)):
             run["methods"][label] |= {"rejection": rejection(0.5, wrong), "share": 0.5}
-    found["summary"] = summarise(found["runs"], "rotated_mnist")
-    text = images.section(found)
-    assert "| the paper's subnetwork, over a temperature, 0.05 nats each | +0.500 ± 0.000 |" in text
+    text = images.section(found).text
+    assert "* The paper's subnetwork over a temperature at the same 0.05 nats: +0.500 ± 0.000 nats" in text
     # Student's t of two seeds whose gains are 0.25 and 0.75
-    assert "| added weights, over a temperature, 0.005 nats each | +0.500 ± 3.177 |" in text
-    assert "| both, over added weights alone, 0.005 nats each | 0.000 ± 0.000 |" in text
-    assert "At 180° 50 % of the answers are wrong, and the default rejects 75 % of these" in text
-    assert "What each step adds" not in images.section(result({"MAP": -3.0, "ours, Wasserstein": -1.0}))
+    assert "* Added weights over a temperature at the same 0.005 nats: +0.500 ± 3.177 nats under strong shift" in text
+    assert "* Both over added weights alone: 0.000 ± 0.000 nats" in text
+    assert (
+        "At 180° 50 % of the answers are wrong, and the default bundle, at a false-reject rate of 5 %, rejects 75 %"
+        in text
+    )
 
 
 def test_a_gap_has_gains_and_no_rejection_without_a_score() -> None:
@@ -201,33 +210,27 @@ def test_a_gap_has_gains_and_no_rejection_without_a_score() -> None:
 
     methods = {
         gap_summary.BASELINE: method(-2.0, None),
-        gaps.ADDED: method(-1.0, 0.5, prior_variance=2.0),
-        gaps.BOTH: method(-1.5, 0.5, prior_variance=2.0),
-        gaps.LIKELIEST: method(-2.0, 0.5, prior_variance=0.0),
+        regression.BOTH: method(-1.5, 0.5, prior_variance=2.0),
+        regression.LIKELIEST: method(-2.0, 0.5, prior_variance=0.0),
     }
     runs = [{"problem": name, "split": 0, "methods": methods} for name in ("matern_1d", "wine")]
-    found = {
-        "summary": gap_summary.summarise(runs),
-        "environment": ENVIRONMENT,
-        "seconds_in_all": 1.0,
-        "benchmark": "gaps",
-        "fast": True,
-    }
-    text = gaps.section(found)
-    assert "| noise alone | -2.000 | -2.000 |  | 90 % | 90 % | 2.00 | 2.00 |  |  |  |" in text
-    assert "| both (default) | -1.500 | -1.500 | +0.500 | 90 % | 90 % | 2.00 | 2.00 | 50 % | 50 % | 0.500 |" in text
-    assert "`both (default)` against the noise alone, inside the gap: +0.500 on wine nats" in text
-    assert "is none: matern_1d 1 of 1; wine 1 of 1." in text
-    assert "the squared error in the gap is 3.0 times that of ordinary rows" in text
+    found = {"stem": "gaps_fast", "environment": ENVIRONMENT, "seconds_in_all": 1.0, "runs": runs}
+    section = regression.gaps(found)
+    assert "| wine | 3.0 |  |  |  | 0.00 | +0.50 | 90 % | 50 % |" in section.text
+    assert "is none: matern_1d 1 of 1; wine 1 of 1." in section.text
+    rows = {(row["data"], row["method"]): row for row in section.tables["gaps_fast"]}
+    assert rows["wine", gap_summary.BASELINE]["gap_rejected"] is None
+    assert rows["wine", regression.BOTH]["gain_in_the_gap"] == 0.5
 
 
 def test_the_source_names_the_whole_command_and_every_commit() -> None:
     runs = [{"a": {"commit": "aaaaaaaaa"}}, [{"commit": "bbbbbbbbb"}]]
-    environment = ENVIRONMENT | {"command": ["python", "-m", "paper", "x", "--rows", "MAP", "--fast"]}
-    text = source({"environment": environment, "seconds_in_all": 1.0, "seconds_of_work": 120.0, "runs": runs})
-    assert text.startswith("`python -m paper x --fast`, 2 minutes of work")
+    words = ["python", "-m", "benchmarks", "paper_x", "--rows", "MAP", "--fast", "--seeds", "2"]
+    found = {"stem": "x_fast", "environment": ENVIRONMENT | {"command": words}, "seconds_in_all": 1.0}
+    text = frame(found | {"seconds_of_work": 120.0, "runs": runs}, "A title", ["x_fast"])
+    assert text.startswith("![A title](../paper/results/x_fast.png)\n\n`python -m paper x --fast`: 2 minutes of work")
     assert "commits `aaaaaaa`, `bbbbbbb`" in text
-    assert "commit `0123456`" in source({"environment": ENVIRONMENT, "seconds_in_all": 1.0})
+    assert "commit `0123456`" in frame(found, "A title", ["x_fast"])
 
 
 @pytest.mark.parametrize(
@@ -237,8 +240,7 @@ def test_the_source_names_the_whole_command_and_every_commit() -> None:
         (signed(0.5), "+0.50"),
         (signed(-0.5), "-0.50"),
         (signed(0.0), "0.00"),
-        (size(999), "999 B"),
-        (size(7.2e9), "7.2 GB"),
+        (percent(0.125), "12 %"),
         (listed(["a"]), "a"),
         (listed(["a", "b", "c"]), "a, b and c"),
         (table(["x", "y"], [["a", "1"]]), "| x | y |\n| --- | ---: |\n| a | 1 |\n"),
