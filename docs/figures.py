@@ -1,213 +1,269 @@
-"""`python -m docs.figures`: write into docs/benchmarks.md what the files in benchmarks/results say of themselves.
+"""`python -m docs.figures`: write what the files in benchmarks/results say into docs/benchmarks.md.
 
-These are the counts of `layers`, tables, and the date and commit of each measurement.
+These are tables of what a reader decides by, and the date and commit of each measurement. benchmarks/results/tables
+gets the same in full.
 """
 
 import json
-import math
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from docs.guarantee_tables import guarantees
+from benchmarks.core.folders import RESULTS
+from benchmarks.core.markdown import Cell, as_csv, number, table
 from docs.marked import update_parts
-from docs.score_tables import NETWORKS, scores, title
 
 PAGE = Path(__file__).with_name("benchmarks.md")
-RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+TABLES = RESULTS / "tables"
 MEASURED = (
-    ("peer", "floor", "growth", "cost"),
-    ("price",),
-    ("frontier",),
-    ("table_rejection",),
-    ("robustness",),
-    ("scores",),
-    ("drift",),
-    ("guarantees",),
-    ("evaluate",),
-    ("load",),
-    ("peers",),
-    ("soak",),
-    ("fuzz", "contract"),
+    "baseline",
+    "price",
+    "frontier",
+    "table_rejection",
+    "scores",
+    "guarantees",
+    "drift",
+    "load",
+    "servers",
+    "soak",
 )
-# Quantity -> head of the column, and how a value is written.
-FRONTIER = {
-    "price": ("passes", ".2g"),
-    "usual": ("ordinary", ".3f"),
-    "ece": ("ECE", ".3f"),
-    "rotation": ("turned", ".2f"),
-    "unseen": ("other shifts", ".3f"),
-    "ece_unseen": ("ECE", ".3f"),
-    "auroc": ("AUROC, entropy", ".3f"),
-    "score_auroc": ("AUROC, score", ".4f"),
-    "labels_differ": ("labels that differ", ".1%"),
+NETWORKS = {"mnist": "MNIST", "fashion": "Fashion-MNIST", "cifar": "CIFAR-10"}
+METHODS = (
+    *("plain network", "best temperature", "distances scale the temperature", "MC dropout, 16 samples"),
+    *("ensemble of 5", "last layer, laplace-torch", "subnetwork alone", "default bundle"),
+)
+# Quantity -> head of the column, and digits.
+QUALITY = {
+    "usual": ("ordinary", 3),
+    "rotation": ("turned", 2),
+    "unseen": ("other shifts", 3),
+    "auroc": ("AUROC, entropy", 3),
+    "score_auroc": ("AUROC, score", 3),
 }
-REJECTED = {
-    "rejected_usual": "ordinary",
-    "rejected_foreign": "foreign",
-    "rejected_noise": "noise",
-    "rejected_constant": "constant",
-    "rejected_inverted": "inverted",
-    "rejected_scaled-by-10": "times 10",
-    "rejected_scaled-by-255": "times 255",
-    "rejected_shuffled-pixels": "shuffled pixels",
-}
-ROBUSTNESS = {
-    "usual": ("ordinary", ".3f"),
-    "ece": ("ECE", ".3f"),
-    "rotation": ("turned", ".2f"),
-    "unseen": ("other shifts", ".3f"),
-    "auroc_distance": ("AUROC, distance", ".4f"),
-    "auroc": ("AUROC, score", ".4f"),
-    "least_rejected": ("least rejected", ".0%"),
-}
-SETTINGS = {
-    "default": "default",
-    "length_scale": "length scale s",
-    "precision": "precision rho",
-    "features": "features R",
-    "kept": "eigenpairs m",
-    "layers": "layers:",
-}
+RATE, LEVEL, ACCURACY = 0.05, 0.95, 0.95
+Row = dict[str, Any]
 
 
 def parts() -> dict[str, str]:
     """The generated parts of the page by their names."""
-    dates = {f"measured: {', '.join(names)}": measured(names) for names in MEASURED}
-    return {name: make(read(name)) for name, make in MADE.items()} | dates
+    dates = {f"measured: {name}": measured(name) for name in MEASURED}
+    return dates | {part: make(read(name)) for part, (name, make) in MADE.items()}
 
 
-def read(name: str) -> dict[str, Any]:
+def tables() -> dict[Path, str]:
+    """The full tables."""
+    return {TABLES / f"{name}.csv": as_csv(make(read(name))) for name, make in FULL.items()}
+
+
+def read(name: str) -> Row:
     """One file of results."""
-    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    result: Row = json.loads((RESULTS / f"{name}.json").read_text())
     return result
 
 
-def layers(result: dict[str, Any]) -> str:
-    """A sentence on every layer of torch.nn; the error is rounded up."""
-    counts = [result[outcome] for outcome in ("exported", "refused", "failed")]
-    error = max(row.get("relative_error", 0.0) for row in result["rows"])
-    power = math.floor(math.log10(error))
-    failed = f"; {counts[2]} failed" if counts[2] else ""
-    return (
-        f"`layers`: {sum(counts)} layers of `torch.nn` and functions, each in a network of its own. {counts[0]} are\n"
-        f"exported, within {math.ceil(error / 10**power)}e{power} of plain differentiation; {counts[1]} are rejected "
-        f"with an error that says why{failed}.\n"
-    )
+def measured(name: str) -> str:
+    """When, on what and on which code."""
+    environment = read(name)["environment"]
+    date = datetime.fromisoformat(environment["date"])
+    when = f"{date.day} {date:%B %Y}, commit `{environment['git_commit'][:7]}`, {environment['cpu']}"
+    return f"`python -m benchmarks {name}`, measured on {when}, {environment['cores']} cores.\n"
 
 
-def price(result: dict[str, Any]) -> str:
-    """The table of prices, one row a choice of weights."""
-    head = "| weights | S of D | graph, 1 example | graph, 16 | prediction, 1 | prediction, 16 |"
-    lines = [head, "| --- " * 6 + "|"]
+def baseline(result: Row) -> str:
+    """How much faster and smaller than laplace-torch."""
+    races = {(race["bout"], race["kind"]): race["ratios"][0] for race in result["races"]}
+    rows = [
+        [bout, *(f"{found[what]:.2g}" for found in (fit, races[bout, "predict"]) for what in ("faster", "less_memory"))]
+        for (bout, kind), fit in races.items()
+        if kind == "fit"
+    ]
+    return table(["times", "faster to fit", "less memory", "faster to predict", "less memory"], rows)
+
+
+def price(result: Row) -> str:
+    """One row a choice of weights."""
+    rows = []
     for row in result["rows"]:
-        alone, together = row["batches"]
-        ratios = [one[f"{name}_over_plain"] for name in ("graph", "predict") for one in (alone, together)]
-        cells = (row["name"], f"{row['S']:,} of {row['D']:,}", *(f"{ratio:.2g}" for ratio in ratios))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        ratios = [one[f"{name}_over_plain"] for name in ("graph", "predict") for one in row["batches"]]
+        rows.append([row["name"], f"{row['S']:,} of {row['D']:,}", *(f"{ratio:.2g}" for ratio in ratios)])
+    return table(["weights", "S of D", "graph, 1 example", "graph, 16", "prediction, 1", "prediction, 16"], rows)
 
 
-def frontier(result: dict[str, Any]) -> str:
-    """For each network a table of its methods: means over the seeds, in brackets how many where they are fewer; and one
-    of what bundles reject."""
-    tables = []
+def frontier(result: Row) -> str:
+    """The bundle and its rivals, means over the seeds."""
+    rows = []
     for network, methods in result["summary"].items():
-        quantities = {name: how for name, how in FRONTIER.items() if any(name in found for found in methods.values())}
-        heads = [head for head, _ in quantities.values()]
-        lines = [f"| {title(result, network)} | {' | '.join(heads)} |", "| --- " * (1 + len(heads)) + "|"]
+        for method in METHODS:
+            found = methods[method]
+            cells = [_mean(found.get(name), digits) for name, (_, digits) in QUALITY.items()]
+            rows.append([f"{NETWORKS[network]}, {method}", f"{found['price']['mean']:.2g}", *cells])
+    return table(["", "passes", *(head for head, _ in QUALITY.values())], rows)
+
+
+def _mean(value: Row | None, digits: int) -> str:
+    return "" if value is None or value["mean"] is None else number(value["mean"], digits)
+
+
+def frontier_in_full(result: Row) -> list[dict[str, Cell]]:
+    """Every method, its means and deviations over the seeds."""
+    summary = result["summary"]
+    names = dict.fromkeys(name for methods in summary.values() for found in methods.values() for name in found)
+    rows: list[dict[str, Cell]] = []
+    for network, methods in summary.items():
         for method, found in methods.items():
-            cells = [_cell(found.get(name), how) for name, (_, how) in quantities.items()]
-            fewer = found["seeds"] < max(other["seeds"] for other in methods.values())
-            label = f"{method} ({found['seeds']})" if fewer else method
-            lines.append(f"| {label} | {' | '.join(cells)} |")
-        tables.append("\n".join(lines) + "\n")
-    lines = ["| rejected at 5 % | " + " | ".join(REJECTED.values()) + " |", "| --- " * (1 + len(REJECTED)) + "|"]
-    for network, methods in result["summary"].items():
-        for method, found in methods.items():
-            if all(name in found for name in REJECTED):
-                cells = [_cell(found[name], ".1%") for name in REJECTED]
-                lines.append(f"| {NETWORKS[network]}, {method} | {' | '.join(cells)} |")
-    return "\n".join([*tables, "\n".join(lines) + "\n"])
+            row: dict[str, Cell] = {"network": network, "method": method, "seeds": found["seeds"]}
+            for name in (name for name in names if name != "seeds"):
+                own = found.get(name) or {"mean": None, "std": None}
+                row |= {name: own["mean"], f"{name}_std": own["std"]}
+            rows.append(row)
+    return rows
 
 
-def _cell(value: dict[str, float] | float | None, how: str) -> str:
-    """A mean, or a value; percent with a space."""
-    mean = value["mean"] if isinstance(value, dict) else value
-    return "" if mean is None else f"{mean:{how}}".replace("%", " %")
+def scores_in_full(result: Row) -> list[dict[str, Cell]]:
+    """Every score and kind of foreign images; fpr: the share of these accepted where 95 % of the others are."""
+    return [
+        {"network": network, "score": name, "foreign": foreign, "auroc": rates["auroc"], "fpr": rates["fpr"]}
+        for network, found in result["summary"].items()
+        for name, sets in found.items()
+        for foreign, rates in sets.items()
+    ]
 
 
-def robustness(result: dict[str, Any]) -> str:
-    """For each network a table of its variants."""
-    tables = []
+def guarantees(result: Row) -> str:
+    """One level of each guarantee, a row for each data set."""
+    rows = []
     for row in result["rows"]:
-        known = {name: how for name, how in ROBUSTNESS.items() if row["variants"][0][name] is not None}
-        heads = [head for head, _ in known.values()]
-        lines = [f"| {NETWORKS[row['network']]} | {' | '.join(heads)} |", "| --- " * (1 + len(heads)) + "|"]
-        for one in row["variants"]:
-            cells = [_cell(one[name], how) for name, (_, how) in known.items()]
-            lines.append(f"| {SETTINGS[one['setting']]} {one['value']}".rstrip() + f" | {' | '.join(cells)} |")
-        tables.append("\n".join(lines) + "\n")
-    return "\n".join(tables)
-
-
-def table_rejection(result: dict[str, Any]) -> str:
-    """Quality beside the plain network's, and what is rejected: a row for each data set and kind of columns."""
-    rows = result["rows"]
-    heads = ("log-likelihood, plain", "default bundle", "ECE, plain", "default bundle", "labels that differ")
-    quality = [f"| columns | held out | {' | '.join(heads)} |", "| --- " * (2 + len(heads)) + "|"]
-    kinds = list(rows[0]["rejected"])
-    rejected = [f"| rejected at 5 % | {' | '.join(kinds)} |", "| --- " * (1 + len(kinds)) + "|"]
-    for row in rows:
-        name = f"{row['data']}, {row['columns']}"
-        pairs = [row[part][key] for key in ("log_likelihood", "ece") for part in ("plain", "bundle")]
-        cells = [*(f"{value:.3f}" for value in pairs), f"{row['labels_differ']:.1%}"]
-        quality.append(f"| {name} | {row['held_out']} | {' | '.join(cells)} |")
-        shares = [f"{row['rejected'][kind]:.0%}" for kind in kinds]
-        rejected.append(f"| {name} | {' | '.join(shares)} |")
-    return "\n".join([*quality, "", *rejected]) + "\n"
-
-
-def evaluate(result: dict[str, Any]) -> str:
-    """A row for each work: its time, and its memory for each number of examples."""
-    counts = sorted({one["examples"] for one in result["memory"]})
-    grown = {(one["work"], one["examples"]): one["growth_bytes"] / 2**20 for one in result["memory"]}
-    head = f"| {result['examples']:,} examples | over the plain network | seconds |"
-    lines = [head + "".join(f" MiB, {count:,} |" for count in counts), "| --- " * (3 + len(counts)) + "|"]
-    for row in result["rows"]:
-        name = (
-            f"`score` to {row['work']}"
-            if row["work"].startswith(".")
-            else row["work"].replace("evaluate", "`evaluate`")
+        one, own = (
+            next((kept for kept in row["rates"] if (kept["rate"], kept["rule"]) == (RATE, rule)), None)
+            for rule in ("one", "by class")
         )
-        memory = [f"{grown[row['work'], count]:.0f}" if (row["work"], count) in grown else "" for count in counts]
-        lines.append(f"| {name} | {row['over_plain']:.1f} | {row['seconds']:.1f} | {' | '.join(memory)} |")
-    return "\n".join(lines) + "\n"
+        assert one is not None
+        cells = [f"{_percent(one['mean'], 2)}, {_percent(one['inside'])}"]
+        cells += [
+            f"{_percent(min(kept['classes']))} to {_percent(max(kept['classes']))}" if own else ""
+            for kept in (one, own or one)
+        ]
+        for kept in (kept for kept in row.get("certificates", ()) if kept["accuracy"] == ACCURACY):
+            accepted = "never" if kept["accepted"] is None else _percent(kept["accepted"], 0)
+            cells.append(f"{accepted}, {_percent(kept['holds'])}" if kept["accepted"] is not None else accepted)
+        for kept in (kept for kept in row.get("sets", ()) if (kept["level"], kept["kind"]) == (LEVEL, "tuned")):
+            cells.append(f"{_percent(kept['coverage'])}, {kept['size']:.2f} classes")
+        for kept in (kept for kept in row.get("intervals", ()) if kept["level"] == LEVEL):
+            cells += ["", f"{_percent(kept['conformal'])}; Gaussian {_percent(kept['gaussian'])}"]
+        rows.append([row["name"], *cells])
+    head = [
+        "",
+        "rejected at 5 %",
+        "its classes",
+        "with a threshold for each",
+        "certified for 95 %",
+        "sets or intervals, 95 %",
+    ]
+    return table(head, rows)
 
 
-def measured(names: tuple[str, ...]) -> str:
-    """When, and on which code."""
-    times: dict[str, list[str]] = {}
-    for name in names:
-        environment = read(name)["environment"]
-        date = datetime.fromisoformat(environment["date"])
-        commit = environment["git_commit"][:7]
-        times.setdefault(f"on {date.day} {date:%B %Y} with the code of commit `{commit}`", []).append(f"`{name}.json`")
-    if len(times) == 1:
-        return f"Measured {next(iter(times))}.\n"
-    return "Measured " + "; ".join(f"{when} ({', '.join(which)})" for when, which in times.items()) + ".\n"
+def guarantees_in_full(result: Row) -> list[dict[str, Cell]]:
+    """Every level: the asked rate, accuracy or coverage, what was found, and the share of splits that it holds in."""
+    rows: list[dict[str, Cell]] = []
+
+    def add(name: str, what: str, asked: float, found: float | None, holds: float | None, size: float | None) -> None:
+        rows.append({"data": name, "guarantee": what, "asked": asked, "found": found, "holds": holds, "size": size})
+
+    for row in result["rows"]:
+        name = row["name"]
+        for kept in row["rates"]:
+            add(name, f"rejected, {kept['rule']}", kept["rate"], kept["mean"], kept["inside"], None)
+        for kept in row.get("certificates", ()):
+            add(name, "certified", kept["accuracy"], kept["accepted_accuracy"], kept["holds"], kept["accepted"])
+        for kept in row.get("sets", ()):
+            add(name, f"sets, {kept['kind']}", kept["level"], kept["coverage"], kept["not_below"], kept["size"])
+        for kept in row.get("intervals", ()):
+            add(name, "intervals, conformal", kept["level"], kept["conformal"], kept["inside"], None)
+            add(name, "intervals, Gaussian", kept["level"], kept["gaussian"], None, None)
+    return rows
 
 
-MADE = {
-    "layers": layers,
-    "price": price,
-    "frontier": frontier,
-    "table_rejection": table_rejection,
-    "robustness": robustness,
-    "scores": scores,
-    "guarantees": guarantees,
-    "evaluate": evaluate,
-}
+def drift(result: Row) -> str:
+    """Median number of requests until the alarm."""
+    rows = [[row["name"], *(_delay(found) for found in row["delays"].values())] for row in result["rows"]]
+    return table(["", "betting test", "Kolmogorov-Smirnov", "PSI"], rows)
+
+
+def few_foreign(result: Row) -> str:
+    """The same where few of the examples are foreign, by the number of held-out examples."""
+    found = {(one["held_out"], one["busy"], one["one_in"]): one["delays"] for one in result["few_foreign"]}
+    shares = sorted({one_in for _, _, one_in in found})
+    rows = [
+        [f"{held_out:,}, {'beside a busy client' if busy else 'alone'}"]
+        + [_delay(found[held_out, busy, one_in]) for one_in in shares]
+        for held_out, busy in dict.fromkeys((held_out, busy) for held_out, busy, _ in found)
+    ]
+    return table(["held out", *(f"1 in {one_in}" for one_in in shares)], rows)
+
+
+def _delay(found: Row) -> str:
+    """The median; in how many orders there was no alarm, or one before the change."""
+    if found["median"] is None:
+        return f"missed in {found['missed']} of {found['orders']}"
+    missed = f" (missed in {found['missed']})" if found["missed"] else ""
+    return f"{found['median']:,.0f}{missed}" + (f" ({found['early']} early)" if found["early"] else "")
+
+
+def load(result: Row) -> str:
+    """Examples a second at saturation."""
+    rows = []
+    for name, found in result["saturation"]["ratios"].items():
+        empty = f"{found['of_empty_route']:.2g}" if "of_empty_route" in found else ""
+        cells = [
+            f"{found['examples_per_second']:,.0f}",
+            f"{found['of_session']:.2g}",
+            f"{found['of_plain']:.2g}",
+            empty,
+        ]
+        rows.append([name, *cells])
+    return table(["request", "examples per second", "of the graph", "of the plain network", "of an empty route"], rows)
+
+
+def servers(result: Row) -> str:
+    """Requests a second at saturation, memory, and the latency of each server's faster form under one load."""
+    by_connections, rounds = result["saturation"]["requests_per_second"], result["saturation"]["rounds"]
+    rows = []
+    for name in result["contestants"]:
+        memory = sorted(one[name]["peak_rss_bytes"] for one in rounds)[len(rounds) // 2] / 2**20
+        latency = result["loads"][0].get(name, {}).get("latency")
+        shown = " / ".join(_short(1000 * latency[key]) for key in ("p50", "p95", "p99")) if latency else ""
+        rows.append([name, *(f"{rates[name]:,.0f}" for rates in by_connections.values()), f"{memory:,.0f}", shown])
+    rate = result["offered"]["loads"][0]["rate"]
+    head = ["", *(f"{count} connections" for count in by_connections), "MiB", f"ms at {rate:,.0f} a second"]
+    return table(head, rows)
+
+
+def mishaps(result: Row) -> str:
+    """What each server lost to injected faults."""
+    rows = []
+    for name, found in result["mishaps"].items():
+        neighbours = found["poison"]["wrong shape"]["neighbours"]
+        lost = found["sigterm"]["lost_sent_before"] + found["sigterm"]["lost_sent_after"]
+        failed = sum(count for status, count in neighbours.items() if status != "200")
+        rows.append([name, f"{failed} of {sum(neighbours.values())}", f"{lost}"])
+    return table(["", "others that failed beside a wrong shape", "requests lost at SIGTERM"], rows)
+
+
+def _short(value: float) -> str:
+    """Two digits, and no powers of ten."""
+    return f"{value:.2g}" if value < 100 else f"{value:,.0f}"
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+# Part of the page -> the results that it is made of, and how.
+MADE = {make.__name__: (make.__name__, make) for make in (baseline, price, frontier, guarantees, drift, load, servers)}
+MADE |= {"few_foreign": ("drift", few_foreign), "mishaps": ("servers", mishaps)}
+FULL = {"frontier": frontier_in_full, "scores": scores_in_full, "guarantees": guarantees_in_full}
 
 if __name__ == "__main__":
     update_parts(PAGE, parts())
+    for path, content in tables().items():
+        path.write_text(content)

@@ -73,11 +73,11 @@ class Program:
         with Bars() as track:
             result = benchmark.run(replace(settings, track=track))
         measured_with = environment(self.name, benchmark.threads or settings.threads)
-        record: Values = {"benchmark": benchmark.file, "quick": settings.quick, "environment": measured_with}
+        record: Values = {"benchmark": benchmark.name, "quick": settings.quick, "environment": measured_with}
         record |= {"fast": settings.fast} if benchmark.fast else {}
         seconds = time.monotonic() - start
         record |= {"seconds_in_all": seconds, **result}
-        file = settings.out / f"{settings.name_of(benchmark.file)}.json"
+        file = settings.out / f"{settings.name_of(benchmark.name)}.json"
         write_json(file, record)
         if benchmark.draw is not None:
             benchmark.draw(record, file.with_suffix(".png"))

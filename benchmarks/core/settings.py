@@ -69,7 +69,6 @@ class Settings:
 class Benchmark:
     """One entry of the registry: `run` measures, `draw` plots the result.
 
-    stem: of the result files, also accepted as the name; by default the name.
     threads: where it is fixed. needs: what keeps it out of "all".
     fast: whether it has a smaller size for two cores, with result files of its own.
     """
@@ -78,15 +77,9 @@ class Benchmark:
     summary: str
     run: Callable[[Settings], Values]
     draw: Callable[[Values, Path], None] | None = None
-    stem: str | None = None
     threads: int | None = None
     needs: str = ""
     fast: bool = False
-
-    @property
-    def file(self) -> str:
-        """The name of the result files, without a suffix."""
-        return self.stem or self.name
 
 
 def write_json(path: Path, values: Values) -> None:

@@ -1,4 +1,4 @@
-"""This project's methods in torch: the fit, the eager prediction, the Jacobian, and the plain forward pass."""
+"""This project's methods in torch: the fit and the eager prediction."""
 
 from typing import Any
 
@@ -98,33 +98,6 @@ class Predict(SubnetworkMethod):
 
     def answer(self) -> Array:
         return self.predict(self.inputs[:FITTED])[1].ravel()
-
-
-class Jacobian(SubnetworkMethod):
-    """The subnetwork Jacobian alone."""
-
-    def step(self, batch: int, batches: int) -> None:
-        for _ in range(batches):
-            self.jacobian(self.inputs[:batch])
-
-    def answer(self) -> Array:
-        return np.asarray(self.jacobian(self.inputs[:FITTED])[1].numpy()).ravel()[:1000]
-
-
-class Forward(SubnetworkMethod):
-    """The network's forward pass alone."""
-
-    def prepare(self) -> None:
-        self.network = private_copy(self.model, CPU)
-
-    def step(self, batch: int, batches: int) -> None:
-        with torch.inference_mode():
-            for _ in range(batches):
-                self.network(self.inputs[:batch])
-
-    def answer(self) -> Array:
-        with torch.inference_mode():
-            return np.asarray(self.network(self.inputs[:FITTED]).numpy()).ravel()
 
 
 def jacobian_of(workload: Workload, model: torch.nn.Module, inputs: Tensor) -> SubnetworkJacobian:

@@ -24,43 +24,24 @@ def open_session(graph: Path | bytes, threads: int) -> onnxruntime.InferenceSess
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-class Graph:
-    """A graph that `benchmarks.fit.exports` wrote, and the inputs beside it."""
+class Predict:
+    """Probabilities as a bundle's predictor computes them, from the graph that gives the variances.
+
+    `benchmarks.fit.exports` wrote the graph, and the inputs beside it.
+    """
 
     preparation_counts = False
-    file = "model.onnx"
 
     def __init__(self, values: dict[str, Any]) -> None:
-        self.folder = Path(values["folder"])
-        self.inputs = np.load(self.folder / "inputs.npy")
-        self.session = open_session(self.folder / self.file, values["threads"])
+        folder = Path(values["folder"])
+        self.inputs = np.load(folder / "inputs.npy")
+        self.session = open_session(folder / "model.onnx", values["threads"])
 
     def prepare(self) -> None:
         """Do nothing: the session is the model."""
 
-    def step(self, batch: int, batches: int) -> None:
-        for _ in range(batches):
-            self.session.run(None, {"inputs": self.inputs[:batch]})
-
-    def answer(self) -> Array:
-        return np.asarray(self.session.run(None, {"inputs": self.inputs[:FITTED]})[-1]).ravel()[:1000]
-
     def needed_bytes(self, batch: int) -> int:
         return 0 * batch
-
-
-class Jacobian(Graph):
-    """Mean and Jacobian."""
-
-
-class Forward(Graph):
-    """The forward pass alone."""
-
-    file = "forward.onnx"
-
-
-class Predict(Graph):
-    """Probabilities as a bundle's predictor computes them, from the graph that gives the variances."""
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
         mean, variance = self.session.run(["mean", "variance"], {"inputs": inputs})

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.fit.networks import small
 from benchmarks.fit.networks.zoo import NetworkSpec, Size, network_spec
 from probity.offline.network.weights import WeightLayout
 
@@ -18,16 +16,12 @@ POOL = 32  # examples held in memory: batches are taken from these
 
 @dataclass(frozen=True)
 class Workload:
-    """S = `weights` chosen at random, in the parameters that start with one of `within` (anywhere where empty).
-
-    `width` (small-cnn only) replaces the network's width.
-    """
+    """S = `weights` chosen at random, in the parameters that start with one of `within` (anywhere where empty)."""
 
     network: str
     weights: int
     within: tuple[str, ...] = ()
     size: Size = "full"
-    width: int | None = None
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Workload":
@@ -44,10 +38,7 @@ class Workload:
 
     @property
     def spec(self) -> NetworkSpec:
-        spec = network_spec(self.network, self.size)
-        if self.width is None:
-            return spec
-        return NetworkSpec(partial(small.small_cnn, self.width), spec.input_shape, spec.outputs)
+        return network_spec(self.network, self.size)
 
     def model(self) -> nn.Module:
         return self.spec.model()

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from benchmarks.core.markdown import listed, signed
 from paper.images.baselines.diagonal_laplace import GRID
 from paper.images.summary import BLOCKS, ENSEMBLE, STRONG, TEMPERED_ENSEMBLE
-from paper.page.markdown import listed, signed
 
 SAMPLED, LINEARISED = "diagonal Laplace, sampled", "diagonal Laplace, linearised"
 UNDERTRAINED = 1.15  # times the plain network's errors

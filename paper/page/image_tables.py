@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from benchmarks.core.markdown import Cell
 from paper.images.quality import METRICS
 from paper.images.summary import PUBLISHED_ROWS
-from paper.page.results import Cell
 from paper.published import image_tables, ood_auroc
 
 FOREIGN = {"rotated_mnist": ("MNIST", "FashionMNIST"), "corrupted_cifar10": ("CIFAR10", "SVHN")}

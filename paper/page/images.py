@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.core.markdown import listed, number, percent, signed, table
 from paper.corruptions.registry import CORRUPTIONS, STAND_INS
 from paper.images.plot import TITLES
 from paper.images.summary import (
@@ -29,7 +30,6 @@ from paper.images.summary import (
 )
 from paper.page import image_tables
 from paper.page.caveats import caveats
-from paper.page.markdown import listed, number, percent, signed, table
 from paper.page.results import Section, frame
 from paper.questions.verdicts import half_width
 

@@ -1,13 +1,12 @@
 """The whole page, and the full tables behind it, from what has been measured."""
 
-import csv
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.core.markdown import as_csv
 from paper.page import images, regression, variants
-from paper.page.results import TABLES, Cell, Section, results
+from paper.page.results import TABLES, Section, results
 
 PAGE = Path(__file__).parents[2] / "docs" / "paper.md"
 INTRODUCTION = """# The paper's experiments
@@ -62,16 +61,6 @@ def files() -> dict[Path, str]:
     found = [make(result) for name, make in SECTIONS for result in results(name)]
     tables = {TABLES / f"{name}.csv": as_csv(rows) for section in found for name, rows in section.tables.items()}
     return {PAGE: "\n".join([INTRODUCTION, *(section.text for section in found)])} | tables
-
-
-def as_csv(rows: list[dict[str, Cell]]) -> str:
-    """A line of names and a line a row, with five digits."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()})
-    return stream.getvalue()
 
 
 def write() -> None:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from benchmarks.core.markdown import Cell, listed, number, percent, signed, table
 from paper.gaps.data import TABLES, TOYS
 from paper.gaps.summary import BASELINE, MEASURES, summarise
-from paper.page.markdown import listed, number, percent, signed, table
-from paper.page.results import Cell, Section, frame
+from paper.page.results import Section, frame
 from paper.tables import summary as tables
 from paper.tables.claim import STATEMENT, claim
 from paper.toys import run as toys

@@ -7,12 +7,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from paper.page.markdown import listed
+from benchmarks.core.markdown import Cell, listed
 
 RESULTS = Path(__file__).parents[1] / "results"
 TABLES = RESULTS / "tables"
 SIZES = {"_fast": "--fast", "": "full size"}
-Cell = str | int | float | None
 
 
 @dataclass(frozen=True)

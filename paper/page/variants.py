@@ -4,11 +4,11 @@ from collections import defaultdict
 from statistics import fmean
 from typing import Any
 
+from benchmarks.core.markdown import Cell, number, table
 from paper.images.plot import TITLES
 from paper.images.sizes import summarise
 from paper.images.summary import STRONG
-from paper.page.markdown import number, table
-from paper.page.results import Cell, Section, frame
+from paper.page.results import Section, frame
 from paper.questions.run import SIZE
 from paper.questions.verdicts import MEASURES
 

@@ -1,6 +1,5 @@
 """The controls of the experiment on quality and price, on a network that tells bright halves of small images apart."""
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.experiments import robustness
 from benchmarks.experiments.frontier.distances import distance_scaled
 from benchmarks.experiments.frontier.run import QUANTITIES, summarise, with_earlier
 from benchmarks.experiments.frontier.temperatures import Logits, at, scores_of, tempered
 from probity.offline.data.likelihood import class_log_likelihood
-from probity.offline.features.layers import FeatureLayers
 from probity.service.maths.predictive import entropy
 
 BUDGET = 0.02
@@ -114,17 +111,3 @@ def test_a_method_that_is_measured_again_takes_the_place_of_the_earlier_one() ->
     earlier = [run_of(0, plain_network=1, default_bundle=2, gone=3), run_of(1, plain_network=4)]
     found = with_earlier([run_of(0, default_bundle=5)], earlier)
     assert found == [run_of(0, plain_network=1, default_bundle=5), run_of(1, plain_network=4)]
-
-
-def test_each_variant_differs_from_the_default_in_one_setting() -> None:
-    default, *others = robustness.variants(FeatureLayers(("b", "c"), ("a", "b", "c")))
-    for other in others:
-        if other.setting == "layers":
-            assert (other.link, other.score) == (default.link, default.score)
-            continue
-        assert other.layers == default.layers
-        values = asdict(default.link).items()
-        changed = {name for name, value in values if asdict(other.link)[name] != value}
-        assert other.setting in changed
-        assert changed <= {other.setting, "kept"}  # no more eigenpairs than features
-    assert len({(one.setting, one.value) for one in others}) == len(others)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.core.markdown import as_csv, listed, number, percent, signed, table
 from paper.gaps import summary as gap_summary
 from paper.images.quality import METRICS
 from paper.images.summary import (
@@ -18,8 +19,7 @@ from paper.images.summary import (
     TEMPERED,
     TEMPERED_ENSEMBLE,
 )
-from paper.page import caveats, images, page, regression, variants
-from paper.page.markdown import listed, number, percent, signed, table
+from paper.page import caveats, images, regression, variants
 from paper.page.results import frame
 from paper.questions.verdicts import MEASURES
 
@@ -101,7 +101,7 @@ def test_the_papers_cells_stand_beside_ours() -> None:
 
 
 def test_tables_have_five_digits_and_empty_cells() -> None:
-    assert page.as_csv([{"a": 1.23456789, "b": None}, {"a": 2, "b": "x, y"}]) == 'a,b\n1.2346,\n2,"x, y"\n'
+    assert as_csv([{"a": 1.23456789, "b": None}, {"a": 2, "b": "x, y"}]) == 'a,b\n1.2346,\n2,"x, y"\n'
 
 
 def test_variants_are_counted_where_they_are_beyond_the_noise() -> None:

@@ -11,7 +11,13 @@ from tests.support.server import environment, running
 
 pytestmark = pytest.mark.slow
 
-CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+)
 EXAMPLES = 3
 SECONDS = 300
 
@@ -27,7 +33,7 @@ def test_answers_are_what_the_schema_says(which: str, request: pytest.FixtureReq
                 f"http://127.0.0.1:{server.port}/openapi.json",
                 f"--checks={','.join(CHECKS)}",
                 f"--max-examples={EXAMPLES}",
-                "--phases=fuzzing",
+                "--phases=coverage,fuzzing",
                 "--generation-deterministic",
                 "--no-color",
             ],

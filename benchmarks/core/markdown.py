@@ -1,6 +1,10 @@
-"""Tables and numbers in Markdown."""
+"""Tables as the pages have them, in Markdown, and in full, as CSV."""
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
+
+Cell = str | int | float | None
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -29,3 +33,13 @@ def percent(share: float) -> str:
 def listed(names: Sequence[str]) -> str:
     """a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def as_csv(rows: Sequence[dict[str, Cell]]) -> str:
+    """A line of names and a line a row, with five digits; the rows have the same keys."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()})
+    return stream.getvalue()
