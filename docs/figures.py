@@ -228,7 +228,8 @@ def servers(result: Row) -> str:
     """Requests a second at saturation, memory, and the latency of each server's faster form under one load."""
     by_connections, rounds = result["saturation"]["requests_per_second"], result["saturation"]["rounds"]
     rows = []
-    for name in result["contestants"]:
+    shown_at_all = ("probity", *result["loads"][0])  # the default, and each server's faster form
+    for name in shown_at_all:
         memory = sorted(one[name]["peak_rss_bytes"] for one in rounds)[len(rounds) // 2] / 2**20
         latency = result["loads"][0].get(name, {}).get("latency")
         shown = " / ".join(_short(1000 * latency[key]) for key in ("p50", "p95", "p99")) if latency else ""

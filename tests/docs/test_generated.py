@@ -43,6 +43,9 @@ def test_the_figures_are_those_of_the_results() -> None:
     page = figures.PAGE.read_text()
     for name, content in figures.parts().items():
         assert page == replace_part(page, name, content), REMEDY
+    tables = figures.tables()
+    assert {path: path.read_text() for path in tables} == tables, REMEDY
+    assert set(figures.TABLES.iterdir()) == set(tables)
 
 
 def test_the_page_of_the_papers_experiments_is_that_of_the_results() -> None:
