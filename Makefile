@@ -36,7 +36,7 @@ help:
 	@echo "make coverage    every test, and which branches they take"
 	@echo "make hooks   run ruff, mypy and import-linter before each commit (pre-commit)"
 	@echo "make audit   known vulnerabilities of the service's packages"
-	@echo "make bench   speed and memory against laplace-torch, the floor, growth (results in benchmarks/results)"
+	@echo "make bench   what a reader decides by, without hours or data (results in benchmarks/results)"
 	@echo "make paper   the paper's experiments at the size for two cores (hours), and docs/paper.md"
 	@echo "make image-test   build both images as root with buildah and run them with podman (Debian)"
 	@echo "make lock    the packages of the images and of development, with their hashes (deploy/requirements)"
@@ -101,7 +101,7 @@ bench: .venv/dev.stamp
 	$(BIN)/python -m benchmarks all
 
 # Each goes on where it was interrupted; a full run without --fast needs a GPU.
-PAPER := toy uci gaps mnist cifar sizes questions
+PAPER := toy uci gaps mnist cifar sizes
 paper: .venv/dev.stamp
 	set -e; for name in $(PAPER); do $(BIN)/python -m paper $$name --fast; done
 	$(BIN)/python -m paper page

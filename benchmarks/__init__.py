@@ -1,4 +1,5 @@
 """Speed, memory, serving and experiments: `python -m benchmarks` lists them.
 
-core: what all share; fit: the offline job; serving: the service under load; experiments: which weights to choose.
+core: what all share; fit: the offline job; serving: the service under load; experiments: what predictions and
+guarantees are worth.
 """

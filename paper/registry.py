@@ -6,8 +6,6 @@ from paper.gaps import run as gaps
 from paper.images import plot as images_plot
 from paper.images import run as images
 from paper.images import sizes, sizes_plot
-from paper.questions import plot as questions_plot
-from paper.questions import run as questions
 from paper.tables import plot as uci_plot
 from paper.tables import run as uci
 from paper.toys import plot as toy_plot
@@ -50,14 +48,6 @@ EXPERIMENTS = (
         "figure 5 and appendix A.1: subnetworks and ensembles of growing size",
         sizes.run,
         sizes_plot.draw,
-        needs=HOURS,
-        fast=True,
-    ),
-    Benchmark(
-        "questions",
-        "what the paper leaves open: link, temperature, which variances, how much uncertainty",
-        questions.run,
-        questions_plot.draw,
         needs=HOURS,
         fast=True,
     ),

@@ -1,1 +1,1 @@
-"""Which weights to choose: experiments on toys, UCI tables and MNIST. They take hours."""
+"""What predictions, scores, guarantees and the test for drift are worth. Some take hours."""

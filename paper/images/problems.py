@@ -1,7 +1,7 @@
 """Rotated MNIST and corrupted CIFAR-10, with images of other things."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -36,17 +36,6 @@ class Problem:
     foreign: dict[str, Tensor]
     kinds: Tensor
     kind_names: tuple[str, ...]
-
-    def part(self, start: int, count: int) -> "Problem":
-        """The same training data, and `count` of the test examples and of the foreign ones."""
-        rows = slice(start, start + count)
-        return replace(
-            self,
-            tests={strength: x[rows] for strength, x in self.tests.items()},
-            classes=self.classes[rows],
-            kinds=self.kinds[rows],
-            foreign={name: x[rows] for name, x in self.foreign.items()},
-        )
 
 
 def rotated_mnist(train: int, test: int) -> Problem:

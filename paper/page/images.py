@@ -4,6 +4,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.core.markdown import listed, number, percent, signed, table
 from paper.corruptions.registry import CORRUPTIONS, STAND_INS
@@ -31,7 +32,6 @@ from paper.images.summary import (
 from paper.page import image_tables
 from paper.page.caveats import caveats
 from paper.page.results import Section, frame
-from paper.questions.verdicts import half_width
 
 MAIN = (
     *("MAP", ENSEMBLE, TEMPERED, TEMPERED_ENSEMBLE, PAPERS_RULE, OURS_BY_PAPER, RANDOM, "last layer"),
@@ -147,7 +147,7 @@ def _over_kinds(result: dict[str, Any], ours: str, label: str) -> tuple[str, str
         np.array([[methods[one]["kinds"][str(shift)][kind] for kind in kinds] for shift in strong]).mean(0)
         for one in (ours, label)
     )
-    gain, half = float((own - other).mean()), half_width(own - other)
+    gain, half = float((own - other).mean()), _half_width(own - other)
     verdict = "above" if gain > half else "below" if gain < -half else "within the noise of"
     return verdict, f"{signed(gain)} ± {number(half)}"
 
@@ -174,8 +174,13 @@ def _worth(method: dict[str, Any], shifts: tuple[int, ...]) -> float:
 
 def _gain(values: list[float]) -> str:
     """The mean, and half its 95 % interval where there are several."""
-    error = f" ± {number(half_width(np.array(values)), 3)}" if len(values) > 1 else ""
+    error = f" ± {number(_half_width(np.array(values)), 3)}" if len(values) > 1 else ""
     return signed(float(np.mean(values)), 3) + error
+
+
+def _half_width(gains: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
+    """Half the 95 % interval of their mean (Student's t)."""
+    return float(stats.t.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains)))
 
 
 def _explanation(result: dict[str, Any]) -> list[str]:

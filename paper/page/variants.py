@@ -9,11 +9,9 @@ from paper.images.plot import TITLES
 from paper.images.sizes import summarise
 from paper.images.summary import STRONG
 from paper.page.results import Section, frame
-from paper.questions.run import SIZE
-from paper.questions.verdicts import MEASURES
 
 KINDS = {"subnetworks": "weights", "ensembles": "networks"}
-NAMES = dict(zip(MEASURES, ("ordinary", "shifted", "AUROC"), strict=True))
+NAMES = {"usual": "ordinary", "shifted": "shifted", "auroc": "AUROC"}
 NETWORKS = {"mnist": "MNIST", "cifar": "CIFAR-10"}
 
 
@@ -54,23 +52,23 @@ def questions(result: dict[str, Any]) -> Section:
     ]
     places = len({(row["network"], row["weights"]) for row in verdicts})
     seeds = {NETWORKS[row["network"]]: row["seeds"] for row in verdicts}
-    compared = sum(bool(row[measure]["gain"]) for row in verdicts for measure in MEASURES)
+    compared = sum(bool(row[measure]["gain"]) for row in verdicts for measure in NAMES)
     text = [
         "## What the paper leaves open\n",
-        f"Every variant against the setting of then ({result['product']}) with the same S = {SIZE} weights: "
+        f"Every variant against the setting of then ({result['product']}) with the same S = 750 weights: "
         "log-likelihood of ordinary images, under kinds of shift that no strategy saw, and AUROC. In how many of "
         f"{places} places (networks, choices of weights) the 95 % interval of the paired differences over seeds leaves "
         f"out 0; of {compared} comparisons, one in twenty would by chance. "
         f"{' and '.join(f'{count} seeds of {network}' for network, count in seeds.items())}, "
         f"{amounts['held_out']:,} held-out and {amounts['test']:,} test images each.\n",
         table(["", *NAMES.values()], [[variant, *_verdicts(verdicts, variant)] for variant in variants]),
-        frame(result, "Gain of every open choice over the product", [stem]),
+        frame(result, "Gain of every open choice over the product", [stem], code="; that commit has the code"),
     ]
     spent = _spent(result["runs"])
     full: list[dict[str, Cell]] = [
         {"network": row["network"], "weights": row["weights"], "variant": row["variant"], "seeds": row["seeds"]}
         | {"spent": spent[row["network"], row["weights"], row["variant"]]}
-        | {f"{NAMES[m]}_{key}": row[m][key] for m in MEASURES for key in ("mean", "gain", "half_width", "verdict")}
+        | {f"{NAMES[m]}_{key}": row[m][key] for m in NAMES for key in ("mean", "gain", "half_width", "verdict")}
         for row in verdicts
     ]
     return Section("\n".join(text), {stem: full})
@@ -87,5 +85,5 @@ def _spent(runs: list[dict[str, Any]]) -> dict[tuple[str, str, str], float]:
 
 def _verdicts(rows: list[dict[str, Any]], variant: str) -> list[str]:
     """For each measure, on how many networks and choices of weights a variant is better and worse."""
-    found = [[row[measure]["verdict"] for row in rows if row["variant"] == variant] for measure in MEASURES]
+    found = [[row[measure]["verdict"] for row in rows if row["variant"] == variant] for measure in NAMES]
     return [", ".join(f"{own.count(one)} {one}" for one in ("better", "worse") if one in own) for own in found]

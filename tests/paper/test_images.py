@@ -226,15 +226,6 @@ def problem() -> Problem:
     return Problem("mnist", "rotated_mnist", (x, y), (x, y), {0: x, 45: 2 * x}, y, {"other": 9 * x}, y % 2, ("a", "b"))
 
 
-def test_a_part_of_a_problem_has_the_examples_of_its_rows() -> None:
-    whole = problem()
-    part = whole.part(2, 3)
-    assert torch.equal(part.tests[45], whole.tests[45][2:5])
-    assert torch.equal(part.classes, whole.classes[2:5])
-    assert torch.equal(part.foreign["other"], whole.foreign["other"][2:5])
-    assert part.train[0] is whole.train[0]
-
-
 def test_a_method_is_scored_by_shift_and_kind() -> None:
     found = score(plain(table_network()), problem())
     assert list(found["shifts"]) == ["0", "45"]

@@ -21,7 +21,6 @@ from paper.images.summary import (
 )
 from paper.page import caveats, images, regression, variants
 from paper.page.results import frame
-from paper.questions.verdicts import MEASURES
 
 ENVIRONMENT = {
     "command": ["python", "-m", "paper", "x"],
@@ -108,12 +107,12 @@ def test_variants_are_counted_where_they_are_beyond_the_noise() -> None:
     def verdict(network: str, variant: str, **found: str) -> dict[str, Any]:
         measured = {"mean": 1.0, "gain": 0.25, "half_width": 0.125}
         return {"network": network, "weights": "w", "variant": variant, "seeds": 6 if network == "mnist" else 3} | {
-            measure: measured | {"verdict": found.get(measure, "within the noise")} for measure in MEASURES
+            measure: measured | {"verdict": found.get(measure, "within the noise")} for measure in variants.NAMES
         }
 
     product = [verdict(network, "p") for network in ("mnist", "cifar")]
     for row in product:
-        for measure in MEASURES:
+        for measure in variants.NAMES:
             row[measure]["gain"] = 0.0
     rows = [*product, verdict("mnist", "v", usual="better", auroc="worse"), verdict("cifar", "v", usual="better")]
     found = {

@@ -1,1 +1,0 @@
-"""Choices that the paper leaves open, compared under one budget: link, temperature, variances, the budget itself."""
