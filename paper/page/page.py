@@ -17,10 +17,10 @@ measured number in it is typed.
 
 `python -m paper NAME` repeats an experiment, and `make paper` all of them with `--fast`, the size for two cores: small
 networks, thousands of examples. An interrupted run goes on where it stopped. `--rows` measures some methods, tables or
-data sets only. Data come from the folder that `PROBITY_DATA_DIR` names; what is not there is downloaded from its
-publisher. Without `--fast` the size is the paper's: ResNet-18 with D = 11.2 million (ResNet-50 with `mnist_resnet50`
-and `cifar_resnet50`), S = 42,438, three seeds and the paper's recipes of training. That takes a GPU, some 180 GB of
-memory and days; **it has not been run, so nothing here says whether the paper's own numbers are reached**.
+data sets only. Without `--fast` the size is the paper's: ResNet-18 with D = 11.2 million (ResNet-50 with
+`mnist_resnet50` and `cifar_resnet50`), S = 42,438, three seeds and the paper's recipes of training. That takes a GPU,
+some 180 GB of memory and days; **it has not been run, so nothing here says whether the paper's own numbers are
+reached**.
 
 ## How to read it
 
@@ -40,8 +40,7 @@ network, for a batch of 16; bundles in onnxruntime, everything else in torch.
 * Rows with "0.005 nats" have the defaults of `FitConfig`. They are of the same networks, trained again on one thread,
   where rounding differs. Rows with `auto`, and the default, were measured when `auto` compared strategies on synthetic
   shifts; it no longer does.
-* "Five last blocks" are four more last blocks, trained on the first network's trunk. IVON, by the authors of VOGN,
-  stands in for VOGN. Every row shares one network, one loop of training and one clock.
+* "Five last blocks" are four more last blocks, trained on the first network's trunk. IVON stands in for VOGN.
 """
 SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], Section]], ...] = (
     ("toy", regression.toy),

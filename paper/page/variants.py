@@ -36,8 +36,7 @@ def sizes(result: dict[str, Any]) -> Section:
     text = [
         "## Sizes of subnetworks and ensembles (figure 5, appendix A.1)\n",
         "Log-likelihood without a shift and under the strongest one, by S (Wasserstein selection, a prior precision "
-        "within the budget for each S, where the paper has one for all) and by the networks of an ensemble. A "
-        "covariance takes 4 S^2 bytes.\n",
+        "within the budget for each S, where the paper has one for all) and by the networks of an ensemble.\n",
         table(["", "passes", "without a shift", "strongest shift"], rows),
         frame(result, "Log-likelihood by size of subnetwork and ensemble", [stem]),
     ]
