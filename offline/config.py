@@ -1,28 +1,33 @@
 """FitConfig: every option of a fit, validated on construction."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from probity.service.format.manifest import Task
+from probity.service.format.text import suggestion
 from probity.service.format.validation import refused_value, unknown_name
 from probity.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
 
 # These take whole modules or parameters: the size is what they may have at most.
-WholeStrategyName = Literal["last-layer", "modules", "parameters"]
+WholeStrategyName = Literal["last-layer", "all"]
 StrategyName = Literal[
     "auto",
     "wasserstein-swag",
     "wasserstein-laplace",
-    "wasserstein-exact",
     "gradient",
-    "leverage",
-    "greedy",
-    "novelty",
     "novelty-sampling",
-    "magnitude",
     "random",
     WholeStrategyName,
 ]
@@ -71,10 +76,16 @@ class FitConfig(BaseModel):
         int | float,
         Field(
             description="Number of weights to choose; a float in (0, 1] is a fraction of all trainable weights. "
-            "`auto`, `last-layer`, `modules` and `parameters` treat it as an upper limit."
+            "`auto`, `last-layer`, `all` and functions treat it as an upper limit."
         ),
     ] = 1000
-    selection: Annotated[StrategyName, Field(description="Strategy that chooses the weights.")] = "auto"
+    selection: Annotated[
+        StrategyName | Callable[..., Any],
+        Field(
+            description="Strategy that chooses the weights; in Python also a function from the `SelectionContext` and "
+            "`selection_options` to their positions."
+        ),
+    ] = "auto"
     selection_options: dict[str, Any] = Field(default_factory=dict, description="Options of the strategy.")
     within: Annotated[
         tuple[str, ...] | None,
@@ -214,6 +225,19 @@ class FitConfig(BaseModel):
             return value
         raise ValueError(f"found {value!r}, expected an integer of at least 1 or a share in (0, 1]")
 
+    @field_validator("selection", mode="plain")
+    @classmethod
+    def _check_selection(cls, value: Any) -> Any:
+        named = get_args(StrategyName)
+        if not callable(value) and value not in named:
+            hint = suggestion(value, named) if isinstance(value, str) else ""
+            raise ValueError(f"found {value!r:.100}{hint}, expected {', '.join(map(repr, named))} or a function")
+        return value
+
+    @field_serializer("selection", when_used="json")
+    def _name_selection(self, value: Any) -> str:
+        return strategy_name(value)
+
     @field_validator("device")
     @classmethod
     def _check_device(cls, value: str) -> str:
@@ -292,12 +316,20 @@ class FitConfig(BaseModel):
         if isinstance(self.subnetwork_size, float):
             return max(1, round(self.subnetwork_size * total))
         stated = "subnetwork_size" in self.model_fields_set
-        if stated and self.subnetwork_size > total and self.selection not in ("auto", *get_args(WholeStrategyName)):
+        exactly = not callable(self.selection) and self.selection not in ("auto", *get_args(WholeStrategyName))
+        if stated and self.subnetwork_size > total and exactly:
             raise ValueError(
                 f"subnetwork_size: found {self.subnetwork_size}, expected at most the model's {total} trainable "
                 "weights; give a share such as 1.0 for all of them"
             )
         return min(self.subnetwork_size, total)
+
+
+def strategy_name(selection: str | Callable[..., Any]) -> str:
+    """As the manifest has it: of a function, where it is defined."""
+    if isinstance(selection, str):
+        return selection
+    return f"{getattr(selection, '__module__', '')}.{getattr(selection, '__qualname__', repr(selection))}".lstrip(".")
 
 
 def check_each(options: Mapping[str, Any]) -> None:

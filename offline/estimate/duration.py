@@ -21,7 +21,7 @@ from probity.offline.laplace.added_fit import MOST_EXAMPLES
 from probity.offline.laplace.inference import needs_spectrum
 from probity.offline.laplace.scoring import SHIFTED_EXAMPLES
 from probity.offline.runtime.progress import length_of, readable_seconds
-from probity.offline.selection.registry import ALL_EXAMPLES, STRATEGIES
+from probity.offline.selection.registry import ALL_EXAMPLES, strategy_of
 from probity.offline.selection.select import spread
 from probity.offline.selection.strategies.last_layers import EXAMPLES
 from probity.offline.selection.strategies.novelty import NOVELTY_EXAMPLES
@@ -137,7 +137,7 @@ def _selection(job: Job, reach: Tensor, rates: Rates, rows: int, total: int | No
     strategy = job.config.selection
     if strategy == "auto":
         return LIVE_PASSES * min(EXAMPLES, EXAMPLES if total is None else total) * rates.forward
-    examples = STRATEGIES[strategy].examples
+    examples = strategy_of(strategy).examples
     examples = total if examples == ALL_EXAMPLES else examples
     if not examples:
         return examples

@@ -10,7 +10,7 @@ from probity.offline.laplace.added_fit import added_bytes
 from probity.offline.laplace.inference import needs_spectrum
 from probity.offline.laplace.posterior import factor
 from probity.offline.network.unsupported import differentiated_for_the_first_time
-from probity.offline.selection.registry import STRATEGIES
+from probity.offline.selection.registry import strategy_of
 from probity.offline.selection.select import spread
 
 
@@ -28,8 +28,6 @@ def plan_job(job: Job, indices: Tensor, held_bytes: int) -> MemoryPlan:
 
 def _plan(job: Job, size: int, indices: Tensor, held_bytes: int, reach: Tensor | None = None) -> MemoryPlan:
     """reach: where the selection is yet to come."""
-    config = job.config
-    strategy = STRATEGIES[config.selection]
     return plan_memory(
         job.network,
         job.layout,
@@ -40,7 +38,6 @@ def _plan(job: Job, size: int, indices: Tensor, held_bytes: int, reach: Tensor |
         job.device,
         indices=indices.to(job.device),
         diagonal=None if reach is None else _differentiated(job, reach),
-        selection_bytes=0 if reach is None else strategy.memory(config.selection_options, job.layout.total),
         matrix_steps=_matrix_steps(job, size),
         held_bytes=held_bytes + added_bytes(job),
         head=job.head,
@@ -50,7 +47,7 @@ def _plan(job: Job, size: int, indices: Tensor, held_bytes: int, reach: Tensor |
 
 def _differentiated(job: Job, reach: Tensor) -> Tensor | None:
     """The weights whose squared derivatives the selection takes."""
-    return reach if STRATEGIES[job.config.selection].diagonal else None
+    return reach if strategy_of(job.config.selection).diagonal else None
 
 
 def _matrix_steps(job: Job, size: int) -> dict[str, MatrixStep]:

@@ -88,7 +88,6 @@ def plan_memory(
     *,
     indices: Tensor | None = None,
     diagonal: Tensor | None = None,
-    selection_bytes: int = 0,
     matrix_steps: Mapping[str, MatrixStep] = EIGENVALUES,
     held_bytes: int = 0,
     verified: int = 16,
@@ -99,14 +98,13 @@ def plan_memory(
 
     network: from `private_copy`, on `device`; example (>= 1, *input_shape). indices (S,): the chosen weights; before
     they are known, S weights spread evenly over all layers stand for them: plan again with the indices before the
-    curvature. diagonal: the weights of which the selection needs squared derivatives; selection_bytes: of the
-    covariance that it forms, or as much of the memory as there is for an approximation. matrix_steps: what is done with
+    curvature. diagonal: the weights of which the selection needs squared derivatives. matrix_steps: what is done with
     H_S afterwards, each a function of it that is tried on a small matrix to count its copies. held_bytes: what else
     the job keeps (held-out data). verified: examples that a bundle is verified with; 0: no bundle is written. head,
     rule: as for `make_jacobian`. On a GPU
     the matrix steps, export and verification run on the host and are held to its default budget.
 
-    Stages: "curvature diagonal" and "covariance for the selection" (if asked), "plan check", "curvature", "held-out",
+    Stages: "curvature diagonal" (if asked), "plan check", "curvature", "held-out",
     the matrix steps, and "export and verification".
     Raises `ValueError` when a stage does not fit with a single example.
     """
@@ -118,8 +116,6 @@ def plan_memory(
     stages = []
     if diagonal is not None:
         stages.append(diagonal_stage(network, layout, diagonal, rows, likelihood))
-    if selection_bytes:
-        stages.append(Stage("covariance for the selection", min(selection_bytes, room)))
     stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, likelihood, matrix, head, rule)
     stages += [Stage(name, copies(step) * matrix, on_host=host) for name, step in matrix_steps.items()]
     if verified:

@@ -21,7 +21,7 @@ from probity.offline.network.model_copy import highest_precision
 from probity.offline.network.unsupported import SUPPORTED
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.offline.runtime.progress import one_step
-from probity.offline.selection.registry import STRATEGIES, select
+from probity.offline.selection.registry import select, strategy_of
 from probity.offline.selection.select import selection_context
 from probity.service.inference.onnx_runtime import onnxruntime
 
@@ -48,7 +48,7 @@ def check_whole_way(job: Job, reach: Tensor, inputs: Tensor) -> None:
 def weights_to_try(job: Job, reach: Tensor) -> Tensor:
     """The first and the last weight that may be chosen of every parameter, (n,) ascending."""
     config = job.config
-    if STRATEGIES[config.selection].whole:
+    if strategy_of(config.selection).whole:
         options = {name: value for name, value in config.selection_options.items() if name != "live_only"}
         positions = select(config.selection, selection_context(job, job.size, config.within), options).indices
     else:

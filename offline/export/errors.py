@@ -122,7 +122,7 @@ def remedy_for(cause: str, layer: FailingLayer, operator: str | None) -> str:
         )
     if layer.stage == "backward":
         return (
-            f"choose weights of layers that come after {name} (selection='last-layer', or 'modules' with names), so "
+            f"choose weights of layers that come after {name} (selection='last-layer', or `within`), so "
             "that no derivative has to cross it, or replace it by operations of torch that ONNX has"
         )
     return f"replace the operation in {name} by others of torch that ONNX has; other weights do not help"

@@ -78,10 +78,10 @@ def _read(path: Path) -> str:
         return ""
 
 
-def selection_bytes(network: nn.Module, device: torch.device, budget_bytes: int, covariance: bool) -> int:
-    """Memory for a selection beside the model: one chunk's, or all that is left where it forms a covariance."""
+def selection_bytes(network: nn.Module, device: torch.device, budget_bytes: int) -> int:
+    """Memory for a selection beside the model: one chunk's, or all that is left where that is less."""
     room = budget_bytes - OVERHEAD_BYTES[device.type] - model_bytes(network)
-    return max(1, room if covariance else min(room, CHUNK_BYTES[device.type]))
+    return max(1, min(room, CHUNK_BYTES[device.type]))
 
 
 def model_bytes(network: nn.Module) -> int:

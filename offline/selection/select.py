@@ -13,7 +13,7 @@ from probity.offline.runtime.checkpoint import Checkpoint
 from probity.offline.runtime.resume import tensors_digest
 from probity.offline.selection.candidate_weights import candidate_positions
 from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.registry import STRATEGIES, select
+from probity.offline.selection.registry import select, strategy_of
 from probity.offline.selection.subnetwork import Subnetwork
 
 STAGE = "selection"
@@ -38,18 +38,17 @@ def select_subnetwork(job: Job, tuning: HeldOut, checkpoint: Checkpoint) -> Subn
 def selection_context(job: Job, size: int, within: Sequence[str] | None) -> SelectionContext:
     """What a strategy may use; `within` restricts it to modules."""
     config = job.config
-    covariance = STRATEGIES[config.selection].memory(config.selection_options, job.layout.total) > 0
     return SelectionContext(
         job=job,
         size=size,
         candidate_weights=candidate_positions(job.network, job.layout, within, config.kinds, job.reached),
-        memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes, covariance),
+        memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes),
     )
 
 
 def reachable_weights(job: Job) -> Tensor:
     """The positions that the configured strategy may choose, (C,) ascending."""
-    return STRATEGIES[job.config.selection].reach(selection_context(job, job.size, job.config.within))
+    return strategy_of(job.config.selection).reach(selection_context(job, job.size, job.config.within))
 
 
 def spread(positions: Tensor, count: int) -> Tensor:

@@ -17,13 +17,13 @@ from paper.regression_networks import (
     train_until_early_stop,
     without_biases,
 )
+from paper.strategies.sampled_leverage import draw, sampled_leverage
 from paper.tables.data import Split, Table
 from paper.tables.posterior import Curvature, Judged, Rows, Search, WholeMatrix, fit
 from probity.offline.data.likelihood import Regression
 from probity.offline.jacobian.plan import make_jacobian
 from probity.offline.laplace.ggn import accumulate_ggn
 from probity.offline.selection.live_weights import is_live
-from probity.offline.selection.strategies.sampled_leverage import draw, sampled_leverage
 
 SHAPES = Shape(50, 1), Shape(100, 1), Shape(50, 2), Shape(100, 2)
 LEVERAGE_EXAMPLES = 512

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from paper.fitted import Fitted
+from paper.strategies.greedy import closest, outputs_to_match
+from paper.strategies.leverage import exact_leverage
 from probity.offline.data.shifts import synthetic_shifts
 from probity.offline.selection.live_weights import is_live
 from probity.offline.selection.sample import Sample
-from probity.offline.selection.strategies.greedy import closest, outputs_to_match
-from probity.offline.selection.strategies.leverage import exact_leverage
 from probity.offline.selection.streaming import mean_squares
 
 

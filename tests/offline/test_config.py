@@ -83,8 +83,8 @@ def test_an_unknown_field_is_refused() -> None:
         ({"within": "fc"}, "within: found 'fc', expected a list"),
         ({"memory_budget": "2 apples"}, "memory_budget: found '2 apples', expected a number of bytes, such as '2GiB'"),
         (
-            {"selection": "grredy"},
-            "selection: found 'grredy' (did you mean 'greedy'?), expected 'auto', 'wasserstein-swag',",
+            {"selection": "gradiant"},
+            "selection: found 'gradiant' (did you mean 'gradient'?), expected 'auto', 'wasserstein-swag',",
         ),
         (
             {"likelihood": "regresion"},
@@ -125,6 +125,12 @@ def test_a_config_survives_its_own_dump() -> None:
     config = FitConfig(subnetwork_size=0.5, prior_precision=2.0, selection="random", selection_options={"a": [1]})
     assert FitConfig.model_validate(config.model_dump()) == config
     assert FitConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_a_function_may_choose_the_weights() -> None:
+    config = FitConfig(selection=cases)
+    assert config.selection is cases
+    assert f'"selection":"{__name__}.cases"' in config.model_dump_json()
 
 
 def test_every_strategy_that_the_config_knows_exists() -> None:

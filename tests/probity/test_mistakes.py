@@ -99,7 +99,7 @@ COMMANDS = {
     "out holds a bundle": ("fit good.py --out BUNDLE", "holds a bundle", "--force"),
     "misspelt option": ("fit good.py --out x --subnetwork-sise 3", "--subnetwork-size"),
     "misspelt command": ("fti good.py", "Did you mean 'fit'?"),
-    "misspelt value": ("fit good.py --out x --selection greddy", "did you mean 'greedy'?"),
+    "misspelt value": ("fit good.py --out x --selection gradeint", "did you mean 'gradient'?"),
     "no number": ("fit good.py --out x --seed many", "seed: found 'many', expected a whole number"),
     "no JSON": ("fit good.py --out x --selection-options {x", "selection_options: found '{x', expected a JSON object"),
     "no GPU": ("fit good.py --out x --device cuda:99", "device: found 'cuda:99'", "'cpu' or 'auto'"),
@@ -107,7 +107,7 @@ COMMANDS = {
     "out in a bundle, only asked": ("fit good.py --dry-run --out BUNDLE/new", "lies in the bundle"),
     "out is a link": ("fit good.py --out link", "is a link to empty (remedy: give the folder itself)"),
     "another size with a strategy": (
-        "fit good.py --out x --selection greedy --subnetwork-size 99",
+        "fit good.py --out x --selection gradient --subnetwork-size 99",
         "found 99, expected",
     ),
     "recipe to be written": ("new table recipe", "found the suffix '', expected a name that ends in .py"),
@@ -212,10 +212,10 @@ RECIPES = {
     "no calibration data": ("del calibration_data", "found no function calibration_data()", "probity new"),
     "config is a dict": ("config = {'name': 'x'}", "config: found dict, expected a FitConfig"),
     "misspelt option": (
-        "config = FitConfig(selektion='greedy')",
+        "config = FitConfig(selektion='gradient')",
         "selektion: unknown option (did you mean 'selection'?)",
     ),
-    "misspelt value": ("config = FitConfig(selection='greddy')", "(did you mean 'greedy'?)", "config = FitConfig("),
+    "misspelt value": ("config = FitConfig(selection='gradeint')", "(did you mean 'gradient'?)", "config = FitConfig("),
     "option of a type": ("config = FitConfig(subnetwork_size='all')", "found 'all', expected an integer of at least 1"),
     "names in a text": ("class_names = 'abc'", "class_names: found str, expected a list of names"),
     "too few names": ("class_names = ['a', 'b']", "class_names: found 2 names", "class numbers up to 2"),
@@ -482,13 +482,9 @@ MODELS = {
 OF_THE_MODEL = {
     "within": ("--within foo", "within: found 'foo', expected a module of the network such as 0, 1, 2"),
     "added weights": ("--added-weights foo", "added_weights: found 'foo', which is no such layer", "'0', '2'"),
-    "names": (
-        """--selection modules --selection-options {"names":["foo"]}""",
-        "selection_options['names']: found 'foo', expected a module of the network such as 0, 1, 2",
-    ),
     "option": (
-        """--selection modules --selection-options {"nmaes":["0"]}""",
-        "found 'nmaes', expected names, live_only for selection='modules'",
+        """--selection random --selection-options {"live":true}""",
+        "found 'live', expected live_only for selection='random'",
     ),
     "memory": ("--memory-budget 1MiB", "memory_budget: found 1048576 bytes", "expected at least"),
 }

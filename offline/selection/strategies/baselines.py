@@ -1,9 +1,9 @@
-"""Strategies without data or derivatives."""
+"""Weights at random."""
 
 import numpy as np
 import torch
 
-from probity.offline.selection.context import SelectionContext, check_size, choose_largest
+from probity.offline.selection.context import SelectionContext, check_size
 from probity.offline.selection.live_weights import eligible
 from probity.offline.selection.subnetwork import Subnetwork
 
@@ -14,9 +14,3 @@ def random_weights(context: SelectionContext, live_only: bool = False) -> Subnet
     check_size(context.size, len(positions), dead)
     chosen = np.random.default_rng(context.job.config.seed).choice(positions.numpy(), context.size, replace=False)
     return Subnetwork(torch.as_tensor(np.sort(chosen)), dead)
-
-
-def magnitude(context: SelectionContext, live_only: bool = False) -> Subnetwork:
-    """Largest |w_d|."""
-    positions, dead = eligible(context, live_only)
-    return choose_largest(context, positions, context.job.weights.double().abs().cpu()[positions], dead)

@@ -24,25 +24,6 @@ NOVELTY_EXAMPLES = SCORE_EXAMPLES // 2
 LEAST_RATIO = 1e-6
 
 
-def novelty(
-    context: SelectionContext,
-    examples: int | None = NOVELTY_EXAMPLES,
-    live_only: bool = True,
-    shifts: Collection[str] | None = None,
-    pool: int | None = None,
-) -> Subnetwork:
-    """Largest mean_s r_sd: the mean squared Jacobian under shift over that on the training data.
-
-    Over `examples` training examples drawn by the seed (None: all) and the `shifts` of `probity.offline.data.shifts`
-    (None: every one), each counted alike. Chooses among a random `pool` of so many weights (None: among all). Only
-    weights with a derivative on these examples are ranked (`live_only` is always True), the others are counted as dead.
-    """
-    check_live_only(live_only, always="novelty")
-    ratios = _Ratios.of(context, examples, shifts, pool)
-    total = sum(ratios, torch.zeros(len(ratios.positions), dtype=torch.float64))
-    return choose_largest(context, ratios.positions, total / len(ratios.shifts), ratios.dead)
-
-
 def novelty_sampling(
     context: SelectionContext,
     examples: int | None = NOVELTY_EXAMPLES,
@@ -53,8 +34,12 @@ def novelty_sampling(
     """S weights drawn by the seed without replacement, each next one in proportion to (prod_s r_sd)^(1 / shifts).
 
     The geometric mean asks for life under every shift: in the arithmetic one the most violent shift speaks for all.
-    Drawn rather than ranked, since the largest are weights that say the same. Options as for `novelty`; drawn as the
-    largest log-scores with Gumbel noise (Kool et al. 2019, arXiv 1903.06059, section 2.3).
+    Drawn rather than ranked, since the largest are weights that say the same: as the largest log-scores with Gumbel
+    noise (Kool et al. 2019, arXiv 1903.06059, section 2.3).
+
+    Over `examples` training examples drawn by the seed (None: all) and the `shifts` of `probity.offline.data.shifts`
+    (None: every one), among a random `pool` of so many weights (None: among all). Only weights with a derivative on
+    these examples are drawn (`live_only` is always True), the others are counted as dead.
     """
     check_live_only(live_only, always="novelty-sampling")
     ratios = _Ratios.of(context, examples, shifts, pool)

@@ -5,7 +5,6 @@ section 4). Dead weights have the prior's variance, the largest there is, and ar
 """
 
 from probity.offline.selection.context import SelectionContext, choose_largest
-from probity.offline.selection.covariance import check_fits, full_curvature, posterior_factor
 from probity.offline.selection.live_weights import check_live_only, split_live
 from probity.offline.selection.streaming import curvature_diagonal
 from probity.offline.selection.subnetwork import Subnetwork
@@ -17,17 +16,3 @@ def wasserstein_laplace(context: SelectionContext, live_only: bool = True) -> Su
     curvature = curvature_diagonal(context, context.candidate_weights)
     live, positions, dead = split_live(context, curvature)
     return choose_largest(context, positions, -curvature[live], dead)
-
-
-def wasserstein_exact(context: SelectionContext, live_only: bool = True) -> Subnetwork:
-    """Largest diag((H + lambda I)^-1)_d, H the full curvature over all candidates.
-
-    Raises `ValueError` where the (C, C) matrices do not fit in the memory.
-    """
-    check_live_only(live_only, always="wasserstein-exact")
-    check_fits(context, len(context.candidate_weights))
-    curvature = full_curvature(context, context.candidate_weights)
-    live, positions, dead = split_live(context, curvature.diagonal())
-    # A dead weight's row is zero: leaving it out changes no other's variance.
-    scale_tril = posterior_factor(context, curvature[live][:, live] if dead else curvature)
-    return choose_largest(context, positions, scale_tril.square().sum(1), dead)

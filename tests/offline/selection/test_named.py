@@ -12,7 +12,7 @@ from probity.offline.network.weights import WeightLayout
 from probity.offline.selection.candidate_weights import candidate_positions
 from probity.offline.selection.context import SelectionContext
 from probity.offline.selection.registry import select
-from tests.support.networks import Attention, Recurrent, Scaled, SharedLinears, Tied
+from tests.support.networks import Attention, Recurrent, Scaled, SharedLinears
 from tests.support.selections import context, problem
 
 
@@ -78,80 +78,18 @@ def test_the_last_layer_is_the_last_that_holds_candidates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "options", "what"),
-    [
-        ("last-layer", {}, "the last layer '6'"),
-        ("modules", {"names": ["6"]}, "the modules 6"),
-        ("parameters", {"names": ["6.bias", "6.weight"]}, "the parameters 6.bias, 6.weight"),
-    ],
+    ("strategy", "what", "size"), [("last-layer", "the last layer '6'", 12), ("all", "what may be chosen", 65)]
 )
-def test_a_layer_that_is_too_large_is_an_error(strategy: str, options: dict[str, Any], what: str) -> None:
-    with pytest.raises(ValueError, match=f"found 11, {what} has 12 weights; raise it to 12"):
-        select(strategy, context(*problem(), 11), options)
+def test_more_than_was_asked_for_is_an_error(strategy: str, what: str, size: int) -> None:
+    with pytest.raises(ValueError, match=f"found {size - 1}, {what} has {size} weights; raise it to {size}"):
+        select(strategy, context(*problem(), size - 1), {})
 
 
-# --------------------------------------------------------------------------- modules and parameters
-
-
-def test_modules_takes_the_modules_and_all_below() -> None:
-    model, batches = Stages(), problem()[1]
-    given = context(model, batches, 100)
-    inner = [("layer1.0.weight", 12), ("layer1.0.bias", 3), ("layer1.1.weight", 3), ("layer1.1.bias", 3)]
-    outer = [("layer10.weight", 6), ("layer10.bias", 2)]
-    assert located(given, "modules", {"names": ["layer1"]}) == inner
-    assert located(given, "modules", {"names": ["layer10"]}) == outer
-    assert located(given, "modules", {"names": ["layer10", "layer1.1"]}) == inner[2:] + outer
-    assert located(given, "modules", {"names": [""]}) == inner + outer
-
-
-def test_parameters_takes_whole_parameters() -> None:
-    given = context(Stages(), problem()[1], 100)
-    chosen = {"names": ["layer10.weight", "layer1.0.bias", "layer10.weight"]}
-    assert located(given, "parameters", chosen) == [("layer1.0.bias", 3), ("layer10.weight", 6)]
-
-
-def test_whole_layers_leave_out_what_may_not_be_chosen() -> None:
+def test_all_is_what_may_be_chosen() -> None:
     model, batches = problem()
-    weights = candidate_positions(model, WeightLayout.of(model), None, "weights")
+    weights = candidate_positions(model, WeightLayout.of(model), ["0", "4"], "weights")
     given = context(model, batches, 100, candidate_weights=weights)
-    assert located(given, "modules", {"names": ["0", "1", "4"]}) == [("0.weight", 16), ("4.weight", 20)]
-    with pytest.raises(ValueError, match="no weight that may be chosen in the modules 1, expected at least one"):
-        select("modules", given, {"names": ["1"]})
-
-
-def test_a_tied_parameter_goes_by_any_of_its_names() -> None:
-    model = Tied()
-    tokens = [(torch.randint(0, 20, (4, 5)), torch.randint(0, 3, (4,)))]
-    given = context(model, tokens, 200, outputs=3)
-    tied = [("embedding.weight", 120)]
-    assert located(given, "parameters", {"names": ["decoder.weight"]}) == tied
-    assert located(given, "modules", {"names": ["decoder"]}) == tied
-    assert located(given, "modules", {"names": ["embedding"]}) == tied
-
-
-@pytest.mark.parametrize(
-    ("strategy", "given_names", "message"),
-    [
-        ("modules", [], "expected a list of paths of modules"),
-        ("modules", "layer1", "found 'layer1', expected a list of paths of modules"),
-        ("modules", ["layr1"], "found 'layr1', expected a module of the network such as layer1, "),
-        ("modules", ["layer"], "found 'layer', expected a module of the network such as layer1, "),
-        ("modules", [1], r"found \[1\], expected a list of paths of modules"),
-        ("parameters", [], "expected a list of names of parameters"),
-        ("parameters", ["layer10.weigth"], "found 'layer10.weigth', expected a trainable .* such as layer10.weight"),
-        ("parameters", ["layer10"], "found 'layer10', expected a trainable parameter of the network such as layer10"),
-    ],
-)
-def test_wrong_names_are_named_with_close_ones(strategy: str, given_names: object, message: str) -> None:
-    with pytest.raises(ValueError, match=rf"selection_options\['names'\]: .*{message}"):
-        select(strategy, context(Stages(), problem()[1], 100), {"names": given_names})
-
-
-def test_a_frozen_parameter_cannot_be_named() -> None:
-    model = Stages()
-    model.layer10.bias.requires_grad_(False)
-    with pytest.raises(ValueError, match=r"found 'layer10\.bias', expected a trainable parameter"):
-        select("parameters", context(model, problem()[1], 100), {"names": ["layer10.bias"]})
+    assert located(given, "all", {}) == [("0.weight", 16), ("4.weight", 20)]
 
 
 # --------------------------------------------------------------------------- candidates

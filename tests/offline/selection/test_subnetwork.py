@@ -13,8 +13,8 @@ INDICES = torch.tensor([1, 4, 9])
 @pytest.mark.parametrize(
     "chosen",
     [
-        Subnetwork(INDICES, 7, "because", "novelty", {"shifts": ["noise"], "examples": 3}, ("head", "body")),
-        Subnetwork(INDICES, strategy="magnitude"),
+        Subnetwork(INDICES, 7, "because", "novelty-sampling", {"shifts": ["noise"], "examples": 3}, ("head", "body")),
+        Subnetwork(INDICES, strategy="random"),
     ],
     ids=["all", "little"],
 )

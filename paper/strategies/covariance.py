@@ -20,17 +20,6 @@ def largest_that_fits(context: SelectionContext) -> int:
     return isqrt(int(COVARIANCE_SHARE * context.memory_bytes) // (COVARIANCE_MATRICES * FLOAT64))
 
 
-def check_fits(context: SelectionContext, count: int) -> None:
-    """`ValueError` where the covariance of `count` weights does not fit in the memory."""
-    most = largest_that_fits(context)
-    if count > most:
-        raise ValueError(
-            f"selection='wasserstein-exact': found {count} candidates, expected at most {most}: their covariance needs "
-            f"{covariance_bytes(count)} bytes of memory, {context.memory_bytes} may be taken; give "
-            "a larger memory_budget, restrict the choice to some modules, or choose selection='wasserstein-laplace'"
-        )
-
-
 def full_curvature(context: SelectionContext, positions: Tensor) -> Tensor:
     """H = sum_n J_n^T Lambda_n J_n over all training data at `positions`, (C, C) float64, with 1 / sigma^2."""
     jacobian = context.job.jacobian(positions)
@@ -45,8 +34,3 @@ def full_curvature(context: SelectionContext, positions: Tensor) -> Tensor:
 def posterior_factor(context: SelectionContext, curvature: Tensor) -> Tensor:
     """scale_tril (C, C): scale_tril scale_tril^T = (H + lambda I)^-1."""
     return factor(posterior_precision(curvature, context.prior_precision))[0]
-
-
-def covariance_bytes(count: int) -> int:
-    """What the full covariance of so many weights takes while they are selected by it."""
-    return int(COVARIANCE_MATRICES * FLOAT64 * count**2 / COVARIANCE_SHARE)

@@ -5,10 +5,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.selection.registry import select
+from paper.strategies.leverage import exact_leverage
+from paper.strategies.sampled_leverage import draw, sampled_leverage
+from probity.offline.selection.context import largest
 from probity.offline.selection.sample import Sample
-from probity.offline.selection.strategies.leverage import exact_leverage
-from probity.offline.selection.strategies.sampled_leverage import sampled_leverage
+from probity.offline.selection.squared_derivatives import squared_derivatives
 from tests import reference
 from tests.support.cases import Case
 from tests.support.selections import (
@@ -43,29 +44,20 @@ def test_sampled_leverage_with_all_examples_is_exact(case: Case, memory: int) ->
     )
 
 
-def test_leverage_is_sampled_where_the_covariance_does_not_fit() -> None:
-    case = CASE["mlp-classification-2"]
-    tight = case_context(case, 9, count=60, memory_bytes=2_000_000)
-    forced = case_context(case, 9, count=60)
-    found = select("leverage", tight, {})
-    assert found.explanation is not None
-    assert "60 examples" in found.explanation
-    assert torch.equal(found.indices, select("leverage", forced, {"curvature_examples": 60}).indices)
-    assert select("leverage", forced, {}).explanation is None
-
-
 def test_a_sample_whose_kernel_does_not_fit_is_an_error() -> None:
     given = case_context(CASE["cnn-classification-10"], 9, memory_bytes=500_000)
     with pytest.raises(
         ValueError, match=r"\['curvature_examples'\]: found 20, expected at most 6, whose kernel fits in"
     ):
-        select("leverage", given, {"curvature_examples": 20})
+        draw(given, 20)
 
 
-@pytest.mark.parametrize("size", [1, 7, 20])
-def test_dead_weights_have_no_leverage(size: int) -> None:
-    for options in ({}, {"curvature_examples": 4}):
-        assert not set(select("leverage", context(*dead_problem(), size), options).indices.tolist()) & DEAD
+def test_dead_weights_have_no_leverage() -> None:
+    given = context(*dead_problem(), 1)
+    every, dead = given.candidate_weights, sorted(DEAD)
+    exact = exact_leverage(given, every, Sample.of(given, None))
+    for scores in (exact, sampled_leverage(given, every, draw(given, 4))):
+        assert scores[dead].max() < scores.median()
 
 
 def trained_regression() -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
@@ -87,14 +79,15 @@ def test_the_error_of_sampled_leverage_is_small_and_falls_with_the_sample(seed: 
     """Share of the exact leverage that the weights chosen from a sample have, S = D / 10."""
     model, batches = trained_regression()
     given = context(model, batches, 24, outputs=1, likelihood="regression", seed=seed)
-    exact = exact_leverage(given, given.candidate_weights, Sample.of(given, None))
-    best = exact[select("leverage", given, {"examples": None}).indices].sum()
+    every = given.candidate_weights
+    exact = exact_leverage(given, every, Sample.of(given, None))
 
-    def kept(strategy: str, **options: object) -> float:
-        return float(exact[select(strategy, given, options).indices].sum() / best)
+    def kept(scores: Tensor) -> float:
+        """What the largest scores have of the most that as many weights can have."""
+        return float(exact[largest(scores.numpy(), 24)].sum() / exact[largest(exact.numpy(), 24)].sum())
 
-    shares = [kept("leverage", curvature_examples=count) for count in (20, 100, 200)]
+    shares = [kept(sampled_leverage(given, every, draw(given, count))) for count in (20, 100, 200)]
     assert shares[0] > 0.9
     assert shares[0] < shares[1] < shares[2]
     assert shares[2] > 0.9999
-    assert shares[0] > kept("gradient") + 0.1
+    assert shares[0] > kept(squared_derivatives(given, every, None)) + 0.1

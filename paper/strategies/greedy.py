@@ -11,13 +11,12 @@ kept up to date. The weight taken leaves the smallest
 
 where `full` is the variance under the posterior over all weights and `noise` what the outputs have anyway. With
 lambda_S = lambda S / D variances may overshoot, and weights that would make them do so are passed over. A step costs
-O(P (n + S)) for n outputs and a pool of P weights.
+O(P (n + S)) for n outputs and P weights.
 """
 
 import math
 from collections.abc import Collection
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,44 +25,15 @@ from probity.offline.data.shifts import accepted_shifts, synthetic_shifts
 from probity.offline.laplace.posterior import factor, posterior_precision
 from probity.offline.laplace.prior import prior_share
 from probity.offline.runtime.progress import Track, silent
-from probity.offline.selection.context import SelectionContext, check_size
-from probity.offline.selection.covariance import full_curvature, largest_that_fits
-from probity.offline.selection.live_weights import eligible
-from probity.offline.selection.sample import Sample, check_count
+from probity.offline.selection.context import SelectionContext
+from probity.offline.selection.sample import Sample
 from probity.offline.selection.streaming import measured_rows
-from probity.offline.selection.subnetwork import Subnetwork
 
 POOL = 4096
 OUTPUTS = 256  # of training examples; as many again of shifted ones
 LEAST_EXAMPLES = 8
 LOGIT_NOISE = 8 / math.pi  # a logit's variance counts against this in the probit link: kappa = 1 / sqrt(1 + pi v / 8)
 FLOOR = 1e-10  # a pivot below this share of its weight's precision is rounding
-
-
-def greedy(
-    context: SelectionContext,
-    examples: int | None = None,
-    pool: int | None = POOL,
-    shifts: Collection[str] | None = None,
-    live_only: bool = False,
-) -> Subnetwork:
-    """The weights whose predictive comes closest to the full network's, on training inputs and on shifts of them.
-
-    Outputs of `examples` training examples drawn by the seed (None: 256 / K, at least 8) count, and those of each after
-    one of the `shifts` in turn (`probity.offline.data.shifts`, None: every one). Chooses among a random `pool` of so
-    many weights (None: as many as fit in the memory); "full" is then the posterior over these. Raises `ValueError` for
-    S larger than the pool.
-    """
-    check_count(examples, "examples")
-    check_count(pool, "pool")
-    positions, dead = eligible(context, live_only)
-    check_size(context.size, len(positions), dead)
-    drawn = _pool(context, positions, pool)
-    curvature = full_curvature(context, drawn)
-    jacobian = outputs_to_match(context, drawn, examples, shifts)
-    order = closest(context, curvature, jacobian)
-    note = f"greedy among {len(drawn)} weights drawn from {len(positions)}" if len(drawn) < len(positions) else None
-    return Subnetwork(drawn[order].sort().values, dead, note)
 
 
 def closest(context: SelectionContext, curvature: Tensor, jacobian: Tensor) -> Tensor:
@@ -104,20 +74,6 @@ def match(precision: Tensor, jacobian: Tensor, size: int, noise: float, full: Te
 def _prior(context: SelectionContext, size: int) -> float:
     """lambda_S of a subnetwork of this size."""
     return context.prior_precision * prior_share(size, context.job.layout.total, context.job.config.prior_scaling)
-
-
-def _pool(context: SelectionContext, positions: Tensor, pool: int | None) -> Tensor:
-    most = largest_that_fits(context) if pool is None else min(pool, largest_that_fits(context))
-    if len(positions) <= most:
-        return positions
-    if context.size > most:
-        raise ValueError(
-            f"selection='greedy': found subnetwork_size {context.size}, expected at most {most}, the weights that are "
-            "compared; give a smaller one, a larger pool in selection_options, a larger memory_budget, or choose "
-            "selection='random'"
-        )
-    kept = np.random.default_rng(context.job.config.seed).choice(len(positions), most, replace=False)
-    return positions[torch.as_tensor(np.sort(kept))]
 
 
 def outputs_to_match(

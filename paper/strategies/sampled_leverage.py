@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paper.strategies.covariance import largest_that_fits
 from probity.offline.data.loaders import rows_within
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.laplace.posterior import factor, posterior_precision
 from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.covariance import largest_that_fits
 from probity.offline.selection.sample import Sample, count_examples
 from probity.offline.selection.streaming import measured_rows, restricted
 
