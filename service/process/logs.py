@@ -3,10 +3,13 @@
 import contextlib
 import copy
 import datetime as dt
+import itertools
 import logging
 import os
-import queue
 import threading
+import time
+from collections import deque
+from operator import itemgetter
 from typing import Any, TextIO
 
 from uvicorn.config import LOGGING_CONFIG
@@ -14,8 +17,8 @@ from uvicorn.config import LOGGING_CONFIG
 from probity.service.http.request_id import current_id
 from probity.service.settings import Settings
 
-MOST_LINES = 10_000
-FLUSH_SECONDS = 1.0
+MOST_LINES, LINES_AT_ONCE = 10_000, 1000
+TOGETHER_SECONDS, FLUSH_SECONDS = 0.02, 1.0
 
 
 class PathOnly(logging.Filter):
@@ -41,52 +44,90 @@ class WithContext(logging.Filter):
         return True
 
 
-class Background(logging.StreamHandler[TextIO]):
-    """Writes lines in a thread of its own: where nobody reads the log, requests are answered nevertheless.
+class LogWriter:
+    """Writes the lines of all streams in their order, in a thread: where nobody reads the log, requests are answered
+    nevertheless.
 
-    At most `MOST_LINES` wait; how many more there were is said when the log goes on.
+    The thread is woken for the first of the lines that come within `TOGETHER_SECONDS`: woken for each, it took an
+    eighth of the requests that a service answers. At most `MOST_LINES` wait; how many more there were is said when the
+    log goes on.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        super().__init__(stream)
+    def __init__(self) -> None:
         self._process: int | None = None  # whose thread writes: it does not live on in a fork
+
+    def put(self, descriptor: int, line: str) -> None:
+        """Write the line, which ends as lines do, to this file descriptor, soon."""
+        if self._process != os.getpid():
+            self._start()
+        if len(self._lines) >= MOST_LINES:
+            self._dropped += 1
+            return
+        self._lines.append((descriptor, line))
+        if not self._some.is_set():
+            self._some.set()
+
+    def flush(self) -> None:
+        """Wait until everything is written, and no longer than a second."""
+        end = time.monotonic() + FLUSH_SECONDS
+        while self._process == os.getpid() and (self._lines or self._writing) and time.monotonic() < end:
+            self._hurry.set()
+            time.sleep(TOGETHER_SECONDS / 10)
+
+    def _start(self) -> None:
+        self._process, self._dropped, self._writing = os.getpid(), 0, False
+        self._lines, self._some, self._hurry = deque[tuple[int, str]](), threading.Event(), threading.Event()
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def _write(self) -> None:
+        lines, some, hurry = self._lines, self._some, self._hurry
+        while True:
+            some.wait()
+            hurry.wait(TOGETHER_SECONDS)
+            some.clear()  # before lines are taken: what comes after that wakes this thread again
+            self._writing = True
+            while lines:
+                taken = [lines.popleft() for _ in range(min(len(lines), LINES_AT_ONCE))]
+                if self._dropped:
+                    said = f"{self._dropped} lines of the log were left out: nobody read it\n"
+                    self._dropped = 0
+                    taken.append((taken[-1][0], said))
+                for descriptor, group in itertools.groupby(taken, key=itemgetter(0)):
+                    _write_all(descriptor, "".join(line for _, line in group))
+            self._writing = False
+            hurry.clear()
+
+
+def _write_all(descriptor: int, text: str) -> None:
+    """Not through the stream, whose lock a write that never ends would keep at the process's own end."""
+    left = text.encode(errors="backslashreplace")
+    with contextlib.suppress(OSError):  # closed, or a full disk: the next lines may fare better
+        while left:
+            left = left[os.write(descriptor, left) :]
+
+
+class Background(logging.StreamHandler[TextIO]):
+    """Hands its lines to a writer, which other handlers may share."""
+
+    def __init__(self, stream: TextIO | None = None, writer: LogWriter | None = None) -> None:
+        super().__init__(stream)
+        self._writer = writer or LogWriter()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand the line over; a stream without a file, as in tests, gets it at once."""
         try:
-            self.stream.fileno()
+            descriptor = self.stream.fileno()
         except OSError:
             super().emit(record)
             return
-        if self._process != os.getpid():
-            self._process, self._dropped, self._lines = os.getpid(), 0, queue.Queue[str](MOST_LINES)
-            threading.Thread(target=self._write, args=(self._lines,), name="log", daemon=True).start()
         try:
-            self._lines.put_nowait(self.format(record))
-        except queue.Full:
-            self._dropped += 1
+            self._writer.put(descriptor, self.format(record) + self.terminator)
         except Exception:
             self.handleError(record)
 
     def flush(self) -> None:
         """Wait until everything is written, and no longer than a second."""
-        if self._process != os.getpid():
-            return
-        with self._lines.all_tasks_done:
-            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, FLUSH_SECONDS)
-
-    def _write(self, lines: "queue.Queue[str]") -> None:
-        while True:
-            text = lines.get() + self.terminator
-            if self._dropped:
-                text += f"{self._dropped} lines of the log were left out: nobody read it{self.terminator}"
-                self._dropped = 0
-            left = text.encode(errors="backslashreplace")
-            with contextlib.suppress(OSError):  # closed, or a full disk: the next line may fare better
-                # Not through the stream, whose lock a write that never ends would keep at the process's own end.
-                while left:
-                    left = left[os.write(self.stream.fileno(), left) :]
-            lines.task_done()
+        self._writer.flush()
 
 
 def log_config(settings: Settings) -> dict[str, Any]:
@@ -95,8 +136,9 @@ def log_config(settings: Settings) -> dict[str, Any]:
     config["filters"] = {"path_only": {"()": PathOnly}, "context": {"()": WithContext}}
     for formatter in config["formatters"].values():
         formatter["fmt"] = f"%(moment)s {formatter['fmt']}%(request)s"
+    writer = LogWriter()  # one for all streams, so that lines stay in their order
     for handler in config["handlers"].values():
-        handler |= {"class": f"{__name__}.{Background.__name__}", "filters": ["context"]}
+        handler |= {"class": f"{__name__}.{Background.__name__}", "filters": ["context"], "writer": writer}
     config["loggers"]["uvicorn.access"]["filters"] = ["path_only"]
     config["loggers"]["probity"] = {"handlers": ["default"], "level": settings.log_level.upper()}
     return config

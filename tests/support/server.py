@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -65,6 +66,13 @@ class Server:
 
     def socket(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT)
+
+    def lines_so_far(self) -> int:
+        """How many lines there are, once everything that was logged up to now has come: they come a little later."""
+        marker = f"/{uuid.uuid4().hex}"
+        self.request("GET", marker)
+        self.wait_for(re.escape(f'"GET {marker} '))
+        return next(number for number, line in enumerate(self.lines, 1) if marker in line)
 
     def log_of(self, marker: str, start: int) -> list[str]:
         """The log from line `start` on, once a request to the path `marker` is logged, without that line."""

@@ -141,7 +141,7 @@ def test_a_bad_body_is_refused_and_not_waited_for(server: Server) -> None:
 
 def test_an_offer_to_upgrade_is_ignored(server: Server) -> None:
     """As Java's client and `curl --http2` make it: the answer is HTTP/1.1, and what follows is read."""
-    start = len(server.lines)
+    start = server.lines_so_far()
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n"
     chunked = b"3\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (BODY[:3], len(BODY) - 3, BODY[3:])
     whole = READ[:-2] + offer + PREDICT[:-2] + offer + BODY + CHUNKED[:-2] + offer + chunked + head(100)
@@ -183,7 +183,7 @@ def test_a_body_with_an_offer_to_upgrade_is_no_request(server: Server) -> None:
     ids=str,
 )
 def test_garbage_is_400_and_tells_nothing(server: Server, data: bytes) -> None:
-    start = len(server.lines)
+    start = server.lines_so_far()
     found = exchange(server, data)
     assert refused(found, 400) == "http"
     assert found[0][2].count(b"{") == 1

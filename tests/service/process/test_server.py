@@ -45,8 +45,7 @@ def check_log(lines: list[str], statuses: list[int]) -> None:
 
 
 def check_refusals(server: Server, requests: list[Bad], marker: str) -> None:
-    server.log_of(f"{marker}-before", len(server.lines))
-    start = len(server.lines)
+    start = server.lines_so_far()
     for bad in requests:
         status, headers, body = post(server, bad.content, bad.headers)
         assert status == bad.status, (bad.name, body[:300])
@@ -72,7 +71,7 @@ def test_bad_images_are_one_line_each_in_the_log(image_server: Server) -> None:
 
 
 def test_odd_metadata_of_a_sound_image_leaves_no_trace_in_the_log(image_server: Server) -> None:
-    start = len(image_server.lines)
+    start = image_server.lines_so_far()
     for data in (image_file(), odd_metadata()):
         status, _, _ = post(image_server, json.dumps({"images": [base64_text(data)]}).encode())
         assert status in (200, 422)
@@ -82,14 +81,14 @@ def test_odd_metadata_of_a_sound_image_leaves_no_trace_in_the_log(image_server: 
 
 def test_a_token_beyond_the_vocabulary_is_one_line_in_the_log(tokens: Synthetic) -> None:
     with running(tokens.path) as token_server:
-        start = len(token_server.lines)
+        start = token_server.lines_so_far()
         status, _, _ = post(token_server, b'{"inputs": [[0, 99]]}')
         check_log(token_server.log_of("/marker-token", start), [status])
         assert status == 422
 
 
 def test_a_client_that_leaves_is_no_error_of_the_service(server: Server) -> None:
-    start = len(server.lines)
+    start = server.lines_so_far()
     before = errors_and_failures(server)
     with contextlib.closing(server.socket()) as connection:
         connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
@@ -178,7 +177,7 @@ def test_two_megabytes_of_json_never_become_hundreds(server: Server, name: str) 
     ids=["text", "no path", "negative length", "no number", "long path", "TLS"],
 )
 def test_what_is_no_http_is_no_error_of_the_service(server: Server, data: bytes) -> None:
-    start = len(server.lines)
+    start = server.lines_so_far()
     with contextlib.closing(server.socket()) as connection, contextlib.suppress(ConnectionError):
         connection.settimeout(TIMEOUT)
         connection.sendall(data)
