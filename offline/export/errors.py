@@ -107,10 +107,11 @@ def remedy_for(cause: str, layer: FailingLayer, operator: str | None) -> str:
     name = repr(layer.path) if layer.path else "the model's forward"
     if layer.kind in REPLACED_BY:
         return f"replace {name}: {REPLACED_BY[layer.kind]}"
-    if layer.kind.startswith("Parametrized"):
+    owner, parametrised, weight = layer.path.partition(".parametrizations.")
+    if parametrised:
         return (
-            f"make what {name} computes of its weights permanent: torch.nn.utils.parametrize.remove_parametrizations("
-            'layer, "weight")'
+            f"make what {owner!r} computes of its {weight.partition('.')[0]} permanent: "
+            f"torch.nn.utils.parametrize.remove_parametrizations(layer, {weight.partition('.')[0]!r})"
         )
     for told, remedy in REMEDIES:
         if told.search(cause):

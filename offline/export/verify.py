@@ -91,9 +91,9 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
         if not error <= allowed[name]:
             raise VerificationError(
                 f"verification: the {name} served differs from torch in {truth.precision} by {error:.1e} (relative), "
-                f"expected at most {allowed[name]:.0e}; nothing was published. A larger prior_precision or fewer "
-                "weights make the posterior better conditioned; a model that mixes the examples of a batch cannot be "
-                "served"
+                f"expected at most {allowed[name]:.0e}; nothing was published. A model that mixes the examples "
+                "of a batch, or draws random numbers in eval mode, cannot be served; for any other, a larger "
+                "prior_precision or fewer weights make the posterior better conditioned"
             )
     _check_reduction(joint["variance"], truth, allowed["variance"])
     return Verification(

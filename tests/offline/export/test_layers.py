@@ -106,3 +106,9 @@ def test_what_cannot_be_served_is_refused_by_name_with_a_remedy(name: str) -> No
     if isinstance(caught.value, ExportError):
         assert (caught.value.layer, caught.value.kind) == ("layer", type(case.build()).__name__)
         assert caught.value.remedy
+
+
+def test_a_parametrised_layer_is_made_permanent() -> None:
+    case = Case(lambda: nn.utils.parametrizations.orthogonal(nn.Linear(6, 6)), (6,))
+    with pytest.raises(ExportError, match=r"'layer' computes of its weight permanent: .*\(layer, 'weight'\)"):
+        export(*network(case))
