@@ -1,9 +1,10 @@
 """The protocol's datatypes <-> NumPy: little-endian bytes and JSON lists, row by row.
 
-BF16, the upper half of a float32, is float32 here. BYTES is a list of bytes objects: see
-`probity.service.oip.elements`.
+BF16, the upper half of a float32, is float32 here. BYTES is a list of bytes objects, each of which follows its
+little-endian u32 length.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ NUMPY: dict[str, np.dtype[Any]] = {
 }
 NAMES = (*NUMPY, BYTES)
 HALF = np.uint32(16)
+LENGTH = struct.Struct("<I")  # of an element of BYTES
 TYPES: dict[str, set[type]] = {"b": {bool}, "u": {int}, "i": {int}, "f": {int, float}}
 
 
@@ -92,6 +94,27 @@ def to_values(array: Array) -> list[Any]:
         return [value if finite else None for value, finite in zip(flat.tolist(), np.isfinite(flat), strict=True)]
     values: list[Any] = flat.tolist()
     return values
+
+
+def split_elements(data: bytes, start: int, stop: int, count: int, place: str) -> list[bytes]:
+    """The `count` elements that fill `data[start:stop]` exactly."""
+    elements: list[bytes] = []
+    at = start
+    while at < stop:
+        begin = at + LENGTH.size
+        if begin > stop:
+            raise RequestError(place, f"{stop - at} bytes after element {len(elements) - 1}", "a length of 4 bytes")
+        (size,) = LENGTH.unpack_from(data, at)
+        at = begin + size
+        if at > stop:
+            found = f"element {len(elements)} of {size} bytes where {stop - begin} are left"
+            raise RequestError(place, found, "lengths that fit binary_data_size")
+        if len(elements) == count:
+            raise RequestError(place, f"more than {count} elements", f"{count}, as the shape says")
+        elements.append(data[begin:at])
+    if len(elements) != count:
+        raise RequestError(place, f"{len(elements)} elements", f"{count}, as the shape says")
+    return elements
 
 
 def _check_range(values: Sequence[int], datatype: str, place: str) -> None:

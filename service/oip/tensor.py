@@ -7,7 +7,6 @@ from typing import Any
 
 from probity.service.codec.arrays import InputTooLarge
 from probity.service.oip import datatypes
-from probity.service.oip.elements import split_elements
 from probity.service.oip.errors import RequestError
 from probity.service.oip.parsing import shown
 from probity.service.oip.schemas import InputTensor
@@ -62,7 +61,7 @@ class Tensor:
         """The elements of a binary BYTES tensor; `InputTooLarge` for more than `most`."""
         if self.count > most:
             raise InputTooLarge(self.place, f"{shown(self.count)} elements", f"at most {most} in one request")
-        return split_elements(self.body, self.start, self.stop, self.count, self.place)
+        return datatypes.split_elements(self.body, self.start, self.stop, self.count, self.place)
 
     def _check_rows(self, rows: list[Any], size: int) -> None:
         if set(map(type, rows)) - {list} or set(map(len, rows)) - {size}:

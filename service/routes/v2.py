@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from probity.service.http.problems import ProblemError
 from probity.service.models.served import ServedModel
 from probity.service.oip.metadata import metadata
-from probity.service.oip.schemas_models import ModelMetadata, ServerMetadata
+from probity.service.oip.schemas import ModelMetadata, ServerMetadata
 from probity.service.routes import operations, v2_infer
 from probity.service.routes.direct import DirectRoute, path_parameters
 from probity.service.routes.v2_errors import errors

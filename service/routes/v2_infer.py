@@ -25,9 +25,8 @@ from probity.service.oip.datatypes import Array
 from probity.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
 from probity.service.oip.request import LENGTH_HEADER, header_length
 from probity.service.oip.response import Head
-from probity.service.oip.schemas import INPUT, InferResponse
+from probity.service.oip.schemas import INPUT, InferResponse, inlined
 from probity.service.oip.schemas import InferRequest as DocumentedRequest
-from probity.service.oip.schemas_models import inlined
 from probity.service.routes.decode import decode_images, decode_numbers, read
 from probity.service.routes.direct import lease_of
 from probity.service.routes.v2_errors import ALL_ERRORS

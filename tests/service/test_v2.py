@@ -10,7 +10,7 @@ import pytest
 
 from probity.service.inference.predictor import Predictor
 from probity.service.oip.request import parse_request
-from probity.service.oip.schemas_models import ModelMetadata, ServerMetadata
+from probity.service.oip.schemas import ModelMetadata, ServerMetadata
 from probity.service.routes import decode as decode_route
 from probity.service.routes import v2_infer
 from tests.support.bundles import Synthetic

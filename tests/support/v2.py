@@ -1,6 +1,8 @@
 """Requests to /v2, and checks of their answers' form."""
 
 import json
+import struct
+from collections.abc import Iterable
 from typing import Any
 
 import httpx
@@ -57,3 +59,8 @@ def checked(response: httpx.Response, model: type[BaseModel]) -> Json:
 
 def outputs(response: httpx.Response) -> dict[str, Json]:
     return {output["name"]: output for output in checked(response, InferResponse)["outputs"]}
+
+
+def join_elements(elements: Iterable[bytes]) -> bytes:
+    """A binary tensor of BYTES: each element after its little-endian u32 length."""
+    return b"".join(part for element in elements for part in (struct.pack("<I", len(element)), element))

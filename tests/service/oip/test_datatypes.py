@@ -17,12 +17,13 @@ from probity.service.oip.datatypes import (
     from_bytes,
     from_values,
     item_size,
+    split_elements,
     to_bytes,
     to_values,
 )
-from probity.service.oip.elements import join_elements, split_elements
 from probity.service.oip.errors import RequestError
 from probity.service.oip.schemas import Datatype
+from tests.support.v2 import join_elements
 
 PLAIN = [name for name in NUMPY if name != BF16]
 WHOLE = [name for name, dtype in NUMPY.items() if dtype.kind in "iu"]

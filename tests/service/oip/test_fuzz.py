@@ -15,9 +15,9 @@ from probity.service.codec.decoding import NotJson
 from probity.service.codec.json_limits import JsonLimits
 from probity.service.oip import array_of, parse_request
 from probity.service.oip.datatypes import NAMES
-from probity.service.oip.elements import join_elements
 from tests.support.requests import image_file
 from tests.support.tamper import places, replaced
+from tests.support.v2 import join_elements
 
 SPECS = {
     "numbers": InputSpec(shape=(2,)),

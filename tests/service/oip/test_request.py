@@ -11,10 +11,10 @@ from probity.service.codec.arrays import InputError, InputLimits, InputTooLarge
 from probity.service.codec.decoding import NotJson
 from probity.service.codec.json_limits import JsonLimits
 from probity.service.oip import InferRequest, RequestError, array_of, parse_request
-from probity.service.oip.elements import join_elements
 from probity.service.oip.request import header_length
 from tests.support.client import base64_text
 from tests.support.requests import image_file
+from tests.support.v2 import join_elements
 
 MOST = JsonLimits(100_000, 1000, 1000)
 LIMITS = InputLimits(max_rows=3, max_pixels=1000)
