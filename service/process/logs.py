@@ -54,6 +54,7 @@ class LogWriter:
     """
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()  # of all handlers that share it: `put` takes one line at a time
         self._process: int | None = None  # whose thread writes: it does not live on in a fork
 
     def put(self, descriptor: int, line: str) -> None:
@@ -112,6 +113,7 @@ class Background(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO | None = None, writer: LogWriter | None = None) -> None:
         super().__init__(stream)
         self._writer = writer or LogWriter()
+        self.lock = self._writer.lock  # registered with `logging`, which makes the lock new after a fork
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand the line over; a stream without a file, as in tests, gets it at once."""

@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+from collections import Counter
 from http.client import HTTPConnection
 
 import pytest
@@ -53,6 +55,32 @@ def test_the_lines_of_several_streams_stay_in_their_order() -> None:
         for number in range(1000):
             handlers[number % 2].emit(record(str(number)))
         assert [reader.readline() for _ in range(1000)] == [f"{number}\n" for number in range(1000)]
+
+
+def test_the_first_lines_of_several_threads_all_come() -> None:
+    reading, writing = os.pipe()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with open(writing, "w") as stream:
+            for _ in range(30):
+                writer, together = LogWriter(), threading.Barrier(4)
+
+                def write(number: int, writer: LogWriter = writer, together: threading.Barrier = together) -> None:
+                    handler = Background(stream, writer)
+                    together.wait(TIMEOUT)
+                    handler.handle(record(str(number)))
+
+                threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join(TIMEOUT)
+                writer.flush()
+    finally:
+        sys.setswitchinterval(interval)
+    with open(reading) as reader:
+        assert Counter(reader) == {f"{number}\n": 30 for number in range(4)}
 
 
 def test_a_fork_writes_by_a_thread_of_its_own() -> None:
