@@ -1,5 +1,6 @@
 """FitConfig: every option of a fit, validated on construction."""
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -20,7 +21,7 @@ from probity.service.format.text import suggestion
 from probity.service.format.validation import refused_value, unknown_name
 from probity.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
 
-# These take whole modules or parameters: the size is what they may have at most.
+# These take the last layer or every layer: the size is what they may have at most.
 WholeStrategyName = Literal["last-layer", "all"]
 StrategyName = Literal[
     "auto",
@@ -326,10 +327,13 @@ class FitConfig(BaseModel):
 
 
 def strategy_name(selection: str | Callable[..., Any]) -> str:
-    """As the manifest has it: of a function, where it is defined."""
+    """As the manifest has it: a function by its name and (), wherever its file lies, an object by its class."""
     if isinstance(selection, str):
         return selection
-    return f"{getattr(selection, '__module__', '')}.{getattr(selection, '__qualname__', repr(selection))}".lstrip(".")
+    named = selection
+    while isinstance(named, functools.partial):
+        named = named.func
+    return f"{getattr(named, '__qualname__', type(named).__qualname__)}()"
 
 
 def check_each(options: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """FitConfig refuses what cannot be meant, naming the field; sizes are resolved against the model's weights."""
 
+import functools
 import math
 from typing import Any, get_args
 
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from probity.offline.config import FitConfig, OptionError, StrategyName, WholeStrategyName
+from probity.offline.config import FitConfig, OptionError, StrategyName, WholeStrategyName, strategy_name
 from probity.offline.selection.registry import STRATEGIES
 
 BAD: list[tuple[str, list[Any]]] = [
@@ -130,7 +131,26 @@ def test_a_config_survives_its_own_dump() -> None:
 def test_a_function_may_choose_the_weights() -> None:
     config = FitConfig(selection=cases)
     assert config.selection is cases
-    assert f'"selection":"{__name__}.cases"' in config.model_dump_json()
+    assert '"selection":"cases()"' in config.model_dump_json()
+
+
+class Chooser:
+    def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("random", "random"),
+        (Chooser(), "Chooser()"),
+        (Chooser, "Chooser()"),
+        (functools.partial(functools.partial(strategy_name), "random"), "strategy_name()"),
+        (functools.partial(Chooser()), "Chooser()"),
+        (lambda: None, "<lambda>()"),
+    ],
+)
+def test_the_name_of_a_strategy_is_the_same_in_every_process(given: Any, name: str) -> None:
+    assert strategy_name(given) == name
 
 
 def test_every_strategy_that_the_config_knows_exists() -> None:

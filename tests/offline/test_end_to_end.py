@@ -11,6 +11,7 @@ import probity.offline.job
 from probity.offline import FitConfig, fit_bundle
 from probity.offline.export.graph import export_variance
 from probity.offline.export.verify import VerificationError
+from probity.offline.selection.context import SelectionContext
 from probity.service import Predictor, read_bundle
 from probity.service.bundle import read_manifest
 from tests import reference
@@ -136,6 +137,34 @@ def test_same_seed_same_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert torch.equal(torch.get_rng_state(), state)
         digests.append(read_bundle(tmp_path / "bundle").digest)
     assert digests[0] == digests[1]
+
+
+def every_other(context: SelectionContext, start: int = 0) -> torch.Tensor:
+    return context.candidate_weights[start::2][: context.size]
+
+
+def test_a_function_chooses_the_weights_of_a_bundle(tmp_path: Path) -> None:
+    case = BY_NAME["mlp-regression-1"]
+    path = fit(case, tmp_path / "bundle", selection=every_other, selection_options={"start": 1}, subnetwork_size=9)
+    predictor, bundle = Predictor.load(path), read_bundle(path)
+    assert bundle.manifest.selection.strategy == "every_other()"
+    assert bundle.manifest.selection.options == {"start": 1}
+    assert bundle.subnetwork_indices.tolist() == list(range(1, 19, 2))
+    inputs = case.data(TEST, seed=2)[0]
+    prior = PRIOR * 9 / bundle.manifest.parameter_count
+    truth = expected_variance(case, bundle.subnetwork_indices, prior, inputs)
+    np.testing.assert_allclose(predictor.predict(inputs.numpy()).variance, truth, rtol=1e-4, atol=1e-6 * truth.max())
+
+
+def test_what_a_function_may_not_choose_is_refused_and_nothing_is_published(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"found 9 positions, expected at most subnetwork_size, 8"):
+        fit(
+            BY_NAME["mlp-regression-1"],
+            tmp_path / "bundle",
+            selection=lambda context: range(9),
+            subnetwork_size=8,
+        )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_network_that_mixes_examples_is_refused_and_nothing_is_published(tmp_path: Path) -> None:

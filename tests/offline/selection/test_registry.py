@@ -172,9 +172,11 @@ def test_a_function_chooses_by_itself() -> None:
     given = context(*problem(), 13)
     found = select(every_so_many, given, {})
     assert found.indices.tolist() == list(range(0, 65, 5))
-    assert found.strategy == f"{__name__}.every_so_many"
+    assert found.strategy == "every_so_many()"
     assert select(every_so_many, given, {"step": 10}).options == {"step": 10}
-    with pytest.raises(ValueError, match=r"selection_options: found 'stride', expected step for selection='.*so_many'"):
+    with pytest.raises(
+        ValueError, match=r"selection_options: found 'stride', expected step for selection='every_so_many\(\)'"
+    ):
         select(every_so_many, given, {"stride": 2})
 
 
