@@ -35,9 +35,7 @@ class NetworkError(ValueError):
     def after(self, rows: int) -> "NetworkError":
         """The same, where these inputs come after so many others."""
         place = None if self.place is None else (self.place[0] + rows, *self.place[1:])
-        moved = NetworkError(self.problem, self.expected, place)
-        moved.__cause__ = self.__cause__
-        return moved
+        return NetworkError(self.problem, self.expected, place)
 
 
 class NetworkFailed(RuntimeError):

@@ -163,7 +163,7 @@ class Repository:
             record.stamp = stamp
             async with self._at_once:
                 start = clock()
-                outcome = await asyncio.to_thread(_outcome, self._read, record)
+                outcome = await asyncio.to_thread(self._outcome, record)
                 seconds = clock() - start
             if turn is not None:
                 await asyncio.wait([turn])
@@ -171,6 +171,16 @@ class Repository:
                 self._settle(record, outcome)
             except BundleError as error:
                 self._refuse(record, error, seconds)
+
+    def _outcome(self, record: FolderRecord) -> Predictor | BundleError | None:
+        """What `_read` returns, or its error: no bundle, whatever it holds, may stop the others from being loaded."""
+        try:
+            return self._read(record)
+        except BundleError as error:
+            return error
+        except Exception as error:
+            log.exception("%s: could not be loaded", record.place)
+            return BundleError(record.folder, f"could not be loaded: {type(error).__name__}: {error}")
 
     def _read(self, record: FolderRecord) -> Predictor | None:
         """The bundle's predictor; None where the folder still holds the bundle that was loaded."""
@@ -266,14 +276,3 @@ def _stamps(known: list[Path], models_folder: Path | None) -> dict[Path, Stamp]:
     inside = bundles_in(models_folder) if models_folder else []
     stamps = {folder: stamp_of(folder) for folder in dict.fromkeys([*known, *inside])}
     return {folder: stamp for folder, stamp in stamps.items() if stamp is not None}
-
-
-def _outcome(read: Callable[[FolderRecord], Predictor | None], record: FolderRecord) -> Predictor | BundleError | None:
-    """The result of `read`, or its error: no bundle, whatever it holds, may stop the others from being loaded."""
-    try:
-        return read(record)
-    except BundleError as error:
-        return error
-    except Exception as error:
-        log.exception("%s: could not be loaded", record.place)
-        return BundleError(record.folder, f"could not be loaded: {type(error).__name__}: {error}")
