@@ -140,11 +140,13 @@ def _ask(title: str, pixels: Array, port: int, truth: str) -> None:
     Image.fromarray(pixels).save(stream, "PNG")
     body = json.dumps({"images": [base64.b64encode(stream.getvalue()).decode()]})
     url = f"http://127.0.0.1:{port}/predict"
-    answer = httpx.post(url, content=body, headers={"content-type": "application/json"}, trust_env=False)
+    answer = httpx.post(
+        f"{url}?detail=full", content=body, headers={"content-type": "application/json"}, trust_env=False
+    )
     answer.raise_for_status()
     first = answer.json()["predictions"][0]
-    ood, uncertainty = first["ood"], first["uncertainty"]
-    verdict = "[bold red]REJECTED[/]" if ood["rejected"] else "[bold green]accepted[/]"
+    uncertainty = first["uncertainty"]
+    verdict = "[bold red]REJECTED[/]" if first["rejected"] else "[bold green]accepted[/]"
     screen = console()
     screen.print(f"\n[bold]{title}[/] ({truth}): {verdict}")
     screen.print(_picture(pixels), highlight=False)
@@ -152,10 +154,10 @@ def _ask(title: str, pixels: Array, port: int, truth: str) -> None:
     screen.print(
         f"label {first['label']}, probability {first['probability']:.3f} (plain network: {first['map_label']}, "
         f"{plain:.3f}); entropy {uncertainty['total']:.3f} nats, of which epistemic {uncertainty['epistemic']:.3f}; "
-        f"p-value {ood['p_value']:.4f}"
+        f"p-value {first['p_value']:.4f}"
     )
-    if ood["reason"]:
-        screen.print(ood["reason"])
+    if first["reason"]:
+        screen.print(first["reason"])
     print(f"curl -s {url} -H 'Content-Type: application/json' -d '{body}'\n", flush=True)
 
 

@@ -122,7 +122,7 @@ class Runtime:
         a random one."""
         if self.audit is not None:
             kept, name = inputs if self.settings.audit_inputs else None, request_id or random_id()
-            make = partial(audit_lines, model, rule, name, time.time(), prediction, kept)
+            make = partial(audit_lines, model, rule, name, time.time(), prediction, self.coverage, kept)
             numbers = prediction.mean.size + (0 if kept is None else kept.size)
             self.audit.note(Lines(make, len(prediction), numbers))
 

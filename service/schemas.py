@@ -38,24 +38,45 @@ class ModelName(BaseModel):
     digest: Annotated[str, Field(description="SHA-256 of the bundle's manifest, and so of the whole bundle.")]
 
 
-class OutOfDistribution(BaseModel):
-    """Whether an input resembles the calibration data, and the decision."""
+def _all_may_be_absent(schema: dict[str, Any]) -> None:
+    """For OpenAPI: a request may ask for some fields alone."""
+    schema.pop("required", None)
 
-    score: Annotated[
-        float,
+
+ByClass = dict[str, float]
+MAP = "The plain network's (the MAP estimate), at a temperature of its own."
+
+
+class Example(BaseModel):
+    """What every example has: the decision. What needs the posterior is null in a degraded answer."""
+
+    model_config = ConfigDict(json_schema_extra=_all_may_be_absent)
+
+    rejected: Annotated[
+        bool | None,
         Field(
-            description="The score of the bundle: predictive entropy in nats (classification) or epistemic standard "
-            "deviation, unless the fit was given another one."
+            description="Whether the score is above the threshold, as for a share `false_reject_rate` of ordinary "
+            "inputs."
         ),
     ]
-    p_value: Annotated[float, Field(description="Conformal p-value of the score against the calibration data.")]
-    threshold: Annotated[float, Field(description="The largest score still accepted.")]
-    false_reject_rate: Annotated[
-        float,
-        Field(description="Share of inputs like the held-out ones that is rejected at most, on average over fits."),
+    p_value: Annotated[
+        float | None, Field(description="Conformal p-value of the score against that of held-out examples.")
     ]
-    rejected: bool
-    reason: str | None
+    score: Annotated[
+        float | None,
+        Field(description="How foreign or ambiguous the input is, by the score that the bundle was fitted with."),
+    ]
+    reason: Annotated[str | None, Field(description="A sentence about a rejection.")]
+    threshold: Annotated[float | None, Field(description="With `detail=full`: the largest score still accepted.")] = (
+        None
+    )
+    false_reject_rate: Annotated[
+        float | None,
+        Field(
+            description="With `detail=full`: share of inputs like the held-out ones that is rejected at most, on "
+            "average over fits."
+        ),
+    ] = None
 
 
 class Uncertainty(BaseModel):
@@ -69,14 +90,36 @@ class Uncertainty(BaseModel):
 class VarianceParts(BaseModel):
     """The two parts of an example's variances, from posteriors that are independent."""
 
-    subnetwork: Annotated[list[float], Field(description="Of the network's chosen weights, one entry for each output.")]
+    subnetwork: Annotated[ByClass, Field(description="Of the network's chosen weights, by class.")]
     added: Annotated[
         float,
         Field(
-            description="Of weights that were added to the network, the same for every output: it grows with the "
+            description="Of weights that were added to the network, the same for every class: it grows with the "
             "distance from the training data."
         ),
     ]
+
+
+class OfClasses(Example):
+    """What classes and labels share. Of many classes, `top` of them are shown, the most probable first."""
+
+    probabilities: Annotated[ByClass, Field(description="By class, with the uncertainty about the weights.")]
+    variance: Annotated[
+        float | None, Field(description="Of the logits under the posterior, the mean over all classes.")
+    ]
+    map_probabilities: Annotated[ByClass | None, Field(description=f"With `detail=full`. {MAP}")] = None
+    logit_mean: Annotated[ByClass | None, Field(description="With `detail=full`: the logits, by class.")] = None
+    logit_variance: Annotated[ByClass | None, Field(description="With `detail=full`: their variances, by class.")] = (
+        None
+    )
+    variance_parts: Annotated[
+        VarianceParts | None,
+        Field(description="With `detail=full`: what the variances are the sum of; null without added weights."),
+    ] = None
+    uncertainty: Annotated[
+        Uncertainty | None,
+        Field(description="With `detail=full`: entropies, summed over the labels where an example has several."),
+    ] = None
 
 
 class PredictionSet(BaseModel):
@@ -84,29 +127,19 @@ class PredictionSet(BaseModel):
     ones."""
 
     level: float
-    labels: Annotated[list[str], Field(description="In descending order of probability.")]
+    size: Annotated[int, Field(description="How many classes belong to it.")]
+    labels: Annotated[list[str], Field(description="Of these, `top`; in descending order of probability.")]
 
 
-VARIANCE_PARTS = Annotated[
-    VarianceParts | None,
-    Field(description="What the variances are the sum of; null for a bundle without added weights."),
-]
+class ClassificationPrediction(OfClasses):
+    """One example of one class."""
 
-
-class ClassificationPrediction(BaseModel):
-    """One example; logits in nats, variances of the logits. What needs the posterior is null in a degraded answer."""
-
-    label: str
+    label: Annotated[str, Field(description="The most probable class.")]
     probability: Annotated[float, Field(description="Probability of the label.")]
-    probabilities: Annotated[dict[str, float], Field(description="Probit-adjusted, by class.")]
-    map_probabilities: Annotated[dict[str, float], Field(description="The plain network's, by class.")]
-    map_label: Annotated[str, Field(description="The plain network's choice; may differ from the label.")]
-    logit_mean: list[float]
-    logit_variance: list[float] | None
-    variance_parts: VARIANCE_PARTS = None
-    uncertainty: Uncertainty | None
     prediction_set: PredictionSet | None
-    ood: OutOfDistribution | None
+    map_label: Annotated[str | None, Field(description=f"With `detail=full`. {MAP} It may differ from the label.")] = (
+        None
+    )
 
 
 class LabelSet(BaseModel):
@@ -115,23 +148,16 @@ class LabelSet(BaseModel):
 
     level: float
     present: Annotated[list[str], Field(description="Labels that the example surely has.")]
-    absent: Annotated[list[str], Field(description="Labels that it surely has not.")]
     undecided: Annotated[list[str], Field(description="Labels that it may have or not.")]
+    absent: Annotated[list[str], Field(description="Labels that it surely has not.")]
 
 
-class MultilabelPrediction(BaseModel):
-    """One example with any number of labels; logits in nats. What needs the posterior is null in a degraded answer."""
+class MultilabelPrediction(OfClasses):
+    """One example with any number of labels."""
 
     labels: Annotated[list[str], Field(description="Those with a probability of at least 0.5.")]
-    probabilities: Annotated[dict[str, float], Field(description="Of having each label, probit-adjusted.")]
-    map_probabilities: Annotated[dict[str, float], Field(description="The plain network's.")]
-    map_labels: Annotated[list[str], Field(description="The plain network's choice.")]
-    logit_mean: list[float]
-    logit_variance: list[float] | None
-    variance_parts: VARIANCE_PARTS = None
-    uncertainty: Annotated[Uncertainty | None, Field(description="Summed over the labels.")]
     prediction_set: LabelSet | None
-    ood: OutOfDistribution | None
+    map_labels: Annotated[list[str] | None, Field(description=f"With `detail=full`. {MAP}")] = None
 
 
 class ValueVarianceParts(BaseModel):
@@ -160,20 +186,19 @@ class Interval(BaseModel):
     kind: Literal["conformal", "gaussian"] = "gaussian"
 
 
-class RegressionPrediction(BaseModel):
-    """One entry for each output, in its units. What needs the posterior is null in a degraded answer."""
+class RegressionPrediction(Example):
+    """One entry for each output, in its units."""
 
-    names: Annotated[list[str] | None, Field(description="Of the outputs; null for a bundle without names.")] = None
+    names: Annotated[list[str] | None, Field(description="Of the outputs; null for a bundle without names.")]
     mean: list[float]
-    epistemic_std: list[float] | None
+    std: Annotated[list[float] | None, Field(description="sqrt(variance + noise_std^2)")]
+    interval: Interval | None
+    variance: Annotated[list[float] | None, Field(description="Of the mean, under the posterior.")]
+    noise_std: Annotated[list[float] | None, Field(description="With `detail=full`.")] = None
     variance_parts: Annotated[
         ValueVarianceParts | None,
-        Field(description="What the variances are the sum of; null for a bundle without added weights."),
+        Field(description="With `detail=full`: what the variances are the sum of; null without added weights."),
     ] = None
-    noise_std: list[float]
-    std: Annotated[list[float] | None, Field(description="sqrt(epistemic_std^2 + noise_std^2)")]
-    interval: Interval | None
-    ood: OutOfDistribution | None
 
 
 class Timing(BaseModel):
@@ -185,7 +210,7 @@ class Timing(BaseModel):
 
 
 class PredictResponse(BaseModel):
-    """One prediction an example, in the order of the request."""
+    """One prediction an example, in the order of the request. Numbers have six or seven significant digits."""
 
     id: Annotated[str, Field(description="The request's `X-Request-ID`, or a random one.")]
     receipt: Annotated[
@@ -194,12 +219,16 @@ class PredictResponse(BaseModel):
     model: ModelName
     predictions: list[ClassificationPrediction] | list[MultilabelPrediction] | list[RegressionPrediction]
     degraded: Annotated[
-        bool, Field(description="Whether the plain network answered alone, for lack of time: no uncertainty is known.")
+        bool,
+        Field(
+            description="Whether the plain network answered alone, for lack of time: no uncertainty is known. Absent "
+            "where it is false, but with `detail=full`."
+        ),
     ] = False
     warnings: Annotated[
         list[str], Field(description="Inputs far outside the values that the network was fitted on, and the like.")
     ] = []
-    timing: Timing
+    timing: Annotated[Timing | None, Field(description="With `detail=full`.")] = None
 
 
 class FeedbackRequest(BaseModel):

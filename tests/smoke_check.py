@@ -29,7 +29,7 @@ def main(golden: Path) -> None:
         try:
             url = _address(process)
             answers = json.loads((golden / "answers.json").read_text())
-            _check(_post(f"{url}/predict", {"inputs": answers["inputs"]}), answers)
+            _check(_post(f"{url}/predict?detail=full", {"inputs": answers["inputs"]}), answers)
             card = json.loads(urllib.request.urlopen(f"{url}/model", timeout=10).read())
             assert card["digest"] == answers["digest"]
         finally:
@@ -82,9 +82,9 @@ def _check(answer: Any, expected: Any) -> None:
         assert all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(found, expected["probabilities"][i], strict=True))
         assert all(
             math.isclose(a, b, rel_tol=1e-4)
-            for a, b in zip(prediction["logit_variance"], expected["variance"][i], strict=True)
+            for a, b in zip(prediction["logit_variance"].values(), expected["variance"][i], strict=True)
         )
-        assert prediction["ood"]["rejected"] is expected["rejected"][i]
+        assert prediction["rejected"] is expected["rejected"][i]
 
 
 if __name__ == "__main__":

@@ -6,12 +6,18 @@ from typing import Any
 from probity.scoring.inputs import Batch
 from probity.scoring.out_of_range import OutOfRange
 from probity.service.bundle import Manifest
-from probity.service.codec.answers import Coverage, predictions_json
+from probity.service.codec.answers import Coverage, View, predictions_json
+from probity.service.format.manifest import Task
 from probity.service.inference.predictor import Predictor, check_finite
 
 Row = dict[str, Any]
 SURE = ("present", "absent", "undecided")
 DECISION = ("score", "p_value", "rejected")
+ANSWER: Mapping[Task, tuple[str, ...]] = {
+    "classification": ("label", "probability", "probabilities", *DECISION, "prediction_set"),
+    "multilabel": ("labels", "probabilities", *DECISION, "prediction_set"),
+    "regression": ("mean", "std", "interval", *DECISION),
+}
 RESERVED = {"row", "file", "label", "probability", "probabilities", "mean", "std", "low", "high", "prediction_set"}
 
 
@@ -21,7 +27,8 @@ def scored(predictor: Predictor, batch: Batch, first: int, coverage: Coverage, s
     prediction = predictor.predict(batch.inputs)
     check_finite(prediction)
     strange.note(batch, first, prediction.out_of_range)
-    answers = predictions_json(prediction, predictor, predictor.decides, coverage)
+    view = View(ANSWER[predictor.manifest.task], rounded=False)
+    answers = predictions_json(prediction, predictor, predictor.decides, coverage, view)
     names = batch.names or [None] * len(answers)
     kept = {kept_name(column, predictor.manifest): cells for column, cells in batch.kept.items()}
     return [
@@ -34,17 +41,15 @@ def scored(predictor: Predictor, batch: Batch, first: int, coverage: Coverage, s
 
 
 def _row(answer: Row) -> Row:
-    decision = {name: answer["ood"][name] for name in DECISION}
-    if "mean" in answer:
-        interval = {"low": answer["interval"]["low"], "high": answer["interval"]["high"]}
-        return {"mean": answer["mean"], "std": answer["std"]} | interval | decision
+    """Without levels and kinds, which are the same for all."""
+    if "interval" in answer:
+        ends = answer.pop("interval")
+        named = {name: answer.pop(name) for name in ("mean", "std")}
+        return named | {"low": ends["low"], "high": ends["high"]} | answer
+    sets = answer.pop("prediction_set")
     if "labels" in answer:
-        sets = answer["prediction_set"] or dict.fromkeys(SURE)
-        named = {name: answer[name] for name in ("labels", "probabilities")}
-        return named | decision | {name: sets[name] for name in SURE}
-    labels = None if answer["prediction_set"] is None else answer["prediction_set"]["labels"]
-    named = {name: answer[name] for name in ("label", "probability", "probabilities")}
-    return named | decision | {"prediction_set": labels}
+        return answer | {name: None if sets is None else sets[name] for name in SURE}
+    return answer | {"prediction_set": None if sets is None else sets["labels"]}
 
 
 def flat(row: Row, names: Sequence[str]) -> Row:

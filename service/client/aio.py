@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -54,10 +54,12 @@ class AsyncClient:
         model: str | None = None,
         version: str | None = None,
         false_reject_rate: float | None = None,
+        detail: Literal["full"] | None = None,
+        top: int | None = None,
         timeout: float | None = None,
     ) -> PredictResponse:
         """As `Client.predict`; raises the same."""
-        return await self._ask(predict_call(inputs, Asked(model, version, false_reject_rate)), timeout)
+        return await self._ask(predict_call(inputs, Asked(model, version, false_reject_rate, detail, top)), timeout)
 
     async def predict_images(
         self,
@@ -66,10 +68,12 @@ class AsyncClient:
         model: str | None = None,
         version: str | None = None,
         false_reject_rate: float | None = None,
+        detail: Literal["full"] | None = None,
+        top: int | None = None,
         timeout: float | None = None,
     ) -> PredictResponse:
         """As `Client.predict_images`; raises the same. The files are read in a thread."""
-        asked = Asked(model, version, false_reject_rate)
+        asked = Asked(model, version, false_reject_rate, detail, top)
         return await self._ask(await asyncio.to_thread(images_call, files, asked), timeout)
 
     async def feedback(

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-from urllib.parse import quote
+from typing import Any, Generic, Literal, TypeVar
+from urllib.parse import quote, urlencode
 
 from pydantic import TypeAdapter
 
@@ -47,18 +47,21 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True)
 class Asked:
-    """Whom a prediction is asked of, None: the default model, its latest version; and the share of in-distribution
-    inputs that may be rejected, None: as the service has it."""
+    """Whom a prediction is asked of, None: the default model, its latest version; the share of in-distribution inputs
+    that may be rejected, None: as the service has it; whether everything is wanted, and of how many classes."""
 
     model: str | None = None
     version: str | None = None
     false_reject_rate: float | None = None
+    detail: Literal["full"] | None = None
+    top: int | None = None
 
     @property
     def path(self) -> str:
         """The path with its query."""
-        query = "" if self.false_reject_rate is None else f"?false_reject_rate={self.false_reject_rate!r}"
-        return f"{_model_path(self.model, self.version)}/predict{query}"
+        asked = {"false_reject_rate": self.false_reject_rate, "detail": self.detail, "top": self.top}
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        return f"{_model_path(self.model, self.version)}/predict{'?' if query else ''}{query}"
 
 
 def predict_call(inputs: Inputs, asked: Asked) -> Call[PredictResponse]:

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -69,6 +69,8 @@ class Client:
         model: str | None = None,
         version: str | None = None,
         false_reject_rate: float | None = None,
+        detail: Literal["full"] | None = None,
+        top: int | None = None,
         timeout: float | None = None,
     ) -> PredictResponse:
         """Predictions for numbers as the network takes them, shape (batch, *input shape) or one example.
@@ -77,13 +79,13 @@ class Client:
         by the model's feature names, and leaves others out. Several inputs are a mapping of arrays by name.
         Without a `model` the service's default one
         answers, without a `version` the latest. `false_reject_rate`: the share of in-distribution inputs that may be
-        rejected, where the operator lets requests choose it. `timeout` is for the whole call, and is sent to the
-        service.
+        rejected, where the operator lets requests choose it. `detail="full"`: every field, of all classes; `top`: of
+        how many classes, the most probable first. `timeout` is for the whole call, and is sent to the service.
 
         Raises `ProbityError`; before anything is sent, `TypeError` or `ValueError` for what is no array of numbers, for
         a version without a model, and for a timeout that is not above 0.
         """
-        return self._ask(predict_call(inputs, Asked(model, version, false_reject_rate)), timeout)
+        return self._ask(predict_call(inputs, Asked(model, version, false_reject_rate, detail, top)), timeout)
 
     def predict_images(
         self,
@@ -92,13 +94,15 @@ class Client:
         model: str | None = None,
         version: str | None = None,
         false_reject_rate: float | None = None,
+        detail: Literal["full"] | None = None,
+        top: int | None = None,
         timeout: float | None = None,
     ) -> PredictResponse:
         """Predictions for PNG, JPEG or WebP files: one or several paths, bytes, or files opened in binary mode.
 
         Raises as `predict` does, and `OSError` where a file cannot be read.
         """
-        return self._ask(images_call(files, Asked(model, version, false_reject_rate)), timeout)
+        return self._ask(images_call(files, Asked(model, version, false_reject_rate, detail, top)), timeout)
 
     def feedback(
         self,

@@ -1,19 +1,20 @@
-"""Prediction -> the native API's JSON answer."""
+"""Prediction -> the native API's JSON answer: the fields of an example, one column each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import Manifest
+from probity.service.format.manifest import Task
 from probity.service.inference.deciding import Rule
-from probity.service.inference.prediction import label_names
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.maths.certified import CertifiedRule
 from probity.service.maths.class_rules import ClassRules
 from probity.service.maths.fused_score import JoinedScore
+from probity.service.maths.prediction_sets import LIKELY
 from probity.service.maths.predictive import gaussian_interval, noise_ratios
 from probity.service.maths.scores import SCORES
 
@@ -21,7 +22,11 @@ Array = npt.NDArray[Any]
 Json = dict[str, Any]
 # What a sentence calls a score made of several, with its largest part.
 JOINED_SCORES = {"fused": "fused score (mainly its {})", "surprise": "surprise (by its {})"}
-ADVICE = "the input is unusual for this model, or ambiguous, so check it before you rely on this answer"
+TOP = 10  # classes of an answer that names no number
+# By the binary exponent of a number: the power of ten that leaves at least six digits before its point.
+LEAST_EXPONENT = -1074
+EXPONENTS = np.arange(LEAST_EXPONENT, 1025)
+SCALES = 10.0 ** np.clip(5 - np.floor((EXPONENTS - 1) * np.log10(2.0)), 0, 300)
 
 
 @dataclass(frozen=True)
@@ -48,21 +53,28 @@ class Coverage:
         return ("conformal", *found) if found is not None else ("gaussian", *gaussian_interval(mean, std, self.level))
 
 
+@dataclass(frozen=True)
+class View:
+    """What an answer shows: these fields of `FIELDS`, None: those of `USUAL`; of `top` classes, the most
+    probable first, None: of all; numbers `rounded`, or as computed."""
+
+    fields: Sequence[str] | None = None
+    top: int | None = None
+    rounded: bool = True
+
+
 def predictions_json(
-    prediction: Prediction | PlainPrediction, predictor: Predictor, rule: Rule, coverage: Coverage
+    prediction: Prediction | PlainPrediction,
+    predictor: Predictor,
+    rule: Rule,
+    coverage: Coverage,
+    view: View | None = None,
 ) -> list[Json]:
     """One JSON object an example, as `probity.service.schemas` describes them; `rule` has decided."""
-    if isinstance(prediction, PlainPrediction):
-        return _plain(prediction, predictor.manifest)
-    if prediction.probabilities is not None:
-        examples = _classification(prediction, predictor, coverage.level)
-    else:
-        examples = _regression(prediction, predictor, coverage)
-    described = zip(score_names(prediction, predictor), _compared_with(prediction, rule), strict=True)
-    return [
-        {**example, "ood": {**decision, "reason": _reason(decision, name, *held_out) if decision["rejected"] else None}}
-        for example, decision, (name, held_out) in zip(examples, decisions(prediction, rule), described, strict=True)
-    ]
+    task, view = predictor.manifest.task, view or View(top=usual_top(predictor.manifest.outputs))
+    names = view.fields or list(USUAL[task])
+    columns, known = _Columns(prediction, predictor, rule, coverage, view), FIELDS[task]
+    return [dict(zip(names, row, strict=True)) for row in zip(*(known[name](columns) for name in names), strict=True)]
 
 
 def score_names(prediction: Prediction, predictor: Predictor) -> list[str]:
@@ -82,52 +94,6 @@ def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, 
     return predictor.range_check.warnings(inputs, outside, field)
 
 
-def _plain(prediction: PlainPrediction, manifest: Manifest) -> list[Json]:
-    """The plain network's answer; everything that needs the posterior is null."""
-    means, q = prediction.mean.tolist(), prediction.map_probabilities
-    if q is None:
-        unknown = dict.fromkeys(("epistemic_std", "variance_parts", "std", "interval", "ood"))
-        known = {"names": manifest.class_names, "noise_std": manifest.noises}
-        return [{"mean": mean, **known, **unknown} for mean in means]
-    unknown = dict.fromkeys(("logit_variance", "variance_parts", "uncertainty", "prediction_set", "ood"))
-    names, chosen = manifest.labels, chosen_of(q, manifest)
-    return [
-        {
-            **own,
-            "probabilities": dict(zip(names, probabilities, strict=True)),
-            "map_probabilities": dict(zip(names, probabilities, strict=True)),
-            **_as_map(own),
-            "logit_mean": mean,
-            **unknown,
-        }
-        for mean, own, probabilities in zip(means, chosen, q.tolist(), strict=True)
-    ]
-
-
-def chosen_of(probabilities: Array, manifest: Manifest) -> list[Json]:
-    """The most probable class and its probability, or the labels that each example is said to have."""
-    names = manifest.labels
-    if manifest.task == "multilabel":
-        return [{"labels": list(labels)} for labels in label_names(probabilities, names)]
-    labels = probabilities.argmax(axis=1).tolist()
-    return [{"label": names[k], "probability": float(row[k])} for k, row in zip(labels, probabilities, strict=True)]
-
-
-def _as_map(chosen: Json) -> Json:
-    """The same as the plain network's choice."""
-    return {f"map_{name}": value for name, value in chosen.items() if name != "probability"}
-
-
-def decisions(prediction: Prediction, rule: Rule) -> list[Json]:
-    """Score, p-value and verdict of each example; `rule` has decided."""
-    columns = (prediction.score.tolist(), prediction.p_value.tolist(), prediction.rejected.tolist())
-    rows, rate = zip(*columns, _thresholds(prediction, rule), strict=True), rule.false_reject_rate
-    return [
-        {"score": score, "p_value": p_value, "threshold": threshold, "false_reject_rate": rate, "rejected": rejected}
-        for score, p_value, rejected, threshold in rows
-    ]
-
-
 def rule_json(predictor: Predictor) -> Json:
     """What is rejected here, for the model's card: it may differ from what the bundle says."""
     rule = predictor.decides
@@ -139,127 +105,293 @@ def rule_json(predictor: Predictor) -> Json:
     return found | {"certified": asdict(rule.certificate)} if isinstance(rule, CertifiedRule) else found
 
 
-def _thresholds(prediction: Prediction, rule: Rule) -> list[float]:
-    """The largest score that would have been accepted, of each example."""
-    if not isinstance(rule, ClassRules):
-        return [rule.threshold] * len(prediction)
-    found: list[float] = rule.thresholds(_labels(prediction)).tolist()
-    return found
+def rounded(values: Array) -> Array:
+    """The values with six or seven significant digits, about what a float32 holds; at 1e7 and above, whole numbers."""
+    values = np.asarray(values, np.float64)
+    scales = SCALES.take(np.frexp(values)[1] - LEAST_EXPONENT, mode="clip")
+    return np.asarray(np.rint(values * scales) / scales)
 
 
-def _compared_with(prediction: Prediction, rule: Rule) -> list[tuple[int, str]]:
-    """How many held-out inputs each example's score is compared with, and which."""
-    if not isinstance(rule, ClassRules):
-        return [(len(rule.scores), "")] * len(prediction)
-    return [(count, " predicted to be of its class or of one like it") for count in rule.examples(_labels(prediction))]
+class _Columns:
+    """The columns of an answer: what `FIELDS` calls by their names, one entry for each example.
 
-
-def _labels(prediction: Prediction) -> Array:
-    assert prediction.probabilities is not None  # of a classification
-    labels: Array = prediction.probabilities.argmax(axis=1)
-    return labels
-
-
-def _reason(decision: Json, name: str, every: int, which: str) -> str:
-    """One sentence about a rejection: `every` held-out inputs, `which` they are."""
-    below = every + 1 - round(decision["p_value"] * (every + 1))
-    unusual = f"higher than that of {below:,} of {every:,} held-out inputs{which}"
-    digits = next(d for d in (4, 6, 17) if d == 17 or _differ(decision, d))
-    score, threshold = (f"{decision[field]:.{digits}g}" for field in ("score", "threshold"))
-    return f"The {name}, {score}, is {unusual} (accepted up to {threshold}): {ADVICE}."
-
-
-def _differ(decision: Json, digits: int) -> bool:
-    """Whether score and threshold read differently with so many digits."""
-    return f"{decision['score']:.{digits}g}" != f"{decision['threshold']:.{digits}g}"
-
-
-def _variance_parts(prediction: Prediction, noises: Sequence[float] | None = None) -> list[Json | None]:
-    """What of each example's variances each posterior has; None for a bundle without added weights.
-
-    noises (K,): of a regression, whose outputs have a part of added weights each.
+    Of a degraded answer, what needs the posterior is None.
     """
-    if prediction.added_variance is None:
-        return [None] * len(prediction)
-    added = prediction.added_variance.astype(np.float64)
-    of_outputs = added[:, np.newaxis]
-    if noises is not None:
-        added = of_outputs = of_outputs * np.square(noise_ratios(np.array(noises))[1])
-    # The sum was rounded: what is left of it may be a little below zero.
-    rest = np.maximum(prediction.variance - of_outputs, 0.0)
-    columns = zip(rest.tolist(), added.tolist(), strict=True)
-    return [{"subnetwork": subnetwork, "added": part} for subnetwork, part in columns]
+
+    def __init__(
+        self,
+        prediction: Prediction | PlainPrediction,
+        predictor: Predictor,
+        rule: Rule,
+        coverage: Coverage,
+        view: View,
+    ) -> None:
+        self.answered, self.predictor, self.rule, self.coverage, self.view = prediction, predictor, rule, coverage, view
+        self.whole = prediction if isinstance(prediction, Prediction) else None
+        self.manifest, self.names = predictor.manifest, predictor.manifest.labels
+        self.unknown: list[None] = [None] * len(prediction)
+
+    # Classes and labels
+
+    @cached_property
+    def p(self) -> Array:
+        """(B, K): the plain network's in a degraded answer."""
+        found = self.answered.map_probabilities if self.whole is None else self.whole.probabilities
+        assert found is not None  # of a classification
+        return found
+
+    @cached_property
+    def chosen(self) -> Array:
+        """(B,): the most probable class."""
+        found: Array = self.p.argmax(axis=1)
+        return found
+
+    @cached_property
+    def order(self) -> Array:
+        """(B, K): the classes in descending order of probability."""
+        return np.argsort(-self.p, axis=1, kind="stable")
+
+    def by_class(self, values: Array) -> list[Json]:
+        """(B, K) as an object an example: of all classes in their own order, or of the most probable ones in theirs."""
+        if self.view.top is None:
+            return [dict(zip(self.names, row, strict=True)) for row in self.numbers(values)]
+        order = self.order[:, : self.view.top]
+        shown = self.numbers(values[np.arange(len(values))[:, np.newaxis], order])
+        return [
+            {self.names[k]: value for k, value in zip(places, row, strict=True)}
+            for places, row in zip(order.tolist(), shown, strict=True)
+        ]
+
+    def label(self) -> list[Any]:
+        return [self.names[k] for k in self.chosen.tolist()]
+
+    def probability(self) -> list[Any]:
+        return self.numbers(self.p.max(axis=1))
+
+    def labels(self) -> list[Any]:
+        return _named(self.p >= LIKELY, self.names)
+
+    def probabilities(self) -> list[Any]:
+        return self.by_class(self.p)
+
+    def map_label(self) -> list[Any]:
+        return [self.names[k] for k in self.q.argmax(axis=1).tolist()]
+
+    def map_labels(self) -> list[Any]:
+        return _named(self.q >= LIKELY, self.names)
+
+    def map_probabilities(self) -> list[Any]:
+        return self.by_class(self.q)
+
+    @property
+    def q(self) -> Array:
+        found = self.answered.map_probabilities
+        assert found is not None  # of a classification
+        return found
+
+    def mean_variance(self) -> Sequence[Any]:
+        """Over the classes: all that the probabilities depend on, where one scale is shared (`shared_probit`)."""
+        return self.unknown if self.whole is None else self.numbers(self.whole.variance.mean(axis=1, dtype=np.float64))
+
+    def logit_mean(self) -> list[Any]:
+        return self.by_class(self.answered.mean)
+
+    def logit_variance(self) -> Sequence[Any]:
+        return self.unknown if self.whole is None else self.by_class(self.whole.variance)
+
+    def class_variance_parts(self) -> Sequence[Any]:
+        if self.whole is None or self.whole.added_variance is None:
+            return self.unknown
+        added = self.whole.added_variance
+        parts = zip(self.by_class(_rest(self.whole, added[:, np.newaxis])), self.numbers(added), strict=True)
+        return [{"subnetwork": subnetwork, "added": part} for subnetwork, part in parts]
+
+    def uncertainty(self) -> Sequence[Any]:
+        if self.whole is None:
+            return self.unknown
+        names = ("total", "aleatoric", "epistemic")
+        rows = self.numbers(np.stack([getattr(self.whole, name) for name in names], axis=1))
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def prediction_set(self) -> Sequence[Any]:
+        """Of each example; its classes in descending order of probability."""
+        if self.whole is None or self.predictor.sets is None:
+            return self.unknown
+        level, names, top = self.coverage.level, self.names, self.view.top
+        sizes = self.predictor.sets.members(self.p, level).sum(axis=1).tolist()
+        return [
+            {"level": level, "size": size, "labels": [names[k] for k in places[:size][:top]]}
+            for places, size in zip(self.order.tolist(), sizes, strict=True)
+        ]
+
+    def label_set(self) -> Sequence[Any]:
+        """Which labels each example surely has, and which it may have or not."""
+        if self.whole is None or self.predictor.sets is None:
+            return self.unknown
+        level, members = self.coverage.level, self.predictor.sets.members(self.p, self.coverage.level)
+        absent, present = members[..., 0], members[..., 1]
+        groups = (present & ~absent, present & absent, absent & ~present)
+        named = zip(*(_named(group, self.names) for group in groups), strict=True)
+        return [{"level": level, "present": has, "undecided": may, "absent": lacks} for has, may, lacks in named]
+
+    # Values
+
+    def value_names(self) -> list[Any]:
+        return [self.manifest.class_names] * len(self.unknown)
+
+    def mean(self) -> list[Any]:
+        return self.numbers(self.answered.mean)
+
+    def variance(self) -> Sequence[Any]:
+        return self.unknown if self.whole is None else self.numbers(self.whole.variance)
+
+    def std(self) -> Sequence[Any]:
+        return self.unknown if self.whole is None or self.whole.std is None else self.numbers(self.whole.std)
+
+    def noise_std(self) -> list[Any]:
+        return [self.numbers(np.array(self.manifest.noises))] * len(self.unknown)
+
+    def value_variance_parts(self) -> Sequence[Any]:
+        if self.whole is None or self.whole.added_variance is None:
+            return self.unknown
+        ratios = noise_ratios(np.array(self.manifest.noises))[1]
+        added = self.whole.added_variance[:, np.newaxis].astype(np.float64) * np.square(ratios)
+        parts = zip(self.numbers(_rest(self.whole, added)), self.numbers(added), strict=True)
+        return [{"subnetwork": subnetwork, "added": part} for subnetwork, part in parts]
+
+    def interval(self) -> Sequence[Any]:
+        if self.whole is None:
+            return self.unknown
+        kind, low, high = self.coverage.intervals(self.whole, self.predictor)
+        ends, level = zip(self.numbers(low), self.numbers(high), strict=True), self.coverage.level
+        return [{"level": level, "low": below, "high": above, "kind": kind} for below, above in ends]
+
+    # The decision
+
+    def score(self) -> Sequence[Any]:
+        return self.unknown if self.whole is None else self.numbers(self.whole.score)
+
+    def p_value(self) -> Sequence[Any]:
+        return self.unknown if self.whole is None else self.numbers(self.whole.p_value)
+
+    def rejected(self) -> Sequence[Any]:
+        return self.unknown if self.whole is None else self.whole.rejected.tolist()
+
+    def threshold(self) -> Sequence[Any]:
+        """The largest score that would have been accepted."""
+        return self.unknown if self.whole is None else self.numbers(self.thresholds)
+
+    def false_reject_rate(self) -> Sequence[Any]:
+        return self.unknown if self.whole is None else [self.rule.false_reject_rate] * len(self.unknown)
+
+    def reason(self) -> Sequence[Any]:
+        """A sentence about each rejection."""
+        found: list[str | None] = [None] * len(self.unknown)
+        whole = self.whole
+        if whole is None or not whole.rejected.any():
+            return found
+        names, held_out = score_names(whole, self.predictor), self.compared_with
+        for i in np.flatnonzero(whole.rejected).tolist():
+            decision = (float(whole.score[i]), float(self.thresholds[i]), float(whole.p_value[i]))
+            found[i] = _reason(names[i], *decision, *held_out[i])
+        return found
+
+    @cached_property
+    def thresholds(self) -> Array:
+        """(B,)"""
+        if not isinstance(self.rule, ClassRules):
+            return np.full(len(self.unknown), self.rule.threshold)
+        return np.asarray(self.rule.thresholds(self.chosen))
+
+    @property
+    def compared_with(self) -> list[tuple[int, str]]:
+        """How many held-out inputs each example's score is compared with, and which."""
+        if not isinstance(self.rule, ClassRules):
+            return [(len(self.rule.scores), "")] * len(self.unknown)
+        which = " predicted to be of its class or of one like it"
+        return [(count, which) for count in self.rule.examples(self.chosen)]
+
+    def numbers(self, values: Array) -> list[Any]:
+        """As Python's own, nested as the array is."""
+        found: list[Any] = (rounded(values) if self.view.rounded else values.astype(np.float64)).tolist()
+        return found
 
 
-def _classification(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
-    """Of one class, or several labels, an example."""
-    manifest, sets, parts = predictor.manifest, _sets(prediction, predictor, level), _variance_parts(prediction)
-    p, q = prediction.probabilities, prediction.map_probabilities
-    total, aleatoric, epistemic = prediction.total, prediction.aleatoric, prediction.epistemic
-    assert p is not None
-    assert q is not None
-    assert total is not None
-    assert aleatoric is not None
-    assert epistemic is not None
-    names, chosen, plain = manifest.labels, chosen_of(p, manifest), chosen_of(q, manifest)
-    return [
-        {
-            **chosen[i],
-            "probabilities": dict(zip(names, p[i].tolist(), strict=True)),
-            "map_probabilities": dict(zip(names, q[i].tolist(), strict=True)),
-            **_as_map(plain[i]),
-            "logit_mean": prediction.mean[i].tolist(),
-            "logit_variance": prediction.variance[i].tolist(),
-            "variance_parts": parts[i],
-            "uncertainty": {
-                "total": float(total[i]),
-                "aleatoric": float(aleatoric[i]),
-                "epistemic": float(epistemic[i]),
-            },
-            "prediction_set": sets[i],
-        }
-        for i in range(len(p))
-    ]
+Column = Callable[[_Columns], Sequence[Any]]
+DECISION: dict[str, Column] = {
+    "rejected": _Columns.rejected,
+    "p_value": _Columns.p_value,
+    "score": _Columns.score,
+    "reason": _Columns.reason,
+}
+RULE: dict[str, Column] = {"threshold": _Columns.threshold, "false_reject_rate": _Columns.false_reject_rate}
+OF_CLASSES: dict[str, Column] = {
+    "logit_mean": _Columns.logit_mean,
+    "logit_variance": _Columns.logit_variance,
+    "variance_parts": _Columns.class_variance_parts,
+    "uncertainty": _Columns.uncertainty,
+    **RULE,
+}
+# What an answer has of each example, then what `?detail=full` adds.
+USUAL: Mapping[Task, dict[str, Column]] = {
+    "classification": {
+        "label": _Columns.label,
+        "probability": _Columns.probability,
+        "probabilities": _Columns.probabilities,
+        **DECISION,
+        "prediction_set": _Columns.prediction_set,
+        "variance": _Columns.mean_variance,
+    },
+    "multilabel": {
+        "labels": _Columns.labels,
+        "probabilities": _Columns.probabilities,
+        **DECISION,
+        "prediction_set": _Columns.label_set,
+        "variance": _Columns.mean_variance,
+    },
+    "regression": {
+        "names": _Columns.value_names,
+        "mean": _Columns.mean,
+        "std": _Columns.std,
+        **DECISION,
+        "interval": _Columns.interval,
+        "variance": _Columns.variance,
+    },
+}
+ADDED: Mapping[Task, dict[str, Column]] = {
+    "classification": {
+        "map_label": _Columns.map_label,
+        "map_probabilities": _Columns.map_probabilities,
+        **OF_CLASSES,
+    },
+    "multilabel": {
+        "map_labels": _Columns.map_labels,
+        "map_probabilities": _Columns.map_probabilities,
+        **OF_CLASSES,
+    },
+    "regression": {"noise_std": _Columns.noise_std, "variance_parts": _Columns.value_variance_parts, **RULE},
+}
+FIELDS: Mapping[Task, dict[str, Column]] = {task: USUAL[task] | ADDED[task] for task in USUAL}
 
 
-def _label_set(members: Array, names: Sequence[str], level: float) -> Json:
-    """Which labels an example surely has or has not; members (K, 2)."""
-    absent, present = members[:, 0], members[:, 1]
-    groups = {"present": present & ~absent, "absent": absent & ~present, "undecided": present & absent}
-    found = {title: [names[k] for k in np.flatnonzero(group).tolist()] for title, group in groups.items()}
-    return {"level": level, **found}
+def usual_top(outputs: int) -> int | None:
+    """How many classes an answer shows that asks for no number; None for all."""
+    return None if outputs <= TOP else TOP
 
 
-def _sets(prediction: Prediction, predictor: Predictor, level: float) -> list[Json]:
-    """The prediction set of each example, its classes in descending order of probability."""
-    p = prediction.probabilities
-    assert p is not None  # of a classification
-    assert predictor.sets is not None
-    names, members = predictor.manifest.labels, predictor.sets.members(p, level)
-    if prediction.multilabel:
-        return [_label_set(member, names, level) for member in members]
-    found: list[Json] = []
-    for row, member in zip(p, members, strict=True):
-        inside = np.flatnonzero(member)
-        ordered = inside[np.argsort(-row[inside], kind="stable")].tolist()
-        found.append({"level": level, "labels": [names[k] for k in ordered]})
-    return found
+def _rest(prediction: Prediction, added: Array) -> Array:
+    """What of the variances is not the added weights'; the sum was rounded, so it may be a little below zero."""
+    return np.asarray(np.maximum(prediction.variance - added.astype(np.float64), 0.0))
 
 
-def _regression(prediction: Prediction, predictor: Predictor, coverage: Coverage) -> list[Json]:
-    assert prediction.std is not None
-    kind, low, high = coverage.intervals(prediction, predictor)
-    manifest, epistemic = predictor.manifest, np.sqrt(prediction.variance.astype(np.float64))
-    parts = _variance_parts(prediction, manifest.noises)
-    return [
-        {
-            "mean": prediction.mean[i].tolist(),
-            "epistemic_std": epistemic[i].tolist(),
-            "variance_parts": parts[i],
-            "names": manifest.class_names,
-            "noise_std": manifest.noises,
-            "std": prediction.std[i].tolist(),
-            "interval": {"level": coverage.level, "low": low[i].tolist(), "high": high[i].tolist(), "kind": kind},
-        }
-        for i in range(len(prediction.mean))
-    ]
+def _named(members: Array, names: Sequence[str]) -> list[list[str]]:
+    """The names of each example's members, (B, K) bool."""
+    return [[names[k] for k in np.flatnonzero(row).tolist()] for row in members]
+
+
+def _reason(name: str, score: float, threshold: float, p_value: float, every: int, which: str) -> str:
+    """One sentence about a rejection: `every` held-out inputs, `which` they are."""
+    below = every + 1 - round(p_value * (every + 1))
+    digits = next(d for d in (4, 6, 17) if d == 17 or f"{score:.{d}g}" != f"{threshold:.{d}g}")
+    unusual = f"higher than that of {below:,} of {every:,} held-out inputs{which}"
+    return f"The {name}, {score:.{digits}g}, is {unusual} (accepted up to {threshold:.{digits}g})."

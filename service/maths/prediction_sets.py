@@ -56,12 +56,12 @@ def set_scores(probabilities: Array, penalty: float, unpenalised: int) -> Array:
     p = np.asarray(probabilities, np.float64)
     if p.shape[1] == 2:
         return 1 - p
-    order = np.argsort(-p, axis=1, kind="stable")
-    scores = np.take_along_axis(p, order, axis=1).cumsum(axis=1)
+    order, rows = np.argsort(-p, axis=1, kind="stable"), np.arange(len(p))[:, np.newaxis]
+    scores = p[rows, order].cumsum(axis=1)
     if penalty:
         scores += penalty * np.maximum(0, np.arange(1, p.shape[1] + 1) - unpenalised)
     found = np.empty_like(scores)
-    np.put_along_axis(found, order, scores, axis=1)
+    found[rows, order] = scores
     return found
 
 
@@ -80,7 +80,8 @@ class PredictionSets:
     def members(self, probabilities: Array, level: float) -> Array:
         """Which classes belong to the set of this level, (B, K) -> (B, K) bool.
 
-        The most probable class always does: a larger set holds the truth as often or more, and none is empty.
+        The most probable class always does: a larger set holds the truth as often or more, and none is empty. A class
+        is in a set with all more probable ones.
         """
         largest = conformal_quantile(self._ascending, level)
         found: Array = set_scores(probabilities, self.penalty, self.unpenalised) <= largest

@@ -1,7 +1,7 @@
 """POST /predict and /models/{name}/predict: read, decode, predict, respond."""
 
-import math
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request, Response
@@ -9,10 +9,9 @@ from pydantic_core import to_json
 
 from probity.service.batching import Answered
 from probity.service.bundle import InputSpec
-from probity.service.codec.answers import predictions_json, warnings_of
+from probity.service.codec.answers import View, predictions_json, warnings_of
 from probity.service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
 from probity.service.codec.encoded_images import Form, ImageFiles, ImageTexts
-from probity.service.format.text import suggestion
 from probity.service.http.admission import Lease
 from probity.service.http.bodies import media_type, reserve, reserve_response
 from probity.service.http.disconnect import CancelOnDisconnect
@@ -24,19 +23,11 @@ from probity.service.inference.predictor import NonFinitePrediction
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.routes.decode import decode_images, decode_numbers, read
 from probity.service.routes.direct import direct_router, lease_of, path_parameters
+from probity.service.routes.query import PARAMETERS, query_of
 from probity.service.runtime import RequestDeadline, Runtime, runtime_of
 from probity.service.schemas import PredictRequest, PredictResponse, Problem
 
 router = direct_router(tags=["predict"])
-RATE = "false_reject_rate"
-RATE_PARAMETER = {
-    "name": RATE,
-    "in": "query",
-    "required": False,
-    "description": "Share of in-distribution inputs that may be rejected, where the operator lets requests choose "
-    "(`PROBITY_REQUESTED_RATES`).",
-    "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-}
 MULTIPART = "multipart/form-data"
 INLINE_ROWS = 64  # serialising so many takes no longer than handing them to a thread
 
@@ -82,7 +73,7 @@ ID_PARAMETER = {
 
 
 def _documented(*names: str) -> dict[str, Any]:
-    extra = {"parameters": [*path_parameters(names), RATE_PARAMETER, ID_PARAMETER], "requestBody": BODY}
+    extra = {"parameters": [*path_parameters(names), *PARAMETERS, ID_PARAMETER], "requestBody": BODY}
     return {"response_model": PredictResponse, "responses": ERRORS, "openapi_extra": extra}
 
 
@@ -110,7 +101,8 @@ async def _predict(request: Request) -> Response:
     lease = lease_of(request)
     served = runtime.store.find(path.get("name"), path.get("version"))
     with deadline.attributed(), served.in_use() as model:
-        identity, rule = request_id(request), model.rule(_requested_rate(request))
+        identity, query = request_id(request), query_of(request)
+        rule, view = model.rule(query.rate), query.view(model.manifest)
         kind, body = _kind(request), await _read(request, runtime, model, deadline, lease)
         started = time.perf_counter()
         inputs = await _decode(request, runtime, deadline.at, kind, body, model.manifest.input)
@@ -124,33 +116,11 @@ async def _predict(request: Request) -> Response:
             raise _non_finite(f"{inputs.field}[{error.index}]") from None
         runtime.record(model, rule, identity, answered.result, inputs.array)
         warnings = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
-        response = _JsonResponse(runtime, model, identity, rule, answered, warnings, seconds)
+        response = _JsonResponse(runtime, model, identity, rule, answered, warnings, seconds, view, query.full)
         few = len(answered.result) <= INLINE_ROWS
         content = response.body() if few else await runtime.in_thread(response.body)
         reserve_response(lease, len(content))
         return Response(content, media_type=JSON)
-
-
-def _requested_rate(request: Request) -> float | None:
-    """The query's rate, None where it names none."""
-    if not request.scope["query_string"]:
-        return None
-    for name in request.query_params:
-        if name != RATE:
-            hint, expected = suggestion(name, [RATE]), f"{RATE} or none"
-            detail = f"Found the query parameter {name!r:.100}{hint}, expected {expected}."
-            raise ProblemError(422, "field", detail, field=name[:100], found=name[:100], expected=expected)
-    texts = request.query_params.getlist(RATE)
-    if not texts:
-        return None
-    try:
-        (rate,) = map(float, texts)
-    except ValueError:
-        rate = math.nan
-    if 0 < rate < 1:
-        return rate
-    found, expected = ", ".join(texts)[:100], "one number between 0 and 1"
-    raise ProblemError(422, RATE, f"{RATE}: found {found!r}, expected {expected}.", field=RATE, expected=expected)
 
 
 def _kind(request: Request) -> str:
@@ -183,41 +153,36 @@ async def _decode(
     return Decoded(await decode_images(request, runtime, deadline, content, spec), content.field)
 
 
+@dataclass(frozen=True)
 class _JsonResponse:
     """The JSON body of a response."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        model: ServedModel,
-        identity: str,
-        rule: Rule,
-        answered: Answered[AnyPrediction],
-        warnings: list[str],
-        decode_seconds: float,
-    ) -> None:
-        self.runtime, self.model, self.rule, self.answered = runtime, model, rule, answered
-        self.identity, self.warnings = identity, warnings
-        self.timing = {
-            "decode_seconds": decode_seconds,
-            "queue_seconds": answered.queue_seconds,
-            "compute_seconds": answered.compute_seconds,
-        }
+    runtime: Runtime
+    model: ServedModel
+    identity: str
+    rule: Rule
+    answered: Answered[AnyPrediction]
+    warnings: list[str]
+    decode_seconds: float
+    view: View
+    full: bool
 
     def body(self) -> bytes:
-        runtime, model, rule, prediction = self.runtime, self.model, self.rule, self.answered.result
-        receipt = runtime.receipt(model, rule, prediction)
-        return to_json(
-            {
-                "id": self.identity,
-                "model": {"name": model.name, "version": model.version, "digest": model.digest},
-                "predictions": predictions_json(prediction, model.predictor, rule, runtime.coverage),
-                "degraded": self.answered.degraded,
-                "warnings": self.warnings,
-                "timing": self.timing,
-                **({} if receipt is None else {"receipt": receipt}),
-            }
-        )
+        runtime, model, rule, answered = self.runtime, self.model, self.rule, self.answered
+        receipt = runtime.receipt(model, rule, answered.result)
+        answer: dict[str, Any] = {
+            "id": self.identity,
+            "model": {"name": model.name, "version": model.version, "digest": model.digest},
+            "predictions": predictions_json(answered.result, model.predictor, rule, runtime.coverage, self.view),
+            "warnings": self.warnings,
+        }
+        if answered.degraded or self.full:
+            answer["degraded"] = answered.degraded
+        if self.full:
+            queued, computed = answered.queue_seconds, answered.compute_seconds
+            seconds = {"decode": self.decode_seconds, "queue": queued, "compute": computed}
+            answer["timing"] = {f"{step}_seconds": value for step, value in seconds.items()}
+        return to_json(answer if receipt is None else answer | {"receipt": receipt})
 
 
 def _non_finite(place: str) -> ProblemError:

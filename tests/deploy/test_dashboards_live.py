@@ -119,7 +119,7 @@ def test_accuracy_and_calibration_are_those_of_the_labels(watched: Watched) -> N
     watched.label(answer, wrong)
     watched.prometheus.wait_for("sum(probity_feedback_examples_total)", 200)
     right = np.arange(200) >= wrong
-    rejected = np.array([one["ood"]["rejected"] for one in answer["predictions"]])
+    rejected = np.array([one["rejected"] for one in answer["predictions"]])
     confidence = np.array([one["probability"] for one in answer["predictions"]])
     for letter, chosen in (("A", ~rejected), ("B", rejected)):
         query = QUERIES[f"Accuracy of labelled examples {letter}"]

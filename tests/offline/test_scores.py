@@ -67,7 +67,7 @@ def test_the_answer_names_the_largest_part(fused: Path) -> None:
     predictor = Predictor.load(fused, false_reject_rate=0.5)
     inputs = np.concatenate([x.numpy() for x, _ in batches(30, seed=2)])
     answers = predictions_json(predictor.predict(inputs), predictor, predictor.rule, Coverage(0.95, conformal=True))
-    reasons = [answer["ood"]["reason"] for answer in answers if answer["ood"]["rejected"]]
+    reasons = [answer["reason"] for answer in answers if answer["rejected"]]
     assert reasons
     titles = "|".join(score.title for score in (CLASSIFICATION_SCORES | FEATURE_SCORES).values())
     pattern = rf"The fused score \(mainly its ({titles})\), [\d.e+-]+, is higher than"

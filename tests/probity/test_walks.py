@@ -261,7 +261,7 @@ def test_a_new_users_walk(walk: Walk, tmp_path: Path, monkeypatch: pytest.Monkey
         answer = client.predict(walk.body(inputs))
         assert answer.status_code == 200, answer.text
         found = answer.json()["predictions"]
-    assert [one["ood"]["rejected"] for one in found] == usual.rejected[:3].tolist()
+    assert [one["rejected"] for one in found] == usual.rejected[:3].tolist()
     if usual.labels is not None:
         named = [tuple(one["labels"]) if "labels" in one else one["label"] for one in found]
         assert named == [tuple(label) if isinstance(label, tuple) else label for label in usual.labels[:3]]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.codec.answers import Coverage, predictions_json
+from probity.service.codec.answers import FIELDS, Coverage, View, predictions_json
 from probity.service.inference.predictor import Predictor
 from probity.service.schemas import ClassificationPrediction, RegressionPrediction, ValueVarianceParts, VarianceParts
 from tests.support.added import ADDED, added_variance, write_added
@@ -29,9 +29,13 @@ def served(
         yield synthetic, client
 
 
+def values(of_outputs: dict[str, float] | list[float]) -> list[float]:
+    return list(of_outputs.values()) if isinstance(of_outputs, dict) else of_outputs
+
+
 def test_an_answer_gives_both_parts_of_the_variances(served: tuple[Synthetic, Client]) -> None:
     synthetic, client = served
-    response = client.predict({"inputs": INPUTS.tolist()})
+    response = client.predict({"inputs": INPUTS.tolist()}, "?detail=full")
     assert response.status_code == 200, response.text
     subnetwork, added = synthetic.variance(INPUTS), added_variance(INPUTS)
     schema = ClassificationPrediction if synthetic.manifest.task == "classification" else RegressionPrediction
@@ -40,14 +44,14 @@ def test_an_answer_gives_both_parts_of_the_variances(served: tuple[Synthetic, Cl
         kind = VarianceParts if schema is ClassificationPrediction else ValueVarianceParts
         parts = kind.model_validate(one["variance_parts"])
         assert np.ravel(parts.added) == pytest.approx(np.full(np.size(parts.added), added[i]), **CLOSE)
-        assert parts.subnetwork == pytest.approx(subnetwork[i], **CLOSE)
-        total = one.get("logit_variance") or np.square(one["epistemic_std"])
-        assert np.add(parts.subnetwork, parts.added) == pytest.approx(total, **CLOSE)
+        first, total = values(parts.subnetwork), values(one.get("logit_variance") or one["variance"])
+        assert first == pytest.approx(subnetwork[i], **CLOSE)
+        assert np.add(first, parts.added) == pytest.approx(total, **CLOSE)
 
 
 def test_a_bundle_without_them_has_no_parts(classification: Synthetic) -> None:
     with serving(Predictor.load(classification.path)) as client:
-        (found,) = client.predict({"inputs": [[0.0] * 4]}).json()["predictions"]
+        (found,) = client.predict({"inputs": [[0.0] * 4]}, "?detail=full").json()["predictions"]
         assert found["variance_parts"] is None
 
 
@@ -55,7 +59,8 @@ def test_a_degraded_answer_has_none(served: tuple[Synthetic, Client]) -> None:
     synthetic, _ = served
     predictor = Predictor.load(synthetic.path, plain_too=True)
     plain = predictor.predict_plain(INPUTS)
-    for one in predictions_json(plain, predictor, predictor.decides, Coverage(0.9, conformal=True)):
+    view = View(list(FIELDS[synthetic.manifest.task]))
+    for one in predictions_json(plain, predictor, predictor.decides, Coverage(0.9, conformal=True), view):
         assert one["variance_parts"] is None
 
 
@@ -63,8 +68,9 @@ def test_no_part_is_below_zero_for_rounding(tmp_path: Path) -> None:
     """Next to a large part, a small one is lost when they are added in float32."""
     predictor = Predictor.load(write_added(tmp_path).path)
     found = predictor.predict(1e6 * INPUTS)
-    answers = predictions_json(found, predictor, predictor.decides, Coverage(0.9, conformal=True))
-    assert min(min(one["variance_parts"]["subnetwork"]) for one in answers) >= 0
+    view = View(["variance_parts"])
+    answers = predictions_json(found, predictor, predictor.decides, Coverage(0.9, conformal=True), view)
+    assert min(min(one["variance_parts"]["subnetwork"].values()) for one in answers) >= 0
 
 
 def test_the_open_inference_protocol_gives_the_part_of_added_weights(served: tuple[Synthetic, Client]) -> None:

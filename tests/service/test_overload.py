@@ -39,7 +39,7 @@ def slow(classification: Synthetic) -> Slow:
 
 def ask(client: Client, rows: int = 1, **headers: str) -> Answer:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return client.start("POST", "/predict", json={"inputs": [GOOD] * rows}, headers=named)
+    return client.start("POST", "/predict?detail=full", json={"inputs": [GOOD] * rows}, headers=named)
 
 
 def busy(client: Client, slow: Slow) -> Answer:
@@ -113,7 +113,7 @@ def test_past_its_budget_a_request_gets_the_plain_network_s_answer(slow: Slow) -
         assert list(found["map_probabilities"].values()) == pytest.approx(plain.map_probabilities[0], rel=1e-5)
         assert found["probabilities"] == found["map_probabilities"]
         assert found["label"] == found["map_label"]
-        assert (found["ood"], found["uncertainty"], found["logit_variance"]) == (None, None, None)
+        assert (found["rejected"], found["uncertainty"], found["variance"]) == (None, None, None)
         text = client.get("/metrics").text
         assert metric(text, "probity_predictions_total", degraded="false") == 1  # the first
         assert metric(text, "probity_predictions_total", degraded="true", label=found["label"]) > 0
@@ -134,7 +134,7 @@ def test_the_plain_network_s_answer_of_a_regression(regression: Synthetic) -> No
         assert plain["degraded"]
         assert plain["predictions"][0]["mean"] == full["predictions"][0]["mean"]
         assert plain["predictions"][0]["interval"] is None
-        assert plain["predictions"][0]["ood"] is None
+        assert plain["predictions"][0]["rejected"] is None
 
 
 def test_without_leave_nothing_is_degraded(slow: Slow) -> None:
@@ -198,7 +198,7 @@ def test_batched_answers_equal_single_ones(classification: Synthetic, rows: int)
             for row, found in zip(one, batch, strict=True):
                 (alone,) = client.predict({"inputs": row.tolist()}).json()["predictions"]
                 assert found["probabilities"] == pytest.approx(alone["probabilities"], rel=1e-5)
-                assert found["ood"]["rejected"] is alone["ood"]["rejected"]
+                assert found["rejected"] is alone["rejected"]
                 assert found["label"] == alone["label"]
 
 

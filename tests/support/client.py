@@ -43,11 +43,12 @@ class Client:
     def get(self, path: str) -> httpx.Response:
         return self.request("GET", path)
 
-    def predict(self, body: Any, **headers: str) -> httpx.Response:
+    def predict(self, body: Any, query: str = "", **headers: str) -> httpx.Response:
         """POST /predict; a body that is not bytes or text is written as JSON. `a_b` is sent as the header `a-b`."""
         content = body if isinstance(body, bytes | str) else json.dumps(body)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.request("POST", "/predict", content=content, headers={"content-type": "application/json", **named})
+        headers = {"content-type": "application/json", **named}
+        return self.request("POST", f"/predict{query}", content=content, headers=headers)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ def same_as_served(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) ->
     assert len(rows) == len(answers)
     for number, (row, answer) in enumerate(zip(rows, answers, strict=True)):
         expected = {name: answer[name] for name in row if name in answer}
-        expected |= {name: answer["ood"][name] for name in ("score", "p_value", "rejected")}
+        expected |= {name: answer[name] for name in ("score", "p_value", "rejected")}
         if answer.get("interval"):
             expected |= {name: answer["interval"][name] for name in ("low", "high")}
         if answer.get("prediction_set"):

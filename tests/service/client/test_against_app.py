@@ -45,10 +45,23 @@ def test_classification(client: App, classification: Synthetic, inputs: Any) -> 
     expected = Predictor.load(classification.path).predict(np.array([GOOD], np.float32))
     for found in answer.predictions:
         assert isinstance(found, ClassificationPrediction)
-        assert found.logit_mean == pytest.approx(expected.mean[0].tolist(), rel=1e-3)
-        assert found.logit_variance == pytest.approx(expected.variance[0].tolist(), rel=1e-3)
-        assert found.ood is not None
-        assert found.ood.rejected == bool(expected.rejected[0])
+        assert found.variance is not None
+        assert found.variance == pytest.approx(expected.variance[0].mean(), rel=1e-3)
+        assert found.rejected == bool(expected.rejected[0])
+        assert (found.logit_mean, found.map_label, found.threshold) == (None, None, None)
+
+
+def test_a_whole_answer(client: App, classification: Synthetic) -> None:
+    expected = Predictor.load(classification.path).predict(np.array([GOOD], np.float32))
+    answer: PredictResponse = ask(client, "predict", [GOOD], detail="full")
+    assert answer.timing is not None
+    (found,) = answer.predictions
+    assert isinstance(found, ClassificationPrediction)
+    assert found.logit_mean is not None
+    assert list(found.logit_mean.values()) == pytest.approx(expected.mean[0].tolist(), rel=1e-3)
+    assert None not in (found.map_label, found.map_probabilities, found.uncertainty, found.threshold)
+    (first,) = ask(client, "predict", [GOOD], top=1).predictions
+    assert first.probabilities == {found.label: found.probability}
 
 
 def test_a_frame_is_read_by_the_names_of_its_columns(client: App) -> None:
@@ -74,7 +87,9 @@ def test_labels_of_an_answer(classification: Synthetic, regression: Synthetic, t
             ask(app, "feedback", answer, labels=["class 0"], values=[1.0])
     with serving(Predictor.load(regression.path), settings) as app:
         answer = ask(app, "predict", [[1.0, 2.0, 3.0]])
-        outputs = len(answer.predictions[0].mean)  # type: ignore[union-attr]
+        (found_values,) = answer.predictions
+        assert isinstance(found_values, RegressionPrediction)
+        outputs = len(found_values.mean)
         assert ask(app, "feedback", answer, values=[(0.5,) * outputs]).counted == 1
         answer = ask(app, "predict", [[1.0, 2.0, 3.0]])
         assert ask(app, "feedback", answer, values=np.zeros((1, outputs))).counted == 1
@@ -98,9 +113,9 @@ def test_regression(bundle: str, request: pytest.FixtureRequest) -> None:
     (found,) = answer.predictions
     assert isinstance(found, RegressionPrediction)
     assert found.mean == pytest.approx(synthetic.mean(np.array([[1.0, 2.0, 3.0]]))[0].tolist(), rel=1e-3)
-    assert found.epistemic_std is not None
+    assert found.variance is not None
     assert found.interval is not None
-    assert found.ood is not None
+    assert found.rejected is not None
 
 
 @pytest.mark.parametrize("bundle", ["classification", "regression"])
@@ -108,17 +123,17 @@ def test_a_degraded_answer_knows_no_uncertainty(bundle: str, request: pytest.Fix
     synthetic: Synthetic = request.getfixturevalue(bundle)
     inputs = np.ones((1, *synthetic.manifest.input.shape), np.float32)
     with serving(Predictor.load(synthetic.path, plain_too=True), Settings(degrade_after_seconds=1e-9)) as app:
-        answer: PredictResponse = ask(app, "predict", inputs)
+        answer: PredictResponse = ask(app, "predict", inputs, detail="full")
     assert answer.degraded
     (found,) = answer.predictions
-    assert found.ood is None
+    assert (found.rejected, found.p_value, found.score, found.reason, found.threshold) == (None,) * 5
     if isinstance(found, ClassificationPrediction):
-        assert found.logit_variance is None
+        assert found.variance is None
         assert found.uncertainty is None
         assert found.probabilities == found.map_probabilities
     else:
         assert isinstance(found, RegressionPrediction)
-        assert found.epistemic_std is None
+        assert found.variance is None
         assert found.std is None
         assert found.interval is None
 
@@ -130,7 +145,7 @@ def test_images(image_client: App, tmp_path: Path) -> None:
     several: PredictResponse = ask(image_client, "predict_images", [image_file(), path, io.BytesIO(image_file())])
     assert len(one.predictions) == 1
     assert several.predictions[0] == several.predictions[2] != several.predictions[1]
-    assert several.predictions[0].ood is not None
+    assert several.predictions[0].rejected is not None
     with pytest.raises(BadRequestError) as caught:
         ask(image_client, "predict_images", [image_file(), b"no image"])
     assert caught.value.field == "files[1]"
