@@ -18,7 +18,7 @@ from pydantic import (
 
 from probity.service.format.manifest import Task
 from probity.service.format.text import suggestion
-from probity.service.format.validation import refused_value, unknown_name
+from probity.service.format.validation import in_one_line, refused_value
 from probity.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
 
 # These take the last layer or every layer: the size is what they may have at most.
@@ -40,6 +40,8 @@ COMPARED_SCORES = ("auto", "fused")  # these are chosen or fitted on held-out da
 
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+LISTED = "docs/fitting.md lists all, and probity fit --help"
 
 
 class OptionError(ValueError):
@@ -64,7 +66,7 @@ class FitConfig(BaseModel):
             try:
                 super().__init__(**options)
             except ValidationError as error:
-                raise OptionError(_one_line(error), refused_value(error)[0]) from None
+                raise OptionError(in_one_line(error, FitConfig.model_fields, LISTED), refused_value(error)[0]) from None
 
     likelihood: Annotated[
         Task,
@@ -343,12 +345,3 @@ def check_each(options: Mapping[str, Any]) -> None:
     except OptionError as error:
         if error.option:
             raise
-
-
-def _one_line(error: ValidationError) -> str:
-    """The first option that is wrong, and everything that it could have been."""
-    unknown = unknown_name(error, FitConfig.model_fields)
-    if unknown is not None:
-        return f"{unknown}; docs/fitting.md lists all, and probity fit --help"
-    name, problem = refused_value(error)
-    return problem if not name or problem.startswith(f"{name}:") else f"{name}: {problem}"

@@ -8,20 +8,20 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from pickle import PicklingError
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from probity.card import print_card, print_error, print_lines, print_standalone
 from probity.evaluation_table import check_json, evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
+from probity.policy_options import open_predictor, with_policy_options
 from probity.service.__main__ import serve
 from probity.service.bundle import BundleError, read_bundle
 from probity.service.format.files import MANIFEST, check_new, check_writable, replace_file
 from probity.service.format.text import suggestion
 from probity.service.keys import app as keys
 from probity.service.keys import sign
-from probity.service_options import ServiceOptions, with_service_options
 
 app = typer.Typer(
     name="probity",
@@ -35,7 +35,6 @@ app.add_typer(keys, name="keys")
 TEMPLATES = ("images", "series", "table", "text")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
 BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
-Intervals = Literal["conformal", "gaussian"]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 
 
@@ -189,14 +188,14 @@ def fit(
 
 
 @app.command()
-@with_service_options
+@with_policy_options
 def evaluate(
     bundle: BundleArgument,
     recipe: RecipeArgument,
     *,
     json: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.")] = None,
     debug: DebugOption = False,
-    answers: ServiceOptions,
+    policy: dict[str, Any],
 ) -> None:
     """Measure a bundle on the recipe's test_data() and, if it has one, ood_data(), beside the plain network.
 
@@ -207,20 +206,20 @@ def evaluate(
         need_recipe(recipe, bundle)
         if json is not None:
             check_json(json)
-        predictor, level = answers.open(bundle), answers.coverage().level
+        predictor = open_predictor(bundle, policy)
     except (BundleError, ValueError) as error:
         fail(str(error))
     from probity.offline.recipes.run import evaluate_recipe
 
     with explained_errors(debug):
-        evaluation = evaluate_recipe(predictor, recipe, level)
+        evaluation = evaluate_recipe(predictor, recipe)
         print_evaluation(evaluation)
         if json is not None:
-            write_json(json, evaluation_json(bundle, evaluation, answers))
+            write_json(json, evaluation_json(bundle, evaluation, predictor.decision.policy))
 
 
 @app.command()
-@with_service_options
+@with_policy_options
 def score(
     bundle: BundleArgument,
     inputs: Annotated[Path, typer.Argument(help="An .npy, .csv or .parquet file, or a folder of images.")],
@@ -228,7 +227,6 @@ def score(
     out: Annotated[Path, typer.Option(help="Where to write the rows: a .csv, .parquet or .jsonl file.")],
     batch_size: Annotated[int, typer.Option(min=1, help="How many inputs to read and predict at once.")] = 256,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; all of them unless given.")] = None,
-    intervals: Annotated[Intervals, typer.Option(help="How wide the intervals of a regression are.")] = "conformal",
     header: Annotated[
         bool,
         typer.Option(
@@ -243,7 +241,7 @@ def score(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file, and discard what another job left.")
     ] = False,
-    answers: ServiceOptions,
+    policy: dict[str, Any],
 ) -> None:
     """Predict every input of a file, as a service with the same settings would.
 
@@ -253,8 +251,7 @@ def score(
     from probity.scoring.job import score_file
 
     try:
-        coverage = answers.coverage(conformal=intervals == "conformal")
-        predictor = answers.open(bundle, threads)
+        predictor = open_predictor(bundle, policy, threads)
         doubts = list[str]()
         job = partial(
             score_file,
@@ -262,7 +259,6 @@ def score(
             inputs,
             out,
             batch_size=batch_size,
-            coverage=coverage,
             csv_header=_either(header, no_header),
             keep=keep or (),
             force=force,

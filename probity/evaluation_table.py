@@ -1,7 +1,6 @@
 """The table of `probity evaluate`, and its JSON file."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from rich.table import Table
 from probity.card import console
 from probity.service.bundle import read_manifest
 from probity.service.format.files import misplaced_file, replace_file
-from probity.service_options import ServiceOptions
+from probity.service.inference.policy import Policy
 
 if TYPE_CHECKING:
     from probity.offline.evaluation.evaluate import Evaluation
@@ -89,11 +88,11 @@ def _shown(figure: "Measured | None") -> str:
     return text if figure.interval is None else f"{text} \\[{figure.interval[0]:.4f}, {figure.interval[1]:.4f}]"
 
 
-def evaluation_json(bundle: Path, evaluation: "Evaluation", options: ServiceOptions) -> dict[str, Any]:
+def evaluation_json(bundle: Path, evaluation: "Evaluation", policy: Policy) -> dict[str, Any]:
     """The figures, of which bundle they are, and with which options it answered."""
     manifest, digest = read_manifest(bundle)
     model = {"model": manifest.name, "version": manifest.version, "digest": digest, "task": manifest.task}
-    return model | {"options": asdict(options)} | evaluation.as_json()
+    return model | {"options": policy.model_dump()} | evaluation.as_json()
 
 
 def check_json(path: Path) -> None:

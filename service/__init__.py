@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from probity.service.bundle import BundleError, ImagePreprocessing, InputSpec, Manifest, read_bundle, write_bundle
+    from probity.service.inference.policy import Policy
     from probity.service.inference.predictor import NonFinitePrediction, Prediction, Predictor
 
 __all__ = [
@@ -19,16 +20,19 @@ __all__ = [
     "InputSpec",
     "Manifest",
     "NonFinitePrediction",
+    "Policy",
     "Prediction",
     "Predictor",
     "read_bundle",
     "write_bundle",
 ]
-OF_THE_PREDICTOR = ("NonFinitePrediction", "Prediction", "Predictor")
+MODULES = {
+    **dict.fromkeys(("NonFinitePrediction", "Prediction", "Predictor"), "probity.service.inference.predictor"),
+    "Policy": "probity.service.inference.policy",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "probity.service.inference.predictor" if name in OF_THE_PREDICTOR else "probity.service.bundle"
-    return getattr(importlib.import_module(module), name)
+    return getattr(importlib.import_module(MODULES.get(name, "probity.service.bundle")), name)

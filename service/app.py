@@ -19,8 +19,8 @@ from probity.service.format.text import printable
 from probity.service.http.errors import TRANSLATIONS, problem_of
 from probity.service.http.middleware import ApiKeys, RequestIds, RequestMetrics, SecurityHeaders, secured
 from probity.service.http.problems import render
+from probity.service.inference.graph import NetworkFailed
 from probity.service.inference.predictor import Predictor
-from probity.service.inference.session import NetworkFailed
 from probity.service.models.cpu_share import thread_count
 from probity.service.models.feedback import Feedback
 from probity.service.models.loading import load_predictor
@@ -47,13 +47,13 @@ log = logging.getLogger("probity")
 def create_app(
     predictors: Predictor | Iterable[Predictor], settings: Settings, registry: CollectorRegistry | None = None
 ) -> FastAPI:
-    """The service of `predictors`, the first of which is the default model.
+    """The service of `predictors`, the first of which is the default model. Each decides by its own policy.
 
     `registry` receives the metrics; by default the app creates one. With `settings.watch_seconds`, the predictors'
     folders and `settings.models` are watched for changes. Raises `AuditFileError` and `SecretFileError`.
     """
     loaded = [predictors] if isinstance(predictors, Predictor) else [*predictors]
-    if settings.degrade_after_seconds is not None and not all(predictor.has_plain for predictor in loaded):
+    if settings.degrade_after_seconds is not None and not all(predictor.graph.has_plain for predictor in loaded):
         raise ValueError(
             "degrade_after_seconds: found a predictor without the plain network; make it with plain_too=True"
         )

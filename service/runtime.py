@@ -15,14 +15,13 @@ import numpy.typing as npt
 from fastapi import Request
 
 from probity.service.batching import ClientDeadlineExceeded, ComputeThreads, DeadlineExceeded
-from probity.service.codec.answers import Coverage
 from probity.service.codec.arrays import InputLimits
 from probity.service.codec.decoders.pool import DecoderPool
 from probity.service.http.admission import ByteBudget
 from probity.service.http.arrival import arrived_at
 from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import random_id
-from probity.service.inference.deciding import Rule
+from probity.service.inference.decision import Decision
 from probity.service.models.audit_lines import audit_lines
 from probity.service.models.cpu_share import all_threads
 from probity.service.models.feedback import Feedback
@@ -73,8 +72,8 @@ class Runtime:
 
     `byte_budget` bounds what all requests hold; `body_threads` decompress, parse and serialise what takes too long for
     the event loop; `decoders` are processes for images and forms; `audit` keeps every prediction, and `feedback`
-    gives receipts for them and counts their labels, where that is wanted; `coverage` is that of sets and intervals in
-    answers; `draining` makes `/health/ready` fail; `scrape` renders the metrics.
+    gives receipts for them and counts their labels, where that is wanted; `draining` makes `/health/ready` fail;
+    `scrape` renders the metrics.
     """
 
     settings: Settings
@@ -88,7 +87,6 @@ class Runtime:
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
-    coverage: Coverage = field(init=False)
     process_use: ProcessUse = field(init=False)
     scrape: SharedScrape = field(init=False)
     draining: bool = False
@@ -104,7 +102,6 @@ class Runtime:
             settings.max_rows, settings.max_pixels, settings.max_total_pixels, settings.max_input_bytes
         )
         self.scrape = SharedScrape(self._count, partial(exposition, self.metrics))
-        self.coverage = Coverage(settings.interval_level, settings.intervals == "conformal")
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """The result of `function`, which takes a bounded time, but too long for the event loop."""
@@ -116,19 +113,19 @@ class Runtime:
         self.body_threads.shutdown(wait=False, cancel_futures=True)
 
     def record(
-        self, model: ServedModel, rule: Rule, request_id: str | None, prediction: AnyPrediction, inputs: Array
+        self, model: ServedModel, decision: Decision, request_id: str | None, prediction: AnyPrediction, inputs: Array
     ) -> None:
-        """Hand an answered prediction to the audit trail, where there is one; `rule` has decided. request_id: None for
-        a random one."""
+        """Hand an answered prediction to the audit trail, where there is one; `decision` has decided. request_id: None
+        for a random one."""
         if self.audit is not None:
             kept, name = inputs if self.settings.audit_inputs else None, request_id or random_id()
-            make = partial(audit_lines, model, rule, name, time.time(), prediction, self.coverage, kept)
+            make = partial(audit_lines, model, decision, name, time.time(), prediction, kept)
             numbers = prediction.mean.size + (0 if kept is None else kept.size)
             self.audit.note(Lines(make, len(prediction), numbers))
 
-    def receipt(self, model: ServedModel, rule: Rule, prediction: AnyPrediction) -> str | None:
-        """The receipt of an answer that `rule` has decided, None without feedback."""
-        return None if self.feedback is None else self.feedback.receipt(model, rule, prediction, self.coverage)
+    def receipt(self, model: ServedModel, decision: Decision, prediction: AnyPrediction) -> str | None:
+        """The receipt of an answer that `decision` has decided, None without feedback."""
+        return None if self.feedback is None else self.feedback.receipt(model, decision, prediction)
 
     @property
     def alive(self) -> bool:

@@ -26,9 +26,9 @@ def test_answers_are_as_they_were(folder: Path) -> None:
     assert predictor.digest == answers["digest"]
     inputs = np.asarray(answers["inputs"], np.float32)
     check_answers(predictor.predict(inputs), answers)
-    assert ("sets" in answers) == (predictor.sets is not None)
-    if predictor.sets is not None:
-        members = predictor.sets.members(np.asarray(answers["probabilities"]), 0.9)
+    assert ("sets" in answers) == (predictor.decision.sets is not None)
+    if predictor.decision.sets is not None:
+        members = predictor.decision.sets.members(np.asarray(answers["probabilities"]), 0.9)
         assert members.tolist() == answers["sets"]
 
 

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -33,8 +34,9 @@ from probity.offline.evaluation.auroc import auroc
 from probity.offline.fit import fit_bundle
 from probity.offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
 from probity.offline.runtime.progress import Track
-from probity.service.inference.prediction import uncertainties
-from probity.service.inference.predictor import GraphOutputs, Predictor
+from probity.service.inference.graph import GraphOutputs
+from probity.service.inference.prediction import Predictive
+from probity.service.inference.predictor import Predictor
 from probity.service.maths.fused_score import JoinedScore, LargestSurprise
 from probity.service.maths.predictive import class_probabilities
 from probity.service.maths.score_outputs import ClassOutputs
@@ -90,7 +92,7 @@ class Scored:
 
     def outputs(self, inputs: Tensor) -> ClassOutputs:
         """Mean, variance, probabilities and distance."""
-        found = GraphOutputs.concatenate([self._predictor.outputs(x.numpy()) for x in torch.split(inputs, BATCH)])
+        found = GraphOutputs.concatenate([self._predictor.graph.outputs(x.numpy()) for x in torch.split(inputs, BATCH)])
         manifest = self._predictor.manifest
         plain = manifest.map_temperature
         probabilities = class_probabilities(found.mean, found.variance, manifest.temperature, manifest.link, plain)
@@ -172,12 +174,11 @@ def _told(scoring: Scoring, usual: ClassOutputs, foreign: ClassOutputs) -> dict[
 
 def _microseconds(usual: ClassOutputs, default: JoinedScore, fused: JoinedScore) -> dict[str, float]:
     """What everything after the graph takes for a batch of 1: with one score, the default and the fused one."""
-    mean, variance = usual.mean[:1], usual.variance[:1]
     features = {name: scores[:1] for name, scores in usual.features.items()}
+    outputs = GraphOutputs(usual.mean[:1], usual.variance[:1], features)
+    scorings: Mapping[str, JoinedScore | None] = {"predictive_entropy": None, "surprise": default, "fused": fused}
     works: Mapping[str, Callable[[], object]] = {
-        "predictive_entropy": lambda: uncertainties(mean, variance, None, 1.0),
-        "surprise": lambda: uncertainties(mean, variance, None, 1.0, default, features),
-        "fused": lambda: uncertainties(mean, variance, None, 1.0, fused, features),
+        name: partial(Predictive(scoring=scoring).values, outputs) for name, scoring in scorings.items()
     }
     return {name: 1e6 * statistics.median(_seconds(work) for _ in range(ROUNDS)) for name, work in works.items()}
 

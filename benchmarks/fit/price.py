@@ -129,8 +129,8 @@ def timed(predictor: Predictor, standalone: onnxruntime.InferenceSession, inputs
     """Seconds for the batch, and their ratios: the plain network, mean and variance, the whole prediction, and this as
     one ONNX graph."""
     works: dict[str, Callable[[], object]] = {
-        "plain": lambda: predictor.mean(inputs),
-        "variance": lambda: predictor.mean_and_variance(inputs),
+        "plain": lambda: predictor.graph.mean(inputs),
+        "variance": lambda: predictor.graph.outputs(inputs),
         "predict": lambda: predictor.predict(inputs),
         "standalone": lambda: standalone.run(None, {"inputs": inputs}),
     }

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from probity.offline.runtime.arrays import Array
 from probity.service.format.manifest import Task
-from probity.service.inference.predictor import Prediction, undecided_prediction
+from probity.service.inference.graph import GraphOutputs
+from probity.service.inference.prediction import Prediction, Predictive
 from probity.service.maths.predictive import Link, label_log_likelihood, link_approx, predictive_std
 from probity.service.maths.score_outputs import NO_FEATURES
 from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
@@ -140,10 +141,9 @@ class Classification:
     def predict(self, mean: Array, variance: Array, features: Mapping[str, Array] = NO_FEATURES) -> Prediction:
         """Probabilities and scores by the serving code, in its precision; features: the feature scores (n,), by
         name."""
-        outputs = mean.astype(np.float32), variance.astype(np.float32)
-        return undecided_prediction(
-            *outputs, None, self.temperature, self.scoring, features, self.link, self.map_temperature
-        )
+        outputs = GraphOutputs(mean.astype(np.float32), variance.astype(np.float32), features)
+        predictive = Predictive(None, self.temperature, self.map_temperature, self.link, self.scoring)
+        return predictive.undecided(outputs)
 
 
 @dataclass(frozen=True)
@@ -292,8 +292,8 @@ class Regression:
     def predict(self, mean: Array, variance: Array, features: Mapping[str, Array] = NO_FEATURES) -> Prediction:
         """Standard deviations and scores by the serving code, in its precision; features: the feature scores (n,), by
         name."""
-        outputs = mean.astype(np.float32), variance.astype(np.float32)
-        return undecided_prediction(*outputs, self.noises, 1.0, self.scoring, features)
+        outputs = GraphOutputs(mean.astype(np.float32), variance.astype(np.float32), features)
+        return Predictive(self.noises, scoring=self.scoring).undecided(outputs)
 
 
 Likelihood = Classification | Regression

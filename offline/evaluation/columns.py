@@ -78,8 +78,9 @@ def label_columns(probabilities: Array, log_density: Array, y: Array) -> Columns
 
 def label_set_columns(predictor: Predictor, probabilities: Array, y: Array, levels: Levels) -> Columns:
     """Whether the set of each label and level holds the truth, and whether it is undecided."""
-    assert isinstance(predictor.sets, LabelSets)
-    members, place = [predictor.sets.members(probabilities, level) for level in levels], y.astype(int)[..., np.newaxis]
+    sets = predictor.decision.sets
+    assert isinstance(sets, LabelSets)
+    members, place = [sets.members(probabilities, level) for level in levels], y.astype(int)[..., np.newaxis]
     holds = [np.take_along_axis(member, place, axis=2)[..., 0] for member in members]
     return {
         "set_holds": np.stack(holds, axis=2),
@@ -89,8 +90,9 @@ def label_set_columns(predictor: Predictor, probabilities: Array, y: Array, leve
 
 def set_columns(predictor: Predictor, probabilities: Array, y: Array, levels: Levels) -> Columns:
     """Whether the prediction set of each level holds the truth, and its size."""
-    assert isinstance(predictor.sets, PredictionSets)
-    members = [predictor.sets.members(probabilities, level) for level in levels]
+    sets = predictor.decision.sets
+    assert isinstance(sets, PredictionSets)
+    members = [sets.members(probabilities, level) for level in levels]
     return {
         "set_holds": np.stack([member[np.arange(len(y)), y] for member in members], axis=1),
         "set_size": np.stack([member.sum(axis=1) for member in members], axis=1),
@@ -108,9 +110,10 @@ def value_columns(mean: Array, std: Array, y: Array, levels: Levels) -> Columns:
 
 def interval_columns(predictor: Predictor, prediction: Prediction, y: Array, levels: Levels) -> Columns:
     """Whether the conformal interval of each output and level holds the value, NaN for too few residuals."""
-    assert predictor.intervals is not None  # of a regression
+    residuals = predictor.decision.residuals
+    assert residuals is not None  # of a regression
     assert prediction.std is not None
-    found = [predictor.intervals.around(prediction.mean, prediction.std, level) for level in levels]
+    found = [residuals.around(prediction.mean, prediction.std, level) for level in levels]
     columns = [np.full(y.shape, np.nan) if interval is None else _inside(*interval, y) for interval in found]
     return {"conformal_coverage": np.stack(columns, axis=2)}
 

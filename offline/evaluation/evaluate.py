@@ -86,7 +86,7 @@ def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Level
     laplace, plain = _classification(found, levels) if classification else _regression(found, levels)
     laplace["false_reject_rate"] = measured_share(found["rejected"].mean(), len(found["rejected"]))
     if classification:
-        laplace |= _accepted(found) | certified_figures(predictor.outcomes, found["score"], found["correct"])
+        laplace |= _accepted(found) | certified_figures(predictor.decision.outcomes, found["score"], found["correct"])
     if others is not None:
         laplace["ood_reject_rate"] = measured_share(others["rejected"].mean(), len(others["rejected"]))
         laplace |= _against(found["score"], others["score"])

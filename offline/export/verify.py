@@ -109,7 +109,7 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
 def _answers(predictor: Predictor, batch: Array) -> dict[str, Array]:
     prediction = predictor.predict(batch)
     answers = {"mean": prediction.mean, "variance": prediction.variance}
-    found = predictor.outputs(np.ascontiguousarray(batch))
+    found = predictor.graph.outputs(np.ascontiguousarray(batch))
     if found.features:
         answers["feature_scores"] = np.stack(list(found.features.values()), axis=1)
     if found.added is not None:

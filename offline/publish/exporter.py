@@ -70,7 +70,7 @@ def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:
     if not job.config.measure_price:
         return ()
     predictor = Predictor.load(folder, threads=1, plain_too=True)
-    full, plain = predictor.outputs, predictor.mean
+    full, plain = predictor.graph.outputs, predictor.graph.mean
     return one_step(job.track, "Price", lambda: time_both(full, plain, truth.inputs[:1]))
 
 

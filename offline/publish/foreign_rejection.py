@@ -10,8 +10,8 @@ from probity.offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
 from probity.offline.report.foreign import passing
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.bundle import RejectedShare
+from probity.service.inference.graph import NetworkError, NetworkFailed
 from probity.service.inference.predictor import Predictor
-from probity.service.inference.session import NetworkError, NetworkFailed
 
 WORDS = {
     "noise": "that are uniform noise",

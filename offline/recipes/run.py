@@ -67,10 +67,10 @@ def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
     return FitConfig(**{**recipe.config.model_dump(), **given})
 
 
-def evaluate_recipe(predictor: Predictor, recipe_path: Path, level: float | None = None) -> Evaluation:
+def evaluate_recipe(predictor: Predictor, recipe_path: Path) -> Evaluation:
     """The figures of `probity.offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data().
 
-    level: of sets and intervals, beside the usual ones.
+    Levels are the usual ones and that of the predictor's policy.
     """
     recipe = load_recipe(recipe_path)
     # A fit takes a classification whose targets are several labels as one of labels.
@@ -82,4 +82,5 @@ def evaluate_recipe(predictor: Predictor, recipe_path: Path, level: float | None
         )
     with recipe.running():
         foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
-        return evaluate(predictor, recipe.data("test_data"), foreign, with_level(level))
+        levels = with_level(predictor.decision.policy.interval_level)
+        return evaluate(predictor, recipe.data("test_data"), foreign, levels)

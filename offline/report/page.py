@@ -39,10 +39,11 @@ from probity.offline.report.text import (
 )
 from probity.offline.runtime.arrays import Array
 from probity.service.bundle import Manifest
-from probity.service.inference.predictor import Prediction, undecided_prediction
+from probity.service.inference.graph import GraphOutputs
+from probity.service.inference.prediction import Prediction, Predictive
 from probity.service.maths.outcomes import Outcomes
 from probity.service.maths.prediction_sets import LIKELY
-from probity.service.maths.scores import SCORES, Scoring
+from probity.service.maths.scores import Scoring
 
 
 @dataclass(frozen=True)
@@ -148,17 +149,8 @@ def _held_out(data: ReportData) -> _HeldOut | None:
     manifest = data.manifest
     if data.mean is None or data.variance is None or data.targets is None:
         return None
-    scoring = data.scoring or SCORES[manifest.calibration.score]
-    prediction = undecided_prediction(
-        data.mean,
-        data.variance,
-        None if manifest.noises is None else np.array(manifest.noises),
-        manifest.temperature,
-        scoring,
-        data.features,
-        manifest.link,
-        manifest.map_temperature,
-    )
+    outputs = GraphOutputs(data.mean, data.variance, data.features)
+    prediction = Predictive.of(manifest, data.scoring).undecided(outputs)
     in_use = float((prediction.score > manifest.calibration.threshold).mean())
     scores = prediction.score if data.scores is None else data.scores
     if manifest.task != "regression":

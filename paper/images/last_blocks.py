@@ -92,7 +92,7 @@ def _price(model: nn.Module, trunk: nn.Module, folders: list[Path], x: Tensor, f
     def everything() -> None:
         features = start(x.numpy())
         for predictor in predictors:
-            predictor.outputs(features)
+            predictor.graph.outputs(features)
 
     return ratio(everything, lambda: whole(x.numpy()))
 

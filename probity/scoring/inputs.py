@@ -13,7 +13,7 @@ from probity.service.bundle import InputSpec
 from probity.service.codec.arrays import InputError, array_from_array
 from probity.service.codec.decoding import MAX_NPY_HEADER
 from probity.service.codec.images import image_to_array
-from probity.service.inference.session import NetworkError
+from probity.service.inference.graph import NetworkError
 from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]

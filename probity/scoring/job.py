@@ -16,16 +16,13 @@ from probity.scoring.progress_file import REMEDY, Job, ProgressFile
 from probity.scoring.rows import Row, columns, scored
 from probity.scoring.tables import open_csv, open_parquet
 from probity.service.bundle import InputSpec
-from probity.service.codec.answers import Coverage
 from probity.service.format.files import misplaced_file
+from probity.service.inference.graph import NetworkError
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
-from probity.service.inference.session import NetworkError
-from probity.service.settings import Settings
 
 SAVE_SECONDS = 2.0
 ARRAY, CSV, PARQUET = ".npy", ".csv", ".parquet"
 TABLES = (CSV, PARQUET)
-SERVED = Coverage(Settings.model_fields["interval_level"].default, conformal=True)  # a service without settings
 Report = Callable[[int, int], None]
 Warn = Callable[[str], None]
 RowsOf = Callable[[Batch, int], list[Row]]
@@ -60,7 +57,6 @@ def score_file(
     out: Path,
     *,
     batch_size: int,
-    coverage: Coverage = SERVED,
     csv_header: bool | None = None,
     keep: Sequence[str] = (),
     force: bool = False,
@@ -69,10 +65,10 @@ def score_file(
 ) -> int:
     """Score every input of `path` into `out`, and return how many there are.
 
-    A run that ended early goes on where it was. coverage: of prediction sets and intervals. csv_header, keep: as
-    for `open_source`. force: replace `out`, and discard what another job left. report: called with the number of inputs
-    done and of all. warn: called at the end where inputs were far outside the range of the fit. Raises `ScoringError`,
-    and `InputError` for a bad image; what is done then stays, and the same command goes on from there.
+    A run that ended early goes on where it was. csv_header, keep: as for `open_source`. force: replace `out`, and
+    discard what another job left. report: called with the number of inputs done and of all. warn: called at the end
+    where inputs were far outside the range of the fit. Raises `ScoringError`, and `InputError` for a bad image; what is
+    done then stays, and the same command goes on from there.
     """
     check_format(out)
     if (problem := misplaced_file(out, [path])) is not None:
@@ -80,9 +76,9 @@ def score_file(
     if out.exists() and not force:
         raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
     source = open_source(path, predictor.manifest.input, csv_header, keep)
-    progress = ProgressFile(out, _job(predictor, path, source, coverage)).open(force)
+    progress = ProgressFile(out, _job(predictor, path, source)).open(force)
     strange = OutOfRange(predictor.range_check)
-    rows_of = partial(scored, predictor, coverage=coverage, strange=strange)
+    rows_of = partial(scored, predictor, strange=strange)
     try:
         _score(rows_of, path, predictor.manifest.input, source, progress, batch_size, report)
         manifest = predictor.manifest
@@ -95,20 +91,10 @@ def score_file(
     return source.count
 
 
-def _job(predictor: Predictor, path: Path, source: Source, coverage: Coverage) -> Job:
-    policy = predictor.policy
-    return Job(
-        predictor.digest,
-        str(path.resolve()),
-        source.count,
-        predictor.decides.false_reject_rate,
-        by_class=policy.by_class,
-        accepted_accuracy=policy.accepted_accuracy,
-        accepted_confidence=policy.confidence,
-        interval_level=coverage.level,
-        conformal=coverage.conformal,
-        keep=list(source.kept),
-    )
+def _job(predictor: Predictor, path: Path, source: Source) -> Job:
+    decision = predictor.decision
+    asked = decision.policy.model_dump() | {"false_reject_rate": decision.rule.false_reject_rate}
+    return Job(predictor.digest, str(path.resolve()), source.count, policy=asked, keep=list(source.kept))
 
 
 def _check_same_input(path: Path, source: Source, progress: ProgressFile, batch_size: int) -> None:

@@ -20,18 +20,19 @@ REMEDY = "give another --out, or --force to start again"
 
 @dataclass(frozen=True)
 class Job:
-    """What is scored with what: a part of one job never continues another. The defaults are those of a service."""
+    """What is scored with what: a part of one job never continues another. policy: its options, by name."""
 
     digest: str
     source: str
     count: int
-    false_reject_rate: float
-    by_class: bool = False
-    accepted_accuracy: float | None = None
-    accepted_confidence: float = 0.95
-    interval_level: float = 0.95
-    conformal: bool = True
+    policy: dict[str, Any]
     keep: list[str] = field(default_factory=list)
+
+    def options(self) -> dict[str, Any]:
+        """Everything by name."""
+        found = asdict(self)
+        del found["policy"]
+        return self.policy | found
 
 
 class ProgressFile:
@@ -81,8 +82,9 @@ class ProgressFile:
         if not self.rows:  # nothing is lost
             self._bytes = 0
             return
-        for name, expected in asdict(self._job).items():
-            if (found := getattr(job, name)) != expected:
+        others = job.options()
+        for name, expected in self._job.options().items():
+            if (found := others.get(name)) != expected:
                 raise ScoringError(f"{self.part}: found a job with {name} {found!r}, expected {expected!r}; {REMEDY}")
         if self._file.tell() < self._bytes:
             raise ScoringError(f"{self.part}: found {self._file.tell()} bytes, expected {self._bytes}; {REMEDY}")

@@ -6,7 +6,7 @@ from typing import Any
 from probity.scoring.inputs import Batch
 from probity.scoring.out_of_range import OutOfRange
 from probity.service.bundle import Manifest
-from probity.service.codec.answers import Coverage, View, predictions_json
+from probity.service.codec.answers import View, predictions_json
 from probity.service.format.manifest import Task
 from probity.service.inference.predictor import Predictor, check_finite
 
@@ -21,14 +21,14 @@ ANSWER: Mapping[Task, tuple[str, ...]] = {
 RESERVED = {"row", "file", "label", "probability", "probabilities", "mean", "std", "low", "high", "prediction_set"}
 
 
-def scored(predictor: Predictor, batch: Batch, first: int, coverage: Coverage, strange: OutOfRange) -> list[Row]:
+def scored(predictor: Predictor, batch: Batch, first: int, strange: OutOfRange) -> list[Row]:
     """One JSON object for each input; `first`: the number of the first one; `strange` counts those that are out of
     range. Raises `NonFinitePrediction`."""
     prediction = predictor.predict(batch.inputs)
     check_finite(prediction)
     strange.note(batch, first, prediction.out_of_range)
     view = View(ANSWER[predictor.manifest.task], rounded=False)
-    answers = predictions_json(prediction, predictor, predictor.decides, coverage, view)
+    answers = predictions_json(prediction, predictor.decision, view)
     names = batch.names or [None] * len(answers)
     kept = {kept_name(column, predictor.manifest): cells for column, cells in batch.kept.items()}
     return [

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from probity.service.format.manifest import Task
-from probity.service.inference.deciding import Rule
+from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.maths.certified import CertifiedRule
 from probity.service.maths.class_rules import ClassRules
 from probity.service.maths.fused_score import JoinedScore
 from probity.service.maths.prediction_sets import LIKELY
-from probity.service.maths.predictive import gaussian_interval, noise_ratios
-from probity.service.maths.scores import SCORES
+from probity.service.maths.predictive import noise_ratios
+from probity.service.maths.scores import SCORES, Scoring
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
@@ -30,30 +30,6 @@ SCALES = 10.0 ** np.clip(5 - np.floor((EXPONENTS - 1) * np.log10(2.0)), 0, 300)
 
 
 @dataclass(frozen=True)
-class Coverage:
-    """What share of the truths sets and intervals shall hold, and whether intervals are `conformal` where they can."""
-
-    level: float
-    conformal: bool
-
-    def __post_init__(self) -> None:
-        if not 0 < self.level < 1:
-            raise ValueError(f"interval_level: found {self.level:g}, expected a number between 0 and 1")
-
-    def kind(self, predictor: Predictor) -> str:
-        """Which intervals the bundle gives at this level: `conformal` or `gaussian`."""
-        known = predictor.intervals if self.conformal else None
-        return "gaussian" if known is None or known.half_widths(self.level) is None else "conformal"
-
-    def intervals(self, prediction: Prediction, predictor: Predictor) -> tuple[str, Array, Array]:
-        """Their kind, and their ends, (B, K) both."""
-        assert prediction.std is not None  # of a regression
-        mean, std, known = prediction.mean, prediction.std, predictor.intervals if self.conformal else None
-        found = None if known is None else known.around(mean, std, self.level)
-        return ("conformal", *found) if found is not None else ("gaussian", *gaussian_interval(mean, std, self.level))
-
-
-@dataclass(frozen=True)
 class View:
     """What an answer shows: these fields of `FIELDS`, None: those of `USUAL`; of `top` classes, the most
     probable first, None: of all; numbers `rounded`, or as computed."""
@@ -64,22 +40,17 @@ class View:
 
 
 def predictions_json(
-    prediction: Prediction | PlainPrediction,
-    predictor: Predictor,
-    rule: Rule,
-    coverage: Coverage,
-    view: View | None = None,
+    prediction: Prediction | PlainPrediction, decision: Decision, view: View | None = None
 ) -> list[Json]:
-    """One JSON object an example, as `probity.service.schemas` describes them; `rule` has decided."""
-    task, view = predictor.manifest.task, view or View(top=usual_top(predictor.manifest.outputs))
+    """One JSON object an example, as `probity.service.schemas` describes them; `decision` has decided."""
+    task, view = decision.manifest.task, view or View(top=usual_top(decision.manifest.outputs))
     names = view.fields or list(USUAL[task])
-    columns, known = _Columns(prediction, predictor, rule, coverage, view), FIELDS[task]
+    columns, known = _Columns(prediction, decision, view), FIELDS[task]
     return [dict(zip(names, row, strict=True)) for row in zip(*(known[name](columns) for name in names), strict=True)]
 
 
-def score_names(prediction: Prediction, predictor: Predictor) -> list[str]:
+def score_names(prediction: Prediction, scoring: Scoring) -> list[str]:
     """What a sentence calls the score of each example; one made of several with its largest part."""
-    scoring = predictor.scoring
     if not isinstance(scoring, JoinedScore) or prediction.leading is None:
         return [SCORES[scoring.name].title] * len(prediction)
     titles = [part.score.title for part in scoring.components]
@@ -94,13 +65,13 @@ def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, 
     return predictor.range_check.warnings(inputs, outside, field)
 
 
-def rule_json(predictor: Predictor) -> Json:
+def rule_json(decision: Decision) -> Json:
     """What is rejected here, for the model's card: it may differ from what the bundle says."""
-    rule = predictor.decides
+    rule = decision.rule
     found: Json = {"false_reject_rate": rule.false_reject_rate}
     if isinstance(rule, ClassRules):
-        thresholds = rule.thresholds(np.arange(predictor.manifest.outputs)).tolist()
-        return found | {"thresholds": dict(zip(predictor.manifest.labels, thresholds, strict=True))}
+        thresholds = rule.thresholds(np.arange(decision.manifest.outputs)).tolist()
+        return found | {"thresholds": dict(zip(decision.manifest.labels, thresholds, strict=True))}
     found["threshold"] = rule.threshold
     return found | {"certified": asdict(rule.certificate)} if isinstance(rule, CertifiedRule) else found
 
@@ -118,17 +89,14 @@ class _Columns:
     Of a degraded answer, what needs the posterior is None.
     """
 
-    def __init__(
-        self,
-        prediction: Prediction | PlainPrediction,
-        predictor: Predictor,
-        rule: Rule,
-        coverage: Coverage,
-        view: View,
-    ) -> None:
-        self.answered, self.predictor, self.rule, self.coverage, self.view = prediction, predictor, rule, coverage, view
+    def __init__(self, prediction: Prediction | PlainPrediction, decision: Decision, view: View) -> None:
+        self.answered, self.decision, self.view = prediction, decision, view
         self.whole = prediction if isinstance(prediction, Prediction) else None
-        self.manifest, self.names = predictor.manifest, predictor.manifest.labels
+        self.manifest, self.names, self.level = (
+            decision.manifest,
+            decision.manifest.labels,
+            decision.policy.interval_level,
+        )
         self.unknown: list[None] = [None] * len(prediction)
 
     # Classes and labels
@@ -215,10 +183,10 @@ class _Columns:
 
     def prediction_set(self) -> Sequence[Any]:
         """Of each example; its classes in descending order of probability."""
-        if self.whole is None or self.predictor.sets is None:
+        if self.whole is None or self.decision.sets is None:
             return self.unknown
-        level, names, top = self.coverage.level, self.names, self.view.top
-        sizes = self.predictor.sets.members(self.p, level).sum(axis=1).tolist()
+        level, names, top = self.level, self.names, self.view.top
+        sizes = self.decision.members(self.whole).sum(axis=1).tolist()
         return [
             {"level": level, "size": size, "labels": [names[k] for k in places[:size][:top]]}
             for places, size in zip(self.order.tolist(), sizes, strict=True)
@@ -226,9 +194,9 @@ class _Columns:
 
     def label_set(self) -> Sequence[Any]:
         """Which labels each example surely has, and which it may have or not."""
-        if self.whole is None or self.predictor.sets is None:
+        if self.whole is None or self.decision.sets is None:
             return self.unknown
-        level, members = self.coverage.level, self.predictor.sets.members(self.p, self.coverage.level)
+        level, members = self.level, self.decision.members(self.whole)
         absent, present = members[..., 0], members[..., 1]
         groups = (present & ~absent, present & absent, absent & ~present)
         named = zip(*(_named(group, self.names) for group in groups), strict=True)
@@ -262,9 +230,9 @@ class _Columns:
     def interval(self) -> Sequence[Any]:
         if self.whole is None:
             return self.unknown
-        kind, low, high = self.coverage.intervals(self.whole, self.predictor)
-        ends, level = zip(self.numbers(low), self.numbers(high), strict=True), self.coverage.level
-        return [{"level": level, "low": below, "high": above, "kind": kind} for below, above in ends]
+        low, high = map(self.numbers, self.decision.intervals(self.whole))
+        fixed = {"level": self.level, "kind": self.decision.interval_kind}
+        return [fixed | {"low": below, "high": above} for below, above in zip(low, high, strict=True)]
 
     # The decision
 
@@ -279,10 +247,10 @@ class _Columns:
 
     def threshold(self) -> Sequence[Any]:
         """The largest score that would have been accepted."""
-        return self.unknown if self.whole is None else self.numbers(self.thresholds)
+        return self.unknown if self.whole is None else self.numbers(self.decision.thresholds(self.whole))
 
     def false_reject_rate(self) -> Sequence[Any]:
-        return self.unknown if self.whole is None else [self.rule.false_reject_rate] * len(self.unknown)
+        return self.unknown if self.whole is None else [self.decision.rule.false_reject_rate] * len(self.unknown)
 
     def reason(self) -> Sequence[Any]:
         """A sentence about each rejection."""
@@ -290,26 +258,21 @@ class _Columns:
         whole = self.whole
         if whole is None or not whole.rejected.any():
             return found
-        names, held_out = score_names(whole, self.predictor), self.compared_with
+        names, thresholds = score_names(whole, self.decision.predictive.score), self.decision.thresholds(whole)
+        held_out = self.compared_with
         for i in np.flatnonzero(whole.rejected).tolist():
-            decision = (float(whole.score[i]), float(self.thresholds[i]), float(whole.p_value[i]))
-            found[i] = _reason(names[i], *decision, *held_out[i])
+            decided = (float(whole.score[i]), float(thresholds[i]), float(whole.p_value[i]))
+            found[i] = _reason(names[i], *decided, *held_out[i])
         return found
-
-    @cached_property
-    def thresholds(self) -> Array:
-        """(B,)"""
-        if not isinstance(self.rule, ClassRules):
-            return np.full(len(self.unknown), self.rule.threshold)
-        return np.asarray(self.rule.thresholds(self.chosen))
 
     @property
     def compared_with(self) -> list[tuple[int, str]]:
         """How many held-out inputs each example's score is compared with, and which."""
-        if not isinstance(self.rule, ClassRules):
-            return [(len(self.rule.scores), "")] * len(self.unknown)
+        rule = self.decision.rule
+        if not isinstance(rule, ClassRules):
+            return [(len(rule.scores), "")] * len(self.unknown)
         which = " predicted to be of its class or of one like it"
-        return [(count, which) for count in self.rule.examples(self.chosen)]
+        return [(count, which) for count in rule.examples(self.chosen)]
 
     def numbers(self, values: Array) -> list[Any]:
         """As Python's own, nested as the array is."""

@@ -56,6 +56,16 @@ def unknown_name(error: ValidationError, known: Iterable[str]) -> str | None:
     return f"{name}: unknown option{suggestion(name, known)}"
 
 
+def in_one_line(error: ValidationError, known: Iterable[str], where: str = "") -> str:
+    """The first option that is wrong, and everything that it could have been; known: the names of the options there
+    are, which `where` lists."""
+    unknown = unknown_name(error, known)
+    if unknown is not None:
+        return f"{unknown}; {where}" if where else unknown
+    name, problem = refused_value(error)
+    return problem if not name or problem.startswith(f"{name}:") else f"{name}: {problem}"
+
+
 def refused_field(one: Any, known: Iterable[str]) -> str:
     """What is wrong with a field of a JSON object, without its value; known: the names of the fields there are."""
     names = " or ".join(map(repr, known))

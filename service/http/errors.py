@@ -13,8 +13,8 @@ from probity.service.codec.decoders.pool import DecoderUnavailable
 from probity.service.codec.decoding import FieldError, NotJson
 from probity.service.codec.forms import FormError, FormFieldError
 from probity.service.http.problems import ProblemError, make_problem
+from probity.service.inference.graph import NetworkError, NetworkFailed
 from probity.service.inference.predictor import NonFinitePrediction
-from probity.service.inference.session import NetworkError, NetworkFailed
 from probity.service.models.rates import RateError
 from probity.service.models.store import ModelNotFound, ModelsLoading
 from probity.service.schemas import Problem

@@ -1,19 +1,18 @@
 """What a prediction holds, and how outputs and their variances become one."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from probity.service.bundle import Manifest
-from probity.service.inference.deciding import Rule
-from probity.service.maths.class_rules import ClassRules
+from probity.service.inference.graph import GraphOutputs
 from probity.service.maths.prediction_sets import LIKELY
-from probity.service.maths.predictive import Link, class_probabilities, predictive_std
-from probity.service.maths.score_outputs import NO_FEATURES, RegressionOutputs, class_outputs
-from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
+from probity.service.maths.predictive import Link, class_probabilities, link_approx, predictive_std
+from probity.service.maths.score_outputs import RegressionOutputs, class_outputs
+from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring
 
 Array = npt.NDArray[Any]
 P = TypeVar("P", "Prediction", "PlainPrediction")
@@ -190,115 +189,77 @@ def check_finite(prediction: Prediction | PlainPrediction) -> None:
         raise NonFinitePrediction(int(np.argmin(finite)))
 
 
-def decide(
-    mean: Array,
-    variance: Array,
-    manifest: Manifest,
-    rule: Rule,
-    out_of_range: Array | None = None,
-    scoring: Scoring | None = None,
-    features: Mapping[str, Array] = NO_FEATURES,
-    added_variance: Array | None = None,
-) -> Prediction:
-    """From outputs and their variances to probabilities, score and decision; mean, variance (B, K).
+@dataclass(frozen=True)
+class Predictive:
+    """How outputs and their variances become everything about a prediction but the decision.
 
-    What is not finite is rejected. scoring, features: as for `uncertainties`; added_variance (B,): a part of it.
+    noises (K,): of a regression; None means classes or labels. temperature; map_temperature: of the plain network, None
+    for the same. link: that of the bundle (`link_approx`). scoring: what makes the score; None: predictive entropy, of
+    a regression the epistemic standard deviation. names (K): of the outputs.
     """
-    found = uncertainties(
-        mean,
-        variance,
-        None if manifest.noises is None else np.array(manifest.noises),
-        manifest.temperature,
-        scoring,
-        features,
-        manifest.link,
-        manifest.map_temperature,
-    )
-    score = found.pop("score")
-    finite = finite_rows(mean, variance) & np.isfinite(score)
-    if not finite.all():
-        score = np.where(finite, score, np.inf)
-    p_value, rejected = _decision(rule, score, found.get("probabilities"))
-    return Prediction(
-        mean,
-        variance,
-        score,
-        p_value=p_value,
-        rejected=rejected | ~finite,  # even where the threshold is infinite
-        out_of_range=out_of_range,
-        added_variance=added_variance,
-        names=manifest.labels,
-        **found,
-    )
 
+    noises: Array | None = None
+    temperature: float = 1.0
+    map_temperature: float | None = None
+    link: Link = "probit"
+    scoring: Scoring | None = None
+    names: tuple[str, ...] | None = None
 
-def decided_by(rule: Rule, prediction: Prediction) -> Prediction:
-    """The same prediction with the decisions of another rule over the same calibration scores."""
-    p_value, rejected = _decision(rule, prediction.score, prediction.probabilities)
-    return replace(prediction, p_value=p_value, rejected=rejected | ~prediction.finite)
+    @classmethod
+    def of(cls, manifest: Manifest, scoring: Scoring | None = None) -> "Predictive":
+        """Of a bundle; scoring: its score where it is made of several, else the one that the manifest names."""
+        return cls(
+            None if manifest.noises is None else np.array(manifest.noises),
+            manifest.temperature,
+            manifest.map_temperature,
+            manifest.link,
+            scoring or SCORES[manifest.calibration.score],
+            manifest.labels,
+        )
 
+    @property
+    def plain_temperature(self) -> float:
+        """That of the plain network."""
+        return self.temperature if self.map_temperature is None else self.map_temperature
 
-def _decision(rule: Rule, score: Array, probabilities: Array | None) -> tuple[Array, Array]:
-    """p-values and verdicts, (B,) both."""
-    if not isinstance(rule, ClassRules):
-        return rule.p_value(score), rule.rejected(score)
-    assert probabilities is not None  # of a classification
-    labels = probabilities.argmax(axis=1)
-    return rule.p_values(score, labels), np.asarray(score > rule.thresholds(labels))
+    @property
+    def score(self) -> Scoring:
+        """What makes the score."""
+        return self.scoring or (PREDICTIVE_ENTROPY if self.noises is None else EPISTEMIC_STD)
 
+    def values(self, outputs: GraphOutputs) -> dict[str, Any]:
+        """The fields of a `Prediction` without the decision."""
+        mean, variance = outputs.mean, outputs.variance
+        found = {"mean": mean, "variance": variance, "added_variance": outputs.added, "names": self.names}
+        if self.noises is not None:
+            score, _ = self.score.scored(RegressionOutputs(variance, self.noises, outputs.features))
+            return found | {"score": score, "std": predictive_std(variance, self.noises)}
+        probabilities = class_probabilities(mean, variance, self.temperature, self.link, self.plain_temperature)
+        known = class_outputs(mean, variance, probabilities, self.plain_temperature, outputs.features, self.link)
+        score, leading = self.score.scored(known)
+        total, aleatoric, epistemic = known.entropies
+        return found | {
+            "score": score,
+            "probabilities": probabilities[0],
+            "map_probabilities": probabilities[1],
+            "total": total,
+            "aleatoric": aleatoric,
+            "epistemic": epistemic,
+            "multilabel": self.link == "probit-sigmoid",
+            "leading": leading,
+        }
 
-def undecided_prediction(
-    mean: Array,
-    variance: Array,
-    sigma_noise: Array | None,
-    temperature: float,
-    scoring: Scoring | None = None,
-    features: Mapping[str, Array] = NO_FEATURES,
-    link: Link = "probit",
-    map_temperature: float | None = None,
-) -> Prediction:
-    """Everything about a prediction but the decision: p-values are 1 and nothing is rejected.
+    def undecided(self, outputs: GraphOutputs) -> Prediction:
+        """Everything but the decision: p-values are 1 and nothing is rejected."""
+        count = len(outputs.mean)
+        return Prediction(**self.values(outputs), p_value=np.ones(count), rejected=np.zeros(count, bool))
 
-    `sigma_noise` None means classification; scoring, features, link, map_temperature: as for `uncertainties`.
-    """
-    found = uncertainties(mean, variance, sigma_noise, temperature, scoring, features, link, map_temperature)
-    return Prediction(mean, variance, p_value=np.ones(len(mean)), rejected=np.zeros(len(mean), bool), **found)
-
-
-def uncertainties(
-    mean: Array,
-    variance: Array,
-    sigma_noise: Array | None,
-    temperature: float,
-    scoring: Scoring | None = None,
-    features: Mapping[str, Array] = NO_FEATURES,
-    link: Link = "probit",
-    map_temperature: float | None = None,
-) -> dict[str, Any]:
-    """The score, and the fields of a `Prediction` that only its task has.
-
-    scoring: what makes the score; None: predictive entropy, of a regression the epistemic standard deviation.
-    features: the feature scores that the graph gave, (B,) each, by name. link: that of the bundle (`link_approx`).
-    map_temperature: of the plain network; None: `temperature`.
-    """
-    map_temperature = temperature if map_temperature is None else map_temperature
-    if sigma_noise is not None:
-        score, _ = (scoring or EPISTEMIC_STD).scored(RegressionOutputs(variance, sigma_noise, features))
-        return {"score": score, "std": predictive_std(variance, sigma_noise)}
-    probabilities = class_probabilities(mean, variance, temperature, link, map_temperature)
-    outputs = class_outputs(mean, variance, probabilities, map_temperature, features, link)
-    score, leading = (scoring or PREDICTIVE_ENTROPY).scored(outputs)
-    total, aleatoric, epistemic = outputs.entropies
-    found = {
-        "score": score,
-        "probabilities": probabilities[0],
-        "map_probabilities": probabilities[1],
-        "total": total,
-        "aleatoric": aleatoric,
-        "epistemic": epistemic,
-        "multilabel": link == "probit-sigmoid",
-    }
-    return found if leading is None else found | {"leading": leading}
+    def plain(self, mean: Array) -> Array | None:
+        """The plain network's probabilities, (B, K); None of a regression."""
+        if self.noises is not None:
+            return None
+        with np.errstate(invalid="ignore", over="ignore"):
+            return link_approx(mean, 0.0 * mean, self.plain_temperature, self.link)
 
 
 def finite_rows(*outputs: Array) -> Array:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy.typing as npt
 from pydantic_core import to_json
 
-from probity.service.codec.answers import Coverage, View, predictions_json
+from probity.service.codec.answers import View, predictions_json
 from probity.service.format.manifest import Task
-from probity.service.inference.deciding import Rule
+from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import PlainPrediction
 from probity.service.models.served import AnyPrediction, ServedModel
 
@@ -25,16 +25,15 @@ DECISION = ("score", "p_value", "threshold", "false_reject_rate", "rejected")
 
 def audit_lines(
     model: ServedModel,
-    rule: Rule,
+    decision: Decision,
     request_id: str,
     seconds: float,
     prediction: AnyPrediction,
-    coverage: Coverage,
     inputs: Array | None = None,
 ) -> bytes:
     """The lines of a request, each with its end.
 
-    `rule` has decided; `seconds`: when the request was answered, since 1970; `inputs` (B, ...): as the network took
+    `decision` has decided; `seconds`: when the request was answered, since 1970; `inputs` (B, ...): as the network took
     them, where they are to be kept. The plain network's answers have no score and no decision.
     """
     request: Json = {
@@ -46,7 +45,7 @@ def audit_lines(
         "degraded": isinstance(prediction, PlainPrediction),
     }
     fields = (*ANSWER[model.manifest.task], *DECISION)
-    answers = predictions_json(prediction, model.predictor, rule, coverage, View(fields, rounded=False))
+    answers = predictions_json(prediction, decision, View(fields, rounded=False))
     kept = [{}] * len(prediction) if inputs is None else [{"inputs": one.tolist()} for one in inputs]
     lines = [request | {"index": i} | answer | own for i, (answer, own) in enumerate(zip(answers, kept, strict=True))]
     return b"".join(to_json(line, inf_nan_mode="null") + b"\n" for line in lines)

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from probity.service.codec.answers import Coverage
 from probity.service.codec.decoding import FieldError
 from probity.service.feedback.answers import Array, Decision, Outcomes, layout, outcomes_of, parse_answers
 from probity.service.feedback.labelled import LabelledExamples
 from probity.service.feedback.receipts import Receipt, ReceiptError, ReceiptSigner
 from probity.service.format.manifest import Manifest, Task
-from probity.service.inference.deciding import Rule
-from probity.service.inference.predictor import PlainPrediction, Prediction, decided_by
+from probity.service.inference.decision import Decision as Decides
+from probity.service.inference.predictor import PlainPrediction, Prediction
 from probity.service.maths.prediction_sets import LIKELY
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.schemas import FeedbackRequest, FeedbackResponse, ModelName
@@ -29,15 +28,16 @@ class Feedback:
     def __init__(self, signer: ReceiptSigner) -> None:
         self._signer, self._labelled, self._lock = signer, LabelledExamples(), threading.Lock()
 
-    def receipt(self, model: ServedModel, rule: Rule, prediction: AnyPrediction, coverage: Coverage) -> str:
-        """The receipt of an answer that `rule` has decided.
+    def receipt(self, model: ServedModel, decision: Decides, prediction: AnyPrediction) -> str:
+        """The receipt of an answer that `decision` has decided.
 
         It holds the decision by the model's own rule: at rates that clients choose, what is expected of the accepted
         does not hold.
         """
-        if isinstance(prediction, Prediction) and rule is not model.predictor.decides:
-            prediction = decided_by(model.predictor.decides, prediction)
-        answers = answers_of(model, prediction, coverage)
+        own = model.predictor.decision
+        if isinstance(prediction, Prediction) and decision is not own:
+            prediction = own.again(prediction)
+        answers = answers_of(model, prediction)
         return self._signer.sign(model.name, model.version, model.digest, answers.tobytes())
 
     def open(self, receipt: str) -> Receipt:
@@ -64,7 +64,7 @@ class Feedback:
         return FeedbackResponse(model=named, examples=len(new), counted=counted, already_labelled=known - counted)
 
 
-def answers_of(model: ServedModel, prediction: AnyPrediction, coverage: Coverage) -> Array:
+def answers_of(model: ServedModel, prediction: AnyPrediction) -> Array:
     """What a receipt holds of a prediction, (B,). Degraded answers of a regression have no interval: NaN."""
     task = model.manifest.task
     answers = np.empty(len(prediction), layout(task, model.manifest.outputs))
@@ -75,7 +75,7 @@ def answers_of(model: ServedModel, prediction: AnyPrediction, coverage: Coverage
     if probabilities is None:
         answers["mean"], answers["low"], answers["high"] = prediction.mean, np.nan, np.nan
         if isinstance(prediction, Prediction):
-            _, answers["low"], answers["high"] = coverage.intervals(prediction, model.predictor)
+            answers["low"], answers["high"] = model.predictor.decision.intervals(prediction)
     elif task == "multilabel":
         answers["labels"] = np.packbits(probabilities >= LIKELY, axis=1)
         answers["confidence"] = np.maximum(probabilities, 1 - probabilities).prod(axis=1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from probity.service.bundle import Bundle, BundleError, Verify, read_bundle
 from probity.service.format.text import printable
-from probity.service.inference.deciding import Policy
+from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.maths.class_rules import ClassRules
 from probity.service.models.cpu_share import all_threads, useful_threads
@@ -40,17 +40,17 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
             bundle,
             threads=threads,
             plain_too=settings.degrade_after_seconds is not None,
-            policy=_policy(settings),
+            policy=Policy.of(settings),
         )
 
     predictor = opened(useful_threads(settings.threads or 1))
     _warn_of_shared_thresholds(predictor)
     several = settings.threads is None and all_threads(settings) > 1
-    return opened(all_threads(settings)) if several and predictor.takes_longer_than(LONG_SECONDS) else predictor
+    return opened(all_threads(settings)) if several and predictor.graph.takes_longer_than(LONG_SECONDS) else predictor
 
 
 def _warn_of_shared_thresholds(predictor: Predictor) -> None:
-    rules = predictor.decides
+    rules = predictor.decision.rule
     if isinstance(rules, ClassRules) and len(rules.shared):
         names = predictor.manifest.labels
         log.warning(
@@ -61,15 +61,6 @@ def _warn_of_shared_thresholds(predictor: Predictor) -> None:
             len(names),
             printable(", ".join(names[label] for label in rules.shared[:NAMED])),
         )
-
-
-def _policy(settings: Settings) -> Policy:
-    return Policy(
-        settings.false_reject_rate,
-        settings.reject_by_class,
-        settings.accepted_accuracy,
-        settings.accepted_confidence,
-    )
 
 
 def verifier(settings: Settings) -> Verify | None:

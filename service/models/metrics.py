@@ -27,27 +27,26 @@ class ModelMetrics:
     """One model's series: `announce` on load, `withdraw` when it takes no new requests, `finish` after the last answer,
     and `remove` where no other bundle has its name and version."""
 
-    def __init__(
-        self, metrics: Metrics, predictor: Predictor, workers: int = 1, expected_accuracy: float | None = None
-    ) -> None:
-        """`workers`: how many processes test for drift and accuracy, each with its part of the requests;
-        `expected_accuracy`: what labelled answers are compared with."""
+    def __init__(self, metrics: Metrics, predictor: Predictor, workers: int = 1) -> None:
+        """`workers`: how many processes test for drift and accuracy, each with its part of the requests."""
         self._metrics, self._predictor = metrics, predictor
-        self.drift = DriftTest(predictor.rule.scores, DRIFT_LEVEL * workers)
-        self._drift_sample = DriftSample(predictor.rule.scores)
+        self.drift = DriftTest(predictor.decision.pooled.scores, DRIFT_LEVEL * workers)
+        self._drift_sample = DriftSample(predictor.decision.pooled.scores)
         manifest = predictor.manifest
         self._model = model = (manifest.name, manifest.version)
         # Examples are counted once each: with several labels or values, under the name of the task.
         self._labels = manifest.labels if manifest.task == "classification" else (manifest.task,)
         self._predictions = [metrics.predictions.labels(*model, label, "false") for label in self._labels]
         self._degraded = (
-            [metrics.predictions.labels(*model, label, "true") for label in self._labels] if predictor.has_plain else []
+            [metrics.predictions.labels(*model, label, "true") for label in self._labels]
+            if predictor.graph.has_plain
+            else []
         )
         self._rejections = [metrics.rejections.labels(*model, "score", label) for label in self._labels]
         self._out_of_range = metrics.out_of_range.labels(*model)
         self._drift_evidence = metrics.drift_evidence.labels(*model)
         self._drift_alarms = metrics.drift_alarms.labels(*model)
-        self.feedback = FeedbackSeries(metrics.feedback, model, expected_accuracy, workers)
+        self.feedback = FeedbackSeries(metrics.feedback, model, predictor.decision.expected_accuracy, workers)
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
         self._decode_seconds = metrics.decode_seconds.labels(*model)
@@ -59,7 +58,7 @@ class ModelMetrics:
     def _open_histograms(self) -> None:
         metrics, reference = self._metrics, self._predictor.reference
         self._p_value = metrics.p_value.labels(*self._model)
-        self._score_scale = Deviation.of_sample(self._predictor.rule.scores)
+        self._score_scale = Deviation.of_sample(self._predictor.decision.pooled.scores)
         self._score = self._deviations(metrics.score, self._score_scale)
         self._variance, self._entropy = None, None  # without quantiles to compare with
         if "functional_variance" in reference:
@@ -82,9 +81,9 @@ class ModelMetrics:
         metrics.stale.labels(model[0]).set(0)
         metrics.info.labels(*model, predictor.digest).set(SERVING)
         metrics.serving[model] = predictor.digest
-        metrics.false_reject_rate.labels(*model).set(predictor.rule.false_reject_rate)
-        metrics.false_reject_rate_bound.labels(*model).set(predictor.rule.rate_bound())
-        metrics.threshold.labels(*model).set(self._score_scale.of(predictor.rule.threshold))
+        metrics.false_reject_rate.labels(*model).set(predictor.decision.pooled.false_reject_rate)
+        metrics.false_reject_rate_bound.labels(*model).set(predictor.decision.pooled.rate_bound())
+        metrics.threshold.labels(*model).set(self._score_scale.of(predictor.decision.pooled.threshold))
         self.feedback.announce()
 
     def withdraw(self) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from probity.service.inference.deciding import Rule
+from probity.service.inference.decision import Decision
 from probity.service.settings import Settings
 
 
@@ -24,10 +24,10 @@ class RateBounds:
     def of(cls, settings: Settings) -> "RateBounds":
         return cls(settings.requested_rates)
 
-    def rule(self, rule: Rule, rate: float | None) -> Rule:
-        """The model's rule, at the rate that is asked for (None: its own); raises `RateError`."""
+    def decision(self, own: Decision, rate: float | None) -> Decision:
+        """The model's decision, at the rate that is asked for (None: its own); raises `RateError`."""
         if rate is None:
-            return rule
+            return own
         if self.allowed is None:
             raise RateError(
                 rate, "none: this service sets the rate (PROBITY_REQUESTED_RATES would let requests choose)"
@@ -35,7 +35,7 @@ class RateBounds:
         low, high = self.allowed
         if not low <= rate <= high:
             raise RateError(rate, f"{low:g} to {high:g}, as this service allows")
-        if rate < rule.least_rate:
-            count = round(1 / rule.least_rate) - 1
-            raise RateError(rate, f"at least {rule.least_rate:.3g}: the model has {count} calibration scores")
-        return rule.at(rate)
+        least = own.rule.least_rate
+        if rate < least:
+            raise RateError(rate, f"at least {least:.3g}: the model has {round(1 / least) - 1} calibration scores")
+        return own.at(rate)

@@ -10,9 +10,8 @@ from typing import Any
 import numpy.typing as npt
 
 from probity.service.batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
-from probity.service.inference.deciding import Rule
-from probity.service.inference.expected_accuracy import expected_coverage
-from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite, decided_by
+from probity.service.inference.decision import Decision
+from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
 from probity.service.models.cpu_share import batches_at_once, share_of
 from probity.service.models.metrics import ModelMetrics
 from probity.service.models.rates import RateBounds
@@ -36,12 +35,11 @@ class ServedModel:
     ) -> None:
         self.predictor, self.manifest, self.digest = predictor, predictor.manifest, predictor.digest
         self.name, self.version = self.manifest.name, self.manifest.version
-        self.expected_accuracy = _expected(predictor, settings)
-        self.metrics = ModelMetrics(metrics, predictor, settings.workers, self.expected_accuracy)
+        self.metrics = ModelMetrics(metrics, predictor, settings.workers)
         self._users, self._unused = 0, asyncio.Event()
         self._unused.set()
         self._rates = RateBounds.of(settings)
-        each = predictor.threads or threads.count
+        each = predictor.graph.threads or threads.count
         self._batcher: DynamicBatcher[AnyPrediction] = DynamicBatcher(
             self._compute,
             _limits(settings, predictor, each),
@@ -78,25 +76,25 @@ class ServedModel:
         """Raises `QueueFull` where a request of average size would not fit the queue."""
         self._batcher.check_room()
 
-    def rule(self, rate: float | None) -> Rule:
-        """The rule for a request that asks for a false-reject rate (None: the model's own); raises `RateError`."""
-        return self._rates.rule(self.predictor.decides, rate)
+    def decision(self, rate: float | None) -> Decision:
+        """What decides a request that asks for a false-reject rate (None: the model's own); raises `RateError`."""
+        return self._rates.decision(self.predictor.decision, rate)
 
     async def predict(
-        self, inputs: Array, deadline: float = math.inf, rule: Rule | None = None
+        self, inputs: Array, deadline: float = math.inf, decision: Decision | None = None
     ) -> Answered[AnyPrediction]:
         """Predict `inputs` (B, *input_shape), B >= 1, of the bundle's dtype, through the queue.
 
-        `rule`: decides in place of the model's own, which the metrics count by.
+        `decision`: in place of the model's own, which the metrics count by.
 
         Raises what `DynamicBatcher.submit` raises, `NonFinitePrediction` and `NetworkError`.
         """
         answered = await self._batcher.submit(inputs, deadline)
         check_finite(answered.result)
         self.metrics.answered(answered.result, answered.queue_seconds, inputs)
-        if rule is None or rule is self.predictor.decides or not isinstance(answered.result, Prediction):
+        if decision is None or decision is self.predictor.decision or not isinstance(answered.result, Prediction):
             return answered
-        return replace(answered, result=decided_by(rule, answered.result))
+        return replace(answered, result=decision.again(answered.result))
 
     async def retire(self) -> None:
         """Close the queue once no request uses the model any more."""
@@ -118,20 +116,11 @@ class ServedModel:
         return None if after_seconds is None else Fallback(self._compute_plain, after_seconds)
 
 
-def _expected(predictor: Predictor, settings: Settings) -> float | None:
-    """What labelled answers are tested against: of a regression, the coverage of conformal intervals."""
-    if predictor.manifest.task != "regression":
-        return predictor.expected_accuracy
-    return (
-        expected_coverage(predictor.intervals, settings.interval_level) if settings.intervals == "conformal" else None
-    )
-
-
 def _limits(settings: Settings, predictor: Predictor, threads: int) -> Limits:
     """The queue's limits. The memory that the graph takes bounds the rows of a batch."""
-    most = settings.max_batch_size or predictor.chunk_rows
+    most = settings.max_batch_size or predictor.graph.chunk_rows
     return Limits(
-        batch_rows=min(most, predictor.chunk_rows),
+        batch_rows=min(most, predictor.graph.chunk_rows),
         queue_rows=settings.max_queue_rows,
         delay_seconds=settings.max_queue_delay_seconds,
         at_once=batches_at_once(settings, threads),

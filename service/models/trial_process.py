@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from probity.service.bundle import BundleError, InputSpec, Verify, read_bundle
+from probity.service.inference.graph import NetworkError, NetworkFailed
 from probity.service.inference.predictor import Predictor
-from probity.service.inference.session import NetworkError, NetworkFailed
 
 EXAMPLES = 3
 # An orphan ends by itself this long after its parent would have killed it.
@@ -68,7 +68,7 @@ def _predict(predictor: Predictor, inputs: npt.NDArray[Any]) -> None:
     """Predict. The network may refuse made-up values, such as an unknown category: that is not the bundle's fault."""
     with contextlib.suppress(NetworkError):
         predictor.predict(inputs)
-        if predictor.has_plain:
+        if predictor.graph.has_plain:
             predictor.predict_plain(inputs)
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from probity.service.bundle import InputSpec
-from probity.service.codec.answers import Coverage
 from probity.service.format.manifest_input import InputPart
+from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import Predictor
 from probity.service.oip.outputs import FP32, outputs_of
 from probity.service.oip.schemas import INPUT
@@ -15,12 +15,12 @@ DATATYPES = {"float32": FP32, "int64": "INT64", "bool": "BOOL"}
 ANY_NUMBER = -1
 
 
-def metadata(predictor: Predictor, versions: list[str], coverage: Coverage) -> Json:
+def metadata(predictor: Predictor, versions: list[str]) -> Json:
     """The model's inputs and outputs, with a batch of any size; and the level of its sets or intervals."""
     manifest = predictor.manifest
     outputs = [
         {"name": output.name, "datatype": output.datatype, "shape": [ANY_NUMBER, *output.shape]}
-        for output in outputs_of(predictor).values()
+        for output in outputs_of(manifest).values()
     ]
     return {
         "name": manifest.name,
@@ -31,7 +31,7 @@ def metadata(predictor: Predictor, versions: list[str], coverage: Coverage) -> J
             for part in _inputs(manifest.input)
         ],
         "outputs": outputs,
-        "parameters": {"digest": predictor.digest, "task": manifest.task, **_levels(predictor, coverage)},
+        "parameters": {"digest": predictor.digest, "task": manifest.task, **_levels(predictor.decision)},
     }
 
 
@@ -39,7 +39,6 @@ def _inputs(spec: InputSpec) -> tuple[InputPart, ...]:
     return spec.parts or (InputPart(INPUT, spec.shape, spec.dtype),)
 
 
-def _levels(predictor: Predictor, coverage: Coverage) -> Json:
-    if predictor.manifest.task == "regression":
-        return {"interval_level": coverage.level, "intervals": coverage.kind(predictor)}
-    return {"interval_level": coverage.level}
+def _levels(decision: Decision) -> Json:
+    level: Json = {"interval_level": decision.policy.interval_level}
+    return level | ({"intervals": decision.interval_kind} if decision.manifest.task == "regression" else {})

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from probity.service.codec.answers import Coverage
-from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
+from probity.service.format.manifest import Manifest
+from probity.service.inference.decision import Decision
+from probity.service.inference.predictor import PlainPrediction, Prediction
 from probity.service.oip.datatypes import BOOL, Array
 from probity.service.oip.errors import OutputUnavailable, RequestError
 from probity.service.oip.parsing import shown
@@ -32,8 +33,7 @@ class Answer:
     """A prediction, and what its sets or intervals are computed by."""
 
     prediction: AnyPrediction
-    predictor: Predictor
-    coverage: Coverage
+    decision: Decision
 
     def value(self, name: str) -> Array | None:
         """An output's values, (B, ...); None where a degraded answer lacks it. Its `probabilities` are the plain
@@ -41,7 +41,7 @@ class Answer:
         prediction = self.prediction
         if isinstance(prediction, Prediction):
             if name == SET:
-                return self._members(prediction)
+                return self.decision.members(prediction)
             if name in (LOW, HIGH):
                 return self._ends[name]
         elif name == "probabilities":
@@ -53,20 +53,11 @@ class Answer:
     def _ends(self) -> Mapping[str, Array]:
         """Both ends of the intervals, (B, K) each: whoever asks for one asks for the other."""
         assert isinstance(self.prediction, Prediction)
-        _, low, high = self.coverage.intervals(self.prediction, self.predictor)
-        return {LOW: low, HIGH: high}
-
-    def _members(self, prediction: Prediction) -> Array:
-        """Which classes belong to the prediction set, (B, K) bool; of labels, whether not having each and having it
-        do, (B, K, 2)."""
-        assert self.predictor.sets is not None
-        assert prediction.probabilities is not None
-        return self.predictor.sets.members(prediction.probabilities, self.coverage.level)
+        return dict(zip((LOW, HIGH), self.decision.intervals(self.prediction), strict=True))
 
 
-def outputs_of(predictor: Predictor) -> Mapping[str, Output]:
+def outputs_of(manifest: Manifest) -> Mapping[str, Output]:
     """The outputs of a model, in the order in which they are sent."""
-    manifest = predictor.manifest
     return _outputs(manifest.task, manifest.outputs, manifest.added_weights is not None)
 
 

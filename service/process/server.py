@@ -15,7 +15,7 @@ import uvicorn
 
 from probity.service.app import create_app
 from probity.service.connection.protocol import limited_protocol
-from probity.service.inference.session import share_memory
+from probity.service.inference.graph import share_memory
 from probity.service.models.loading import load_named
 from probity.service.monitoring.metrics import several_processes
 from probity.service.process.forced_exit import ForcedExit, exit_now

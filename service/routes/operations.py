@@ -100,7 +100,7 @@ async def model_by_version(name: str, version: str, runtime: RuntimeDependency) 
 
 def _card(served: ServedModel) -> dict[str, Any]:
     card: dict[str, Any] = to_json(served.manifest)
-    return {"digest": served.digest, **card, "decision": rule_json(served.predictor)}
+    return {"digest": served.digest, **card, "decision": rule_json(served.predictor.decision)}
 
 
 @router.head("/metrics", include_in_schema=False)

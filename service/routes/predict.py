@@ -18,7 +18,7 @@ from probity.service.http.disconnect import CancelOnDisconnect
 from probity.service.http.problems import MEDIA_TYPE, ProblemError
 from probity.service.http.request_id import HEADER as ID_HEADER
 from probity.service.http.request_id import request_id
-from probity.service.inference.deciding import Rule
+from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import NonFinitePrediction
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.routes.decode import decode_images, decode_numbers, read
@@ -102,7 +102,7 @@ async def _predict(request: Request) -> Response:
     served = runtime.store.find(path.get("name"), path.get("version"))
     with deadline.attributed(), served.in_use() as model:
         identity, query = request_id(request), query_of(request)
-        rule, view = model.rule(query.rate), query.view(model.manifest)
+        decision, view = model.decision(query.rate), query.view(model.manifest)
         kind, body = _kind(request), await _read(request, runtime, model, deadline, lease)
         started = time.perf_counter()
         inputs = await _decode(request, runtime, deadline.at, kind, body, model.manifest.input)
@@ -111,12 +111,12 @@ async def _predict(request: Request) -> Response:
         reserve(lease, inputs.array.nbytes)
         try:
             async with CancelOnDisconnect(request):
-                answered = await model.predict(inputs.array, deadline.at, rule)
+                answered = await model.predict(inputs.array, deadline.at, decision)
         except NonFinitePrediction as error:
             raise _non_finite(f"{inputs.field}[{error.index}]") from None
-        runtime.record(model, rule, identity, answered.result, inputs.array)
+        runtime.record(model, decision, identity, answered.result, inputs.array)
         warnings = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
-        response = _JsonResponse(runtime, model, identity, rule, answered, warnings, seconds, view, query.full)
+        response = _JsonResponse(runtime, model, identity, decision, answered, warnings, seconds, view, query.full)
         few = len(answered.result) <= INLINE_ROWS
         content = response.body() if few else await runtime.in_thread(response.body)
         reserve_response(lease, len(content))
@@ -160,7 +160,7 @@ class _JsonResponse:
     runtime: Runtime
     model: ServedModel
     identity: str
-    rule: Rule
+    decision: Decision
     answered: Answered[AnyPrediction]
     warnings: list[str]
     decode_seconds: float
@@ -168,12 +168,12 @@ class _JsonResponse:
     full: bool
 
     def body(self) -> bytes:
-        runtime, model, rule, answered = self.runtime, self.model, self.rule, self.answered
-        receipt = runtime.receipt(model, rule, answered.result)
+        runtime, model, decision, answered = self.runtime, self.model, self.decision, self.answered
+        receipt = runtime.receipt(model, decision, answered.result)
         answer: dict[str, Any] = {
             "id": self.identity,
             "model": {"name": model.name, "version": model.version, "digest": model.digest},
-            "predictions": predictions_json(answered.result, model.predictor, rule, runtime.coverage, self.view),
+            "predictions": predictions_json(answered.result, decision, self.view),
             "warnings": self.warnings,
         }
         if answered.degraded or self.full:

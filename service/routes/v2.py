@@ -71,7 +71,7 @@ async def ready(request: Request) -> Response:
 async def model(request: Request) -> Json:
     """The model's tensors, and its loaded versions."""
     served, runtime = _find(request), runtime_of(request)
-    return metadata(served.predictor, runtime.store.versions(served.name), runtime.coverage)
+    return metadata(served.predictor, runtime.store.versions(served.name))
 
 
 @_of_model("/ready", "HEAD", include_in_schema=False)

@@ -18,7 +18,7 @@ from probity.service.http.bodies import media_type, reserve, reserve_response
 from probity.service.http.disconnect import CancelOnDisconnect
 from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import given_id
-from probity.service.inference.deciding import Rule
+from probity.service.inference.decision import Decision
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
 from probity.service.oip.datatypes import Array
@@ -69,14 +69,14 @@ async def infer(request: Request) -> Response:
     with runtime.store.find(name, version).in_use() as model:
         with deadline.attributed():
             infer_request, array = await _read_and_decode(request, runtime, model, lease, deadline)
-        rule = model.rule(infer_request.false_reject_rate)
+        decision = model.decision(infer_request.false_reject_rate)
         deadline = deadline.sooner(began + (infer_request.timeout_seconds or math.inf))
         with deadline.attributed():
             async with CancelOnDisconnect(request):
-                answered = await model.predict(array, deadline.at, rule)
-        runtime.record(model, rule, infer_request.id or own_id, answered.result, array)
+                answered = await model.predict(array, deadline.at, decision)
+        runtime.record(model, decision, infer_request.id or own_id, answered.result, array)
         warnings = warnings_of(answered.result, model.predictor, array, INPUT)
-        encoding = functools.partial(_encoded, infer_request, model, runtime, rule, answered, warnings)
+        encoding = functools.partial(_encoded, infer_request, model, runtime, decision, answered, warnings)
         few = answered.result.mean.size <= INLINE_NUMBERS
         encoded = encoding() if few else await runtime.in_thread(encoding)
         reserve_response(lease, len(encoded.body))
@@ -94,7 +94,7 @@ async def _read_and_decode(
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=expected)
     length, body = header_length(request.headers.get(LENGTH_HEADER)), await read(request, runtime, deadline, lease)
     model.check_room()  # decode nothing for a request that the queue would reject
-    spec, known = model.manifest.input, outputs_of(model.predictor)
+    spec, known = model.manifest.input, outputs_of(model.manifest)
     bounds = json_limits_for(spec, runtime.limits.rows(spec))
 
     def decode() -> tuple[InferRequest, Array | ImageFiles | ImageTexts]:
@@ -121,16 +121,16 @@ def _encoded(
     infer_request: InferRequest,
     model: ServedModel,
     runtime: Runtime,
-    rule: Rule,
+    decision: Decision,
     answered: Answered[AnyPrediction],
     warnings: list[str],
 ) -> Encoded:
-    known, answer = outputs_of(model.predictor), Answer(answered.result, model.predictor, runtime.coverage)
+    known, answer = outputs_of(model.manifest), Answer(answered.result, decision)
     try:
         tensors = chosen(infer_request, known, answer)
     except OutputUnavailable as error:
         raise ProblemError(503, "degraded", f"{error}.", headers={"Retry-After": "1"}) from None
-    receipt = runtime.receipt(model, rule, answered.result)
+    receipt = runtime.receipt(model, decision, answered.result)
     head = Head(model.name, model.version, infer_request.id, answered.degraded, tuple(warnings), receipt)
     return encode(head, tensors, known)
 

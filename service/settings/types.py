@@ -6,6 +6,5 @@ from pydantic import Field
 from pydantic_settings import NoDecode
 
 Positive = Annotated[int, Field(gt=0)]
-Rate = Annotated[float, Field(gt=0, lt=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]

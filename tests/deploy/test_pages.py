@@ -5,7 +5,7 @@ import tomllib
 
 import yaml
 
-from probity.service.inference.predictor import CHUNK_BYTES
+from probity.service.inference.graph import CHUNK_BYTES
 from probity.service.runtime import decoder_bytes
 from probity.service.settings import PREFIX, Settings
 from tests.support.deployment import COMPOSE, NGINX_TEXT, ROOT

@@ -110,7 +110,7 @@ def write_answers(folder: Path, inputs: np.ndarray) -> None:
     predictor = Predictor.load(folder / "bundle")
     answers: dict[str, object] = {"digest": predictor.digest, "inputs": inputs.tolist()}
     answers |= answers_of(predictor.predict(inputs))
-    if (sets := predictor.sets) is not None:
+    if (sets := predictor.decision.sets) is not None:
         answers["sets"] = sets.members(np.asarray(answers["probabilities"]), SET_LEVEL).tolist()
     (folder / "answers.json").write_text(json.dumps(answers) + "\n")
 

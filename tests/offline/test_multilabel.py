@@ -93,8 +93,8 @@ def test_evaluation_by_hand(fitted: Path) -> None:
         reference.label_log_likelihood(m.astype(float), v.astype(float), true, T)
         for m, v, true in zip(prediction.mean, prediction.variance, y.numpy(), strict=True)
     ]
-    assert predictor.sets is not None
-    members = predictor.sets.members(p, 0.95)
+    assert predictor.decision.sets is not None
+    members = predictor.decision.sets.members(p, 0.95)
     holds = [members[i, k, int(y[i, k])] for i in range(len(y)) for k in range(3)]
     confidence = [max(one, 1 - one) for row in p for one in row]
     expected = {

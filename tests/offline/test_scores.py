@@ -17,8 +17,10 @@ from probity.offline.export.standalone.file import export_standalone
 from probity.offline.export.standalone.verify import open_model, run_standalone
 from probity.offline.laplace.scoring import compare
 from probity.service.bundle import BundleError, ManifestError, read_bundle, reseal_manifest, seal_bundle
-from probity.service.codec.answers import Coverage, predictions_json
-from probity.service.inference.predictor import Predictor, undecided_prediction
+from probity.service.codec.answers import predictions_json
+from probity.service.inference.graph import GraphOutputs
+from probity.service.inference.prediction import Predictive
+from probity.service.inference.predictor import Predictor
 from probity.service.maths.fused_score import FusedScore
 from probity.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES
 from tests.support.small_fit import CONFIG, batches, network
@@ -40,24 +42,16 @@ def fitted(out: Path, score: str, **changes: object) -> Path:
 
 def test_the_service_computes_the_fused_score_of_the_fit(fused: Path) -> None:
     predictor = Predictor.load(fused)
-    assert isinstance(predictor.scoring, FusedScore)
+    assert isinstance(predictor.decision.predictive.score, FusedScore)
     inputs = np.concatenate([x.numpy() for x, _ in batches(30, seed=2)])
     prediction = predictor.predict(inputs)
-    manifest, features = predictor.manifest, predictor.outputs(inputs).features
-    again = undecided_prediction(
-        prediction.mean,
-        prediction.variance,
-        None,
-        manifest.temperature,
-        predictor.scoring,
-        features,
-        manifest.link,
-        manifest.map_temperature,
-    )
+    manifest, features = predictor.manifest, predictor.graph.outputs(inputs).features
+    outputs = GraphOutputs(prediction.mean, prediction.variance, features)
+    again = Predictive.of(manifest, predictor.decision.predictive.score).undecided(outputs)
     np.testing.assert_array_equal(prediction.score, again.score)
     assert prediction.leading is not None
     assert prediction.rows(3, 7).leading is not None
-    np.testing.assert_allclose(prediction.p_value, predictor.rule.p_value(prediction.score))
+    np.testing.assert_allclose(prediction.p_value, predictor.decision.pooled.p_value(prediction.score))
     compared = predictor.manifest.calibration.compared
     assert compared is not None
     assert [one.name for one in compared] == [*CLASSIFICATION_SCORES, *FEATURE_SCORES, "fused"]
@@ -66,7 +60,7 @@ def test_the_service_computes_the_fused_score_of_the_fit(fused: Path) -> None:
 def test_the_answer_names_the_largest_part(fused: Path) -> None:
     predictor = Predictor.load(fused, false_reject_rate=0.5)
     inputs = np.concatenate([x.numpy() for x, _ in batches(30, seed=2)])
-    answers = predictions_json(predictor.predict(inputs), predictor, predictor.rule, Coverage(0.95, conformal=True))
+    answers = predictions_json(predictor.predict(inputs), predictor.decision)
     reasons = [answer["reason"] for answer in answers if answer["rejected"]]
     assert reasons
     titles = "|".join(score.title for score in (CLASSIFICATION_SCORES | FEATURE_SCORES).values())

@@ -42,7 +42,7 @@ def fitted(out: Path, model: nn.Module | None = None, held_out: Batches | None =
 
 def test_the_default_is_the_largest_surprise(default: Path) -> None:
     predictor = Predictor.load(default)
-    scoring = predictor.scoring
+    scoring = predictor.decision.predictive.score
     assert isinstance(scoring, LargestSurprise)
     assert [part.score.name for part in scoring.components] == ["predictive_entropy", "distance"]
     assert [part.least for part in scoring.components] == [0.0, pytest.approx(np.log(20))]
@@ -75,7 +75,7 @@ def test_a_standalone_model_of_it_decides_alike(default: Path, tmp_path: Path) -
 @pytest.mark.parametrize("held_out", [20, 40])
 def test_few_held_out_examples(tmp_path: Path, held_out: int) -> None:
     predictor = Predictor.load(fitted(tmp_path / "bundle", held_out=batches(held_out, seed=1)))
-    assert isinstance(predictor.scoring, LargestSurprise)
+    assert isinstance(predictor.decision.predictive.score, LargestSurprise)
     largest = np.full((1, 4), np.finfo(np.float32).max / 1e6, np.float32)
     assert np.isfinite(predictor.predict(np.concatenate([FAR, largest])).score).all()
 
@@ -98,7 +98,7 @@ def test_a_regression_by_default(tmp_path: Path, added: bool, score: str) -> Non
     predictor = Predictor.load(
         fit_bundle(network(), train, tmp_path / "bundle", calibration_loader=held_out, config=config)
     )
-    assert predictor.scoring.name == score
+    assert predictor.decision.predictive.score.name == score
     assert np.isfinite(predictor.predict(FAR).score).all()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.codec.answers import FIELDS, Coverage, View, predictions_json
+from probity.service.codec.answers import FIELDS, View, predictions_json
 from probity.service.inference.predictor import Predictor
 from probity.service.schemas import ClassificationPrediction, RegressionPrediction, ValueVarianceParts, VarianceParts
 from tests.support.added import ADDED, added_variance, write_added
@@ -60,7 +60,7 @@ def test_a_degraded_answer_has_none(served: tuple[Synthetic, Client]) -> None:
     predictor = Predictor.load(synthetic.path, plain_too=True)
     plain = predictor.predict_plain(INPUTS)
     view = View(list(FIELDS[synthetic.manifest.task]))
-    for one in predictions_json(plain, predictor, predictor.decides, Coverage(0.9, conformal=True), view):
+    for one in predictions_json(plain, predictor.decision, view):
         assert one["variance_parts"] is None
 
 
@@ -69,7 +69,7 @@ def test_no_part_is_below_zero_for_rounding(tmp_path: Path) -> None:
     predictor = Predictor.load(write_added(tmp_path).path)
     found = predictor.predict(1e6 * INPUTS)
     view = View(["variance_parts"])
-    answers = predictions_json(found, predictor, predictor.decides, Coverage(0.9, conformal=True), view)
+    answers = predictions_json(found, predictor.decision, view)
     assert min(min(one["variance_parts"]["subnetwork"].values()) for one in answers) >= 0
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from probity.service.app import create_app
 from probity.service.bundle import SEAL
+from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.models.repository import Repository
 from probity.service.routes.predict import ERRORS
@@ -44,7 +45,8 @@ CLOSE: dict[str, Any] = {"rel": 1e-3, "abs": 1e-5}
 @pytest.fixture(scope="module", params=["regression", "single_regression"])
 def regressor(request: pytest.FixtureRequest) -> Iterator[tuple[Synthetic, Client]]:
     synthetic: Synthetic = request.getfixturevalue(request.param)
-    with serving(Predictor.load(synthetic.path), Settings(interval_level=LEVEL, intervals="gaussian")) as started:
+    policy = Policy(interval_level=LEVEL, intervals="gaussian")
+    with serving(Predictor.load(synthetic.path, policy=policy)) as started:
         yield synthetic, started
 
 

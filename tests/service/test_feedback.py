@@ -14,7 +14,7 @@ from itsdangerous.encoding import base64_encode
 
 from probity.service.feedback import receipts
 from probity.service.feedback.receipts import ReceiptSigner
-from probity.service.inference.deciding import Policy
+from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.maths.accuracy_evidence import LEVEL
 from probity.service.security.api_keys import new_key
@@ -108,8 +108,9 @@ def test_labels_of_v2_requests_too(watched: Client) -> None:
 
 
 def test_a_regression_counts_intervals_that_hold_the_truth(regression: Synthetic, tmp_path: Path) -> None:
-    settings = Settings(feedback_secret_file=secret_file(tmp_path), interval_level=0.8, intervals="gaussian")
-    with serving(Predictor.load(regression.path), settings) as client:
+    settings = Settings(feedback_secret_file=secret_file(tmp_path))
+    predictor = Predictor.load(regression.path, policy=Policy(interval_level=0.8, intervals="gaussian"))
+    with serving(predictor, settings) as client:
         answer = predict(client, [row[:3] for row in ROWS])
         found = [one["interval"] for one in answer["predictions"]]
         low, high = np.array(found[0]["low"]) + 1e-4, np.array(found[1]["high"])  # ends are rounded
@@ -129,8 +130,8 @@ def test_a_regression_counts_intervals_that_hold_the_truth(regression: Synthetic
 def test_intervals_are_expected_to_hold_what_they_hold_surely(regression: Synthetic, tmp_path: Path) -> None:
     """On average over held-out data they hold their level; given these data, less with a probability of a half."""
     path = keeping_outcomes(regression.path, tmp_path / "bundle", 100)
-    settings = Settings(feedback_secret_file=secret_file(tmp_path), interval_level=0.9)
-    with serving(Predictor.load(path), settings) as client:
+    settings = Settings(feedback_secret_file=secret_file(tmp_path))
+    with serving(Predictor.load(path, policy=Policy(interval_level=0.9)), settings) as client:
         (found,) = samples(client, "probity_expected_accuracy").values()
     drawn = np.random.default_rng(0).random((20_000, 100))
     assert found == pytest.approx(np.quantile(np.sort(drawn, axis=1)[:, 90], 0.05), abs=0.003)
@@ -297,7 +298,7 @@ def test_accuracy_below_the_certified_one_is_shown(classification: Synthetic, tm
     """And labels that are as accurate as certified speak for it."""
     path = keeping_outcomes(classification.path, tmp_path / "bundle", 2000, 2000)
     predictor = Predictor.load(path, policy=Policy(accepted_accuracy=0.7))
-    assert predictor.expected_accuracy == 0.7
+    assert predictor.decision.expected_accuracy == 0.7
     with serving(predictor, Settings(feedback_secret_file=secret_file(tmp_path))) as client:
         assert [*samples(client, "probity_expected_accuracy").values()] == [0.7]
         assert [*samples(client, "probity_accuracy_martingale").values()] == [1]
@@ -314,10 +315,12 @@ def test_accuracy_below_the_certified_one_is_shown(classification: Synthetic, tm
 def test_without_a_certificate_held_out_data_say_what_to_expect(classification: Synthetic, tmp_path: Path) -> None:
     path = keeping_outcomes(classification.path, tmp_path / "bundle", 500, 0)
     predictor = Predictor.load(path)
-    verdicts = predictor.expected_accuracy
+    verdicts = predictor.decision.expected_accuracy
     assert verdicts is not None
     assert 0.3 < verdicts < 1
-    by_class = Predictor.load(path, policy=Policy(0.2, by_class=True)).expected_accuracy
+    by_class = Predictor.load(
+        path, policy=Policy(false_reject_rate=0.2, reject_by_class=True)
+    ).decision.expected_accuracy
     assert by_class is not None
     assert abs(by_class - verdicts) < 0.2
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probity.service.bundle import BundleError, read_bundle
-from probity.service.inference.deciding import Policy
+from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.maths.certified import CertifiedRule, certify
 from probity.service.maths.class_rules import ClassRules
@@ -45,13 +45,13 @@ def rows(predictor: Predictor, count: int, seed: int = 1) -> np.ndarray:
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
 def test_an_answer_has_a_prediction_set(labelled: Path, level: float) -> None:
-    predictor = Predictor.load(labelled)
+    predictor = Predictor.load(labelled, policy=Policy(interval_level=level))
     inputs, bundle = rows(predictor, 40), read_bundle(labelled)
     p = predictor.predict(inputs).probabilities
     assert p is not None
     assert isinstance(bundle.calibration.outcomes, ClassOutcomes)
     q = conformal_quantile(np.sort(bundle.calibration.outcomes.set_scores), level)
-    with serving(predictor, Settings(interval_level=level)) as client:
+    with serving(predictor) as client:
         for one, row in zip(predictions(client, inputs.tolist()), p, strict=True):
             scores = set_scores(row[np.newaxis], SET_SCORE.penalty, SET_SCORE.unpenalised)[0]
             expected = [f"class {k}" for k in np.argsort(-row) if scores[k] <= q or k == row.argmax()]
@@ -64,7 +64,8 @@ def test_intervals_are_as_wide_as_held_out_residuals_demand(measured: Path) -> N
     prediction = predictor.predict(inputs)
     targets, covered = draw_targets(prediction, rng), {}
     for kind in ("conformal", "gaussian"):
-        with serving(predictor, Settings(intervals=kind, max_rows=2000)) as client:
+        asked = Predictor.load(measured, policy=Policy(intervals=kind))
+        with serving(asked, Settings(max_rows=2000)) as client:
             found = [one["interval"] for one in predictions(client, inputs.tolist())]
         assert all(one["kind"] == kind for one in found)
         low, high = (np.array([one[end] for one in found]) for end in ("low", "high"))
@@ -74,15 +75,15 @@ def test_intervals_are_as_wide_as_held_out_residuals_demand(measured: Path) -> N
 
 
 def test_too_few_residuals_for_the_level_give_a_gaussian_interval(measured: Path) -> None:
-    predictor = Predictor.load(measured)
-    with serving(predictor, Settings(interval_level=0.999)) as client:
+    predictor = Predictor.load(measured, policy=Policy(interval_level=0.999))
+    with serving(predictor) as client:
         (one,) = predictions(client, rows(predictor, 1).tolist())
         assert one["interval"]["kind"] == "gaussian"
 
 
 def test_the_rate_holds_within_each_predicted_class(labelled: Path) -> None:
-    predictor = Predictor.load(labelled, policy=Policy(0.1, by_class=True))
-    rule = predictor.decides
+    predictor = Predictor.load(labelled, policy=Policy(false_reject_rate=0.1, reject_by_class=True))
+    rule = predictor.decision.rule
     assert isinstance(rule, ClassRules)
     inputs = rows(predictor, 60)
     labels = predictor.predict(inputs).probabilities.argmax(axis=1)  # type: ignore[union-attr]
@@ -122,7 +123,7 @@ def test_a_warning_names_classes_that_share_a_threshold(
 def test_the_accepted_are_as_accurate_as_certified(labelled: Path) -> None:
     accuracy = 0.7
     predictor = Predictor.load(labelled, policy=Policy(accepted_accuracy=accuracy))
-    rule, outcomes = predictor.decides, read_bundle(labelled).calibration.outcomes
+    rule, outcomes = predictor.decision.rule, read_bundle(labelled).calibration.outcomes
     assert isinstance(rule, CertifiedRule)
     assert isinstance(outcomes, ClassOutcomes)
     assert outcomes.tuning is not None
@@ -146,14 +147,14 @@ def test_what_cannot_be_certified_is_refused(labelled: Path, measured: Path) -> 
     with pytest.raises(BundleError, match=r"accepted_accuracy: found \d+ errors among .* ask for less"):
         Predictor.load(labelled, policy=asked)
     with pytest.raises(BundleError, match="by_class: found a regression, expected a classification"):
-        Predictor.load(measured, policy=Policy(by_class=True))
+        Predictor.load(measured, policy=Policy(reject_by_class=True))
 
 
 def test_without_examples_that_tune_nothing_is_certified(classification: Synthetic, tmp_path: Path) -> None:
     path = keeping_outcomes(classification.path, tmp_path / "bundle", 500, 0)
     with pytest.raises(BundleError, match="found no held-out examples that tune"):
         Predictor.load(path, policy=Policy(accepted_accuracy=0.6))
-    assert isinstance(Predictor.load(path, policy=Policy(by_class=True)).decides, ClassRules)
+    assert isinstance(Predictor.load(path, policy=Policy(reject_by_class=True)).decision.rule, ClassRules)
 
 
 @pytest.mark.parametrize(
@@ -162,15 +163,15 @@ def test_without_examples_that_tune_nothing_is_certified(classification: Synthet
 def test_an_accuracy_and_a_rate_contradict_each_other(other: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"accepted_accuracy: found 0.9 and {next(iter(other))} too"):
         Settings(accepted_accuracy=0.9, **other)
-    with pytest.raises(ValueError, match="accepted_accuracy: found a false-reject rate or by_class beside it"):
-        Policy(0.1, accepted_accuracy=0.9)
+    with pytest.raises(ValueError, match=r"^accepted_accuracy: found 0\.9 and false_reject_rate too, expected"):
+        Policy(false_reject_rate=0.1, accepted_accuracy=0.9)
 
 
 def test_a_pickled_predictor_decides_as_before(labelled: Path, caplog: pytest.LogCaptureFixture) -> None:
     import pickle
 
     with caplog.at_level(logging.WARNING):
-        for policy in (Policy(0.2, by_class=True), Policy(accepted_accuracy=0.7)):
+        for policy in (Policy(false_reject_rate=0.2, reject_by_class=True), Policy(accepted_accuracy=0.7)):
             predictor = Predictor.load(labelled, policy=policy)
             inputs = rows(predictor, 20)
             again = pickle.loads(pickle.dumps(predictor))

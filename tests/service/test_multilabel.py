@@ -14,7 +14,7 @@ from probity.scoring.job import score_file
 from probity.service.bundle import BundleError
 from probity.service.format.manifest_json import manifest_from_json
 from probity.service.format.rules import ManifestError
-from probity.service.inference.deciding import Policy
+from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.schemas import PredictResponse
 from probity.service.settings import Settings
@@ -38,8 +38,8 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
 
 @pytest.fixture
 def client(synthetic: Synthetic, tmp_path: Path) -> Iterator[Client]:
-    settings = Settings(feedback_secret_file=secret_file(tmp_path), interval_level=0.8)
-    with serving(Predictor.load(synthetic.path), settings) as found:
+    settings = Settings(feedback_secret_file=secret_file(tmp_path))
+    with serving(Predictor.load(synthetic.path, policy=Policy(interval_level=0.8)), settings) as found:
         yield found
 
 
@@ -181,7 +181,7 @@ def test_files_are_scored(synthetic: Synthetic, tmp_path: Path) -> None:
 
 def test_rejecting_by_class_needs_one_class(synthetic: Synthetic) -> None:
     with pytest.raises(BundleError, match="by_class: found several labels an example, expected one class"):
-        Predictor.load(synthetic.path, policy=Policy(by_class=True))
+        Predictor.load(synthetic.path, policy=Policy(reject_by_class=True))
 
 
 @pytest.mark.parametrize(

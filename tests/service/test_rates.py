@@ -14,6 +14,7 @@ from probity.service.models.rates import RateBounds, RateError
 from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
+from tests.support.decisions import decision_of
 from tests.support.v2 import GOOD, INFER, binary, post, refused
 
 BOUNDS = (0.03, 0.6)
@@ -110,11 +111,11 @@ def test_the_operator_has_the_last_word(
         assert 'probity_errors_total{reason="false_reject_rate"} 2.0' in client.get("/metrics").text
 
 
-def test_a_rate_below_what_a_model_can_keep_names_the_least() -> None:
-    rule = RejectionRule(np.arange(9.0), 0.2)
-    assert RateBounds((0.01, 0.5)).rule(rule, 0.1).false_reject_rate == 0.1
+def test_a_rate_below_what_a_model_can_keep_names_the_least(classification: Synthetic) -> None:
+    own, bounds = decision_of(classification.manifest, RejectionRule(np.arange(9.0), 0.2)), RateBounds((0.01, 0.5))
+    assert bounds.decision(own, 0.1).rule.false_reject_rate == 0.1
     with pytest.raises(RateError, match=r"expected at least 0\.1: the model has 9 calibration scores"):
-        RateBounds((0.01, 0.5)).rule(rule, 0.05)
+        bounds.decision(own, 0.05)
 
 
 def test_v2_takes_it_as_a_parameter(classification: Synthetic) -> None:
@@ -141,7 +142,7 @@ def test_a_pickle_keeps_the_rate(classification: Synthetic, tmp_path: Path) -> N
 
     predictor = Predictor.load(classification.path, false_reject_rate=0.3)
     (tmp_path / "kept").write_bytes(pickle.dumps(predictor))
-    assert pickle.loads((tmp_path / "kept").read_bytes()).rule.false_reject_rate == 0.3
+    assert pickle.loads((tmp_path / "kept").read_bytes()).decision.rule.false_reject_rate == 0.3
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from probity.service.bundle import (
     read_bundle,
     write_bundle,
 )
-from probity.service.inference.predictor import CHUNK_BYTES
+from probity.service.inference.graph import CHUNK_BYTES
 from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from tests.support.manifests import OPSET, make_manifest
 from tests.support.manifests import slow_threshold as slow_threshold

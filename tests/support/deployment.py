@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from probity.service.inference.predictor import CHUNK_BYTES
+from probity.service.inference.graph import CHUNK_BYTES
 from probity.service.runtime import decoder_bytes
 from probity.service.settings import PREFIX, Settings
 

@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from probity.offline.export.standalone.errors import StandaloneError
 from probity.service.bundle import InputSpec
+from probity.service.inference.graph import NetworkError
 from probity.service.inference.onnx_runtime import onnxruntime
 from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.inference.session import NetworkError
 from probity.service.maths.fused_score import FusedScore, LargestSurprise
 from probity.service.maths.scores import Scoring
 
@@ -86,7 +86,7 @@ def differences(found: dict[str, Array], expected: Prediction, predictor: Predic
     A p-value counts calibration scores: it must lie between those of scores larger and smaller by the tolerance. A
     score made of several may also differ by what its parts do (`_steepness`).
     """
-    steepness = _steepness(predictor.scoring, expected.score)
+    steepness = _steepness(predictor.decision.predictive.score, expected.score)
     for name in (name for name in found if name not in ("p_value", "rejected")):
         wanted = np.asarray(getattr(expected, name), np.float64)
         atol = TINY + TOLERANCE * np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
@@ -94,11 +94,11 @@ def differences(found: dict[str, Array], expected: Prediction, predictor: Predic
         if not np.allclose(found[name], wanted, rtol=TOLERANCE, atol=atol, equal_nan=True):
             yield f"{name}: found {found[name]!s:.200}, expected {wanted!s:.200} up to {TOLERANCE:g} (relative)"
     slack = np.where(np.isfinite(expected.score), TOLERANCE * np.abs(expected.score) + TINY + steepness, 0.0)
-    least, most = (predictor.rule.p_value(expected.score + sign * slack) for sign in (1, -1))
+    least, most = (predictor.decision.pooled.p_value(expected.score + sign * slack) for sign in (1, -1))
     p = found["p_value"]
     if not ((least <= p) & (p <= most)).all():
         yield f"p_value: found {p}, expected {expected.p_value}"
-    if not (found["rejected"] == ((p <= predictor.rule.false_reject_rate) | ~expected.finite)).all():
+    if not (found["rejected"] == ((p <= predictor.decision.pooled.false_reject_rate) | ~expected.finite)).all():
         yield f"rejected: found {found['rejected']}, expected {expected.rejected}"
 
 

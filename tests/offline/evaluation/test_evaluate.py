@@ -163,7 +163,7 @@ def test_classification_by_hand(tmp_path: Path) -> None:
     inside, outside = ([float(-(p * np.log(p)).sum()) for p in group] for group in (adjusted, other))
     limit = sorted(inside)[12]
     predictor = make(tmp_path, "classification", 3, 3, np.array([limit - 0.3, limit - 0.2, limit, limit + 1e-3]))
-    threshold = predictor.rule.threshold
+    threshold = predictor.decision.pooled.threshold
     found = evaluate(predictor, batches(test, y), batches(foreign, np.zeros(9)))
     accepted = [int(np.argmax(p)) == c for p, c, s in zip(adjusted, y, inside, strict=True) if s <= threshold]
     expected = {
@@ -206,8 +206,8 @@ def test_regression_by_hand(tmp_path: Path, outputs: int) -> None:
         "coverage_90": sum(value <= 1.644854 for value in z) / len(z),
         "coverage_95": sum(value <= 1.959964 for value in z) / len(z),
         "coverage_99": sum(value <= 2.575829 for value in z) / len(z),
-        "false_reject_rate": sum(score > predictor.rule.threshold for score in inside) / 150,
-        "ood_reject_rate": sum(score > predictor.rule.threshold for score in outside) / 8,
+        "false_reject_rate": sum(score > predictor.decision.pooled.threshold for score in inside) / 150,
+        "ood_reject_rate": sum(score > predictor.decision.pooled.threshold for score in outside) / 8,
         "ood_auroc": auroc(inside, outside),
         "ood_fpr_95": sum(score <= sorted(inside)[142] for score in outside) / 8,  # 143 of 150 are 95 % or more
     }

@@ -38,10 +38,10 @@ def test_sets_hold_the_truth_as_often_as_counted(tmp_path: Path) -> None:
     found = evaluate(predictor, data).laplace
     inputs, y = (torch.cat(part).numpy() for part in zip(*data, strict=True))
     prediction = predictor.predict(inputs)
-    assert predictor.sets is not None
+    assert predictor.decision.sets is not None
     assert prediction.probabilities is not None
     for level in (0.9, 0.95, 0.99):
-        members = predictor.sets.members(prediction.probabilities, level)
+        members = predictor.decision.sets.members(prediction.probabilities, level)
         holds = sum(bool(member[c]) for member, c in zip(members, y, strict=True))
         coverage = found[f"set_coverage_{100 * level:g}"]
         assert coverage.value == pytest.approx(holds / 500)

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from probity.offline import ExportError, FitConfig, fit_bundle
 from probity.offline.export.standalone.file import export_standalone
 from probity.offline.export.standalone.verify import open_model
+from probity.service.inference.graph import NetworkError
 from probity.service.inference.predictor import Predictor
-from probity.service.inference.session import NetworkError
 
 ROWS = 10
 CONFIG = FitConfig(

@@ -9,7 +9,8 @@ import pytest
 
 from probity.offline.evaluation.diagnostics import effective_dimension, expected_calibration_error
 from probity.offline.report.page import report_html
-from probity.service.inference.predictor import undecided_prediction
+from probity.service.inference.graph import GraphOutputs
+from probity.service.inference.prediction import Predictive
 from probity.service.maths.predictive import link_approx, softmax
 from tests.support.report_pages import SIGMA, THRESHOLD, Page, make_data, titles
 
@@ -110,7 +111,7 @@ def test_classification_figures_and_their_numbers(classification: Page) -> None:
     full = expected_calibration_error(link_approx(data.mean, data.variance), data.targets)
     alts = " ".join(image["alt"] or "" for image in classification.all("img"))
     assert f"{plain:.3f} for the plain network, {full:.3f} for Probity" in alts
-    rejected = int((undecided_prediction(data.mean, data.variance, None, 1.0).score > THRESHOLD).sum())
+    rejected = int((Predictive().undecided(GraphOutputs(data.mean, data.variance)).score > THRESHOLD).sum())
     assert 0 < rejected < 120
     assert f"{rejected} lie above the threshold 0.9" in alts
 

@@ -108,7 +108,7 @@ def test_whether_a_table_has_a_header_can_be_said(values: Predictor, tmp_path: P
 
 
 def test_a_part_belongs_to_one_process(table: Predictor, inputs: Path, out: Path) -> None:
-    held = ProgressFile(out, Job("digest", "inputs", 50, 0.1)).open(force=False)
+    held = ProgressFile(out, Job("digest", "inputs", 50, {"false_reject_rate": 0.1})).open(force=False)
     try:
         result = CliRunner().invoke(app, ["score", str(table.path), str(inputs), "--out", str(out), "--force"])
         assert "another process is writing it" in result.stderr
@@ -118,7 +118,7 @@ def test_a_part_belongs_to_one_process(table: Predictor, inputs: Path, out: Path
 
 @pytest.mark.parametrize("state", ["", "{}", '{"job": {}, "rows": 1, "bytes": 1}'])
 def test_a_damaged_record_is_refused(table: Predictor, inputs: Path, out: Path, state: str) -> None:
-    ProgressFile(out, Job("digest", "inputs", 50, 0.1)).open(force=False).close()
+    ProgressFile(out, Job("digest", "inputs", 50, {"false_reject_rate": 0.1})).open(force=False).close()
     (out.parent / "rows.jsonl.part.json").write_text(state)
     result = CliRunner().invoke(app, ["score", str(table.path), str(inputs), "--out", str(out)])
     assert "found no record of a scoring job" in result.stderr

@@ -70,7 +70,7 @@ def test_the_largest_surprise_takes_it(tmp_path: Path) -> None:
     inputs = positive(8)
     inputs[:4, 0] *= 1e4
     predictor = Predictor.load(path)
-    assert isinstance(predictor.scoring, LargestSurprise)
+    assert isinstance(predictor.decision.predictive.score, LargestSurprise)
     found = predictor.predict(inputs)
     assert found.probabilities is not None
     assert found.leading is not None
@@ -86,7 +86,7 @@ def test_an_answer_names_the_surprise(tmp_path: Path) -> None:
     predictor = Predictor.load(write_surprise(tmp_path).path)
     inputs = positive(2)
     inputs[1, 0] = 1e6
-    assert score_names(predictor.predict(inputs), predictor) == [
+    assert score_names(predictor.predict(inputs), predictor.decision.predictive.score) == [
         "surprise (by its generalised entropy)",
         "surprise (by its distance from the training data)",
     ]
@@ -106,7 +106,7 @@ def test_a_score_that_is_not_finite_is_rejected(single: Path) -> None:
 def test_the_plain_network_does_without(single: Path) -> None:
     predictor = Predictor.load(single, plain_too=True)
     inputs = positive(2)
-    np.testing.assert_array_equal(predictor.mean(inputs), predictor.outputs(inputs).mean)
+    np.testing.assert_array_equal(predictor.graph.mean(inputs), predictor.graph.outputs(inputs).mean)
 
 
 def test_a_graph_that_gives_others_than_declared(single: Path, tmp_path: Path) -> None:

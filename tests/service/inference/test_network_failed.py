@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from probity.service.bundle import MODEL
+from probity.service.inference.graph import NetworkFailed
 from probity.service.inference.predictor import Predictor
-from probity.service.inference.session import NetworkFailed
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.tamper import put, refusal

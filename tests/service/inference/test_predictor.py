@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.service.inference.predictor import CHUNK_BYTES, NonFinitePrediction, Prediction, Predictor, check_finite
+from probity.service.inference.graph import CHUNK_BYTES
+from probity.service.inference.predictor import NonFinitePrediction, Prediction, Predictor, check_finite
 from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite, write_linear
 from tests.support.manifests import slow_threshold
 
@@ -130,10 +131,10 @@ def test_a_batch_is_its_examples_one_by_one(any_bundle: Synthetic) -> None:
 def test_chunks_change_nothing(any_bundle: Synthetic, tmp_path: Path) -> None:
     inputs = draw_inputs(any_bundle, 23, seed=2)
     whole = Predictor.load(any_bundle.path)
-    assert whole.chunk_rows > len(inputs)
+    assert whole.graph.chunk_rows > len(inputs)
     for per_chunk in (1, 4, 23):
         chunked = Predictor.load(in_chunks(any_bundle.path, tmp_path / str(per_chunk), per_chunk))
-        assert chunked.chunk_rows == per_chunk
+        assert chunked.graph.chunk_rows == per_chunk
         assert_same(chunked.predict(inputs), whole.predict(inputs), rtol=1e-4)
 
 
@@ -141,7 +142,7 @@ def test_an_example_larger_than_a_chunk_is_one(classification: Synthetic, tmp_pa
     graph = dataclasses.replace(classification.manifest.graph, row_numbers=CHUNK_BYTES)
     manifest = dataclasses.replace(classification.manifest, graph=graph)
     path = rewrite(classification.path, tmp_path / "large", manifest=manifest)
-    assert Predictor.load(path).chunk_rows == 1
+    assert Predictor.load(path).graph.chunk_rows == 1
 
 
 def test_inputs_are_cast_and_may_be_in_any_memory_order(classification: Synthetic) -> None:
@@ -187,7 +188,7 @@ def test_an_output_that_is_not_finite_is_rejected_and_leaves_the_others_alone(
 
 def test_a_flood_is_never_one_chunk(classification: Synthetic) -> None:
     """The graph's own activations are bounded too, not only its derivatives."""
-    assert Predictor.load(classification.path).chunk_rows <= 64
+    assert Predictor.load(classification.path).graph.chunk_rows <= 64
 
 
 def test_what_a_predictor_knows_of_its_bundle(classification: Synthetic) -> None:
@@ -195,8 +196,8 @@ def test_what_a_predictor_knows_of_its_bundle(classification: Synthetic) -> None
     assert dataclasses.replace(predictor.manifest, files={}) == classification.manifest
     assert len(predictor.digest) == 64
     assert set(predictor.reference) == {"functional_variance", "normalised_entropy"}
-    assert predictor.rule.threshold == slow_threshold(classification.scores, classification.alpha)
-    assert predictor.rule.false_reject_rate == classification.alpha
+    assert predictor.decision.pooled.threshold == slow_threshold(classification.scores, classification.alpha)
+    assert predictor.decision.pooled.false_reject_rate == classification.alpha
 
 
 def test_integers_go_in_as_integers(tokens: Synthetic) -> None:

@@ -25,7 +25,7 @@ def test_another_process_gets_the_same_predictor(classification: Synthetic) -> N
         found = pool.apply_async(mean_of, (predictor,)).get(TIMEOUT)
     np.testing.assert_array_equal(found, predictor.predict(INPUTS).mean)
     copy = pickle.loads(pickle.dumps(predictor))
-    assert (copy.digest, copy.threads) == (predictor.digest, 1)
+    assert (copy.digest, copy.graph.threads) == (predictor.digest, 1)
     np.testing.assert_array_equal(copy.predict_plain(INPUTS).mean, predictor.predict_plain(INPUTS).mean)
 
 

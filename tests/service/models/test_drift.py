@@ -41,7 +41,7 @@ def like_the_calibration_data(predictor: Predictor, count: int) -> Array:
     generator = np.random.default_rng(0)
     many = 3 * generator.normal(size=(4000, 4)).astype(np.float32)
     scores = predictor.predict(many).score
-    wanted = generator.choice(predictor.rule.scores, count)
+    wanted = generator.choice(predictor.decision.pooled.scores, count)
     return many[[int(np.abs(scores - score).argmin()) for score in wanted]]
 
 

@@ -48,9 +48,9 @@ def test_a_network_that_takes_long_has_all_threads(
     classification: Synthetic, monkeypatch: pytest.MonkeyPatch, long_seconds: float, threads: int
 ) -> None:
     monkeypatch.setattr(loading, "LONG_SECONDS", long_seconds)
-    assert load_predictor(classification.path, Settings()).threads == threads
-    assert load_predictor(classification.path, Settings(threads=3)).threads == 3
-    assert load_predictor(classification.path, Settings(workers=99)).threads == 1
+    assert load_predictor(classification.path, Settings()).graph.threads == threads
+    assert load_predictor(classification.path, Settings(threads=3)).graph.threads == 3
+    assert load_predictor(classification.path, Settings(workers=99)).graph.threads == 1
 
 
 def test_all_threads_is_this_workers_part() -> None:
@@ -59,8 +59,8 @@ def test_all_threads_is_this_workers_part() -> None:
 
 def test_an_example_is_timed_at_its_best(classification: Synthetic) -> None:
     predictor = Predictor.load(classification.path)
-    assert not predictor.takes_longer_than(100)
-    assert predictor.takes_longer_than(0)
+    assert not predictor.graph.takes_longer_than(100)
+    assert predictor.graph.takes_longer_than(0)
 
 
 def test_a_default_model_that_is_not_served_is_an_error(classification: Synthetic) -> None:

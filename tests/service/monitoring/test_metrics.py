@@ -252,5 +252,5 @@ def test_every_reason_in_the_source_is_known() -> None:
 def test_what_the_calibration_set_says_is_there(fresh: Client, classification: Synthetic) -> None:
     samples, model = scrape(fresh), {"model": classification.manifest.name, "version": "1"}
     bound = value(samples, "probity_false_reject_rate_bound", **model)
-    assert bound == pytest.approx(Predictor.load(classification.path).rule.rate_bound())
+    assert bound == pytest.approx(Predictor.load(classification.path).decision.pooled.rate_bound())
     assert classification.alpha < bound < 1

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.service.codec.answers import Coverage
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
 from probity.service.oip.datatypes import NUMPY
@@ -21,7 +20,6 @@ Array = npt.NDArray[Any]
 TENSOR = Tensor("inputs[0]", "inputs", "FP32", (1,), [1.0], b"", 0, 0)
 NAMES = ["probabilities", "map_probabilities", "mean", "variance", "score", "p_value", "rejected"]
 REGRESSION_NAMES = NAMES[2:]
-COVERAGE = Coverage(0.95, conformal=True)
 POSTERIOR = ["variance", "score", "p_value", "rejected"]
 
 
@@ -37,9 +35,9 @@ def predict(synthetic: Synthetic, rows: int = 2) -> Prediction:
 
 def answer(synthetic: Synthetic, request: InferRequest, prediction: Any, head: Head | None = None) -> Encoded:
     predictor = Predictor.load(synthetic.path)
-    known = outputs_of(predictor)
+    known = outputs_of(predictor.manifest)
     check_outputs(request, known)
-    tensors = chosen(request, known, Answer(prediction, predictor, COVERAGE))
+    tensors = chosen(request, known, Answer(prediction, predictor.decision))
     return encode(head or Head("m", "1", None, False), tensors, known)
 
 
@@ -103,8 +101,9 @@ def test_sets_are_of_a_classification_and_intervals_of_a_regression(
     prediction = predict(regression)
     _, arrays = read(answer(regression, asking("interval_high", "interval_low", binary=True), prediction))
     assert list(arrays) == ["interval_high", "interval_low"]
-    kind, low, high = COVERAGE.intervals(prediction, Predictor.load(regression.path))
-    assert kind == "conformal"
+    decision = Predictor.load(regression.path).decision
+    assert decision.interval_kind == "conformal"
+    low, high = decision.intervals(prediction)
     np.testing.assert_array_equal(arrays["interval_low"], low)
     np.testing.assert_array_equal(arrays["interval_high"], high)
 

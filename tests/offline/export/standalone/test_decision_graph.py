@@ -11,11 +11,11 @@ import pytest
 
 from probity.offline.export.standalone.decision_graph import decide as decision_nodes
 from probity.service.bundle import InputSpec, Manifest
-from probity.service.inference.predictor import decide
 from probity.service.maths.rejection import RejectionRule
 from probity.service.maths.scores import SCORES
 from tests import reference
 from tests.support.added import with_added_weights
+from tests.support.decisions import decide
 from tests.support.manifests import make_manifest
 from tests.support.standalone import run_nodes, same_prediction
 

@@ -8,11 +8,11 @@ import pytest
 
 from probity.offline.export.standalone.decision_graph import decide as decision_nodes
 from probity.service.bundle import Graph, InputSpec
-from probity.service.inference.predictor import decide
 from probity.service.maths.fused_score import Component, FusedScore, LargestSurprise
 from probity.service.maths.rejection import RejectionRule
 from probity.service.maths.score_distribution import ScoreDistribution
 from probity.service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, SCORES, Scoring
+from tests.support.decisions import decide
 from tests.support.manifests import make_manifest
 from tests.support.standalone import run_nodes, same_prediction
 
@@ -43,7 +43,7 @@ def check(scoring: Scoring, outputs: int, regression: bool, temperature: float =
     mean, variance = drawn(outputs)
     rule = RejectionRule(CALIBRATION, 0.2)
     with np.errstate(invalid="ignore", over="ignore"):
-        expected = decide(mean, variance, manifest, rule, None, scoring)
+        expected = decide(mean, variance, manifest, rule, scoring)
     found = run_nodes(
         lambda add, m, v: decision_nodes(add, m, v, manifest, rule, scoring), mean_in=mean, variance_in=variance
     )
@@ -116,7 +116,7 @@ def test_a_score_of_the_features(kind: str) -> None:
     columns[10, 0], columns[11, 0], columns[12, 0] = np.nan, np.inf, np.finfo(np.float32).max
     features = dict(zip(manifest.feature_scores, columns.T, strict=True))
     with np.errstate(invalid="ignore", over="ignore"):
-        expected = decide(mean, variance, manifest, rule, None, scoring, features)
+        expected = decide(mean, variance, manifest, rule, scoring, features)
     found = run_nodes(
         lambda add, m, v, f: decision_nodes(add, m, v, manifest, rule, scoring, f),
         mean_in=mean,

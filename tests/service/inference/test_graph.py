@@ -1,4 +1,4 @@
-"""service/inference/session.py: memory that all sessions of a process share."""
+"""service/inference/graph.py: memory that all sessions of a process share."""
 
 import subprocess
 import sys
@@ -18,14 +18,15 @@ import re, sys
 from pathlib import Path
 import numpy as np
 from probity.service.inference.predictor import Predictor
-from probity.service.inference.session import share_memory
+from probity.service.inference.graph import share_memory
 folder, rows, models, shared = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 if shared == "shared":
     share_memory()
 loaded = []
 for _ in range(models):
     loaded.append(Predictor.load(folder, threads=1))
-    loaded[-1].outputs(np.ones((rows, *loaded[-1].manifest.input.shape), np.float32))
+    loaded[-1].graph.chunk_rows = rows
+    loaded[-1].graph.outputs(np.ones((rows, *loaded[-1].manifest.input.shape), np.float32))
     print(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """
 

@@ -1,9 +1,10 @@
-"""A bundle's graph -> onnxruntime sessions, checked against the manifest."""
+"""A bundle's graph: inputs -> mean, variance and feature scores, by onnxruntime, checked against the manifest."""
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from probity.service.inference.onnx_runtime import InvalidArgument, onnxruntime
 from probity.service.inference.onnx_subgraph import extract_subgraph
 from probity.service.inference.onnx_wire import WireError
 
-Array = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
+MAX_CHUNK_ROWS = 64  # more rows at once gain no speed
+CHUNK_BYTES = 64 * 2**20  # of the derivatives and products inside the graph, of all rows at once
 
 
 class NetworkError(ValueError):
@@ -46,15 +49,6 @@ class NetworkFailed(RuntimeError):
         super().__init__(f"{file}: {problem}")
 
 
-@dataclass(frozen=True)
-class Network:
-    """The open graph of `file`; `shapes` of each output, for one example."""
-
-    file: Path
-    session: onnxruntime.InferenceSession
-    shapes: Mapping[str, tuple[int, ...]]
-
-
 def share_memory() -> None:
     """Let all sessions of this process allocate their intermediate values from one arena.
 
@@ -67,18 +61,106 @@ def share_memory() -> None:
     onnxruntime.create_and_register_allocator(place, None)
 
 
-def run(network: Network, outputs: list[str], inputs: npt.NDArray[Any]) -> list[Array]:
-    """The outputs of these names, inputs (B, *input_shape); raises `NetworkError` and `NetworkFailed`."""
-    try:
-        found: list[Array] = network.session.run(outputs, {"inputs": inputs})
-    except InvalidArgument as error:
-        raise _refused(str(error), inputs) from error
-    except Exception as error:  # onnxruntime raises a family of unrelated exceptions
-        raise NetworkFailed(network.file, f"onnxruntime cannot run it: {error!s:.300}") from error
-    for name, output in zip(outputs, found, strict=True):
-        if output.shape != (expected := (len(inputs), *network.shapes[name])):
-            raise NetworkFailed(network.file, f"found the shape {output.shape} of {name!r}, expected {expected}")
-    return found
+@dataclass(frozen=True)
+class GraphOutputs:
+    """What the graph gives: mean and variance (B, K) float32, the feature scores (B,) float32, by name, and the part
+    `added` (B,) of each variance that is that of added weights; None without any."""
+
+    mean: Array
+    variance: Array
+    features: Mapping[str, Array] = field(default_factory=dict)
+    added: Array | None = None
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["GraphOutputs"]) -> "GraphOutputs":
+        """The examples of all parts, in order."""
+        features = {name: np.concatenate([part.features[name] for part in parts]) for name in parts[0].features}
+        mean, variance = (np.concatenate(each) for each in zip(*((p.mean, p.variance) for p in parts), strict=True))
+        added = [part.added for part in parts if part.added is not None]
+        return cls(mean, variance, features, np.concatenate(added) if added else None)
+
+
+class Graph:
+    """The network of one bundle, open. Threads may share it."""
+
+    def __init__(self, bundle: Bundle, *, threads: int | None = None, plain_too: bool = False) -> None:
+        """threads: those of onnxruntime (None: its default). plain_too: open the network a second time without its
+        variances, as `mean` needs it. Raises `BundleError` where the graph is not what the manifest says."""
+        manifest, file = bundle.manifest, bundle.path / MODEL
+        self._spec, self._features = manifest.input, manifest.feature_scores
+        self._network = _open(bundle, threads, file)
+        self._plain = _open_plain(bundle, threads, file) if plain_too else None
+        self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // (4 * manifest.graph.row_numbers)))
+        self.threads = threads
+
+    @property
+    def has_plain(self) -> bool:
+        """Whether `mean` can answer."""
+        return self._plain is not None
+
+    def outputs(self, inputs: Array) -> GraphOutputs:
+        """Everything that a prediction is made of: inputs (B, *input_shape), `chunk_rows` examples at a time.
+
+        Raises `NetworkError` and `NetworkFailed`.
+        """
+        if len(inputs) <= self.chunk_rows:
+            return self._outputs(inputs)
+        found = []
+        for start in range(0, len(inputs), self.chunk_rows):
+            try:
+                found.append(self._outputs(inputs[start : start + self.chunk_rows]))
+            except NetworkError as error:
+                raise error.after(start) from error.__cause__
+        return GraphOutputs.concatenate(found)
+
+    def _outputs(self, inputs: Array) -> GraphOutputs:
+        names = list(self._network.shapes)
+        found = dict(zip(names, self._network.run(names, inputs), strict=True))
+        columns = found.get("feature_scores")
+        features = {} if columns is None else dict(zip(self._features, columns.T, strict=True))
+        return GraphOutputs(found["mean"], found["variance"], features, found.get("added_variance"))
+
+    def mean(self, inputs: Array) -> Array:
+        """The outputs of the plain network alone: inputs (B, *input_shape) -> (B, K), float32; one forward pass.
+
+        Needs `plain_too`; raises `RuntimeError` without, and as `outputs` does.
+        """
+        if self._plain is None:
+            raise RuntimeError("found a predictor without the plain network, expected one made with plain_too=True")
+        (mean,) = self._plain.run(["mean"], inputs)
+        return mean
+
+    def takes_longer_than(self, seconds: float, attempts: int = 3) -> bool:
+        """Whether the graph needs more than `seconds` for one example, at the best of a few attempts."""
+        inputs = np.zeros((1, *self._spec.shape), self._spec.dtype)
+        for _ in range(attempts):
+            start = time.perf_counter()
+            self._outputs(inputs)
+            if time.perf_counter() - start <= seconds:
+                return False
+        return True
+
+
+@dataclass(frozen=True)
+class _Network:
+    """The open graph of `file`; `shapes` of each output, for one example."""
+
+    file: Path
+    session: onnxruntime.InferenceSession
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def run(self, outputs: list[str], inputs: npt.NDArray[Any]) -> list[Array]:
+        """The outputs of these names, inputs (B, *input_shape); raises `NetworkError` and `NetworkFailed`."""
+        try:
+            found: list[Array] = self.session.run(outputs, {"inputs": inputs})
+        except InvalidArgument as error:
+            raise _refused(str(error), inputs) from error
+        except Exception as error:  # onnxruntime raises a family of unrelated exceptions
+            raise NetworkFailed(self.file, f"onnxruntime cannot run it: {error!s:.300}") from error
+        for name, output in zip(outputs, found, strict=True):
+            if output.shape != (expected := (len(inputs), *self.shapes[name])):
+                raise NetworkFailed(self.file, f"found the shape {output.shape} of {name!r}, expected {expected}")
+        return found
 
 
 # What onnxruntime says of an index that a table does not have, in Gather and ScatterElements, GatherND and ScatterND.
@@ -110,28 +192,24 @@ def _places_of(value: int, inputs: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return exact if len(exact) else np.argwhere(np.trunc(inputs) == value)
 
 
-def open_session(bundle: Bundle, threads: int | None) -> Network:
-    """inputs -> mean, variance, and what added weights give; `threads`: onnxruntime's (None: its default).
-
-    Raises `BundleError` where the graph is not what the manifest says.
-    """
-    file, spec, shapes = bundle.path / MODEL, bundle.manifest.input, _shapes(bundle.manifest)
+def _open(bundle: Bundle, threads: int | None, file: Path) -> _Network:
+    """inputs -> mean, variance, and what added weights give."""
+    spec, shapes = bundle.manifest.input, _shapes(bundle.manifest)
     _check_self_contained(bundle.model, file)
     session = _session(bundle.model, threads, file)
     _check_signature(session, spec, shapes, file)
-    network = Network(file, session, shapes)
+    network = _Network(file, session, shapes)
     _check_run(network, spec, file)
     return network
 
 
-def open_plain(bundle: Bundle, threads: int | None) -> Network:
+def _open_plain(bundle: Bundle, threads: int | None, file: Path) -> _Network:
     """The checked graph without the part that only the variances need."""
-    file = bundle.path / MODEL
     try:
         session = _session(extract_subgraph(bundle.model, ["mean"]), threads, file)
     except WireError as error:
         raise BundleError(file, f"cannot be taken apart: {error}") from error
-    return Network(file, session, {"mean": (bundle.manifest.outputs,)})
+    return _Network(file, session, {"mean": (bundle.manifest.outputs,)})
 
 
 def _check_self_contained(model: bytes, file: Path) -> None:
@@ -185,10 +263,10 @@ def _check_signature(
         raise BundleError(file, f"found the graph signature {found}, expected {expected}")
 
 
-def _check_run(network: Network, spec: InputSpec, file: Path) -> None:
+def _check_run(network: _Network, spec: InputSpec, file: Path) -> None:
     """Run the graph once on two examples, to check its real output shapes and to warm it up."""
     try:
-        run(network, list(network.shapes), np.zeros((2, *spec.shape), spec.dtype))
+        network.run(list(network.shapes), np.zeros((2, *spec.shape), spec.dtype))
     except MemoryError as error:
         problem = f"found an input of shape {spec.shape}, of which two examples do not fit into the memory"
         raise BundleError(file, problem) from error

@@ -27,7 +27,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "rate": ("labelled", ("--false-reject-rate", "0.3"), {"false_reject_rate": 0.3}),
     "rate by class": (
         "labelled",
-        ("--by-class", "--false-reject-rate", "0.2"),
+        ("--reject-by-class", "--false-reject-rate", "0.2"),
         {"reject_by_class": True, "false_reject_rate": 0.2},
     ),
     "accuracy": (
@@ -106,13 +106,21 @@ def test_rows_are_what_a_service_with_these_settings_answers(
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("labelled", ("--accepted-accuracy", "0.9", "--by-class"), "accepted_accuracy: found a false-reject rate"),
-        ("labelled", ("--accepted-accuracy", "1"), "accepted_accuracy: found 1, expected a number between 0 and 1"),
+        (
+            "labelled",
+            ("--accepted-accuracy", "0.9", "--reject-by-class"),
+            "found 0.9 and reject_by_class too, expected one",
+        ),
+        ("labelled", ("--accepted-accuracy", "1"), "accepted_accuracy: found 1.0, expected a number less than 1"),
         ("labelled", ("--accepted-accuracy", "0.9999"), "accepted_accuracy: found"),
-        ("labelled", ("--accepted-confidence", "0"), "accepted_confidence: found 0, expected a number between 0 and 1"),
-        ("labelled", ("--interval-level", "95"), "interval_level: found 95, expected a number between 0 and 1"),
-        ("labelled", ("--false-reject-rate", "0"), "false_reject_rate: found 0 for a bundle"),
-        ("measured", ("--by-class",), "by_class: found a regression, expected a classification"),
+        (
+            "labelled",
+            ("--accepted-confidence", "0"),
+            "accepted_confidence: found 0.0, expected a number gr",
+        ),
+        ("labelled", ("--interval-level", "95"), "interval_level: found 95.0, expected a number less than 1"),
+        ("labelled", ("--false-reject-rate", "0"), "false_reject_rate: found 0.0, expected a number greater than 0"),
+        ("measured", ("--reject-by-class",), "reject_by_class: found a regression, expected a classification"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_one_line(
@@ -139,9 +147,9 @@ def test_a_part_with_other_options_is_not_continued(bundles: dict[str, Path], tm
     assert probity(*arguments).exit_code == 2
     assert json.loads(state.read_text())["rows"] == 40
     for options, name in (
-        (("--by-class",), "by_class False, expected True"),
+        (("--reject-by-class",), "reject_by_class False, expected True"),
         (("--interval-level", 0.9), "interval_level 0.95, expected 0.9"),
-        (("--intervals", "gaussian"), "conformal True, expected False"),
+        (("--intervals", "gaussian"), "intervals 'conformal', expected 'gaussian'"),
     ):
         assert f"found a job with {name}" in probity(*arguments, *options).stderr
     assert len(rows) == ROWS
@@ -192,4 +200,4 @@ def test_evaluate_measures_what_a_service_with_these_settings_answers(
         held = np.mean([f"class {y}" in labels for y, labels in zip(targets, sets, strict=True)])
         assert figures[f"set_coverage_{percent}"] == pytest.approx(held)
         assert figures[f"set_size_{percent}"] == pytest.approx(np.mean([len(labels) for labels in sets]))
-    assert found["options"]["by_class"] is settings.reject_by_class
+    assert found["options"]["reject_by_class"] is settings.reject_by_class

@@ -1,0 +1,208 @@
+"""What is decided of each output of the graph: the rule that rejects, sets, intervals, and the accuracy to expect."""
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from probity.service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest
+from probity.service.inference.graph import GraphOutputs
+from probity.service.inference.policy import Policy
+from probity.service.inference.prediction import Prediction, Predictive, finite_rows
+from probity.service.maths.certified import CertifiedRule, NotCertified, certify
+from probity.service.maths.class_rules import LEAST_EXAMPLES, ClassRules
+from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes
+from probity.service.maths.prediction_sets import ConformalIntervals, LabelSets, PredictionSets, conformal_rank
+from probity.service.maths.predictive import gaussian_interval
+from probity.service.maths.rejection import RejectionRule, minimum_calibration_examples, share_bound
+
+Array = npt.NDArray[Any]
+Rule = RejectionRule | ClassRules
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Outputs -> predictions, by the calibration part of one bundle and by a policy.
+
+    rule: rejects; pooled: compares a score with all calibration scores. They differ where each class has a rule of its
+    own. sets, residuals: what prediction sets or intervals are made of; None where the task has none.
+    """
+
+    manifest: Manifest
+    policy: Policy
+    predictive: Predictive
+    rule: Rule
+    pooled: RejectionRule
+    outcomes: Outcomes
+    sets: PredictionSets | LabelSets | None
+    residuals: ConformalIntervals | None
+
+    @classmethod
+    def of(cls, bundle: Bundle, policy: Policy) -> "Decision":
+        """Raises `BundleError` for what the bundle cannot give."""
+        manifest, calibration = bundle.manifest, bundle.calibration
+        own = RejectionRule(calibration.scores, manifest.calibration.false_reject_rate)
+        _check_threshold(own, manifest.calibration.threshold, bundle)
+        outcomes = calibration.outcomes
+        rule = _rule(own, outcomes, policy, bundle)
+        pooled = rule if isinstance(rule, RejectionRule) else own.at(rule.false_reject_rate)
+        residuals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None
+        predictive = Predictive.of(manifest, calibration.scoring)
+        return cls(
+            manifest, policy, predictive, rule, pooled, outcomes, _sets(outcomes, manifest.calibration), residuals
+        )
+
+    def at(self, false_reject_rate: float) -> "Decision":
+        """The same at another rate: nothing is fitted again."""
+        return replace(self, rule=self.rule.at(false_reject_rate))
+
+    def predict(self, outputs: GraphOutputs, out_of_range: Array | None = None) -> Prediction:
+        """From outputs and their variances to probabilities, score and decision.
+
+        What is not finite is rejected. out_of_range (B,) bool, as in `Prediction`.
+        """
+        found = self.predictive.values(outputs)
+        score = found["score"]
+        finite = finite_rows(outputs.mean, outputs.variance) & np.isfinite(score)
+        if not finite.all():
+            found["score"] = score = np.where(finite, score, np.inf)
+        p_value, rejected = self._decided(score, found.get("probabilities"))
+        # Reject what is not finite even where the threshold is infinite.
+        return Prediction(**found, p_value=p_value, rejected=rejected | ~finite, out_of_range=out_of_range)
+
+    def again(self, prediction: Prediction) -> Prediction:
+        """A prediction by another decision over the same calibration scores, decided by this one."""
+        p_value, rejected = self._decided(prediction.score, prediction.probabilities)
+        return replace(prediction, p_value=p_value, rejected=rejected | ~prediction.finite)
+
+    def _decided(self, score: Array, probabilities: Array | None) -> tuple[Array, Array]:
+        """p-values and verdicts, (B,) both."""
+        if not isinstance(self.rule, ClassRules):
+            return self.rule.p_value(score), self.rule.rejected(score)
+        assert probabilities is not None  # of a classification
+        labels = probabilities.argmax(axis=1)
+        return self.rule.p_values(score, labels), np.asarray(score > self.rule.thresholds(labels))
+
+    def thresholds(self, prediction: Prediction) -> Array:
+        """(B,): the largest score that would have been accepted, of each example."""
+        if not isinstance(self.rule, ClassRules):
+            return np.full(len(prediction), self.rule.threshold)
+        assert prediction.probabilities is not None  # of a classification
+        return np.asarray(self.rule.thresholds(prediction.probabilities.argmax(axis=1)))
+
+    def members(self, prediction: Prediction) -> Array:
+        """Which classes belong to each prediction set, (B, K) bool; of labels, whether not having each and having it
+        do, (B, K, 2)."""
+        assert self.sets is not None  # of a classification
+        assert prediction.probabilities is not None
+        return self.sets.members(prediction.probabilities, self.policy.interval_level)
+
+    @functools.cached_property
+    def interval_kind(self) -> str:
+        """Which intervals the bundle gives at the policy's level: `conformal` or `gaussian`."""
+        known = self.residuals if self.policy.intervals == "conformal" else None
+        return "gaussian" if known is None or known.half_widths(self.policy.interval_level) is None else "conformal"
+
+    def intervals(self, prediction: Prediction) -> tuple[Array, Array]:
+        """Their ends, (B, K) both."""
+        assert prediction.std is not None  # of a regression
+        mean, std, level = prediction.mean, prediction.std, self.policy.interval_level
+        found = None
+        if self.interval_kind == "conformal" and self.residuals is not None:
+            found = self.residuals.around(mean, std, level)
+        return gaussian_interval(mean, std, level) if found is None else found
+
+    @functools.cached_property
+    def expected_accuracy(self) -> float | None:
+        """What share of the accepted is right, as labelled answers should show; None where it is not known.
+
+        Of a classification: the accuracy that the rule certifies, or else the lower bound of Clopper and Pearson
+        (1934), at a confidence of 95 %, on that of the held-out examples which the rule accepts.
+
+        Of a regression: the share of truths that conformal intervals hold at least, with the same confidence. Intervals
+        hold a share of `level` on average over held-out data. Given these, with the k-th smallest of n residuals as
+        half-width, the share is Beta(k, n + 1 - k) distributed (Vovk, 2012); this is its 5 % quantile. Outputs have as
+        many residuals each.
+        """
+        if isinstance(self.rule, CertifiedRule):
+            return self.rule.certificate.accuracy
+        if self.residuals is not None:
+            n, level = len(self.residuals.residuals), self.policy.interval_level
+            conformal = self.interval_kind == "conformal"
+            return 1 - share_bound(n, n + 1 - conformal_rank(n, level), CONFIDENCE) if conformal else None
+        assert isinstance(self.outcomes, ClassOutcomes)
+        held_out, rule = self.outcomes.calibration, self.rule
+        thresholds = rule.thresholds(held_out.predicted) if isinstance(rule, ClassRules) else rule.threshold
+        accepted = held_out.scores <= thresholds
+        count, errors = int(np.count_nonzero(accepted)), int(np.count_nonzero(accepted & ~held_out.correct))
+        return 1 - share_bound(count, errors + 1, CONFIDENCE) if count else None
+
+
+def _rule(own: RejectionRule, outcomes: Outcomes, policy: Policy, bundle: Bundle) -> Rule:
+    """`own`: the bundle's rule, over all its scores."""
+    if policy.accepted_accuracy is not None:
+        return _certified(own, _needed(outcomes, "accepted_accuracy", bundle), policy.accepted_accuracy, policy, bundle)
+    rate = policy.false_reject_rate
+    rule = own if rate is None else _at_rate(own, rate, bundle)
+    if not policy.reject_by_class:
+        return rule
+    if isinstance(outcomes, LabelOutcomes):
+        problem = "reject_by_class: found several labels an example, expected one class"
+        raise BundleError(bundle.path, problem, "serve it without reject_by_class")
+    known, least = _needed(outcomes, "reject_by_class", bundle), minimum_calibration_examples(rule.false_reject_rate)
+    classes = bundle.manifest.outputs
+    return ClassRules.of(known.calibration, known.tuning, classes, rule.false_reject_rate, max(LEAST_EXAMPLES, least))
+
+
+def _certified(
+    own: RejectionRule, outcomes: ClassOutcomes, accuracy: float, policy: Policy, bundle: Bundle
+) -> CertifiedRule:
+    if outcomes.tuning is None:
+        raise BundleError(
+            bundle.path,
+            "accepted_accuracy: found no held-out examples that tune, by which the order of the tests is chosen",
+            "fit the bundle with prior_precision='budget' or another method that tunes",
+        )
+    try:
+        return CertifiedRule.of(
+            own, certify(outcomes.calibration, outcomes.tuning, accuracy, policy.accepted_confidence)
+        )
+    except NotCertified as error:
+        remedy = "lower accepted_accuracy, or fit it with more held-out examples"
+        raise BundleError(bundle.path, f"accepted_accuracy: {error}", remedy) from None
+
+
+def _needed(outcomes: Outcomes, name: str, bundle: Bundle) -> ClassOutcomes:
+    if isinstance(outcomes, ClassOutcomes):
+        return outcomes
+    problem = f"{name}: found a regression, expected a classification"
+    raise BundleError(bundle.path, problem, f"serve it without {name}")
+
+
+def _at_rate(rule: RejectionRule, rate: float, bundle: Bundle) -> RejectionRule:
+    if not rule.least_rate <= rate < 1:
+        found = f"false_reject_rate: found {rate:g} for a bundle with {len(rule.scores)} calibration scores"
+        raise BundleError(
+            bundle.path, f"{found}, expected {rule.least_rate:.3g} to 1", "give another rate, or fit anew"
+        )
+    return rule.at(rate)
+
+
+def _sets(outcomes: Outcomes, described: Calibration) -> PredictionSets | LabelSets | None:
+    if isinstance(outcomes, LabelOutcomes):
+        return LabelSets(outcomes.set_scores)
+    score = described.outcomes.set_score
+    if not isinstance(outcomes, ClassOutcomes) or score is None:
+        return None
+    return PredictionSets(outcomes.set_scores, score.penalty, score.unpenalised)
+
+
+def _check_threshold(rule: RejectionRule, stated: float, bundle: Bundle) -> None:
+    found = rule.threshold
+    if not math.isclose(stated, found, rel_tol=1e-9, abs_tol=1e-12):
+        problem = f"calibration.threshold: found {stated}, the calibration scores give {found}"
+        raise BundleError(bundle.path / MANIFEST, problem)
