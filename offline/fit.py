@@ -48,6 +48,7 @@ from probity.offline.runtime.checkpoint import Checkpoint, checkpoint_folder
 from probity.offline.runtime.distributed import local_device, process_group
 from probity.offline.runtime.progress import Track, enter, expect, length_of, silent
 from probity.offline.runtime.resume import job_fingerprint, tensors_digest
+from probity.offline.selection.registry import check_options
 from probity.offline.selection.select import reachable_weights, select_subnetwork
 from probity.service.bundle import InputSpec, check_destination, check_writable
 
@@ -97,10 +98,8 @@ def fit_bundle(
     `offline` exports: `CheckpointError`, `ExportError`, `VerificationError`, `FactorizationError`, `NotFiniteError`,
     `DistributedError`; nothing is written then.
     """
-    config = config or FitConfig()
-    destination = Path(out)
-    check_destination(destination)
-    check_writable(destination)
+    config = _usable_config(config)
+    destination = _usable_path(out)
     columns = None if input_spec is None else input_spec.feature_names
     train = given_data(train_loader, "train_loader", columns)
     held_out = given_data(calibration_loader, "calibration_loader", columns or train.columns, train.targets)
@@ -114,7 +113,7 @@ def fit_bundle(
             say(line)
         spec = check_input_spec(input_spec, job.example, train.columns, job.takes.parts)
         names = check_class_names(class_names or train.targets, job.likelihood.outputs)
-        checkpoint = _checkpoint(job, destination)
+        checkpoint = _checkpoint(job, destination, say)
 
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
         tuning, conformal = _split_held_out(job, held_out.batches)
@@ -198,7 +197,7 @@ def dry_run(
     Nothing is fitted or written. Calibration data, where given, are checked and counted. One small batch goes all the
     way to onnxruntime; raises `ExportError` for a model that cannot be exported.
     """
-    config = config or FitConfig()
+    config = _usable_config(config)
     train = given_data(train_loader, "train_loader")
     with _prepared(model, train.batches, config, silent) as job:
         halves: Sequence[HeldOut] = ()
@@ -208,6 +207,24 @@ def dry_run(
         reach = reachable_weights(job)
         expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
         return [*job.notes, *expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]
+
+
+def _usable_config(config: FitConfig | None) -> FitConfig:
+    """`TypeError` for anything but a configuration, and `ValueError` for options that its strategy does not have."""
+    if config is not None and not isinstance(config, FitConfig):
+        raise TypeError(f"config: found {type(config).__name__}, expected a FitConfig, such as FitConfig(seed=1)")
+    config = config or FitConfig()
+    check_options(config.selection, config.selection_options)
+    return config
+
+
+def _usable_path(out: str | Path) -> Path:
+    """`ValueError` or `BundleError` for a place where no bundle can be written."""
+    if "\0" in str(out):
+        raise ValueError(f"out: found {str(out)!r:.100}, expected a path without null bytes")
+    check_destination(Path(out))
+    check_writable(Path(out))
+    return Path(out)
 
 
 @contextmanager
@@ -220,8 +237,8 @@ def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track:
         yield job
 
 
-def _checkpoint(job: Job, destination: Path) -> Checkpoint:
-    """The checkpoint next to the destination; `CheckpointError` for another job's."""
+def _checkpoint(job: Job, destination: Path, say: Say) -> Checkpoint:
+    """The checkpoint next to the destination, and a word on what it holds; `CheckpointError` for another job's."""
     config = job.config.model_dump_json(exclude={"checkpoint_seconds", "memory_budget", "name", "version"})
     checkpoint = Checkpoint(
         checkpoint_folder(destination),
@@ -230,7 +247,8 @@ def _checkpoint(job: Job, destination: Path) -> Checkpoint:
         every_seconds=job.config.checkpoint_seconds,
         rank=job.distributed.rank,
     )
-    checkpoint.check()
+    if kept := checkpoint.check():
+        say(f"going on with what an interrupted fit kept: {', '.join(kept)}")
     return checkpoint
 
 

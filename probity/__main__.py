@@ -2,8 +2,9 @@
 
 import signal
 import sys
+from typing import NoReturn
 
-from probity.service.process.startup_signals import StartupSignals
+from probity.service.process.startup_signals import StartupSignals, Terminated
 
 
 def main() -> None:
@@ -14,10 +15,17 @@ def main() -> None:
     if sys.argv[1:2] == ["serve"]:
         StartupSignals()
     else:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        signal.signal(signal.SIGTERM, _terminate)
     from probity.cli import app
 
-    app(prog_name="probity")
+    try:
+        app(prog_name="probity")
+    except Terminated:
+        sys.exit(128 + signal.SIGTERM)
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated
 
 
 if __name__ == "__main__":

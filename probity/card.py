@@ -49,7 +49,7 @@ def print_card(bundle: Path) -> None:
     size = f"S = {manifest.subnetwork_size} of D = {manifest.parameter_count} weights"
     rows = {
         "bundle": str(bundle),
-        "model": f"{manifest.name} version {manifest.version} ({manifest.task}, {manifest.outputs} outputs)",
+        "model": f"{manifest.name} version {manifest.version} ({manifest.task}, {_counted(manifest.outputs)})",
         "digest": digest,
         "input": _inputs(manifest.input, kinds),
         "subnetwork": f"{size} ({selection.strategy}{dead})",
@@ -74,6 +74,10 @@ def print_card(bundle: Path) -> None:
     rows |= _metric_rows(manifest.metrics, manifest.task)
     rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
+
+
+def _counted(outputs: int) -> str:
+    return f"{outputs} output{'s' if outputs > 1 else ''}"
 
 
 def _inputs(spec: InputSpec, kinds: str) -> str:
@@ -209,6 +213,8 @@ def _print_rows(rows: dict[str, str]) -> None:
     """One value a line, never read as markup; outside a terminal never wrapped, so that it can be searched and cut."""
     width = max(len(name) for name in rows)
     screen, table = console(), Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # a digest is no word, and is wanted whole
     for name, value in rows.items():
         colour = WARNING_COLOUR if name.startswith("warning ") else ""
         title, text = Text(f"{name:<{width}}", f"bold {colour}".strip()), Text(value, colour)

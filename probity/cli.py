@@ -1,5 +1,6 @@
 """Commands of `probity`. Those that need torch import it when they run, so `probity serve` never does."""
 
+import importlib.metadata
 import importlib.resources
 import importlib.util
 import shlex
@@ -15,6 +16,7 @@ import typer
 from probity.card import print_card, print_error, print_lines, print_standalone
 from probity.evaluation_table import check_json, evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
+from probity.option_types import whole_number
 from probity.policy_options import open_predictor, with_policy_options
 from probity.service.__main__ import serve
 from probity.service.bundle import BundleError, read_bundle
@@ -22,6 +24,14 @@ from probity.service.format.files import MANIFEST, check_new, check_writable, re
 from probity.service.format.text import suggestion
 from probity.service.keys import app as keys
 from probity.service.keys import sign
+from probity.service.process.startup_signals import Terminated
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print_lines([f"probity {importlib.metadata.version('probity-serve')}"])
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="probity",
@@ -29,6 +39,17 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
 app.command("serve")(serve)
 app.command("sign")(sign)
 app.add_typer(keys, name="keys")
@@ -39,22 +60,22 @@ DebugOption = Annotated[bool, typer.Option("--debug", help="Show the whole trace
 
 
 @contextmanager
-def explained_errors(debug: bool = False) -> Iterator[None]:
+def explained_errors(debug: bool = False, hint: bool = True) -> Iterator[None]:
     """What a user can mend is printed in a few lines; anything else is a bug and keeps its traceback.
 
     An error inside the user's own code is told with its file, line and source line. `debug`: every error keeps its
-    traceback.
+    traceback; hint: say that there is such an option.
     """
     try:
         yield
     except (Exception, SystemExit) as error:
-        message = None if debug else _explained(error)
+        message = None if debug else _explained(error, hint)
         if message is None:
             raise
         fail(message)
 
 
-def _explained(error: BaseException) -> str | None:
+def _explained(error: BaseException, hint: bool) -> str | None:
     """What to print; None for a bug of ours."""
     from probity.offline.config import OptionError
     from probity.offline.recipes.user_errors import user_error, user_frames, user_frames_behind
@@ -63,7 +84,7 @@ def _explained(error: BaseException) -> str | None:
     if isinstance(error, OptionError | ManifestError):
         return "\n".join(filter(None, [str(error), user_frames(error)]))
     if (in_recipe := user_error(error)) is not None:
-        return f"{in_recipe}\n(--debug shows the whole traceback)"
+        return f"{in_recipe}\n(--debug shows the whole traceback)" if hint else in_recipe
     if isinstance(error, PicklingError | AttributeError) and "pickle" in str(error).lower():
         return (
             f"a worker process of a data loader cannot be given what it needs: {error}; define the class or function "
@@ -82,10 +103,10 @@ def fail(message: str) -> None:
 
 @contextmanager
 def said_what_is_kept(out: Path) -> Iterator[None]:
-    """Ctrl-C during a fit says what a next one begins with; exit code 130."""
+    """Ctrl-C or SIGTERM during a fit say what a next one begins with; exit code 130 or 143."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as stopped:
         from probity.offline.runtime.checkpoint import kept_by_checkpoint
 
         kept = kept_by_checkpoint(out)
@@ -94,7 +115,7 @@ def said_what_is_kept(out: Path) -> Iterator[None]:
             if kept is None
             else f"stopped: {kept} keeps the progress; the same command goes on from there, or anew with --restart"
         )
-        raise typer.Exit(130) from None
+        raise typer.Exit(143 if isinstance(stopped, Terminated) else 130) from None
 
 
 def need_torch() -> None:
@@ -104,11 +125,17 @@ def need_torch() -> None:
 
 
 def need_recipe(path: Path, bundle: Path | None = None) -> None:
-    """`ValueError` for a recipe that is not there; `bundle` is the argument before it."""
+    """`ValueError` for a recipe that is not there, or no Python; `bundle` is the argument before it."""
     if bundle is not None and bundle.is_file() and (path / MANIFEST).is_file():
         raise ValueError(f"{bundle}: found a file, expected a bundle: give the bundle first, then the recipe")
+    if (path / MANIFEST).is_file():
+        raise ValueError(f"{path}: found a bundle, expected a recipe, a Python file")
     if not path.is_file():
         raise ValueError(f"{path}: no such file, expected a recipe; probity new TYPE {path} writes one to begin with")
+    from probity.offline.recipes.user_errors import syntax_problem
+
+    if problem := syntax_problem(path):
+        raise ValueError(problem)
 
 
 def need_onnx() -> None:
@@ -225,8 +252,14 @@ def score(
     inputs: Annotated[Path, typer.Argument(help="An .npy, .csv or .parquet file, or a folder of images.")],
     *,
     out: Annotated[Path, typer.Option(help="Where to write the rows: a .csv, .parquet or .jsonl file.")],
-    batch_size: Annotated[int, typer.Option(min=1, help="How many inputs to read and predict at once.")] = 256,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; all of them unless given.")] = None,
+    batch_size: Annotated[
+        int,
+        typer.Option(parser=whole_number(1), metavar="INTEGER", help="How many inputs to read and predict at once."),
+    ] = 256,
+    threads: Annotated[
+        int | None,
+        typer.Option(parser=whole_number(1), metavar="INTEGER", help="CPU threads; all of them unless given."),
+    ] = None,
     header: Annotated[
         bool,
         typer.Option(
@@ -251,6 +284,8 @@ def score(
     from probity.scoring.job import score_file
 
     try:
+        if bundle.is_file() and (inputs / MANIFEST).is_file():
+            raise ValueError(f"{bundle}: found a file, expected a bundle: give the bundle first, then the inputs")
         predictor = open_predictor(bundle, policy, threads)
         doubts = list[str]()
         job = partial(
@@ -316,7 +351,9 @@ def export(
 def demo(
     dataset: Annotated[str, typer.Option(help="digits, or mnist or fashion-mnist, which are downloaded.")] = "digits",
     out: Annotated[Path | None, typer.Option(help="Where to write the bundle.", show_default="bundles/DATASET")] = None,
-    port: Annotated[int, typer.Option(help="Port to serve on.")] = 8000,
+    port: Annotated[
+        int, typer.Option(parser=whole_number(0, 65535), metavar="INTEGER", help="Port to serve on.")
+    ] = 8000,
     keep: Annotated[
         bool | None, typer.Option(help="Keep serving until Ctrl-C.", show_default="when run in a terminal")
     ] = None,
@@ -325,5 +362,5 @@ def demo(
     need_torch()
     from probity.demo import run_demo
 
-    with explained_errors():
+    with explained_errors(hint=False):
         run_demo(out, port, keep, dataset)

@@ -53,7 +53,10 @@ def print_evaluation(evaluation: "Evaluation") -> None:
     table.add_column("")
     table.add_column("Laplace", no_wrap=True)
     table.add_column("plain network", no_wrap=True)
+    several = len(evaluation.by_output) > 1
     for name, figure in evaluation.laplace.items():
+        if name == "rmse" and several:  # over values in several units; each has its own below
+            continue
         table.add_row(figure_name(name), _shown(figure), _shown(evaluation.plain.get(name)))
     console().print(table)
     if 1 < len(evaluation.by_output) <= MOST_SHOWN:

@@ -3,11 +3,12 @@
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
 
+from probity.option_types import number
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.models.cpu_share import useful_threads
@@ -31,8 +32,9 @@ def with_policy_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _option(name: str, field: FieldInfo) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
-    option = typer.Option(flag, help=field.description, show_default=field.default is not None)
     kind = _without_bounds(field.annotation)
+    parser = None if kind is bool or get_origin(kind) is Literal else number
+    option = typer.Option(flag, help=field.description, show_default=field.default is not None, parser=parser)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, option]
     )

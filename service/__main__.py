@@ -40,7 +40,7 @@ def serve(
     ] = None,
     models: Annotated[Path | None, typer.Option(help="Folder of bundles; every bundle in it is served.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")] = None,
+    port: Annotated[str | None, typer.Option(help="Port to listen on.", show_default="8000", metavar="INTEGER")] = None,
 ) -> None:
     """Serve bundles over HTTP. Every other setting is an environment variable: see docs/settings.md."""
     try:

@@ -59,6 +59,12 @@ def _refuse_alone(data: Any, name: str) -> None:
         kind = "a data frame" if is_frame(data) else f"one {type(data).__name__}"
         example = "(frame[columns], frame['target'])" if is_frame(data) else "(X, y)"
         raise ValueError(f"{name}: found {kind} alone, expected inputs and targets: the pair {example}")
+    if isinstance(data, tuple) and len(data) != 2 and all(map(_is_array, data)):
+        raise ValueError(f"{name}: found {len(data)} arrays, expected two: inputs and targets, (X, y)")
+    if isinstance(data, tuple | list) and len(data) == 2 and any(map(_is_plain_list, data)):
+        rows = data[0] if isinstance(data[0], list) else ()
+        wanted = "pandas.DataFrame(X)" if rows and isinstance(rows[0], Mapping) else "numpy.array(X)"
+        raise ValueError(f"{name}: found lists, expected arrays: give {wanted} and numpy.array(y)")
     if isinstance(data, Mapping):
         raise ValueError(
             f"{name}: found a {type(data).__name__}, expected inputs and targets: the pair (X, y); of several inputs, "
@@ -124,6 +130,11 @@ class _Several(Dataset[Any]):
 
 def _is_pair(data: Any) -> bool:
     return isinstance(data, tuple | list) and len(data) == 2 and all(map(_is_array, data))
+
+
+def _is_plain_list(part: Any) -> bool:
+    """Of numbers, lists or rows; a batch holds tensors."""
+    return isinstance(part, list) and not any(map(_is_array, part))
 
 
 def _is_array(part: Any) -> bool:

@@ -48,7 +48,8 @@ class Classification:
         _refuse_columns(targets, self.outputs)
         if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
             whole = not targets.is_complex() and bool((targets == targets.long()).all())
-            remedy = "give targets.long(); " if whole else ""
+            signs = whole and set(targets.flatten().tolist()) == {-1, 1}
+            remedy = "give (targets > 0).long(); " if signs else "give targets.long(); " if whole else ""
             raise ValueError(
                 f"targets: found dtype {targets.dtype}, expected integer class numbers; {remedy}for values with noise, "
                 "give likelihood='regression'"

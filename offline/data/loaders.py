@@ -1,5 +1,7 @@
 """The user's batches, validated: finite inputs of one shape, on the device, in chunks that fit in memory."""
 
+import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ from probity.service.bundle import InputPart
 from probity.service.format.manifest_input import LARGEST
 
 Batches = Iterable[Any]
+MOST_NAMED = 3
 
 
 def check_loader(loader: Any, name: str) -> None:
@@ -36,7 +39,7 @@ def checked_batches(
     """
     shape: tuple[int, ...] | None = None
     dtype: torch.dtype | None = None
-    for number, batch in enumerate(loader):
+    for number, batch in enumerate(_read(loader, name)):
         inputs, targets = _pair(batch, f"{name}, batch {number}")
         if parts is not None and is_several(batch[0]):
             check_parts(batch[0], parts, f"{name}, batch {number}")
@@ -54,6 +57,40 @@ def checked_batches(
         yield inputs.to(device), targets.to(device)
     if shape is None:
         raise ValueError(f"{name}: found no example, expected at least one")
+
+
+# What torch says of examples that it cannot put into one batch.
+OTHER_SIZES = re.compile(r"equal size, but got \[(?P<one>[^\]]*)\] at entry \d+ and \[(?P<other>[^\]]*)\] at entry")
+OTHER_TYPE = re.compile(r"batch must contain tensors.*found <class '(?P<found>[^']+)'>")
+OTHER_LENGTHS = "each element in list of batch should be of equal size"
+
+
+def _read(loader: Batches, name: str) -> Iterator[Any]:
+    """The batches; `ValueError` for examples of a dataset that make no batch."""
+    batches = iter(loader)
+    for number in itertools.count():
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except (RuntimeError, TypeError) as error:
+            if (problem := _not_stacked(str(error))) is None:
+                raise
+            raise ValueError(f"{name}, batch {number}: {problem}") from error
+        yield batch
+
+
+def _not_stacked(said: str) -> str | None:
+    if sizes := OTHER_SIZES.search(said):
+        found = f"examples of shapes ({sizes['one']}) and ({sizes['other']})"
+        return f"found {found}, expected one shape; resize, crop or pad them in the dataset"
+    if other := OTHER_TYPE.search(said):
+        found = other["found"].removeprefix("builtins.")
+        remedy = "torch.as_tensor(numpy.array(image))" if found.startswith("PIL.") else "torch.as_tensor(x)"
+        return f"found examples with a {found}, expected tensors or arrays; make them in the dataset, as by {remedy}"
+    if OTHER_LENGTHS in said:
+        return "found examples of different lengths, expected one length; pad or cut them in the dataset"
+    return None
 
 
 class Passes:
@@ -114,8 +151,10 @@ def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
     refuse_sparse(inputs, where)
     refuse_sparse(targets, where)
     if inputs.dim() < 1 or targets.dim() < 1 or len(inputs) != len(targets):
+        remedy = "; of single examples, torch.utils.data.DataLoader(examples, 128) makes batches"
         raise ValueError(
             f"{where}: found inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}, expected equal lengths"
+            + (remedy if targets.dim() < 1 else "")
         )
     _refuse_not_finite(targets, "targets", where)
     if inputs.is_floating_point():
@@ -159,7 +198,9 @@ def _many(batch: Any) -> bool:
 
 def _describe(batch: Any) -> str:
     if isinstance(batch, tuple | list):
-        return f"{type(batch).__name__} of {', '.join(type(item).__name__ for item in batch) or 'nothing'}"
+        kinds = [type(item).__name__ for item in batch[:MOST_NAMED]]
+        more = [f"... ({len(batch)} entries)"] if len(batch) > MOST_NAMED else []
+        return f"{type(batch).__name__} of {', '.join(kinds + more) or 'nothing'}"
     return type(batch).__name__
 
 

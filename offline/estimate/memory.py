@@ -68,7 +68,7 @@ class MemoryPlan:
     def lines_without_budget(self) -> list[str]:
         """The same without the budget: a bundle must not depend on the memory that happened to be free."""
         lines = [
-            f"D = {self.weights:,} weights, S = {self.size:,} of them at most, K = {self.outputs:,} outputs",
+            f"D = {self.weights:,} weights, S = {self.size:,} of them at most, outputs: {self.outputs:,}",
             f"memory: {readable(self.peak_bytes)} predicted at most, {readable(self.resident_bytes)} of it throughout",
         ]
         for stage in self.stages:

@@ -100,17 +100,20 @@ def _test_columns(predictor: Predictor, test: Batches, levels: Levels) -> Iterat
     manifest = predictor.manifest
     likelihood = likelihood_of(manifest.task, manifest.outputs)
     for inputs, raw in checked_batches(test, "test_data", torch.device("cpu"), manifest.input.parts):
-        prediction = _finite(predictor, inputs.numpy())
+        prediction = _finite(predictor, inputs.numpy(), "test_data")
         y = likelihood.check_targets(raw, len(inputs)).numpy()
         yield decision_columns(prediction) | BY_TASK[manifest.task](predictor, prediction, y, levels)
 
 
 def _foreign_columns(predictor: Predictor, foreign: Batches) -> Iterator[Columns]:
     for inputs, _ in checked_batches(foreign, "ood_data", torch.device("cpu"), predictor.manifest.input.parts):
-        yield decision_columns(_finite(predictor, inputs.numpy()))
+        yield decision_columns(_finite(predictor, inputs.numpy(), "ood_data"))
 
 
-def _finite(predictor: Predictor, inputs: Array) -> Prediction:
+def _finite(predictor: Predictor, inputs: Array, name: str) -> Prediction:
+    shape = predictor.manifest.input.shape
+    if inputs.shape[1:] != shape:
+        raise ValueError(f"{name}: found inputs of shape {inputs.shape[1:]}, expected {shape} as the bundle takes them")
     prediction = predictor.predict(inputs)
     check_finite(prediction)
     return prediction

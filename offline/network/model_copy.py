@@ -15,7 +15,7 @@ from probity.offline.network.finite import check_finite_outputs
 from probity.offline.network.inputs import ONE_INPUT, InputForm
 from probity.offline.network.layer_outputs import layer_outputs
 from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
-from probity.offline.network.unsupported import UnsupportedModelError
+from probity.offline.network.unsupported import FORWARD_REMEDIES, UnsupportedModelError
 
 FEW = 2
 REPEATS = 8  # of a forward pass that should be the same each time: rare dropout seldom shows in one
@@ -27,7 +27,9 @@ FROM_FLOAT64, FROM_HALF = 1e-3, 5e-2
 def usable(model: object) -> nn.Module:
     """The module without the wrapper of torch.compile or of several devices; `TypeError` or `ValueError` for others."""
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model: found {_kind(model)}, expected a torch.nn.Module that is trained")
+        weights = isinstance(model, Mapping) and all(isinstance(value, Tensor) for value in model.values())
+        remedy = "; load this state into a model first: model.load_state_dict(state)" if weights else ""
+        raise TypeError(f"model: found {_kind(model)}, expected a torch.nn.Module that is trained{remedy}")
     if isinstance(model, torch.jit.ScriptModule):
         raise UnsupportedModelError(
             "model: found a TorchScript module, expected the plain torch.nn.Module that it was made of"
@@ -169,11 +171,12 @@ def check_private(
         if taken.parts is not None:
             takes = ", ".join(inspect.signature(model.forward).parameters)
             given = f"{', '.join(part.name for part in taken.parts)} for a forward of {takes}"
-        remedy = (
+        usual = (
             "a model of several arguments needs inputs in a dict or a tuple"
             if taken.parts is None and _lacks_arguments(model)
             else "the model is used in float32 and with any number of examples, as it will be served"
         )
+        remedy = next((remedy for part, remedy in FORWARD_REMEDIES.items() if part in str(error)), usual)
         raise UnsupportedModelError(
             f"model: cannot process the inputs of train_loader, found {given}: {_line(error)}; {remedy}"
         ) from error

@@ -59,6 +59,9 @@ PLAIN = OutputForm()
 """A tensor of outputs (B, K), as they are."""
 
 
+OTHER_LENGTH = "; of recurrent and attention layers, batch_first=True keeps the examples on the first axis"
+
+
 def output_form(returned: object, batch: int, classification: bool) -> OutputForm:
     """The form of what a network returned for `batch` examples; `ValueError` where the outputs are not to be found."""
     entry = None if isinstance(returned, Tensor) else _find(returned)
@@ -69,6 +72,7 @@ def output_form(returned: object, batch: int, classification: bool) -> OutputFor
         raise UnsupportedModelError(
             f"model output: found {given}{where}, expected a tensor of shape ({batch}, outputs), alone, first in a "
             f"tuple, or called {LOGITS!r}"
+            + (OTHER_LENGTH if isinstance(outputs, Tensor) and outputs.dim() == 2 else "")
         )
     if not outputs.is_floating_point():
         raise UnsupportedModelError(

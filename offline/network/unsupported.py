@@ -10,7 +10,15 @@ WRITE_OUT = (
     "expected a forward pass of operations that torch.func.jacrev takes, without torch.autograd or torch.func inside: "
     "write a gradient out"
 )
-# By a part of torch's message.
+# By a part of torch's message: what to do about a forward pass that fails.
+FORWARD_REMEDIES = {
+    'is missing the required "forward"': "give a module that computes, such as nn.Sequential(*layers)",
+    "not compiled with CUDA": "leave .to('cuda') and .cuda() out of forward: the fit puts all on one device",
+    "Expected all tensors to be on the same device": "leave .to(...) out of forward: the fit puts all on one device",
+    "have the same dtype, but got Long": "give (inputs, targets) in this order, numbers as x.float()",
+    "channels, but got": "give images as (channels, height, width), such as x.permute(0, 3, 1, 2) of a batch",
+}
+# The same of derivatives.
 REMEDIES = {
     "saved tensor hooks": "leave torch.utils.checkpoint out in eval mode: if self.training: x = checkpoint(layer, x)",
     "doesn't have storage": (

@@ -15,6 +15,7 @@ from probity.offline.recipes.progress_bars import Bars
 from probity.offline.runtime.checkpoint import discard_checkpoint
 from probity.offline.runtime.distributed import environment_context
 from probity.offline.runtime.progress import silent
+from probity.offline.selection.registry import check_options
 from probity.service.format.files import check_destination, check_writable
 from probity.service.inference.predictor import Predictor
 
@@ -27,6 +28,7 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any], restart: boo
     """
     recipe = load_recipe(recipe_path)
     config = _config(recipe, given)
+    check_options(config.selection, config.selection_options)
     check_destination(out)
     check_writable(out)
     if restart:

@@ -34,6 +34,17 @@ def user_error(error: BaseException) -> str | None:
     return None if frames is None else f"{_name(error)}{_message(error)}\n{frames}"
 
 
+def syntax_problem(path: Path) -> str | None:
+    """What makes a file no Python, without running it; None where it is."""
+    try:
+        compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return _syntax_error(error)
+    except (OSError, ValueError):  # told when it is run
+        return None
+    return None
+
+
 def user_frames(error: BaseException) -> str | None:
     """The user's frames that led to the error, two lines each; None where there are none."""
     return "\n".join(_described([*_frames(error), *_frames_in_worker(error)])) or None

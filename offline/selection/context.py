@@ -19,9 +19,9 @@ from probity.offline.selection.training_sample import TrainingSample
 class SelectionContext:
     """What a strategy may use of the job; it must leave the network unchanged.
 
-    size: S. candidate_weights (C,) int64 ascending: the positions that may be chosen at all. memory_bytes: what a
-    strategy may take beside vectors of D numbers. sample: training examples in memory, for the strategies that look at
-    no more.
+    size: S; limit: whether fewer weights will do, as nobody asked for so many. candidate_weights (C,) int64 ascending:
+    the positions that may be chosen at all. memory_bytes: what a strategy may take beside vectors of D numbers. sample:
+    training examples in memory, for the strategies that look at no more.
     """
 
     job: Job
@@ -29,6 +29,7 @@ class SelectionContext:
     candidate_weights: Tensor
     memory_bytes: int
     sample: TrainingSample | None = None
+    limit: bool = False
 
     @property
     def prior_precision(self) -> float:
@@ -64,16 +65,18 @@ def choose_largest(
 ) -> Subnetwork:
     """The S of `positions` (C,) ascending with the largest scores (C,).
 
-    Raises `ValueError` for fewer than S positions.
+    Raises `ValueError` for fewer than S positions, of which all are taken where S is a limit.
     """
-    check_size(context.size, len(positions), dead)
-    return Subnetwork(positions[largest(scores.cpu().numpy(), context.size)], dead, explanation)
+    size = size_within(context, len(positions), dead)
+    return Subnetwork(positions[largest(scores.cpu().numpy(), size)], dead, explanation)
 
 
-def check_size(size: int, available: int, dead: int | None = None) -> None:
-    """`ValueError` when S is larger than the candidates, or than those that live."""
+def size_within(context: SelectionContext, available: int, dead: int | None = None) -> int:
+    """S; where that is a limit, at most `available` and at least 1. `ValueError` when S is larger than the candidates,
+    or than those that live."""
+    size = max(1, min(context.size, available)) if context.limit else context.size
     if size <= available:
-        return
+        return size
     if dead:
         raise ValueError(
             f"subnetwork_size: found {size}, expected at most {available}: the other {dead} weights have no curvature "

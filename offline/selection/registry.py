@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from pydantic import ConfigDict, ValidationError, create_model
 from torch import Tensor
 
 from probity.offline.config import strategy_name
@@ -31,6 +32,8 @@ from probity.offline.selection.strategies.novelty import NOVELTY_EXAMPLES, novel
 from probity.offline.selection.strategies.wasserstein_laplace import wasserstein_laplace
 from probity.offline.selection.strategies.wasserstein_swag import wasserstein_swag
 from probity.offline.selection.subnetwork import Subnetwork
+from probity.service.format.text import suggestion
+from probity.service.format.validation import refused_value
 
 Options = Mapping[str, Any]
 ALL_EXAMPLES = math.inf
@@ -73,16 +76,31 @@ def strategy_of(selection: str | Callable[..., Any]) -> Strategy:
     return Strategy(lambda context, **options: _checked(selection(context, **options), context), None)
 
 
+def check_options(selection: str | Callable[..., Any], options: Options) -> None:
+    """`ValueError` for an option that the strategy does not have, and for a value of another type than it takes."""
+    function = strategy_of(selection).choose if isinstance(selection, str) else selection
+    _, *known = inspect.signature(function, eval_str=isinstance(selection, str)).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
+        return
+    names = [parameter.name for parameter in known]
+    for name in sorted(set(options) - set(names)):
+        expected = f"{', '.join(names) or 'none'} for selection={strategy_name(selection)!r}"
+        raise ValueError(f"selection_options: found {name!r}{suggestion(name, names)}, expected {expected}")
+    if isinstance(selection, str):
+        fields: dict[str, Any] = {parameter.name: (parameter.annotation, parameter.default) for parameter in known}
+        model = create_model("Options", __config__=ConfigDict(strict=True, arbitrary_types_allowed=True), **fields)
+        try:
+            model(**options)
+        except ValidationError as error:
+            name, problem = refused_value(error)
+            raise ValueError(f"selection_options[{name!r}]: {problem}") from None
+
+
 def select(selection: str | Callable[..., Any], context: SelectionContext, options: Options) -> Subnetwork:
-    """Choose among the candidates; `ValueError` for an option that the strategy does not have."""
-    strategy, name = strategy_of(selection), strategy_name(selection)
-    function = strategy.choose if isinstance(selection, str) else selection
-    _, *known = inspect.signature(function).parameters
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise ValueError(f"selection_options: found {unknown[0]!r}, expected {', '.join(known)} for selection={name!r}")
-    chosen = strategy.choose(context, **options)
-    return replace(chosen, indices=chosen.indices.cpu(), strategy=name, options=dict(options))
+    """Choose among the candidates."""
+    chosen = strategy_of(selection).choose(context, **options)
+    named = strategy_name(selection)
+    return replace(chosen, indices=chosen.indices.cpu(), strategy=named, options=dict(options))
 
 
 def _checked(positions: Any, context: SelectionContext) -> Subnetwork:

@@ -27,7 +27,7 @@ class NetworkError(ValueError):
     """The network refuses the inputs, such as a token beyond its vocabulary.
 
     problem, expected: what to say of them ("" for nothing more). place: of the value at fault among the inputs, its
-    example first; None where that is not known.
+    example first, the first of several; None where that is not known.
     """
 
     def __init__(self, problem: str, expected: str = "", place: tuple[int, ...] | None = None) -> None:
@@ -171,8 +171,7 @@ OUTSIDE = (
 
 
 def _refused(told: str, inputs: npt.NDArray[Any]) -> NetworkError:
-    """What to say of inputs that a graph refuses: the value that is no entry of a table, and its place if one input
-    alone has it."""
+    """What to say of inputs that a graph refuses: the value that is no entry of a table, and its first place."""
     outside = next((match for pattern in OUTSIDE if (match := pattern.search(told))), None)
     if outside is None:
         return NetworkError("the network cannot process these inputs; are all values in its range?")
@@ -182,7 +181,7 @@ def _refused(told: str, inputs: npt.NDArray[Any]) -> NetworkError:
         found += int(last) + 1
         places = _places_of(found, inputs)
     expected = f"one from 0 to {last}" if last else "one that its table has"
-    place = tuple(places[0].tolist()) if len(places) == 1 else None
+    place = tuple(places[0].tolist()) if len(places) else None
     return NetworkError(f"the network looks up the value {found}", expected, place)
 
 

@@ -119,7 +119,10 @@ class Predictor:
             if spec.parts is None:
                 raise ValueError(f"inputs: found {', '.join(map(repr, inputs))}, expected a single array")
             values = packed(inputs, spec.parts, "inputs")
-        array: Array = np.ascontiguousarray(numbers_of(values, "inputs"), np.dtype(spec.dtype))
+        given = numbers_of(values, "inputs")
+        if spec.dtype == "int64" and given.dtype.kind == "f" and not (given == np.trunc(given)).all():
+            raise ValueError("inputs: found numbers with a fraction, expected whole numbers, such as of tokens")
+        array: Array = np.ascontiguousarray(given, np.dtype(spec.dtype))
         if array.shape[1:] != spec.shape or not len(array):
             shape = ", ".join(map(str, ("n", *spec.shape)))
             raise ValueError(f"inputs: found shape {array.shape}, expected ({shape}) of at least one example")

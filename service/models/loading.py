@@ -95,5 +95,6 @@ def _refuse_duplicates(loaded: list[Predictor]) -> None:
         key = one.manifest.name, one.manifest.version
         if key in seen:
             found = f"found the model {key[0]!r} version {key[1]!r}, which {seen[key]} holds too"
-            raise BundleError(one.path, found, "give one of them another name or version")
+            again = "fit one of them again with another --name or --version"
+            raise BundleError(one.path, found, "name it once" if seen[key] == one.path else again)
         seen[key] = one.path

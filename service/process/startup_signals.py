@@ -6,6 +6,14 @@ import threading
 from types import FrameType
 
 
+class Terminated(BaseException):
+    """SIGTERM came while a command runs that has something to clear away.
+
+    Neither `Exception` nor `SystemExit`: code of the user's that is running then may catch these, or seem to raise
+    them.
+    """
+
+
 class StartupSignals:
     """From its construction on, SIGTERM ends the process at once with status 0: no request has come yet.
 

@@ -64,8 +64,7 @@ def parse_keys(text: str, file: Path, mistakes: list[KeyFileError] | None = None
             entries |= {entry.name: entry} if entry else {}
     if not entries:
         raise KeyFileError(
-            f"{file}: found no key, so every request would be refused; make one with "
-            "`python -m probity.service.keys new NAME`"
+            f"{file}: found no key, so every request would be refused; make one with `probity keys new NAME`"
         )
     return tuple(entries.values())
 

@@ -38,7 +38,7 @@ class TrustedKeys:
     @classmethod
     def from_file(cls, file: Path) -> "TrustedKeys":
         """Read the PEM blocks `PUBLIC KEY` in `file`; text between them is comment. Raises `BundleError`."""
-        remedy = f"put the public keys there that `python -m probity.service.keys signing` wrote (NAME{PUBLIC_SUFFIX})"
+        remedy = f"put the public keys there that `probity keys signing` wrote (NAME{PUBLIC_SUFFIX})"
         try:
             data = _read(file)
             keys = [_public_key(match) for match in BLOCK.finditer(data)]

@@ -1,8 +1,8 @@
 """What is rejected, what sets and intervals hold, and what a request may choose of it."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from probity.service.inference.policy import DecisionOptions, Rate
@@ -19,6 +19,19 @@ class DecisionSettings(DecisionOptions):
             "request may not choose."
         ),
     ] = None
+
+    @field_validator("requested_rates", mode="before")
+    @classmethod
+    def two_rates(cls, value: Any) -> Any:
+        """Refuse anything but two numbers in one line."""
+        if isinstance(value, tuple | list):
+            try:
+                low, high = map(float, value)
+            except (TypeError, ValueError):
+                found = ",".join(map(str, value))
+                raise ValueError(f"found {found!r:.100}, expected two rates, such as 0.01,0.2") from None
+            return low, high
+        return value
 
     @model_validator(mode="after")
     def check_rates(self) -> Self:

@@ -197,3 +197,19 @@ def test_no_size_of_the_input_is_taken_for_the_batch(features: int) -> None:
     model, example, indices = nn.Linear(features, 2), torch.ones(1, features), torch.tensor([0, 7])
     jacobian = make_jacobian(private_copy(model, torch.device("cpu")), WeightLayout.of(model), indices, example)
     assert export_jacobian(jacobian, example, 2)[0]
+
+
+def test_a_mapping_is_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"config: found dict, expected a FitConfig, such as FitConfig\(seed=1\)"):
+        fit_bundle(
+            torch.nn.Linear(4, 3),
+            [],
+            tmp_path / "x",
+            calibration_loader=[],
+            config={"seed": 1},  # type: ignore[arg-type]
+        )
+
+
+def test_a_null_byte_in_a_path_is_named() -> None:
+    with pytest.raises(ValueError, match=r"out: found .*, expected a path without null bytes"):
+        fit_bundle(torch.nn.Linear(4, 3), [], "a\0b", calibration_loader=[])

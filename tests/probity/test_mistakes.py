@@ -118,7 +118,19 @@ COMMANDS = {
     "serve no bundle": ("serve empty", "manifest.json: missing file"),
     "serve a folder of bundles": ("serve BUNDLES", "is no bundle, but holds 1", "--models"),
     "serve a bundle as a folder": ("serve --models BUNDLE", "is a bundle, expected a folder of bundles"),
-    "port too large": ("serve BUNDLE --port 99999", "PROBITY_PORT", "found 99999, expected a number less than"),
+    "port too large": ("serve BUNDLE --port 99999", "PROBITY_PORT", "found '99999', expected a number less than"),
+    "demo: port too large": ("demo --port 99999", "found '99999', expected a whole number"),
+    "a port that is none": ("serve BUNDLE --port abc", "port (PROBITY_PORT): found 'abc', expected a whole number"),
+    "a batch size that is none": (
+        "score BUNDLE good.npy --out o.csv --batch-size abc",
+        "found 'abc', expected a whole",
+    ),
+    "a rate that is none": (
+        "score BUNDLE good.npy --out o.csv --false-reject-rate abc",
+        "found 'abc', expected a number",
+    ),
+    "fit: the bundle first": ("fit BUNDLE --out x", "found a bundle, expected a recipe"),
+    "score: in the other order": ("score good.npy BUNDLE --out o.csv", "give the bundle first, then the inputs"),
     "score: no bundle": ("score gud good.npy --out o.csv", "gud: no such folder"),
     "score: no inputs": ("score BUNDLE u.csv --out o.csv", "u.csv: no such file or folder"),
     "score: inputs of a kind": ("score BUNDLE good.py --out o.csv", "found the suffix '.py', expected .npy"),
@@ -178,8 +190,8 @@ SETTINGS = {
         {"PROBITY_FEEDBACK_SECRET_FILE": "HERE/none"},
         "cannot be read (No such file or directory)",
     ),
-    "one rate": ({"PROBITY_REQUESTED_RATES": "0.1"}, "found ('0.1',), expected one more value"),
-    "three rates": ({"PROBITY_REQUESTED_RATES": "0.1,0.2,0.3"}, "expected at most 2 values"),
+    "one rate": ({"PROBITY_REQUESTED_RATES": "0.1"}, "found '0.1', expected two rates, such as 0.01,0.2"),
+    "three rates": ({"PROBITY_REQUESTED_RATES": "0.1,0.2,0.3"}, "found '0.1,0.2,0.3', expected two rates"),
     "no choice": ({"PROBITY_LOG_LEVEL": "wanring"}, "found 'wanring' (did you mean 'warning'?)"),
 }
 
@@ -277,7 +289,45 @@ RECIPES = {
         "((a, b), targets)",
     ),
     "nothing": ("def train_data():\n    data(0)", "train_data(): found NoneType, expected an iterable"),
-    "lists": ("def train_data():\n    return [[1.0, 2.0]], [0]", "found list of list, expected a pair of tensors"),
+    "images of several sizes": (
+        "class D(torch.utils.data.Dataset):\n    def __len__(self): return 60\n"
+        "    def __getitem__(self, i): return torch.randn(4 + i % 2), i % 3\ndef train_data():\n    return D()",
+        "train_data(), batch 0: found examples of shapes (4) and (5), expected one shape; resize, crop or pad them",
+    ),
+    "an object in a dataset": (
+        "class D(torch.utils.data.Dataset):\n    def __len__(self): return 60\n"
+        "    def __getitem__(self, i): return None, i % 3\ndef train_data():\n    return D()",
+        "train_data(), batch 0: found examples with a NoneType, expected tensors or arrays",
+    ),
+    "pairs of single examples": (
+        "def train_data():\n    return list(zip(*data(0)))",
+        "found inputs (4,) and targets ()",
+        "DataLoader(examples, 128) makes batches",
+    ),
+    "three arrays": (
+        "def train_data():\n    x, y = data(0)\n    return x, y, y",
+        "found 3 arrays, expected two: inputs and targets",
+    ),
+    "rows as objects": (
+        "def train_data():\n    return [{'a': 1.0}] * 60, [0] * 60",
+        "found lists, expected arrays: give pandas.DataFrame(X) and numpy.array(y)",
+    ),
+    "classes -1 and 1 as floats": (
+        "def train_data():\n    x, y = data(0)\n    return x, 2.0 * (y > 0) - 1",
+        "give (targets > 0).long()",
+    ),
+    "an option of no strategy": (
+        "config = FitConfig(selection='random', selection_options={'live_onli': True})",
+        "selection_options: found 'live_onli' (did you mean 'live_only'?), expected live_only for selection='random'",
+    ),
+    "an option of another type": (
+        "config = FitConfig(selection='novelty-sampling', selection_options={'live_only': 'yes'})",
+        "selection_options['live_only']: found 'yes', expected true or false",
+    ),
+    "lists": (
+        "def train_data():\n    return [[1.0, 2.0]], [0]",
+        "found lists, expected arrays: give numpy.array(X)",
+    ),
     "bytes": ("def train_data():\n    x, y = data(0)\n    return x.byte(), y", "torch.uint8", "x.float() / 255"),
     "a word in a column": (
         "def train_data():\n    x, y = frame(0)\n    x['b'] = 'red'\n    return x, y",
@@ -336,6 +386,26 @@ MODELS = {
         "def model():\n    net = nn.Linear(4, 3)\n    net.load_state_dict({'w': torch.zeros(3, 4)})\n    return net",
         "Missing key(s) in state_dict",
         "r.py:",
+    ),
+    "a list of layers": ("def model():\n    return nn.ModuleList([nn.Linear(4, 3)])", "nn.Sequential(*layers)"),
+    "a state": (
+        "def model():\n    return nn.Linear(4, 3).state_dict()",
+        "expected a torch.nn.Module",
+    ),
+    "time first": (
+        "class Last(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.lstm = nn.LSTM(4, 3)\n"
+        "    def forward(self, x):\n        return self.lstm(x)[0][-1]\ndef model():\n    return Last()\n"
+        "def data(seed, count=60):\n    return torch.randn(count, 5, 4), torch.arange(count) % 3\n"
+        "def train_data():\n    return [data(0)]\ndef calibration_data():\n    return [data(1)]",
+        "found (5, 3), expected a tensor of shape (2, outputs)",
+        "batch_first=True",
+    ),
+    "images with channels last": (
+        "def model():\n    return nn.Sequential(nn.Conv2d(3, 3, 2), nn.Flatten())\n"
+        "def data(seed, count=60):\n    return torch.rand(count, 4, 4, 3), torch.arange(count) % 3\n"
+        "def train_data():\n    return [data(0)]\ndef calibration_data():\n    return [data(1)]",
+        "give images as (channels, height, width), such as x.permute(0, 3, 1, 2)",
     ),
     "softmax": (
         "def model():\n    return nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))",
@@ -482,10 +552,6 @@ MODELS = {
 OF_THE_MODEL = {
     "within": ("--within foo", "within: found 'foo', expected a module of the network such as 0, 1, 2"),
     "added weights": ("--added-weights foo", "added_weights: found 'foo', which is no such layer", "'0', '2'"),
-    "option": (
-        """--selection random --selection-options {"live":true}""",
-        "found 'live', expected live_only for selection='random'",
-    ),
     "memory": ("--memory-budget 1MiB", "memory_budget: found 1048576 bytes", "expected at least"),
 }
 
@@ -517,7 +583,8 @@ def model():
 """
 
 
-def test_ctrl_c_says_that_nothing_is_kept(here: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(2, 130), (15, 143)], ids=["Ctrl-C", "SIGTERM"])
+def test_a_stopped_fit_says_that_nothing_is_kept(number: int, status: int, here: Path) -> None:
     (here / "r.py").write_text(f"{RECIPE}{WAITS}")
     command = [str(Path(sys.executable).with_name("probity")), "fit", "r.py", "--out", "x"]
     environment = os.environ | {"NO_COLOR": "1"}
@@ -528,7 +595,7 @@ def test_ctrl_c_says_that_nothing_is_kept(here: Path) -> None:
         while not (here / "training").exists():
             assert process.poll() is None
             os.sched_yield()
-        process.send_signal(2)
+        process.send_signal(number)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == status
     assert errors.strip().endswith("stopped: nothing is kept, and nothing was written")

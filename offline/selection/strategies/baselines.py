@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from probity.offline.selection.context import SelectionContext, check_size
+from probity.offline.selection.context import SelectionContext, size_within
 from probity.offline.selection.live_weights import eligible
 from probity.offline.selection.subnetwork import Subnetwork
 
@@ -11,6 +11,6 @@ from probity.offline.selection.subnetwork import Subnetwork
 def random_weights(context: SelectionContext, live_only: bool = False) -> Subnetwork:
     """Uniformly at random without replacement among the candidates, or among those with curvature."""
     positions, dead = eligible(context, live_only)
-    check_size(context.size, len(positions), dead)
-    chosen = np.random.default_rng(context.job.config.seed).choice(positions.numpy(), context.size, replace=False)
+    size = size_within(context, len(positions), dead)
+    chosen = np.random.default_rng(context.job.config.seed).choice(positions.numpy(), size, replace=False)
     return Subnetwork(torch.as_tensor(np.sort(chosen)), dead)

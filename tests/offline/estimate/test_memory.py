@@ -170,7 +170,7 @@ def test_the_budget_that_the_error_names_is_enough() -> None:
 
 def test_the_plan_tells_people() -> None:
     lines = plan(300 * MIB).lines()
-    assert lines[0] == "D = 512 weights, S = 20 of them at most, K = 10 outputs"
+    assert lines[0] == "D = 512 weights, S = 20 of them at most, outputs: 10"
     assert "budget 300.0 MiB" in lines[1]
     assert any("curvature: " in line and "examples at once" in line for line in lines)
 

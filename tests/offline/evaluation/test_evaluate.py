@@ -239,7 +239,7 @@ def test_bad_test_data_are_refused(tmp_path: Path) -> None:
         evaluate(predictor, [])
     with pytest.raises(ValueError, match="from 3 to 3, expected 0 to 2"):
         evaluate(predictor, batches(np.ones((2, 3)), np.array([3, 3])))
-    with pytest.raises(ValueError, match="found shape"):
+    with pytest.raises(ValueError, match="test_data: found inputs of shape"):
         evaluate(predictor, batches(np.ones((2, 4)), np.array([0, 1])))
     with pytest.raises(ValueError, match="ood_data: found no example"):
         evaluate(predictor, batches(np.ones((2, 3)), np.array([0, 1])), [])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from probity.offline.selection.context import SelectionContext
 from probity.offline.selection.places import LEEWAY, USUAL_COST, affordable_places, affordable_weights, drawn
-from probity.offline.selection.registry import select
+from probity.offline.selection.registry import check_options, select
 from tests.support.selections import DEAD, context, dead_problem
 
 NESTED = [("8",), ("6", "8"), ("3", "6", "8"), None]
@@ -164,7 +164,7 @@ class Constant(nn.Module):
 
 def test_it_has_no_options() -> None:
     with pytest.raises(ValueError, match="selection_options: found 'strategies'"):
-        select("auto", context_of(), {"strategies": ["gradient"]})
+        check_options("auto", {"strategies": ["gradient"]})
 
 
 def test_a_clock_that_lies_changes_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:

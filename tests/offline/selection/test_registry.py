@@ -1,5 +1,6 @@
 """What holds for every strategy: size, order, candidates, determinism, dead weights, the network untouched."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from probity.offline.selection.context import SelectionContext, largest
-from probity.offline.selection.registry import select
+from probity.offline.selection.registry import check_options, select
 from tests.support.networks import hooks_of
 from tests.support.selections import ALWAYS_LIVE, DEAD, NAMED, OPTIONS, WHOLE, context, dead_problem, problem
 
@@ -88,8 +89,33 @@ def test_the_network_comes_back_as_it_was(strategy: str) -> None:
 
 @strategies
 def test_an_unknown_option_is_named(strategy: str) -> None:
-    with pytest.raises(ValueError, match=f"selection_options: found 'snap', expected .* for selection='{strategy}'"):
-        select(strategy, context(*problem(), 12), {"snap": 3})
+    with pytest.raises(ValueError, match=f"selection_options: found 'snap'.*, expected .* for selection='{strategy}'"):
+        check_options(strategy, {"snap": 3})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "words"),
+    [
+        ("random", {"live_onli": True}, r"'live_onli' \(did you mean 'live_only'\?\), expected live_only"),
+        ("novelty-sampling", {"live_only": "yes"}, r"selection_options\['live_only'\]: found 'yes', expected true or"),
+        ("gradient", {"examples": "many"}, r"selection_options\['examples'\]: found 'many', expected a whole number"),
+        ("wasserstein-swag", {"learning_rate": "fast"}, "found 'fast', expected a finite number"),
+        (
+            "wasserstein-swag",
+            {"schedule": "cyclical"},
+            "found 'cyclical'.*, expected",
+        ),
+        ("novelty-sampling", {"shifts": 3}, "found 3, expected"),
+    ],
+)
+def test_a_wrong_value_is_named_without_a_network(strategy: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        check_options(strategy, options)
+
+
+@strategies
+def test_every_usual_option_is_taken(strategy: str) -> None:
+    check_options(strategy, OPTIONS.get(strategy, {}))
 
 
 # --------------------------------------------------------------------------- dead weights
@@ -174,10 +200,8 @@ def test_a_function_chooses_by_itself() -> None:
     assert found.indices.tolist() == list(range(0, 65, 5))
     assert found.strategy == "every_so_many()"
     assert select(every_so_many, given, {"step": 10}).options == {"step": 10}
-    with pytest.raises(
-        ValueError, match=r"selection_options: found 'stride', expected step for selection='every_so_many\(\)'"
-    ):
-        select(every_so_many, given, {"stride": 2})
+    with pytest.raises(ValueError, match=r"found 'stride' .*, expected step for selection='every_so_many\(\)'"):
+        check_options(every_so_many, {"stride": 2})
 
 
 @pytest.mark.parametrize(
@@ -195,3 +219,9 @@ def test_a_function_chooses_by_itself() -> None:
 def test_what_a_function_must_not_return(chosen: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"selection: .*{message}"):
         select(lambda context: chosen, context(*problem(), 13), {})
+
+
+@ranking
+def test_a_size_that_nobody_asked_for_is_a_limit(strategy: str) -> None:
+    given = replace(context(*dead_problem(), 21), limit=True)
+    assert len(select(strategy, given, OPTIONS[strategy] | {"live_only": True}).indices) == 20

@@ -214,3 +214,8 @@ def test_fewer_scores_than_the_rate_needs_are_refused(folder: Path) -> None:
     """With an infinite threshold nothing would ever be rejected."""
     save_json(folder, replaced(load_json(folder), ("calibration", "false_reject_rate"), 0.01))
     refusal(folder, MANIFEST, f"the calibration scores give {math.inf}")
+
+
+def test_numbers_with_a_fraction_are_no_tokens(tokens: Synthetic) -> None:
+    with pytest.raises(ValueError, match="found numbers with a fraction, expected whole numbers, such as of tokens"):
+        Predictor.load(tokens.path).predict(np.full((2, 2), 0.5))

@@ -71,7 +71,7 @@ def test_a_default_model_that_is_not_served_is_an_error(classification: Syntheti
 
 
 def test_the_same_model_twice_is_an_error(classification: Synthetic) -> None:
-    with pytest.raises(BundleError, match="give one of them another name or version"):
+    with pytest.raises(BundleError, match="name it once"):
         load_named(Settings(bundle=(str(classification.path),) * 2))
 
 

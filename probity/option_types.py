@@ -1,0 +1,29 @@
+"""Numbers on the command line, refused in the words of the settings."""
+
+from collections.abc import Callable
+
+import typer
+
+
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """The parser of an option that takes a whole number in this range; raises `typer.BadParameter`."""
+    expected = f"a whole number, at least {least}" if most is None else f"a whole number from {least} to {most}"
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least or (most is not None and value > most):
+            raise typer.BadParameter(f"found {text!r:.50}, expected {expected}")
+        return value
+
+    return parse
+
+
+def number(text: str) -> float:
+    """The parser of an option that takes any number; raises `typer.BadParameter`."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"found {text!r:.50}, expected a number") from None
