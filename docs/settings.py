@@ -30,27 +30,22 @@ WHEN = {
         "default_model": "Always set it with several models; otherwise the order of loading decides which one answers.",
         "watch_seconds": "When bundles are added, replaced or removed while the service runs.",
         "ready_requires": "`all`: no traffic until every model is loaded. `any`: a broken bundle stops no traffic.",
-        "trial_seconds": "When a large bundle takes longer than this to load and predict.",
         "trial_bytes": "When other programs need the memory that is free while a bundle is loaded.",
     },
     "Network and processes": {
         "host": "`0.0.0.0` in a container, or when the proxy runs on another machine.",
         "port": "When port 8000 is taken.",
         "workers": "When requests are small and one process cannot use all processors, or to survive a hung batch.",
-        "hang_seconds": "Lower it to replace a hung worker sooner.",
     },
     "Computation": {
         "threads": "When the automatic choice is wrong for your network; measure both.",
-        "concurrency": "Together with `PROBITY_THREADS`, or to leave processors to other programs.",
         "max_batch_size": "Lower it for shorter batches, and so a lower latency for small requests.",
-        "max_queue_delay_seconds": "A few milliseconds, when batches are small and throughput matters most.",
         "false_reject_rate": "When the rate of the bundles rejects too much or too little for your use.",
         "requested_rates": "When clients need rates of their own, such as a higher one before a costly decision.",
         "reject_by_class": "When each predicted class must be rejected as seldom as the others.",
         "accepted_accuracy": "When you must promise how accurate accepted predictions are, not how few are rejected.",
         "accepted_confidence": "When 95 % is more or less than you need.",
         "interval_level": "When clients need sets or intervals with a different coverage.",
-        "intervals": "`gaussian` when clients rely on the interval of the predictive distribution itself.",
     },
     "Deadlines and overload": {
         "max_queue_rows": "Lower it to reject overload before requests wait long; raise it for large requests.",
@@ -64,13 +59,9 @@ WHEN = {
         "max_header_bytes": "When clients send larger headers, such as long tokens.",
         "max_rows": "When clients send more examples at once.",
         "max_pixels": "When clients send larger images.",
-        "max_total_pixels": "When clients send more or larger images at once.",
-        "max_input_bytes": "When one request holds more data after decoding.",
     },
     "Slow clients": {
-        "header_timeout_seconds": "Rarely: a proxy shields the service from slow clients.",
-        "body_timeout_seconds": "When clients upload over slow connections without a proxy.",
-        "write_timeout_seconds": "When clients read over slow connections without a proxy.",
+        "client_timeout_seconds": "When clients send or read over slow connections without a proxy.",
     },
     "Shutdown": {
         "drain_seconds": "Behind a load balancer: longer than it takes to notice that readiness fails.",
@@ -85,8 +76,7 @@ WHEN = {
     },
     "Log": {
         "audit_file": "When you must show later what was predicted, and what was rejected.",
-        "audit_bytes": "Together with `PROBITY_AUDIT_FILES`: what the audit trail takes on the disk at most.",
-        "audit_files": "As many as you must keep; move older ones elsewhere before they are deleted.",
+        "audit_bytes": "As much as you must keep; move older files elsewhere before they are deleted.",
         "audit_inputs": "When inputs must be kept too, and may be: they can be personal data.",
         "feedback_secret_file": "When labels of some predictions become known later, and accuracy is to be watched.",
         "feedback_max_age_seconds": "When labels take longer to become known.",
@@ -103,7 +93,6 @@ UNITS = {
     "size": "examples",
     "workers": "processes",
     "threads": "threads",
-    "concurrency": "batches",
     "level": "probability",
 }
 COLUMNS = ("variable", "default", "unit", "what it does", "when to change it")

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -33,7 +33,7 @@ def with_policy_options(command: Callable[..., None]) -> Callable[..., None]:
 def _option(name: str, field: FieldInfo) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
     kind = _without_bounds(field.annotation)
-    parser = None if kind is bool or get_origin(kind) is Literal else number
+    parser = None if kind is bool else number
     option = typer.Option(flag, help=field.description, show_default=field.default is not None, parser=parser)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, option]

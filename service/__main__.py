@@ -88,7 +88,7 @@ def _workers(settings: Settings) -> Callable[[], int]:
             KeyRing(file)
     if settings.audit_file is not None:
         check_audit_file(settings.audit_file)
-        RotatedFile(settings.audit_file, settings.audit_bytes, settings.audit_files).close()
+        RotatedFile(settings.audit_file, settings.audit_bytes).close()
     if settings.feedback_secret_file is not None:
         read_secrets(settings.feedback_secret_file)
     logging.config.dictConfig(log_config(settings))

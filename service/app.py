@@ -21,7 +21,7 @@ from probity.service.http.middleware import ApiKeys, RequestIds, RequestMetrics,
 from probity.service.http.problems import render
 from probity.service.inference.graph import NetworkFailed
 from probity.service.inference.predictor import Predictor
-from probity.service.models.cpu_share import thread_count
+from probity.service.models.cpu_share import all_threads
 from probity.service.models.feedback import Feedback
 from probity.service.models.loading import load_predictor
 from probity.service.models.repository import Repository
@@ -101,7 +101,7 @@ def _audit_trail(settings: Settings, metrics: Metrics) -> AuditTrail | None:
     if settings.audit_file is None:
         return None
     check_audit_file(settings.audit_file)
-    file = RotatedFile(settings.audit_file, settings.audit_bytes, settings.audit_files)
+    file = RotatedFile(settings.audit_file, settings.audit_bytes)
     return AuditTrail(file, metrics.audit_lost)
 
 
@@ -128,7 +128,7 @@ async def _running(
     feedback: Feedback | None,
 ) -> AsyncIterator[Runtime]:
     """Run the models and their queues; at the end, give what still runs two seconds."""
-    compute_threads = ComputeThreads(thread_count(settings))
+    compute_threads = ComputeThreads(all_threads(settings))
     store = ModelStore(settings.default_model)
     folders = [predictor.path for predictor in loaded]
     trials = Trials(settings)

@@ -37,6 +37,7 @@ from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
+DECODED_SIZE = 4  # of decoded examples to the body: bytes become float32
 BASE_BYTES = 128 * 2**20  # of a decoder process: Python, NumPy and Pillow
 TIMEOUT_HEADER = "X-Request-Timeout"
 log = logging.getLogger("probity")
@@ -99,7 +100,7 @@ class Runtime:
         self.decoders = DecoderPool(at_once, decoder_bytes(settings))
         self.process_use = ProcessUse(self.metrics, settings.max_queue_rows, settings.max_pending_bytes)
         self.limits = InputLimits(
-            settings.max_rows, settings.max_pixels, settings.max_total_pixels, settings.max_input_bytes
+            settings.max_rows, settings.max_pixels, 4 * settings.max_pixels, DECODED_SIZE * settings.max_body_bytes
         )
         self.scrape = SharedScrape(self._count, partial(exposition, self.metrics))
 
@@ -176,7 +177,7 @@ def decoder_bytes(settings: Settings) -> int:
     The body exists as received, as base64 texts and as a file. A pixel takes four bytes in each of at most five images
     between the file and the array, and the array exists twice.
     """
-    return BASE_BYTES + 3 * settings.max_body_bytes + 5 * 4 * settings.max_pixels + 2 * settings.max_input_bytes
+    return BASE_BYTES + (3 + 2 * DECODED_SIZE) * settings.max_body_bytes + 5 * 4 * settings.max_pixels
 
 
 def _seconds(text: str) -> float:

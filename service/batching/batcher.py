@@ -195,14 +195,9 @@ class DynamicBatcher(Generic[R]):
                     self._threads.release(self._share)
 
     async def _until_ready(self) -> None:
-        while (ready_at := self._queue.ready_at()) > self._clock.time():
+        while not len(self._queue):
             self._changed.clear()
-            timer = self._clock.call_at(ready_at, self._changed.set) if ready_at < math.inf else None
-            try:
-                await self._changed.wait()
-            finally:
-                if timer is not None:
-                    timer.cancel()
+            await self._changed.wait()
 
     def _dispatch(self) -> bool:
         """Start the next batch on the acquired threads; False where no request waits any more."""

@@ -13,18 +13,16 @@ SPARE_PART = 1 / 32  # of the queue's room, kept free at most by the check for a
 
 @dataclass(frozen=True)
 class Limits:
-    """batch_rows: most rows in one batch; queue_rows: most rows that may wait; delay_seconds: how long the first row
-    waits for others while a compute thread is idle (0: not at all); at_once: how many batches compute side by side.
-    """
+    """batch_rows: most rows in one batch; queue_rows: most rows that may wait; at_once: how many batches compute side
+    by side."""
 
     batch_rows: int
     queue_rows: int
-    delay_seconds: float = 0.0
     at_once: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.batch_rows, self.queue_rows, self.at_once) < 1 or not 0 <= self.delay_seconds < math.inf:
-            raise ValueError(f"found {self}, expected at least 1 each and a finite delay of at least 0")
+        if min(self.batch_rows, self.queue_rows, self.at_once) < 1:
+            raise ValueError(f"found {self}, expected at least 1 each")
 
 
 @dataclass(eq=False)
@@ -87,7 +85,6 @@ class RowQueue:
         self.limits, self.degrade_after = limits, degrade_after
         self.rows = 0
         self._items: deque[Item] = deque()
-        self._gathered = -math.inf  # requests admitted until then have waited for others already
 
     def __len__(self) -> int:
         return len(self._items)
@@ -133,15 +130,6 @@ class RowQueue:
             self.rows -= item.waiting
             yield item
 
-    def ready_at(self) -> float:
-        """When to start the next batch: at once (-inf) with a full one, never (inf) with an empty queue."""
-        if not self._items:
-            return math.inf
-        first = self._items[0]
-        if self.rows >= self.limits.batch_rows or first.taken or first.admitted <= self._gathered:
-            return -math.inf
-        return first.admitted + self.limits.delay_seconds
-
     def take(self, now: float) -> NextBatch:
         """Take the next batch, of at most `batch_rows` rows; requests past their deadline come back as expired."""
         taken, part = NextBatch(), self._part()
@@ -164,8 +152,6 @@ class RowQueue:
             room -= rows
             if not item.waiting:
                 self._items.popleft()
-        if self._items and spare and room <= spare:
-            self._gathered = now
         self._take_turns(taken)
         return taken
 

@@ -61,7 +61,7 @@ class LimitedProtocol(RefusingProtocol):
         self._disconnect = DisconnectEvent()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        client = ClientTransport(transport, self.settings.write_timeout_seconds, self.loop)
+        client = ClientTransport(transport, self.settings.client_timeout_seconds, self.loop)
         super().connection_made(client)  # type: ignore[arg-type]
         self._client_timeout = ClientTimeout(self.loop, client.has_unread, self._on_timeout)
         self._disconnect.drain = self.flow.drain
@@ -233,7 +233,7 @@ class LimitedProtocol(RefusingProtocol):
             return
         if self._answered and self._state is not ReadState.IDLE:
             self._unset_keepalive_if_required()
-            self._client_timeout.start(self.settings.header_timeout_seconds)
+            self._client_timeout.start(self._head_seconds)
             return
         self._client_timeout.cancel()
         if self._answered and self._stopping:
@@ -251,9 +251,14 @@ class LimitedProtocol(RefusingProtocol):
         else:
             close()
 
+    @property
+    def _head_seconds(self) -> float:
+        """How long a head may take to arrive."""
+        return self.settings.client_timeout_seconds / 3
+
     def _on_timeout(self) -> None:
         if self._state is ReadState.HEAD:
-            seconds = self.settings.header_timeout_seconds
+            seconds = self._head_seconds
             self._refuse(make_problem(408, "head_timeout", f"The head did not arrive within {seconds:g} seconds."))
         else:  # no response is due: browsers connect in advance, and a body may have been answered already
             self.transport.close()

@@ -104,16 +104,14 @@ class Decision:
     @functools.cached_property
     def interval_kind(self) -> str:
         """Which intervals the bundle gives at the policy's level: `conformal` or `gaussian`."""
-        known = self.residuals if self.policy.intervals == "conformal" else None
+        known = self.residuals
         return "gaussian" if known is None or known.half_widths(self.policy.interval_level) is None else "conformal"
 
     def intervals(self, prediction: Prediction) -> tuple[Array, Array]:
         """Their ends, (B, K) both."""
         assert prediction.std is not None  # of a regression
         mean, std, level = prediction.mean, prediction.std, self.policy.interval_level
-        found = None
-        if self.interval_kind == "conformal" and self.residuals is not None:
-            found = self.residuals.around(mean, std, level)
+        found = None if self.residuals is None else self.residuals.around(mean, std, level)
         return gaussian_interval(mean, std, level) if found is None else found
 
     @functools.cached_property

@@ -1,6 +1,6 @@
-"""What an operator asks of decisions, sets and intervals: the same six options of a service and of the command line."""
+"""What an operator asks of decisions, sets and intervals: five options, of a service as of the command line."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -44,13 +44,6 @@ class DecisionOptions(BaseModel):
             "classification response, holds the truth.",
         ),
     ] = 0.95
-    intervals: Annotated[
-        Literal["conformal", "gaussian"],
-        Field(
-            description="How wide intervals are: `conformal` as held-out residuals demand, or `gaussian` as the "
-            "predictive distribution says. Bundles that keep no residuals, or too few for the level, give `gaussian`."
-        ),
-    ] = "conformal"
 
     @model_validator(mode="after")
     def one_demand(self) -> Self:
@@ -65,7 +58,7 @@ class DecisionOptions(BaseModel):
 
 
 class Policy(DecisionOptions):
-    """The six options of a `Predictor`. Raises `ValueError` for values that are none, and for two that contradict."""
+    """The five options of a `Predictor`. Raises `ValueError` for values that are none, and for two that contradict."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -122,6 +122,5 @@ def _limits(settings: Settings, predictor: Predictor, threads: int) -> Limits:
     return Limits(
         batch_rows=min(most, predictor.graph.chunk_rows),
         queue_rows=settings.max_queue_rows,
-        delay_seconds=settings.max_queue_delay_seconds,
         at_once=batches_at_once(settings, threads),
     )

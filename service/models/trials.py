@@ -40,7 +40,7 @@ class Trials:
         Raises `BundleError`, also where that took longer than the settings allow, or ended the process.
         """
         process = self._start(folder)
-        seconds = self._settings.trial_seconds
+        seconds = self._settings.compute_timeout_seconds
         try:
             with process:
                 try:
@@ -49,7 +49,7 @@ class Trials:
                     process.kill()
         except subprocess.TimeoutExpired:
             problem = f"was not read, opened and asked for a few predictions within {seconds:g} s"
-            remedy = f"export the network again; if it only takes long, raise {PREFIX}TRIAL_SECONDS"
+            remedy = f"export the network again; if it only takes long, raise {PREFIX}COMPUTE_TIMEOUT_SECONDS"
             raise BundleError(folder, problem, remedy) from None
         finally:
             with self._lock:
@@ -83,7 +83,7 @@ class Trials:
         task = Task(
             folder=str(folder),
             parent=os.getpid(),
-            seconds=settings.trial_seconds,
+            seconds=settings.compute_timeout_seconds,
             memory_bytes=settings.trial_bytes or available_bytes(),
             plain_too=settings.degrade_after_seconds is not None,
             trusted_keys=None if settings.trusted_keys is None else str(settings.trusted_keys),

@@ -9,6 +9,7 @@ from probity.service.format.files import bundle_around
 
 PRIVATE = 0o600
 LOOKED_AT_BYTES = 1000
+KEPT = 9  # renamed files
 
 
 class AuditFileError(ValueError):
@@ -16,16 +17,16 @@ class AuditFileError(ValueError):
 
 
 class RotatedFile:
-    """Appends to `path`, readable by its owner alone. From `most_bytes` on it becomes `path`.1, that `path`.2, and so
-    on; `kept` old files are kept.
+    """Appends to `path`, readable by its owner alone. With its part of `most_bytes`, which all files take together, it
+    becomes `path`.1, that `path`.2, and so on, up to `kept` of them.
 
     Every process that has the file open may append and rename: lines are written whole, at the file's end, and a
     process notices before each write that another one, or a program such as logrotate, has renamed the file. Raises
     `AuditFileError` where it cannot be opened at first.
     """
 
-    def __init__(self, path: Path, most_bytes: int, kept: int) -> None:
-        self.path, self.most_bytes, self.kept = path, most_bytes, kept
+    def __init__(self, path: Path, most_bytes: int, kept: int = KEPT) -> None:
+        self.path, self._each_bytes, self.kept = path, most_bytes // (kept + 1), kept
         self._torn = False  # whether the last line lacks its end
         try:
             self._file = self._open()
@@ -44,7 +45,7 @@ class RotatedFile:
         self._torn = 0 < written < len(text)
         if written < len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if os.fstat(self._file).st_size >= self.most_bytes:
+        if os.fstat(self._file).st_size >= self._each_bytes:
             self._rename()
 
     def close(self) -> None:

@@ -94,11 +94,16 @@ class Supervisor:
             address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             log.info("Probity running on http://%s with %d workers", address, len(self._workers))
 
+    @property
+    def _hang_seconds(self) -> float:
+        """How long a worker may send no heartbeat."""
+        return self.settings.compute_timeout_seconds / 2
+
     def _kill_hung(self) -> None:
         """Kill workers without heartbeats: their connections would never be answered."""
         if self._kill_at is not None:  # workers that stop send no heartbeats
             return
-        seconds = self.settings.hang_seconds
+        seconds = self._hang_seconds
         for worker in self._workers:
             if worker.started and worker.silent_seconds() > seconds:
                 log.error("Worker %d has shown no sign of life for %g s", worker.process.pid, seconds)
@@ -124,7 +129,7 @@ class Supervisor:
 
     def _timeout(self) -> float | None:
         if self._kill_at is None:
-            return self.settings.hang_seconds if self._serving else None
+            return self._hang_seconds if self._serving else None
         return max(0.0, self._kill_at - time.monotonic())
 
     def _reap(self, worker: Worker, signals: socket.socket) -> None:

@@ -31,7 +31,7 @@ async def read(request: Request, runtime: Runtime, deadline: RequestDeadline, le
     own = deadline.at if deadline.at < deadline.latest else None
     try:
         async with asyncio.timeout_at(own):
-            seconds, threads = settings.body_timeout_seconds, runtime.body_threads
+            seconds, threads = settings.client_timeout_seconds, runtime.body_threads
             return await read_body(request, settings.max_body_bytes, seconds, lease, threads)
     except TimeoutError:
         detail = "The deadline passed while the body arrived."

@@ -54,7 +54,7 @@ async def _read(request: Request, runtime: Runtime) -> bytes:
     if kind != JSON:
         detail = f"Found the media type {kind!r:.100}, expected {JSON}; send -H 'Content-Type: {JSON}'."
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=JSON)
-    limit, seconds = settings.max_body_bytes, settings.body_timeout_seconds
+    limit, seconds = settings.max_body_bytes, settings.client_timeout_seconds
     return await read_body(request, limit, seconds, lease_of(request), runtime.body_threads)
 
 

@@ -24,7 +24,7 @@ class LimitSettings(BaseModel):
         Seconds,
         Field(
             description="How long a batch may compute before `/health/live` and `/health/ready` return 503, until "
-            "it ends."
+            "it ends; of several workers, one that shows no sign of life for half as long is replaced."
         ),
     ] = 60.0
     degrade_after_seconds: Annotated[
@@ -36,7 +36,10 @@ class LimitSettings(BaseModel):
     ] = None
     max_body_bytes: Annotated[
         Positive,
-        Field(description="Maximum size of a request body, before and after decompression; a larger one gets 413."),
+        Field(
+            description="Maximum size of a request body, before and after decompression; a larger one gets 413, and so "
+            "do examples that take four times as much as the network takes them (one is always accepted)."
+        ),
     ] = 16 * 2**20
     max_pending_bytes: Annotated[
         Positive,
@@ -45,37 +48,25 @@ class LimitSettings(BaseModel):
             "requests get 429. If no other request holds any, a request of any size is accepted."
         ),
     ] = 256 * 2**20
-    body_timeout_seconds: Annotated[
-        Seconds, Field(description="How long a body may take to arrive before the request gets 408.")
-    ] = 30.0
-    write_timeout_seconds: Annotated[
-        Seconds, Field(description="How long a client may read none of its response before the connection is closed.")
+    client_timeout_seconds: Annotated[
+        Seconds,
+        Field(
+            description="How long a body may take to arrive before the request gets 408, and how long a client may "
+            "read none of its response before the connection is closed; a request's head has a third of it."
+        ),
     ] = 30.0
     max_header_bytes: Annotated[
         Positive,
         Field(description="Maximum size of a request's head (request line and headers); a larger one gets 431."),
     ] = 32 * 2**10
-    header_timeout_seconds: Annotated[
-        Seconds,
-        Field(
-            description="How long a request's head may take to arrive before the client gets 408 and the "
-            "connection is closed."
-        ),
-    ] = 10.0
     max_rows: Annotated[Positive, Field(description="Maximum examples per request; one with more gets 413.")] = 1024
     max_pixels: Annotated[
-        Positive, Field(description="Maximum pixels per image, checked before it is decoded; a larger image gets 413.")
-    ] = 16 * 2**20
-    max_total_pixels: Annotated[
-        Positive, Field(description="Maximum pixels in all images of a request; a request with more gets 413.")
-    ] = 64 * 2**20
-    max_input_bytes: Annotated[
         Positive,
         Field(
-            description="Maximum size of a request's examples after decoding; a larger request gets 413. One "
-            "example is always accepted."
+            description="Maximum pixels per image, checked before it is decoded; a larger image gets 413, and so do "
+            "four times as many in all images of a request."
         ),
-    ] = 64 * 2**20
+    ] = 16 * 2**20
     drain_seconds: Annotated[
         float,
         Field(

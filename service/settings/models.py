@@ -30,12 +30,6 @@ class ModelSettings(BaseModel):
             "model), all, or any one."
         ),
     ] = "named"
-    trial_seconds: Annotated[
-        Seconds,
-        Field(
-            description="How long a new bundle may take to load and predict in a trial process before it is rejected."
-        ),
-    ] = 60.0
     trial_bytes: Annotated[
         Positive | None,
         Field(

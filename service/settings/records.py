@@ -19,9 +19,12 @@ class RecordSettings(BaseModel):
         ),
     ] = None
     audit_bytes: Annotated[
-        Positive, Field(description="Size from which the audit file is renamed and a new one begun, in bytes.")
-    ] = 64 * 2**20
-    audit_files: Annotated[Positive, Field(description="How many renamed audit files are kept.")] = 10
+        Positive,
+        Field(
+            description="What the audit trail takes on the disk at most: its file is renamed when it has a tenth of "
+            "it, and the oldest of ten is deleted."
+        ),
+    ] = 640 * 2**20
     audit_inputs: Annotated[
         bool, Field(description="Whether the audit file holds the inputs too, as the network takes them.")
     ] = False

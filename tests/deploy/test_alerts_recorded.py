@@ -188,7 +188,7 @@ def test_answers_without_their_uncertainty(tmp_path: Path) -> None:
         for done in [pool.submit(service.ask, service.draw(64)) for _ in range(4)]:
             done.result()
 
-    with served(degrade_after_seconds="0.001", concurrency="1") as service, ThreadPoolExecutor(4) as pool:
+    with served(degrade_after_seconds="0.001", threads="99") as service, ThreadPoolExecutor(4) as pool:
         recording = service.record(20, minute)
     check_firing(tmp_path, recording, {3: (), 20: ("ProbityDegraded",)})
 
@@ -227,7 +227,7 @@ def test_requests_that_wait_long_for_a_worker(tmp_path: Path) -> None:
         waiting = [client.start("POST", "/predict", content=body) for body in bodies]
         assert [one.result(60).status_code for one in waiting] == [200] * 25
 
-    with serving(pausing, Settings(concurrency=1)) as client:
+    with serving(pausing, Settings()) as client:
         recording = record(30, minute, lambda: client.get("/metrics").text)
     budget = ("ProbityLatencyBudgetFastBurn", "ProbityLatencyBudgetMediumBurn")
     check_firing(tmp_path, recording, {3: (), 30: ("ProbityLatency", *budget)})

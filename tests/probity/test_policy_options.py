@@ -37,7 +37,6 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     ),
     "sets": ("labelled", ("--interval-level", "0.6"), {"interval_level": 0.6}),
     "intervals": ("measured", ("--interval-level", "0.8"), {"interval_level": 0.8}),
-    "gaussian": ("measured", ("--intervals", "gaussian"), {"intervals": "gaussian"}),
 }
 
 
@@ -149,7 +148,6 @@ def test_a_part_with_other_options_is_not_continued(bundles: dict[str, Path], tm
     for options, name in (
         (("--reject-by-class",), "reject_by_class False, expected True"),
         (("--interval-level", 0.9), "interval_level 0.95, expected 0.9"),
-        (("--intervals", "gaussian"), "intervals 'conformal', expected 'gaussian'"),
     ):
         assert f"found a job with {name}" in probity(*arguments, *options).stderr
     assert len(rows) == ROWS

@@ -13,9 +13,10 @@ from PIL import Image
 from pydantic import BaseModel
 
 from probity.service.app import create_app
-from probity.service.bundle import SEAL
+from probity.service.bundle import SEAL, read_bundle
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
+from probity.service.maths.outcomes import RegressionOutcomes
 from probity.service.models.repository import Repository
 from probity.service.routes.predict import ERRORS
 from probity.service.runtime import Runtime
@@ -37,7 +38,6 @@ from tests.support.tamper import load_json
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
 LEVEL = 0.9
-Z = 1.6448536269514722  # the standard normal quantile of (1 + LEVEL) / 2
 FULL = "?detail=full"
 CLOSE: dict[str, Any] = {"rel": 1e-3, "abs": 1e-5}
 
@@ -45,7 +45,7 @@ CLOSE: dict[str, Any] = {"rel": 1e-3, "abs": 1e-5}
 @pytest.fixture(scope="module", params=["regression", "single_regression"])
 def regressor(request: pytest.FixtureRequest) -> Iterator[tuple[Synthetic, Client]]:
     synthetic: Synthetic = request.getfixturevalue(request.param)
-    policy = Policy(interval_level=LEVEL, intervals="gaussian")
+    policy = Policy(interval_level=LEVEL)
     with serving(Predictor.load(synthetic.path, policy=policy)) as started:
         yield synthetic, started
 
@@ -141,7 +141,9 @@ def test_a_regression(regressor: tuple[Synthetic, Client]) -> None:
     found = answer_of(client.predict({"inputs": inputs.tolist()}, FULL), synthetic)
     mean, variance = synthetic.mean(inputs), synthetic.variance(inputs)
     assert isinstance(synthetic.manifest.sigma_noise, float)
-    sigma = synthetic.manifest.sigma_noise
+    sigma, outcomes = synthetic.manifest.sigma_noise, read_bundle(synthetic.path).calibration.outcomes
+    assert isinstance(outcomes, RegressionOutcomes)
+    q = np.sort(outcomes.residuals, axis=0)[math.ceil((len(outcomes.residuals) + 1) * LEVEL) - 1]
     for i, one in enumerate(found):
         assert_fields(one, RegressionPrediction)
         assert_fields(one["interval"], Interval)
@@ -151,8 +153,8 @@ def test_a_regression(regressor: tuple[Synthetic, Client]) -> None:
         assert one["noise_std"] == pytest.approx([sigma] * synthetic.manifest.outputs, rel=1e-5)
         assert one["std"] == pytest.approx(std, **CLOSE)
         assert one["interval"]["level"] == LEVEL
-        assert one["interval"]["low"] == pytest.approx(mean[i] - Z * std, **CLOSE)
-        assert one["interval"]["high"] == pytest.approx(mean[i] + Z * std, **CLOSE)
+        assert one["interval"]["low"] == pytest.approx(mean[i] - q * std, **CLOSE)
+        assert one["interval"]["high"] == pytest.approx(mean[i] + q * std, **CLOSE)
         check_decision(one, math.sqrt(variance[i].mean()), synthetic)
     assert {one["rejected"] for one in found} == {True, False}
 

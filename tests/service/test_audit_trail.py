@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_written_is_known_at_the_start(
 @pytest.mark.slow
 def test_workers_share_the_file(classification: Synthetic, tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    variables = {"PROBITY_AUDIT_FILE": str(file), "PROBITY_AUDIT_BYTES": "2000", "PROBITY_AUDIT_FILES": "100"}
+    variables = {"PROBITY_AUDIT_FILE": str(file), "PROBITY_AUDIT_BYTES": "100000"}
     body = json.dumps({"inputs": np.zeros((2, 4)).tolist()}).encode()
     ids = set()
     with running(classification.path, PROBITY_WORKERS="2", **variables) as server:

@@ -109,7 +109,7 @@ def test_labels_of_v2_requests_too(watched: Client) -> None:
 
 def test_a_regression_counts_intervals_that_hold_the_truth(regression: Synthetic, tmp_path: Path) -> None:
     settings = Settings(feedback_secret_file=secret_file(tmp_path))
-    predictor = Predictor.load(regression.path, policy=Policy(interval_level=0.8, intervals="gaussian"))
+    predictor = Predictor.load(regression.path, policy=Policy(interval_level=0.8))
     with serving(predictor, settings) as client:
         answer = predict(client, [row[:3] for row in ROWS])
         found = [one["interval"] for one in answer["predictions"]]
@@ -122,7 +122,6 @@ def test_a_regression_counts_intervals_that_hold_the_truth(regression: Synthetic
         assert sum(samples(client, "probity_feedback_squared_error_total").values()) == pytest.approx(
             expected, rel=1e-5
         )
-        assert not samples(client, "probity_expected_accuracy")
         for wrong in ([1.0], [[1.0], [1.0], [1.0]], ["1", None, None], [[1e200, 1.0], None, None], [True, None, None]):
             assert "expected" in refused(client, 422, "field", receipt=answer["receipt"], values=wrong)
 

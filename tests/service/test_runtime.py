@@ -16,6 +16,7 @@ from probity.service.bundle import read_bundle
 from probity.service.codec.decoding import from_json
 from probity.service.http.arrival import ARRIVAL
 from probity.service.inference.predictor import Predictor
+from probity.service.models import cpu_share
 from probity.service.routes import decode as decode_route
 from probity.service.routes import predict as predict_route
 from probity.service.runtime import RequestDeadline, Runtime
@@ -66,8 +67,12 @@ def test_the_event_loop_never_computes_nor_decodes_large_bodies(slow: Slow, monk
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
-def test_no_more_batches_are_computed_at_once_than_allowed(slow: Slow, concurrency: int) -> None:
-    with serving(slow, Settings(concurrency=concurrency, max_batch_size=1)) as client:
+def test_no_more_batches_are_computed_at_once_than_processors_allow(
+    classification: Synthetic, concurrency: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_share, "available_cpus", lambda: concurrency)
+    slow = Slow(read_bundle(classification.path), threads=1)
+    with serving(slow, Settings(max_batch_size=1)) as client:
         running = [start(client) for _ in range(4)]
         for _ in range(concurrency):  # so many get in, and at the same time
             assert slow.entered.acquire(timeout=TIMEOUT)
@@ -90,9 +95,11 @@ def test_a_waiting_request_is_bad_without_harm_to_the_others(slow: Slow) -> None
         assert last.result(TIMEOUT).status_code == 200
 
 
-def test_answers_of_simultaneous_requests_are_not_mixed_up(classification: Synthetic) -> None:
-    predictor = Predictor.load(classification.path)
-    with serving(predictor, Settings(concurrency=4)) as client:
+def test_answers_of_simultaneous_requests_are_not_mixed_up(
+    classification: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_share, "available_cpus", lambda: 4)
+    with serving(Predictor.load(classification.path, threads=1)) as client:
         bodies = [{"inputs": [float(i), -1.0, 0.5, 2.0]} for i in range(24)]
         running = [client.start("POST", "/predict", json=body) for body in bodies]
         found = [one.result(TIMEOUT).json()["predictions"] for one in running]

@@ -115,12 +115,11 @@ def batcher(
     *,
     rows: int = 8,
     queue: int = 100,
-    delay: float = 0.0,
     threads: int = 1,
     **options: Any,
 ) -> DynamicBatcher[Numbers]:
     seconds = {"clock": options["clock"].time} if "clock" in options else {}
-    return DynamicBatcher(compute, Limits(rows, queue, delay), ComputeThreads(threads, **seconds), **options)
+    return DynamicBatcher(compute, Limits(rows, queue), ComputeThreads(threads, **seconds), **options)
 
 
 async def settle() -> None:

@@ -136,26 +136,6 @@ def test_a_deadline_is_kept_while_a_request_is_computed() -> None:
     run(test)
 
 
-def test_company_is_waited_for_no_longer_than_allowed() -> None:
-    async def test() -> None:
-        gate, clock = Gate(), ManualClock()
-        batches = batcher(gate, rows=3, delay=0.5, clock=clock)
-        one = asyncio.create_task(batches.submit(numbers(1)))
-        await settle()
-        clock.advance(0.4)
-        two = asyncio.create_task(batches.submit(numbers(2)))
-        await settle()
-        assert gate.batches == []
-        clock.advance(0.1)
-        await asyncio.gather(one, two)
-        assert gate.batches == [[1, 2]]
-        await asyncio.gather(*(batches.submit(numbers(i)) for i in (3, 4, 5)))  # a full batch waits for nobody
-        assert gate.batches[1:] == [[3, 4, 5]]
-        await batches.close()
-
-    run(test)
-
-
 def test_who_has_waited_too_long_gets_the_cheaper_answer() -> None:
     async def test() -> None:
         gate, clock, observed = Gate(), ManualClock(), list[Batch]()

@@ -11,10 +11,8 @@ from probity.service.batching import DeadlineExceeded, Limits, QueueFull
 from probity.service.batching.queue import Item, RowQueue
 
 
-def queue(
-    batch: int = 4, most: int = 10, delay: float = 0.0, degrade_after: float = math.inf, at_once: int = 1
-) -> RowQueue:
-    return RowQueue(Limits(batch, most, delay, at_once), degrade_after)
+def queue(batch: int = 4, most: int = 10, degrade_after: float = math.inf, at_once: int = 1) -> RowQueue:
+    return RowQueue(Limits(batch, most, at_once), degrade_after)
 
 
 def taken(rows: RowQueue, now: float = 0.0) -> list[tuple[int, int, int]]:
@@ -130,16 +128,6 @@ def test_what_is_discarded_is_never_handed_out() -> None:
     assert taken(rows) == [(1, 0, 1)]
 
 
-def test_a_batch_goes_when_full_or_when_its_first_row_has_waited() -> None:
-    rows = queue(batch=4, delay=0.5)
-    assert rows.ready_at() == math.inf
-    rows.admit(Item(1), 2.0)
-    rows.admit(Item(1), 2.4)
-    assert rows.ready_at() == 2.5
-    rows.admit(Item(2), 2.4)
-    assert rows.ready_at() == -math.inf
-
-
 def test_late_requests_share_batches_with_each_other_only() -> None:
     rows = queue(batch=8, degrade_after=1.0)
     for moment in (0.0, 0.1, 0.9):
@@ -177,18 +165,6 @@ def test_batches_at_once_divide_a_request_that_waits_alone() -> None:
     assert taken(rows) == [(400, 0, 64)]
 
 
-def test_what_was_divided_waits_for_company_no_more() -> None:
-    rows = queue(batch=64, most=999, delay=1.0, at_once=2)
-    for moment in (0.0, 0.3, 0.6):
-        rows.admit(Item(8), moment)
-    assert rows.ready_at() == 1.0
-    assert len(taken(rows, 1.0)) == 2
-    assert rows.ready_at() == -math.inf
-    assert taken(rows, 1.0) == [(8, 0, 8)]
-    rows.admit(Item(8), 1.5)
-    assert rows.ready_at() == 2.5
-
-
 def test_few_rows_are_not_divided() -> None:
     rows = queue(batch=64, most=999, at_once=4)
     rows.admit(Item(8), 0.0)
@@ -198,8 +174,8 @@ def test_few_rows_are_not_divided() -> None:
     assert len(taken(rows)) == 7
 
 
-@pytest.mark.parametrize("limits", [(0, 1, 0.0), (1, 0, 0.0), (1, 1, -1.0), (1, 1, math.inf), (1, 1, 0.0, 0)])
-def test_limits_are_checked(limits: tuple[int, int, float, int]) -> None:
+@pytest.mark.parametrize("limits", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_limits_are_checked(limits: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="at least 1 each"):
         Limits(*limits)
 

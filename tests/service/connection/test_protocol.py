@@ -30,7 +30,7 @@ CHUNKED = b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\
 @pytest.fixture(scope="module")
 def server(classification: Synthetic) -> Iterator[Server]:
     """Small heads, and patience beyond the length of a test."""
-    limits = {"PROBITY_MAX_HEADER_BYTES": str(LIMIT), "PROBITY_HEADER_TIMEOUT_SECONDS": str(TIMEOUT * 10)}
+    limits = {"PROBITY_MAX_HEADER_BYTES": str(LIMIT), "PROBITY_CLIENT_TIMEOUT_SECONDS": str(TIMEOUT * 30)}
     with running(classification.path, **limits) as started:
         yield started
 

@@ -43,7 +43,7 @@ class Serving:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, starved_for: float, keep_alive: float) -> None:
         self.loop, self.entered = loop, threading.Event()
-        settings = Settings(header_timeout_seconds=SECONDS)
+        settings = Settings(client_timeout_seconds=3 * SECONDS)
         kind: Any = limited_protocol(settings, lambda _: None)
         self.config = uvicorn.Config(hello, http=kind, log_config=None, lifespan="off")
         self.config.load()

@@ -27,7 +27,7 @@ PREDICT = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % l
 
 @pytest.fixture(scope="module")
 def hasty(classification: Synthetic) -> Iterator[Server]:
-    with running(classification.path, PROBITY_HEADER_TIMEOUT_SECONDS="0.3") as started:
+    with running(classification.path, PROBITY_CLIENT_TIMEOUT_SECONDS="0.9") as started:
         yield started
 
 
@@ -84,7 +84,7 @@ def test_the_deadline_of_a_head_begins_after_earlier_responses() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
-    with hosting(app, settings=Settings(header_timeout_seconds=0.3)) as host, host.connection() as slow:
+    with hosting(app, settings=Settings(client_timeout_seconds=0.9)) as host, host.connection() as slow:
         slow.sendall(READ + LAST[:-1])
         assert started.wait(TIMEOUT)
         for _ in range(2):
@@ -103,7 +103,7 @@ def test_the_rest_of_a_body_that_was_answered_early_is_not_waited_for(hasty: Ser
 
 def test_a_client_that_takes_nothing_of_its_responses_is_cut_off(classification: Synthetic) -> None:
     sent = 3000  # whose responses are more than all buffers on the way hold
-    with running(classification.path, PROBITY_WRITE_TIMEOUT_SECONDS="1") as server:
+    with running(classification.path, PROBITY_CLIENT_TIMEOUT_SECONDS="1") as server:
         counts = [(0.0, 0.0)]  # requests in flight and requests answered, at each scrape
 
         def is_cut_off() -> bool:

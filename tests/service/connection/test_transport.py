@@ -28,7 +28,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
 def host(request: pytest.FixtureRequest) -> Iterator[Host]:
-    settings = Settings(write_timeout_seconds=SECONDS)
+    settings = Settings(client_timeout_seconds=SECONDS)
     with hosting(app, settings=settings, uvloop=request.param) as started:
         yield started
 

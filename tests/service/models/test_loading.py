@@ -7,7 +7,7 @@ import pytest
 from probity.service.bundle import BundleError
 from probity.service.inference.predictor import Predictor
 from probity.service.models import cpu_share, loading
-from probity.service.models.cpu_share import all_threads, batches_at_once, share_of, thread_count
+from probity.service.models.cpu_share import all_threads, batches_at_once, share_of
 from probity.service.models.loading import load_named
 from probity.service.models.loading import load_predictor as load_tried
 from probity.service.models.trials import Trials
@@ -34,13 +34,11 @@ def load_predictor(folder: Path, settings: Settings) -> Predictor:
         ({"threads": 99}, 99, (8, 8, 1)),
         ({"workers": 4}, 1, (2, 1, 2)),
         ({"workers": 16}, 1, (1, 1, 1)),
-        ({"concurrency": 3}, 1, (3, 1, 3)),
-        ({"concurrency": 3, "threads": 4}, 4, (3, 1, 3)),
     ],
 )
 def test_processors_are_divided(settings: dict[str, int], threads: int, expected: tuple[int, int, int]) -> None:
     given = Settings(**settings)  # type: ignore[arg-type]
-    assert (thread_count(given), share_of(given, threads), batches_at_once(given, threads)) == expected
+    assert (all_threads(given), share_of(given, threads), batches_at_once(given, threads)) == expected
 
 
 @pytest.mark.parametrize(("long_seconds", "threads"), [(100.0, 1), (0.0, 8)])

@@ -64,7 +64,7 @@ def test_it_is_found_from_any_folder(folder: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_graph_that_never_ends_is_refused_in_time(tmp_path: Path) -> None:
     folder = endless(tmp_path / "endless")
-    error = refusal(folder, "within 2 s", "PROBITY_TRIAL_SECONDS", trial_seconds=2.0)
+    error = refusal(folder, "within 2 s", "PROBITY_COMPUTE_TIMEOUT_SECONDS", compute_timeout_seconds=2.0)
     assert error.file == str(folder)
 
 

@@ -14,7 +14,7 @@ LINE = b"0123456789\n"
 
 
 def test_old_files_are_renamed_and_the_oldest_deleted(tmp_path: Path) -> None:
-    file = RotatedFile(tmp_path / "audit", most_bytes=2 * len(LINE), kept=2)
+    file = RotatedFile(tmp_path / "audit", most_bytes=6 * len(LINE), kept=2)
     for number in range(9):
         file.append(b"%d\n" % number * 11)
     file.close()
@@ -26,7 +26,7 @@ def test_old_files_are_renamed_and_the_oldest_deleted(tmp_path: Path) -> None:
 def test_what_was_there_stays_and_only_the_owner_reads(tmp_path: Path) -> None:
     path = tmp_path / "audit"
     for _ in range(2):
-        file = RotatedFile(path, most_bytes=1000, kept=1)
+        file = RotatedFile(path, most_bytes=2000, kept=1)
         file.append(LINE)
         file.close()
     assert path.read_bytes() == 2 * LINE
@@ -35,7 +35,7 @@ def test_what_was_there_stays_and_only_the_owner_reads(tmp_path: Path) -> None:
 
 def test_another_program_may_rename_it(tmp_path: Path) -> None:
     path = tmp_path / "audit"
-    file = RotatedFile(path, most_bytes=1000, kept=1)
+    file = RotatedFile(path, most_bytes=2000, kept=1)
     file.append(LINE)
     path.rename(tmp_path / "moved")
     file.append(LINE)
@@ -46,7 +46,7 @@ def test_another_program_may_rename_it(tmp_path: Path) -> None:
 
 
 def append_many(path: Path, letter: bytes) -> None:
-    file = RotatedFile(path, most_bytes=2000, kept=100)
+    file = RotatedFile(path, most_bytes=202_000, kept=100)
     for number in range(300):
         file.append(letter * 20 + b"%d\n" % number)
     file.close()

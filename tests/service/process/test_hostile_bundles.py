@@ -82,7 +82,7 @@ BAD = ["dimensions", "endless", "greedy", "huge"]
 @pytest.mark.slow
 def test_a_good_bundle_among_bad_ones_is_served(models: Path) -> None:
     """Where readiness demands all, it names the missing ones."""
-    limits = {"PROBITY_TRIAL_SECONDS": "15", "PROBITY_TRIAL_BYTES": str(2**30)}
+    limits = {"PROBITY_COMPUTE_TIMEOUT_SECONDS": "15", "PROBITY_TRIAL_BYTES": str(2**30)}
     with loaded("--models", str(models), **limits, PROBITY_READY_REQUIRES="all") as server:
         assert predict(server, "good") == 200
         for name in BAD:
@@ -122,7 +122,7 @@ def test_the_default_model_is_demanded_where_it_is_named(tmp_path: Path) -> None
 def test_a_bad_bundle_that_is_named_is_one_line(tmp_path: Path, make: object) -> None:
     assert callable(make)
     folder = make(tmp_path / "bundle")
-    limits = {"PROBITY_TRIAL_SECONDS": "5", "PROBITY_TRIAL_BYTES": str(2**30)}
+    limits = {"PROBITY_COMPUTE_TIMEOUT_SECONDS": "5", "PROBITY_TRIAL_BYTES": str(2**30)}
     status, out, errors = run_to_end(str(folder), **limits)
     assert (status, out) == (2, "")
     (line,) = errors.splitlines()
@@ -133,7 +133,7 @@ def test_a_bad_bundle_that_is_named_is_one_line(tmp_path: Path, make: object) ->
 @pytest.mark.slow
 def test_it_ends_while_it_starts(tmp_path: Path) -> None:
     endless(tmp_path / "endless")
-    with starting("--models", str(tmp_path), PROBITY_TRIAL_SECONDS=NEVER) as server:
+    with starting("--models", str(tmp_path), PROBITY_COMPUTE_TIMEOUT_SECONDS=NEVER) as server:
         trial = trial_of(server)
         assert server.terminate() == 0
         assert not Path(f"/proc/{trial}").exists()
@@ -144,7 +144,7 @@ def test_it_ends_while_it_starts(tmp_path: Path) -> None:
 def test_others_are_loaded_and_it_ends_while_one_is_tried(classification: Synthetic, tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
-    extra = {"PROBITY_TRIAL_SECONDS": NEVER, "PROBITY_WATCH_SECONDS": "0.1"}
+    extra = {"PROBITY_COMPUTE_TIMEOUT_SECONDS": NEVER, "PROBITY_WATCH_SECONDS": "0.1"}
     with serving(str(classification.path), "--models", str(models), **extra) as server:
         endless(tmp_path / "endless").rename(models / "endless")
         trial = trial_of(server)
@@ -161,7 +161,7 @@ def test_it_says_that_it_lives_and_what_it_waits_for_while_it_loads(tmp_path: Pa
     endless(tmp_path / "endless")
     bundle(tmp_path / "good", "good")
     for requires in ("named", "any", "all"):
-        extra = {"PROBITY_TRIAL_SECONDS": NEVER, "PROBITY_READY_REQUIRES": requires}
+        extra = {"PROBITY_COMPUTE_TIMEOUT_SECONDS": NEVER, "PROBITY_READY_REQUIRES": requires}
         with serving("--models", str(tmp_path), **extra) as server:
             trial_of(server)
             assert server.request("GET", "/health/live")[0] == server.request("GET", "/metrics")[0] == 200

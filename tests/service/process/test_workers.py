@@ -108,7 +108,7 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Syn
 
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_replaced(classification: Synthetic) -> None:
-    with two_workers(classification.path, PROBITY_HANG_SECONDS="2") as server:
+    with two_workers(classification.path, PROBITY_COMPUTE_TIMEOUT_SECONDS="4") as server:
         first, second = pids(server)
         os.kill(first, signal.SIGSTOP)
         server.wait_for(rf"Worker {first} has shown no sign of life for 2 s")
