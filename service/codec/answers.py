@@ -92,11 +92,8 @@ class _Columns:
     def __init__(self, prediction: Prediction | PlainPrediction, decision: Decision, view: View) -> None:
         self.answered, self.decision, self.view = prediction, decision, view
         self.whole = prediction if isinstance(prediction, Prediction) else None
-        self.manifest, self.names, self.level = (
-            decision.manifest,
-            decision.manifest.labels,
-            decision.policy.interval_level,
-        )
+        self.manifest, self.names = decision.manifest, decision.manifest.labels
+        self.level = decision.policy.interval_level
         self.unknown: list[None] = [None] * len(prediction)
 
     # Classes and labels
