@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from probity.service.format.manifest import Task
 from probity.service.inference.decision import Decision
+from probity.service.inference.prediction import names_of
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.maths.certified import CertifiedRule
 from probity.service.maths.class_rules import ClassRules
@@ -134,7 +135,7 @@ class _Columns:
         return self.numbers(self.p.max(axis=1))
 
     def labels(self) -> list[Any]:
-        return _named(self.p >= LIKELY, self.names)
+        return names_of(self.p >= LIKELY, self.names)
 
     def probabilities(self) -> list[Any]:
         return self.by_class(self.p)
@@ -143,7 +144,7 @@ class _Columns:
         return [self.names[k] for k in self.q.argmax(axis=1).tolist()]
 
     def map_labels(self) -> list[Any]:
-        return _named(self.q >= LIKELY, self.names)
+        return names_of(self.q >= LIKELY, self.names)
 
     def map_probabilities(self) -> list[Any]:
         return self.by_class(self.q)
@@ -155,7 +156,7 @@ class _Columns:
         return found
 
     def mean_variance(self) -> Sequence[Any]:
-        """Over the classes: all that the probabilities depend on, where one scale is shared (`shared_probit`)."""
+        """Over the classes: all that the probabilities depend on, where one scale is shared (probit-shared)."""
         return self.unknown if self.whole is None else self.numbers(self.whole.variance.mean(axis=1, dtype=np.float64))
 
     def logit_mean(self) -> list[Any]:
@@ -196,7 +197,7 @@ class _Columns:
         level, members = self.level, self.decision.members(self.whole)
         absent, present = members[..., 0], members[..., 1]
         groups = (present & ~absent, present & absent, absent & ~present)
-        named = zip(*(_named(group, self.names) for group in groups), strict=True)
+        named = zip(*(names_of(group, self.names) for group in groups), strict=True)
         return [{"level": level, "present": has, "undecided": may, "absent": lacks} for has, may, lacks in named]
 
     # Values
@@ -342,11 +343,6 @@ def usual_top(outputs: int) -> int | None:
 def _rest(prediction: Prediction, added: Array) -> Array:
     """What of the variances is not the added weights'; the sum was rounded, so it may be a little below zero."""
     return np.asarray(np.maximum(prediction.variance - added.astype(np.float64), 0.0))
-
-
-def _named(members: Array, names: Sequence[str]) -> list[list[str]]:
-    """The names of each example's members, (B, K) bool."""
-    return [[names[k] for k in np.flatnonzero(row).tolist()] for row in members]
 
 
 def _reason(name: str, score: float, threshold: float, p_value: float, every: int, which: str) -> str:

@@ -159,9 +159,14 @@ class PlainPrediction:
 def label_names(probabilities: Array, names: Sequence[str]) -> Array:
     """The names of the labels that each example is said to have, (B, K) -> (B,) of tuples."""
     found = np.empty(len(probabilities), object)
-    for i, likely in enumerate(probabilities >= LIKELY):
-        found[i] = tuple(names[k] for k in np.flatnonzero(likely).tolist())
+    for i, row in enumerate(names_of(probabilities >= LIKELY, names)):
+        found[i] = tuple(row)
     return found
+
+
+def names_of(members: Array, names: Sequence[str]) -> list[list[str]]:
+    """The names of each example's members, (B, K) bool."""
+    return [[names[k] for k in np.flatnonzero(row).tolist()] for row in members]
 
 
 def _slice(prediction: P, start: int, stop: int) -> P:
