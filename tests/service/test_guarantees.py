@@ -82,6 +82,7 @@ def test_too_few_residuals_for_the_level_give_a_gaussian_interval(measured: Path
     with serving(predictor) as client:
         (one,) = predictions(client, rows(predictor, 1).tolist())
         assert one["interval"]["kind"] == "gaussian"
+    assert predictor.decision.expected_accuracy is None
 
 
 def test_the_rate_holds_within_each_predicted_class(labelled: Path) -> None:
