@@ -1,6 +1,7 @@
 """fit_bundle: a trained network in, a verified bundle out, in eight steps from top to bottom."""
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -86,10 +87,9 @@ def fit_bundle(
     atomically, anything else there is refused. class_names: K names, of classes, labels or values; by default, those of
     a data frame of several targets. input_spec: how the service makes inputs (images, feature names); by default, plain
     arrays of the loader's shape. progress: wraps the long loops (see `probity.offline.runtime.progress`). say: called
-    with lines of text, such as the predicted memory before the work starts; without it, what the manifest warns of is
-    logged by "probity". foreign_loader: batches of inputs unlike
-    the training data and of anything in place of targets: with score "fused" or "auto", they choose the score in place
-    of synthetic shifts.
+    with lines of text, such as the predicted memory before the work starts, and at the end what the manifest warns of;
+    without it, that is logged by "probity". foreign_loader: batches of inputs unlike the training data and of anything
+    in place of targets: with score "fused" or "auto", they choose the score in place of synthetic shifts.
 
     A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`. Under torchrun
     every process calls this; each takes its share of the data, and the first one writes.
@@ -118,7 +118,7 @@ def fit_bundle(
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
         tuning, conformal = _split_held_out(job, held_out.batches)
         job = _with_scale(job, tuning)
-        doubts = _doubts(job, tuning, conformal, say)
+        doubts = _doubts(job, tuning, conformal, names, say)
 
         job = _with_foreign(job, None if foreign is None else foreign.batches)
 
@@ -178,7 +178,7 @@ def fit_bundle(
                 (*doubts, *check.warnings(ranges.ends)),
             )
             warnings = publish(job, fitted, destination, names, ranges.with_range(spec, check.data.inputs))
-            _log(warnings if say is quiet else (), destination)  # a caller who reads lines shows them, too
+            _warn(warnings, say, destination)
         job.distributed.barrier()
         if job.distributed.is_main:
             checkpoint.remove()
@@ -220,6 +220,8 @@ def _usable_config(config: FitConfig | None) -> FitConfig:
 
 def _usable_path(out: str | Path) -> Path:
     """`ValueError` or `BundleError` for a place where no bundle can be written."""
+    if not isinstance(out, str | os.PathLike):
+        raise TypeError(f"out: found {type(out).__name__}, expected a path; give the configuration as config=...")
     if "\0" in str(out):
         raise ValueError(f"out: found {str(out)!r:.100}, expected a path without null bytes")
     check_destination(Path(out))
@@ -255,8 +257,11 @@ def _checkpoint(job: Job, destination: Path, say: Say) -> Checkpoint:
 def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     """The half that tunes and the half that sets the threshold, which gets everything where nothing is tuned."""
     config = job.config
-    batches = job.track(loader, "Calibration data", length_of(loader))
-    pairs = checked_batches(batches, "calibration_loader", job.device, job.takes.parts)
+
+    def watched(batches: Batches) -> Batches:
+        return job.track(batches, "Calibration data", length_of(loader))
+
+    pairs = checked_batches(loader, "calibration_loader", job.device, job.takes.parts, watched)
     data = collect_held_out(pairs, job.likelihood)
     check_inputs_like(data.inputs, job.example, "calibration_loader")
     tuning, conformal = data.split(TUNING_SHARE if config.tunes else 0.0, config.seed)
@@ -264,14 +269,17 @@ def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     return tuning, conformal
 
 
-def _log(warnings: Sequence[str], destination: Path) -> None:
+def _warn(warnings: Sequence[str], say: Say, destination: Path) -> None:
     for text in warnings:
-        log.warning("%s: %s", destination, text)
+        if say is quiet:
+            log.warning("%s: %s", destination, text)
+        else:
+            say(f"warning: {text}")
 
 
-def _doubts(job: Job, tuning: HeldOut, conformal: HeldOut, say: Callable[[str], object]) -> list[str]:
+def _doubts(job: Job, tuning: HeldOut, conformal: HeldOut, names: Sequence[str] | None, say: Say) -> list[str]:
     """What the targets of the calibration data make doubtful; said at once, and kept in the bundle."""
-    found = target_warnings(to_numpy(torch.cat([tuning.targets, conformal.targets])), job.likelihood)
+    found = target_warnings(to_numpy(torch.cat([tuning.targets, conformal.targets])), job.likelihood, names)
     for doubt in found:
         say(f"warning: {doubt}")
     return found

@@ -76,8 +76,11 @@ class Job:
 
     def pass_over_training(self, description: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass, with progress where it has a description; the same number of examples each time."""
-        batches = self.train if description is None else self.track(self.train, description, length_of(self.train))
-        return self.passes.count(checked_batches(batches, "train_loader", self.device))
+
+        def watched(batches: Batches) -> Batches:
+            return batches if description is None else self.track(batches, description, length_of(self.train))
+
+        return self.passes.count(checked_batches(self.train, "train_loader", self.device, watched=watched))
 
 
 def _layers(config: FitConfig, network: nn.Module, example: Tensor, head: LinearHead | None) -> FeatureLayers | None:

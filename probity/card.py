@@ -40,8 +40,8 @@ def print_error(message: str) -> None:
     errors.print(message, highlight=False, markup=False, soft_wrap=not errors.is_terminal)
 
 
-def print_card(bundle: Path) -> None:
-    """What a bundle is: its manifest in a dozen lines."""
+def print_card(bundle: Path, warned: bool = False) -> None:
+    """What a bundle is: its manifest in a dozen lines; without its warnings where the fit has said them."""
     manifest, digest = read_manifest(bundle)
     prior, calibration, selection = manifest.prior, manifest.calibration, manifest.selection
     dead = f", {selection.dead_weights} dead weights left out" if selection.dead_weights is not None else ""
@@ -72,7 +72,8 @@ def print_card(bundle: Path) -> None:
     if manifest.verification is not None:
         rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
     rows |= _metric_rows(manifest.metrics, manifest.task)
-    rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
+    if not warned:
+        rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
     _print_rows(rows)
 
 

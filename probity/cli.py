@@ -210,7 +210,7 @@ def fit(
         if dry_run:
             print_lines(dry_run_recipe(recipe, stated))
         elif fit_recipe(recipe, out, stated, restart):
-            print_card(out)
+            print_card(out, warned=True)
             print_lines(["", f"Report: {out / 'report.html'}", f"Serve it: probity serve {shlex.quote(str(out))}"])
 
 

@@ -59,7 +59,7 @@ def run_demo(out: Path | None, port: int, keep: bool | None, dataset: str = "dig
     screen = console()
     screen.rule(f"1. Train a small network on {shown.things} and fit its bundle")
     fit_recipe(recipe, out, {})
-    print_card(out)
+    print_card(out, warned=True)
     screen.rule("2. Evaluate on test images, and on inverted images and noise")
     print_evaluation(evaluate_recipe(Predictor.load(out), recipe))
     screen.rule(f"3. Serve it: probity serve {out} --port {port}")

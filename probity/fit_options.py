@@ -94,6 +94,6 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ValueError(
-            f"selection_options: found {text!r:.100}, expected a JSON object such as "
-            f'{{"strategies": ["gradient"]}}: {error}'
-        ) from None
+            f"selection_options: found {text!r:.100}, expected a JSON object, such as "
+            "'{\"live_only\": true}' in quotes"
+        ) from error

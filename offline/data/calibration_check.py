@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,8 @@ from probity.offline.runtime.arrays import Array, to_numpy
 
 ENOUGH = 10  # examples a class: with equal shares, a given one is absent by chance with a probability of e^-10
 # Few equal rows are chance, and data of few distinct rows repeat themselves.
+MOST_NAMED = 10
+Names = Sequence[str] | None
 LEAST_EQUAL, LEAST_RATIO = 0.1, 2.0
 WIDEST, NARROWEST = 10.0, 0.05  # spans of the inputs, relative to those of the training data
 
@@ -71,39 +73,48 @@ class CalibrationCheck:
             )
 
 
-def target_warnings(targets: Array, likelihood: Likelihood) -> list[str]:
-    """About targets (n,) or (n, K) of the calibration data that are all the same."""
+def target_warnings(targets: Array, likelihood: Likelihood, names: Names = None) -> list[str]:
+    """About targets (n,) or (n, K) of the calibration data that are all the same; names (K): of classes or labels."""
     if isinstance(likelihood, Multilabel):
         same = [k for k in range(likelihood.outputs) if len(np.unique(targets[:, k])) == 1]
         if not same:
             return []
-        which = ", ".join(map(str, same[:10])) + (", ..." if len(same) > 10 else "")
-        return [f"all calibration examples are alike in label {which}: nothing can be said of how well it is predicted"]
+        alike = f"all calibration examples are alike in label {_called(same, names)}"
+        return [f"{alike}: nothing can be said of how well it is predicted"]
     if len(np.unique(targets, axis=0)) > 1:
-        return _absent(targets, likelihood) if isinstance(likelihood, Classification) else []
-    what = f"of class {int(targets[0])}" if isinstance(likelihood, Classification) else f"of the value {targets[0]}"
+        return _absent(targets, likelihood, names) if isinstance(likelihood, Classification) else []
+    what = f"of the value {targets[0]}"
+    if isinstance(likelihood, Classification):
+        what = f"of class {_called([int(targets[0])], names)}"
     return [
         f"all calibration examples are {what}: the data may be sorted, and the threshold is of nothing else; shuffle "
         "before they are split"
     ]
 
 
-def _absent(targets: Array, likelihood: Classification) -> list[str]:
+def _called(places: Sequence[int], names: Names) -> str:
+    """The first of these classes, labels or values, by name where they have names."""
+    shown = [str(k) if names is None else repr(names[k]) for k in places[:MOST_NAMED]]
+    return ", ".join([*shown, *(["..."] if len(places) > MOST_NAMED else [])])
+
+
+def _absent(targets: Array, likelihood: Classification, names: Names) -> list[str]:
     """About classes without an example, where there are enough examples for all."""
     absent = sorted({*range(likelihood.outputs)} - {*targets.tolist()})
     if not absent or len(targets) < ENOUGH * likelihood.outputs:
         return []
-    which = ", ".join(map(str, absent[:10])) + (", ..." if len(absent) > 10 else "")
     return [
-        f"no calibration example is of class {which}: the threshold and the sets know nothing of it; give examples of "
-        "every class"
+        f"no calibration example is of class {_called(absent, names)}: the threshold and the sets know nothing "
+        "of it; give examples of every class"
     ]
 
 
-def quality_warnings(metrics: Mapping[str, float], mean: Array, targets: Array, likelihood: Likelihood) -> list[str]:
+def quality_warnings(
+    metrics: Mapping[str, float], mean: Array, targets: Array, likelihood: Likelihood, names: Names = None
+) -> list[str]:
     """About a network that predicts the calibration data no better than a guess without inputs.
 
-    mean (n, K): its outputs; of several targets, each is looked at by itself.
+    mean (n, K): its outputs; of several targets, each is looked at by itself. names (K): of classes, labels or values.
     """
     if isinstance(likelihood, Classification):
         several = isinstance(likelihood, Multilabel)
@@ -117,7 +128,7 @@ def quality_warnings(metrics: Mapping[str, float], mean: Array, targets: Array, 
         worse = np.flatnonzero((errors > spreads) & (spreads > 0))
         if not len(worse):
             return []
-        first, which = worse[0], "" if likelihood.outputs == 1 else f" of target {worse[0]}"
+        first, which = worse[0], "" if likelihood.outputs == 1 else f" of target {_called(worse[:1].tolist(), names)}"
         figures = f"the root mean square error{which} is {errors[first]:.4g}, that of their mean {spreads[first]:.4g}"
     return [
         f"the network predicts the calibration data no better than a guess: {figures}; are targets and inputs in the "

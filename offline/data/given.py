@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from probity.offline.data.loaders import Batches, check_loader, refuse_sparse
 from probity.offline.network.inputs import is_several, refuse_frames
@@ -48,7 +48,11 @@ def given_data(
     if isinstance(data, tuple | list) and len(data) == 2 and is_several(data[0]) and _is_array(data[1]):
         examples = _Several(data[0], _targets(data[1], targets, name), name)
         return GivenData(DataLoader(examples, batch_size=BATCH_SIZE))
+    if isinstance(data, tuple | list) and len(data) == 2 and _is_array(data[0]) and data[1] is None:
+        raise ValueError(f"{name}: found inputs and None, expected inputs and targets: the pair (X, y)")
     if isinstance(data, Dataset):
+        if not isinstance(data, IterableDataset) and not hasattr(data, "__len__"):
+            raise TypeError(f"{name}: found {type(data).__name__} without a length; give it a method __len__")
         return GivenData(DataLoader(data, batch_size=BATCH_SIZE))
     check_loader(data, name)
     return GivenData(data)

@@ -1,19 +1,21 @@
 """The user's batches, validated: finite inputs of one shape, on the device, in chunks that fit in memory."""
 
 import itertools
-import re
-from collections.abc import Iterable, Iterator, Sequence
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from probity.offline.data.stacking import stacking_problem
 from probity.offline.network.inputs import check_parts, is_several, pack
 from probity.service.bundle import InputPart
 from probity.service.format.manifest_input import LARGEST
 
 Batches = Iterable[Any]
 MOST_NAMED = 3
+SINGLE = "; of single examples, torch.utils.data.DataLoader(examples, 128) makes batches"
 
 
 def check_loader(loader: Any, name: str) -> None:
@@ -27,19 +29,29 @@ def check_loader(loader: Any, name: str) -> None:
         )
 
 
+def as_they_are(batches: Batches) -> Batches:
+    """Nobody looks on."""
+    return batches
+
+
 def checked_batches(
-    loader: Batches, name: str, device: torch.device, parts: Sequence[InputPart] | None = None
+    loader: Batches,
+    name: str,
+    device: torch.device,
+    parts: Sequence[InputPart] | None = None,
+    watched: Callable[[Batches], Batches] = as_they_are,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(inputs (B, *shape) float32 or int64, targets (B, ...)) on the device; empty batches are left out.
 
     Several inputs are packed (`probity.offline.network.inputs`); parts: what they must be, None: any.
+    watched: wraps the loader's own batches, for progress.
 
     Raises `ValueError` for anything but pairs of tensors, unequal lengths, another input shape than the first
     batch's, NaN or infinity in inputs or targets, or no example at all.
     """
     shape: tuple[int, ...] | None = None
     dtype: torch.dtype | None = None
-    for number, batch in enumerate(_read(loader, name)):
+    for number, batch in enumerate(watched(_read(loader, name))):
         inputs, targets = _pair(batch, f"{name}, batch {number}")
         if parts is not None and is_several(batch[0]):
             check_parts(batch[0], parts, f"{name}, batch {number}")
@@ -59,12 +71,6 @@ def checked_batches(
         raise ValueError(f"{name}: found no example, expected at least one")
 
 
-# What torch says of examples that it cannot put into one batch.
-OTHER_SIZES = re.compile(r"equal size, but got \[(?P<one>[^\]]*)\] at entry \d+ and \[(?P<other>[^\]]*)\] at entry")
-OTHER_TYPE = re.compile(r"batch must contain tensors.*found <class '(?P<found>[^']+)'>")
-OTHER_LENGTHS = "each element in list of batch should be of equal size"
-
-
 def _read(loader: Batches, name: str) -> Iterator[Any]:
     """The batches; `ValueError` for examples of a dataset that make no batch."""
     batches = iter(loader)
@@ -73,24 +79,11 @@ def _read(loader: Batches, name: str) -> Iterator[Any]:
             batch = next(batches)
         except StopIteration:
             return
-        except (RuntimeError, TypeError) as error:
-            if (problem := _not_stacked(str(error))) is None:
+        except (RuntimeError, TypeError, ValueError) as error:
+            if (problem := stacking_problem(loader, error)) is None:
                 raise
             raise ValueError(f"{name}, batch {number}: {problem}") from error
         yield batch
-
-
-def _not_stacked(said: str) -> str | None:
-    if sizes := OTHER_SIZES.search(said):
-        found = f"examples of shapes ({sizes['one']}) and ({sizes['other']})"
-        return f"found {found}, expected one shape; resize, crop or pad them in the dataset"
-    if other := OTHER_TYPE.search(said):
-        found = other["found"].removeprefix("builtins.")
-        remedy = "torch.as_tensor(numpy.array(image))" if found.startswith("PIL.") else "torch.as_tensor(x)"
-        return f"found examples with a {found}, expected tensors or arrays; make them in the dataset, as by {remedy}"
-    if OTHER_LENGTHS in said:
-        return "found examples of different lengths, expected one length; pad or cut them in the dataset"
-    return None
 
 
 class Passes:
@@ -130,12 +123,12 @@ def first_batch(loader: Batches, name: str, device: torch.device) -> tuple[Tenso
     """The first batch as `checked_batches` gives it, and the inputs as the loader gave them."""
     given: list[Any] = []
 
-    def noted() -> Iterator[Any]:
-        for batch in loader:
+    def noted(batches: Batches) -> Iterator[Any]:
+        for batch in batches:
             given.append(batch)
             yield batch
 
-    inputs, targets = next(checked_batches(noted(), name, device))
+    inputs, targets = next(checked_batches(loader, name, device, watched=noted))
     return inputs, targets, given[-1][0]
 
 
@@ -143,18 +136,15 @@ def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
     if isinstance(batch, tuple | list) and len(batch) == 2 and is_several(batch[0]) and hasattr(batch[1], "__array__"):
         batch = pack(batch[0], where), batch[1]
     if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(hasattr(item, "__array__") for item in batch):
-        several = "; give several inputs as ((a, b), targets)" if _many(batch) else ""
-        raise ValueError(
-            f"{where}: found {_describe(batch)}, expected a pair of tensors or arrays (inputs, targets){several}"
-        )
+        expected = f"expected a pair of tensors or arrays (inputs, targets){_remedy(batch)}"
+        raise ValueError(f"{where}: found {_describe(batch)}, {expected}")
     inputs, targets = (item if isinstance(item, Tensor) else torch.as_tensor(item) for item in batch)
     refuse_sparse(inputs, where)
     refuse_sparse(targets, where)
     if inputs.dim() < 1 or targets.dim() < 1 or len(inputs) != len(targets):
-        remedy = "; of single examples, torch.utils.data.DataLoader(examples, 128) makes batches"
         raise ValueError(
             f"{where}: found inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}, expected equal lengths"
-            + (remedy if targets.dim() < 1 else "")
+            + (SINGLE if targets.dim() < 1 else "")
         )
     _refuse_not_finite(targets, "targets", where)
     if inputs.is_floating_point():
@@ -196,7 +186,23 @@ def _many(batch: Any) -> bool:
     return isinstance(batch, tuple | list) and len(batch) > 2 and all(hasattr(item, "__array__") for item in batch)
 
 
+def _remedy(batch: Any) -> str:
+    """What to do about a batch that is no pair."""
+    if _many(batch):
+        return "; give several inputs as ((a, b), targets)"
+    if isinstance(batch, Mapping):
+        return "; make pairs of them, such as (example[name], example[target]) in the dataset"
+    targets = batch[1] if isinstance(batch, tuple | list) and len(batch) == 2 else None
+    if isinstance(targets, numbers.Real):
+        return SINGLE
+    if isinstance(targets, str) or (isinstance(targets, tuple | list) and isinstance(next(iter(targets), 0), str)):
+        return "; encode words as class numbers, in the order of class_names"
+    return ""
+
+
 def _describe(batch: Any) -> str:
+    if isinstance(batch, Mapping):
+        return f"{type(batch).__name__} of {', '.join(map(repr, list(batch)[:MOST_NAMED]))}"
     if isinstance(batch, tuple | list):
         kinds = [type(item).__name__ for item in batch[:MOST_NAMED]]
         more = [f"... ({len(batch)} entries)"] if len(batch) > MOST_NAMED else []

@@ -15,7 +15,7 @@ from probity.offline.network.finite import check_finite_outputs
 from probity.offline.network.inputs import ONE_INPUT, InputForm
 from probity.offline.network.layer_outputs import layer_outputs
 from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
-from probity.offline.network.unsupported import FORWARD_REMEDIES, UnsupportedModelError
+from probity.offline.network.unsupported import UnsupportedModelError, forward_remedy
 
 FEW = 2
 REPEATS = 8  # of a forward pass that should be the same each time: rare dropout seldom shows in one
@@ -176,7 +176,7 @@ def check_private(
             if taken.parts is None and _lacks_arguments(model)
             else "the model is used in float32 and with any number of examples, as it will be served"
         )
-        remedy = next((remedy for part, remedy in FORWARD_REMEDIES.items() if part in str(error)), usual)
+        remedy = forward_remedy(error, inputs.dim()) or usual
         raise UnsupportedModelError(
             f"model: cannot process the inputs of train_loader, found {given}: {_line(error)}; {remedy}"
         ) from error

@@ -16,8 +16,11 @@ FORWARD_REMEDIES = {
     "not compiled with CUDA": "leave .to('cuda') and .cuda() out of forward: the fit puts all on one device",
     "Expected all tensors to be on the same device": "leave .to(...) out of forward: the fit puts all on one device",
     "have the same dtype, but got Long": "give (inputs, targets) in this order, numbers as x.float()",
-    "channels, but got": "give images as (channels, height, width), such as x.permute(0, 3, 1, 2) of a batch",
+    "indices' to have one of the following scalar types": "give tokens as whole numbers, x.long()",
+    "index out of range in self": "give the nn.Embedding a row for each token, or leave out the tokens beyond",
 }
+IMAGES = "give images as (channels, height, width), such as x.{} of a batch"
+OF_IMAGES = {2: "reshape(-1, channels, height, width)", 3: "unsqueeze(1)", 4: "permute(0, 3, 1, 2)"}
 # The same of derivatives.
 REMEDIES = {
     "saved tensor hooks": "leave torch.utils.checkpoint out in eval mode: if self.training: x = checkpoint(layer, x)",
@@ -26,6 +29,13 @@ REMEDIES = {
         "output at each last step by torch.gather"
     ),
 }
+
+
+def forward_remedy(error: Exception, dimensions: int) -> str | None:
+    """What to do about a forward pass that failed on a batch of so many dimensions, where that is known."""
+    if dimensions in OF_IMAGES and any(part in str(error) for part in ("channels, but got", "input to conv2d")):
+        return IMAGES.format(OF_IMAGES[dimensions])
+    return next((remedy for part, remedy in FORWARD_REMEDIES.items() if part in str(error)), None)
 
 
 class UnsupportedModelError(ValueError):

@@ -68,7 +68,7 @@ def publish(
         compared=calibrated.compared,
         added=fitted.inference.added,
         metrics=metrics,
-        warnings=[*_warnings(job, fitted, metrics), *fitted.inference.warnings, *_filled_in(graph)],
+        warnings=[*_warnings(job, fitted, metrics, names), *fitted.inference.warnings, *_filled_in(graph)],
     )
     indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
@@ -142,7 +142,7 @@ def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:
     return metrics
 
 
-def _warnings(job: Job, fitted: Fitted, metrics: Mapping[str, float]) -> list[str]:
+def _warnings(job: Job, fitted: Fitted, metrics: Mapping[str, float], names: Sequence[str] | None) -> list[str]:
     """Warnings for the user, kept in the manifest."""
     warnings = []
     dataset = getattr(job.train, "dataset", None)
@@ -154,7 +154,7 @@ def _warnings(job: Job, fitted: Fitted, metrics: Mapping[str, float]) -> list[st
         )
     warnings.extend(fitted.doubts)
     targets = to_numpy(fitted.calibrated.data.targets)
-    warnings.extend(quality_warnings(metrics, fitted.calibrated.mean, targets, fitted.calibrated.likelihood))
+    warnings.extend(quality_warnings(metrics, fitted.calibrated.mean, targets, fitted.calibrated.likelihood, names))
     warnings.extend(coverage_warning(metrics, len(fitted.calibrated.data)))
     warnings.extend(together_warning(metrics))
     threshold, outputs = fitted.calibrated.rule.threshold, job.likelihood.outputs

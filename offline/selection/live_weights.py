@@ -42,7 +42,6 @@ def live_candidates(context: SelectionContext, examples: int = LIVE_EXAMPLES) ->
 
 def eligible(context: SelectionContext, live_only: bool) -> tuple[Tensor, int | None]:
     """The candidates to choose among, and how many dead ones were left out (None: not asked)."""
-    check_live_only(live_only)
     return live_candidates(context) if live_only else (context.candidate_weights, None)
 
 
@@ -91,17 +90,6 @@ def _add_squares(gradients: tuple[Tensor, ...], located: Located, sums: Tensor) 
         part = flat if len(inside) == parameter.size else flat[inside.to(flat.device)]
         sums[start : start + len(inside)] += part.double().square_().cpu()
         start += len(inside)
-
-
-def check_live_only(live_only: object, always: str | None = None) -> None:
-    """`ValueError` for anything but a bool, and for False where a strategy (`always`) cannot do without."""
-    if not isinstance(live_only, bool):
-        raise ValueError(f"selection_options['live_only']: found {live_only!r}, expected True or False")
-    if always is not None and not live_only:
-        raise ValueError(
-            f"selection_options['live_only']: found False, expected True for selection={always!r}: weights without "
-            "curvature would come first and change no prediction; leave the option out"
-        )
 
 
 def split_live(context: SelectionContext, curvature: Tensor) -> tuple[Tensor, Tensor, int]:

@@ -77,7 +77,7 @@ def strategy_of(selection: str | Callable[..., Any]) -> Strategy:
 
 
 def check_options(selection: str | Callable[..., Any], options: Options) -> None:
-    """`ValueError` for an option that the strategy does not have, and for a value of another type than it takes."""
+    """`ValueError` for an option that the strategy does not have, and for a value that its annotation refuses."""
     function = strategy_of(selection).choose if isinstance(selection, str) else selection
     _, *known = inspect.signature(function, eval_str=isinstance(selection, str)).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from probity.offline.runtime.arrays import Array
@@ -14,6 +16,7 @@ from probity.offline.selection.training_sample import draw_sample, smallest
 SCORE_EXAMPLES = 512
 # Inputs are regrouped to this many: a small sample would leave only a few of each of the loader's batches.
 GROUP = 128
+Count = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,8 @@ class Sample:
     def of(cls, context: SelectionContext, examples: int | None) -> "Sample":
         """At most `examples` examples at random without replacement (None: all), in memory if the context has them.
 
-        The smallest keys are drawn, as in `TrainingSample`. Raises `ValueError` for anything but None or an integer of
-        at least 1.
+        The smallest keys are drawn, as in `TrainingSample`.
         """
-        check_count(examples, "examples")
         if examples is None:
             return cls(context, None)
         if context.sample is not None and context.sample.holds(examples):
@@ -76,7 +77,6 @@ class Sample:
 
 def holding(context: SelectionContext, examples: int | None) -> SelectionContext:
     """The context with so many examples in memory, so that several passes read the data once; None: as it is."""
-    check_count(examples, "examples")
     if examples is None or (context.sample is not None and context.sample.holds(examples)):
         return context
     return replace(context, sample=draw_sample(context.job, examples, "Sample of the training data"))
@@ -86,11 +86,3 @@ def count_examples(context: SelectionContext) -> int:
     """N, by one pass over the data where none has counted them."""
     known = context.job.passes.examples
     return known if known is not None else sum(len(inputs) for inputs, _ in context.job.pass_over_training())
-
-
-def check_count(value: object, option: str) -> None:
-    """`ValueError` for anything but None or an integer of at least 1."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise ValueError(
-            f"selection_options[{option!r}]: found {value!r}, expected an integer of at least 1, or None for all"
-        )

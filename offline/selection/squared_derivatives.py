@@ -8,7 +8,7 @@ from torch import Tensor
 
 from probity.offline.data.shifts import accepted_shifts, synthetic_shifts
 from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.sample import Sample, check_count
+from probity.offline.selection.sample import Sample
 from probity.offline.selection.streaming import mean_squares
 from probity.offline.selection.training_sample import smallest
 
@@ -44,9 +44,8 @@ def pooled(context: SelectionContext, positions: Tensor, pool: int | None) -> Te
     """At most `pool` (None: all) of `positions` (C,), uniformly by the seed.
 
     Every weight of the network has a random key, and the smallest keys are kept: what a set's pool has in a part of the
-    set is in the part's pool too. Raises `ValueError` for anything but None or an integer of at least 1.
+    set is in the part's pool too.
     """
-    check_count(pool, "pool")
     if pool is None or len(positions) <= pool:
         return positions
     keys = np.random.default_rng(context.job.config.seed).random(context.job.layout.total)

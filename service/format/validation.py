@@ -19,7 +19,8 @@ EXPECTED = {
     "string_too_short": "at least one character",
     "string_too_long": "fewer characters",
     "string_pattern_mismatch": "no '/' in it",
-    "tuple_type": "a list",
+    **dict.fromkeys(("tuple_type", "sequence_str", "is_instance_of"), "a list"),
+    "too_short": "at least one entry",
     "dict_type": "a mapping of names to values",
     "path_type": "a path",
     "missing": "one more value",
@@ -28,8 +29,7 @@ EXPECTED = {
 JSON_EXPECTED = {
     **EXPECTED,
     **dict.fromkeys(("dataclass_type", "dict_type", "model_type", "model_attributes_type"), "an object"),
-    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
-    "too_short": "at least one entry",
+    "list_type": "a list",
 }
 WORD = re.compile(r"'([^']*)'")
 

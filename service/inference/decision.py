@@ -96,8 +96,9 @@ class Decision:
 
     def members(self, prediction: Prediction) -> Array:
         """Which classes belong to each prediction set, (B, K) bool; of labels, whether not having each and having it
-        do, (B, K, 2)."""
-        assert self.sets is not None  # of a classification
+        do, (B, K, 2). `ValueError` of a regression."""
+        if self.sets is None:
+            raise ValueError("members: found a bundle without prediction sets, as of a regression; ask for intervals")
         assert prediction.probabilities is not None
         return self.sets.members(prediction.probabilities, self.policy.interval_level)
 
@@ -108,8 +109,9 @@ class Decision:
         return "gaussian" if known is None or known.half_widths(self.policy.interval_level) is None else "conformal"
 
     def intervals(self, prediction: Prediction) -> tuple[Array, Array]:
-        """Their ends, (B, K) both."""
-        assert prediction.std is not None  # of a regression
+        """Their ends, (B, K) both; `ValueError` of a classification."""
+        if prediction.std is None:
+            raise ValueError("intervals: found a classification, which has none; ask for members")
         mean, std, level = prediction.mean, prediction.std, self.policy.interval_level
         found = None if self.residuals is None else self.residuals.around(mean, std, level)
         return gaussian_interval(mean, std, level) if found is None else found
@@ -170,7 +172,8 @@ def _certified(
             own, certify(outcomes.calibration, outcomes.tuning, accuracy, policy.accepted_confidence)
         )
     except NotCertified as error:
-        remedy = "lower accepted_accuracy, or fit it with more held-out examples"
+        more = "many" if error.missing is None else f"about {error.missing}"
+        remedy = f"lower accepted_accuracy, or fit it with {more} more held-out examples"
         raise BundleError(bundle.path, f"accepted_accuracy: {error}", remedy) from None
 
 

@@ -89,6 +89,8 @@ def numbers_of(values: Any, where: str) -> Array:
     """A column, a frame or an array as an array of numbers; `ValueError` for anything else, naming the first."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ValueError(f"{where}: found masked entries, expected numbers; fill what is missing")
+    if hasattr(values, "detach"):  # a tensor, wherever it is
+        values = values.detach().cpu()
     try:
         array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     except ValueError:

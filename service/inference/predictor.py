@@ -42,14 +42,15 @@ class Predictor:
         `plain_too` opens the network a second time without its variances, which `predict_plain` needs.
 
         `false_reject_rate`, in (0, 1): in place of the bundle's own. `policy`: the same and more, in its place. Raises
-        `BundleError` for what the bundle cannot give, such as a rate for which it has too few calibration scores.
+        `BundleError` for what the bundle cannot give, such as a rate for which it has too few calibration scores;
+        `ValueError` for both, and `TypeError` for anything but a `Policy`.
         """
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
         self.digest, self.manifest_sha256 = bundle.digest, bundle.manifest_sha256
         self.reference = dict(bundle.calibration.reference)
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
-        self.decision = Decision.of(bundle, policy or Policy(false_reject_rate=false_reject_rate))
+        self.decision = Decision.of(bundle, _one_policy(policy, false_reject_rate))
         self.graph = Graph(bundle, threads=threads, plain_too=plain_too)
 
     @classmethod
@@ -121,12 +122,24 @@ class Predictor:
             values = packed(inputs, spec.parts, "inputs")
         given = numbers_of(values, "inputs")
         if spec.dtype == "int64" and given.dtype.kind == "f" and not (given == np.trunc(given)).all():
-            raise ValueError("inputs: found numbers with a fraction, expected whole numbers, such as of tokens")
+            place = np.argwhere(given != np.trunc(given))[0].tolist()
+            raise ValueError(f"inputs: found {given[*place]:g} at {place}, expected whole numbers, such as of tokens")
         array: Array = np.ascontiguousarray(given, np.dtype(spec.dtype))
         if array.shape[1:] != spec.shape or not len(array):
             shape = ", ".join(map(str, ("n", *spec.shape)))
             raise ValueError(f"inputs: found shape {array.shape}, expected ({shape}) of at least one example")
         return array
+
+
+def _one_policy(policy: Policy | None, false_reject_rate: float | None) -> Policy:
+    if policy is None:
+        return Policy(false_reject_rate=false_reject_rate)
+    if not isinstance(policy, Policy):
+        found = type(policy).__name__
+        raise TypeError(f"policy: found {found}, expected a Policy, such as Policy(false_reject_rate=0.05)")
+    if false_reject_rate is not None:
+        raise ValueError("false_reject_rate: found policy too, expected one of them; give the rate in the policy")
+    return policy
 
 
 def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:

@@ -91,14 +91,13 @@ def _counts(verdicts: Verdicts, threshold: float) -> tuple[int, int]:
 def _refusal(examples: int, accepted: int, errors: int, accuracy: float, confidence: float) -> NotCertified:
     """What is wrong with a threshold that accepts few errors, if any does."""
     asked = f"{100 * accuracy:.4g} % with a confidence of {100 * confidence:.4g} %"
-    found = f"found {errors} errors among {accepted} of {examples} held-out examples, those with the lowest scores"
+    counted = f"{errors} error{'' if errors == 1 else 's'}"
+    found = f"found {counted} among {accepted} of {examples} held-out examples, those with the lowest scores"
     if errors > accepted * (1 - accuracy) or not accepted:
-        text = f"{found}: too many to certify {asked}; ask for less, or give many more held-out examples"
-        return NotCertified(text, None)
+        return NotCertified(f"{found}: too many to certify {asked}", None)
     needed = accepted_needed(errors, accuracy, confidence)
     more = math.ceil((needed - accepted) * examples / accepted)
-    advice = f"give about {more} more held-out examples, or ask for less"
-    return NotCertified(f"{found}, expected {needed} with as many errors to certify {asked}; {advice}", more)
+    return NotCertified(f"{found}, expected {needed} with as many errors to certify {asked}", more)
 
 
 @dataclass(frozen=True)

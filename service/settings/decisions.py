@@ -1,5 +1,6 @@
 """What is rejected, what sets and intervals hold, and what a request may choose of it."""
 
+import math
 from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -23,23 +24,23 @@ class DecisionSettings(DecisionOptions):
     @field_validator("requested_rates", mode="before")
     @classmethod
     def two_rates(cls, value: Any) -> Any:
-        """Refuse anything but two numbers in one line."""
-        if isinstance(value, tuple | list):
-            try:
-                low, high = map(float, value)
-            except (TypeError, ValueError):
-                found = ",".join(map(str, value))
-                raise ValueError(f"found {found!r:.100}, expected two rates, such as 0.01,0.2") from None
-            return low, high
-        return value
+        """Refuse anything but two rates in one line, the lower one first."""
+        if not isinstance(value, tuple | list):
+            return value
+        try:
+            low, high = map(float, value)
+        except (TypeError, ValueError):
+            low = high = math.nan
+        if not 0 < low <= high < 1:
+            found = ",".join(map(str, value))
+            expected = "expected two rates between 0 and 1, the lower one first, such as 0.01,0.2"
+            raise ValueError(f"found {found!r:.100}, {expected}")
+        return low, high
 
     @model_validator(mode="after")
     def check_rates(self) -> Self:
-        """Refuse rates beside an accuracy, and rates in the wrong order."""
+        """Refuse rates beside an accuracy."""
         if self.requested_rates is not None and self.accepted_accuracy is not None:
             found = f"accepted_accuracy: found {self.accepted_accuracy:g} and requested_rates too"
             raise ValueError(f"{found}, expected one of them: each decides which scores are accepted")
-        if self.requested_rates is not None and self.requested_rates[0] > self.requested_rates[1]:
-            low, high = self.requested_rates
-            raise ValueError(f"requested_rates: found {low:g},{high:g}, expected the lower one first")
         return self

@@ -190,8 +190,13 @@ SETTINGS = {
         {"PROBITY_FEEDBACK_SECRET_FILE": "HERE/none"},
         "cannot be read (No such file or directory)",
     ),
-    "one rate": ({"PROBITY_REQUESTED_RATES": "0.1"}, "found '0.1', expected two rates, such as 0.01,0.2"),
+    "one rate": ({"PROBITY_REQUESTED_RATES": "0.1"}, "found '0.1', expected two rates between 0 and 1"),
     "three rates": ({"PROBITY_REQUESTED_RATES": "0.1,0.2,0.3"}, "found '0.1,0.2,0.3', expected two rates"),
+    "a rate above 1": ({"PROBITY_REQUESTED_RATES": "0,2"}, "found '0,2', expected two rates between 0 and 1"),
+    "rates in the other order": (
+        {"PROBITY_REQUESTED_RATES": "0.2,0.01"},
+        "requested_rates (PROBITY_REQUESTED_RATES): found '0.2,0.01', expected two rates between 0 and 1, the lower",
+    ),
     "no choice": ({"PROBITY_LOG_LEVEL": "wanring"}, "found 'wanring' (did you mean 'warning'?)"),
 }
 
@@ -292,12 +297,59 @@ RECIPES = {
     "images of several sizes": (
         "class D(torch.utils.data.Dataset):\n    def __len__(self): return 60\n"
         "    def __getitem__(self, i): return torch.randn(4 + i % 2), i % 3\ndef train_data():\n    return D()",
-        "train_data(), batch 0: found examples of shapes (4) and (5), expected one shape; resize, crop or pad them",
+        "train_data(), batch 0: found (Tensor of shape (5,), a number) as example 1 of the dataset, expected (Tensor "
+        "of shape (4,), a number) as before; resize, crop, pad",
     ),
     "an object in a dataset": (
         "class D(torch.utils.data.Dataset):\n    def __len__(self): return 60\n"
         "    def __getitem__(self, i): return None, i % 3\ndef train_data():\n    return D()",
-        "train_data(), batch 0: found examples with a NoneType, expected tensors or arrays",
+        "train_data(), batch 0: found None in example 0 of the dataset, expected a value; leave such examples out",
+    ),
+    "no target of one": (
+        "class D(torch.utils.data.Dataset):\n    def __len__(self): return 60\n"
+        "    def __getitem__(self, i): return torch.ones(4), None if i == 7 else i % 3\n"
+        "def train_data():\n    return D()",
+        "train_data(), batch 0: found None in example 7 of the dataset, expected a value; leave such examples out",
+    ),
+    "no example in one place": (
+        "class D(torch.utils.data.Dataset):\n    def __len__(self): return 60\n"
+        "    def __getitem__(self, i): return None if i == 7 else (torch.ones(4), i % 3)\n"
+        "def train_data():\n    return torch.utils.data.DataLoader(D(), 16)",
+        "train_data(), batch 0: found None in example 7 of the dataset, expected a value; leave such examples out",
+    ),
+    "no input of one": (
+        "def train_data():\n    x, y = data(0)\n    return torch.utils.data.DataLoader("
+        "[(None if i == 7 else x[i], y[i]) for i in range(60)], 16)",
+        "train_data(), batch 0: found None in example 7 of the dataset",
+    ),
+    "pictures": (
+        "from PIL import Image\nclass D(torch.utils.data.Dataset):\n    def __len__(self): return 60\n"
+        "    def __getitem__(self, i): return Image.new('L', (4, 4)), i % 3\ndef train_data():\n    return D()",
+        "found Image in example 0 of the dataset, expected tensors, arrays or numbers; make them",
+        "torch.as_tensor(numpy.array(image))",
+    ),
+    "examples as mappings": (
+        "class D(torch.utils.data.Dataset):\n    def __len__(self): return 60\n"
+        "    def __getitem__(self, i): return {'x': torch.ones(4), 'y': i % 3}\ndef train_data():\n    return D()",
+        "train_data(), batch 0: found dict of 'x', 'y', expected a pair",
+        "make pairs of them",
+    ),
+    "words for classes in a dataset": (
+        "def train_data():\n    x, y = data(0)\n    return torch.utils.data.DataLoader("
+        "[(x[i], 'abc'[y[i]]) for i in range(60)], 16)",
+        "train_data(), batch 0: found list of Tensor, tuple",
+        "encode words as class numbers",
+    ),
+    "a dataset without a length": (
+        "class D(torch.utils.data.Dataset):\n"
+        "    def __getitem__(self, i): return torch.ones(4), i % 3\ndef train_data():\n    return D()",
+        "train_data(): found D without a length; give it a method __len__",
+    ),
+    "no targets": ("def train_data():\n    return data(0)[0], None", "train_data(): found inputs and None, expected"),
+    "pairs of a tensor and a number": (
+        "def train_data():\n    x, y = data(0)\n    return list(zip(x, y.tolist()))",
+        "found tuple of Tensor, int",
+        "DataLoader(examples, 128) makes batches",
     ),
     "pairs of single examples": (
         "def train_data():\n    return list(zip(*data(0)))",
@@ -321,8 +373,16 @@ RECIPES = {
         "selection_options: found 'live_onli' (did you mean 'live_only'?), expected live_only for selection='random'",
     ),
     "an option of another type": (
-        "config = FitConfig(selection='novelty-sampling', selection_options={'live_only': 'yes'})",
+        "config = FitConfig(selection='gradient', selection_options={'live_only': 'yes'})",
         "selection_options['live_only']: found 'yes', expected true or false",
+    ),
+    "an option out of bounds": (
+        "config = FitConfig(selection='gradient', selection_options={'examples': 0})",
+        "selection_options['examples']: found 0, expected a number greater than or equal to 1",
+    ),
+    "a misspelt shift": (
+        "config = FitConfig(selection='novelty-sampling', selection_options={'shifts': ['scalling']})",
+        "selection_options['shifts']: found 'scalling' (did you mean 'scaling'?), expected 'noise'",
     ),
     "lists": (
         "def train_data():\n    return [[1.0, 2.0]], [0]",
@@ -406,6 +466,25 @@ MODELS = {
         "def data(seed, count=60):\n    return torch.rand(count, 4, 4, 3), torch.arange(count) % 3\n"
         "def train_data():\n    return [data(0)]\ndef calibration_data():\n    return [data(1)]",
         "give images as (channels, height, width), such as x.permute(0, 3, 1, 2)",
+    ),
+    "images without channels": (
+        "def model():\n    return nn.Sequential(nn.Conv2d(1, 3, 2), nn.Flatten())\n"
+        "def data(seed, count=60):\n    return torch.rand(count, 4, 4), torch.arange(count) % 3\n"
+        "def train_data():\n    return [data(0)]\ndef calibration_data():\n    return [data(1)]",
+        "give images as (channels, height, width), such as x.unsqueeze(1) of a batch",
+    ),
+    "flat images": (
+        "def model():\n    return nn.Sequential(nn.Conv2d(1, 3, 2), nn.Flatten())",
+        "give images as (channels, height, width), such as x.reshape(-1, channels, height, width) of a batch",
+    ),
+    "tokens as floats": (
+        "def model():\n    return nn.Sequential(nn.Embedding(9, 3), nn.Flatten(), nn.Linear(12, 3))",
+        "give tokens as whole numbers, x.long()",
+    ),
+    "tokens beyond the vocabulary": (
+        "def model():\n    return nn.Sequential(nn.Embedding(9, 3), nn.Flatten(), nn.Linear(12, 3))\n"
+        "def data(seed, count=60):\n    return 9 + torch.arange(count)[:, None].expand(-1, 4), torch.arange(count) % 3",
+        "give the nn.Embedding a row for each token, or leave out the tokens beyond",
     ),
     "softmax": (
         "def model():\n    return nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))",

@@ -172,7 +172,7 @@ def test_an_empty_value_switches_no_protection_off(name: str, empty: str) -> Non
             "trusted_proxies: 'proxy.example' does not appear to be an IPv4 or IPv6",
         ),
         ({"trusted_proxies": "10.0.0.1/16"}, "has host bits set"),
-        ({"requested_rates": "0.2,0.1"}, "requested_rates: found 0.2,0.1, expected the lower one first"),
+        ({"requested_rates": "0.2,0.1"}, "found '0.2,0.1', expected two rates between 0 and 1"),
         ({"cors_origins": "a.example"}, "cors_origins: found 'a.example'"),
     ],
 )

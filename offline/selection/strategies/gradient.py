@@ -2,23 +2,22 @@
 
 from probity.offline.selection.context import SelectionContext, choose_largest
 from probity.offline.selection.live_weights import eligible
-from probity.offline.selection.sample import SCORE_EXAMPLES, check_count
+from probity.offline.selection.sample import SCORE_EXAMPLES, Count
 from probity.offline.selection.squared_derivatives import pooled, squared_derivatives
 from probity.offline.selection.subnetwork import Subnetwork
 
 
 def gradient(
     context: SelectionContext,
-    examples: int | None = SCORE_EXAMPLES,
+    examples: Count | None = SCORE_EXAMPLES,
     live_only: bool = False,
-    pool: int | None = None,
+    pool: Count | None = None,
 ) -> Subnetwork:
     """Largest mean squared output gradient: mean_x sum_k (d f_k(x) / d w_d)^2 (arXiv 2605.09075).
 
     The mean is over `examples` training examples drawn by the seed, None: all. Chooses among a random `pool` of so many
     weights, None: among all.
     """
-    check_count(examples, "examples")
     candidates, dead = eligible(context, live_only)
     positions = pooled(context, candidates, pool)
     return choose_largest(context, positions, squared_derivatives(context, positions, examples), dead)

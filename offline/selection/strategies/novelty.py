@@ -5,16 +5,19 @@ r_sd = mean_x sum_k (d f_k(shift_s(x)) / d w_d)^2 / mean_x sum_k (d f_k(x) / d w
 is what shift s does to weight d: above 1, the outputs move more with it than they do on the data.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from probity.offline.data.shifts import ShiftName
 from probity.offline.selection.context import SelectionContext, choose_largest
-from probity.offline.selection.live_weights import check_live_only, split_live
-from probity.offline.selection.sample import SCORE_EXAMPLES, holding
+from probity.offline.selection.live_weights import split_live
+from probity.offline.selection.sample import SCORE_EXAMPLES, Count, holding
 from probity.offline.selection.squared_derivatives import accepted, pooled, squared_derivatives
 from probity.offline.selection.subnetwork import Subnetwork
 
@@ -22,14 +25,14 @@ from probity.offline.selection.subnetwork import Subnetwork
 NOVELTY_EXAMPLES = SCORE_EXAMPLES // 2
 # Added to each r_sd: a weight that is dead under one shift of several is unlikely to be drawn, not impossible.
 LEAST_RATIO = 1e-6
+Shifts = Annotated[Sequence[ShiftName], Field(min_length=1)]
 
 
 def novelty_sampling(
     context: SelectionContext,
-    examples: int | None = NOVELTY_EXAMPLES,
-    live_only: bool = True,
-    shifts: Collection[str] | None = None,
-    pool: int | None = None,
+    examples: Count | None = NOVELTY_EXAMPLES,
+    shifts: Shifts | None = None,
+    pool: Count | None = None,
 ) -> Subnetwork:
     """S weights drawn by the seed without replacement, each next one in proportion to (prod_s r_sd)^(1 / shifts).
 
@@ -39,9 +42,8 @@ def novelty_sampling(
 
     Over `examples` training examples drawn by the seed (None: all) and the `shifts` of `probity.offline.data.shifts`
     (None: every one), among a random `pool` of so many weights (None: among all). Only weights with a derivative on
-    these examples are drawn (`live_only` is always True), the others are counted as dead.
+    these examples are drawn, the others are counted as dead.
     """
-    check_live_only(live_only, always="novelty-sampling")
     ratios = _Ratios.of(context, examples, shifts, pool)
     logs = torch.zeros(len(ratios.positions), dtype=torch.float64)
     for ratio in ratios:
@@ -63,7 +65,7 @@ class _Ratios:
 
     @classmethod
     def of(
-        cls, context: SelectionContext, examples: int | None, shifts: Collection[str] | None, pool: int | None
+        cls, context: SelectionContext, examples: int | None, shifts: Sequence[str] | None, pool: int | None
     ) -> "_Ratios":
         context = holding(context, examples)
         pooled_weights = pooled(context, context.candidate_weights, pool)

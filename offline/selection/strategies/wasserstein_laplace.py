@@ -5,14 +5,13 @@ section 4). Dead weights have the prior's variance, the largest there is, and ar
 """
 
 from probity.offline.selection.context import SelectionContext, choose_largest
-from probity.offline.selection.live_weights import check_live_only, split_live
+from probity.offline.selection.live_weights import split_live
 from probity.offline.selection.streaming import curvature_diagonal
 from probity.offline.selection.subnetwork import Subnetwork
 
 
-def wasserstein_laplace(context: SelectionContext, live_only: bool = True) -> Subnetwork:
+def wasserstein_laplace(context: SelectionContext) -> Subnetwork:
     """Largest 1 / (diag(H)_d + lambda), the marginal variance of a diagonal Laplace posterior: smallest curvature."""
-    check_live_only(live_only, always="wasserstein-laplace")
     curvature = curvature_diagonal(context, context.candidate_weights)
     live, positions, dead = split_live(context, curvature)
     return choose_largest(context, positions, -curvature[live], dead)

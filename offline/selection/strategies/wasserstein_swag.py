@@ -4,9 +4,10 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from probity.offline.data.likelihood import Classification
@@ -15,7 +16,7 @@ from probity.offline.selection.live_weights import eligible
 from probity.offline.selection.subnetwork import Subnetwork
 
 Schedule = Literal["constant", "cosine-cyclic"]
-SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+Finite = Field(allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,6 @@ class Trajectory:
     schedule: Schedule
     seed: int
 
-    def __post_init__(self) -> None:
-        momentum, decay = self.momentum, self.weight_decay
-        _check("snapshots", self.snapshots, _is_integer(self.snapshots, 2), "an integer of at least 2")
-        _check("learning_rate", self.learning_rate, 0 < _number(self.learning_rate) < math.inf, "a number above 0")
-        _check("momentum", momentum, 0 <= _number(momentum) < 1, "a number from 0 to below 1")
-        _check("weight_decay", decay, 0 <= _number(decay) < math.inf, "a number of at least 0")
-        _check("schedule", self.schedule, self.schedule in SCHEDULES, " or ".join(map(repr, SCHEDULES)))
-        _check("seed", self.seed, _is_integer(self.seed, 0), "an integer of at least 0")
-
     def rates(self, steps: int) -> Iterator[float]:
         """The learning rate of each of the `steps` steps of a cycle."""
         for step in range(steps):
@@ -52,17 +44,17 @@ class Trajectory:
 
 def wasserstein_swag(
     context: SelectionContext,
-    snapshots: int = 40,
-    learning_rate: float = 0.01,
-    momentum: float = 0.9,
-    weight_decay: float = 0.0,
+    snapshots: Annotated[int, Field(ge=2)] = 40,
+    learning_rate: Annotated[float, Field(gt=0), Finite] = 0.01,
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9,
+    weight_decay: Annotated[float, Field(ge=0), Finite] = 0.0,
     schedule: Schedule = "constant",
-    seed: int | None = None,
+    seed: Annotated[int, Field(ge=0)] | None = None,
     live_only: bool = False,
 ) -> Subnetwork:
     """Largest variance along an SGD trajectory that starts at the trained weights (Daxberger et al. 2021, section 4).
 
-    `seed` None: the fit's. Raises `ValueError` for options out of range and a trajectory that diverges.
+    `seed` None: the fit's. Raises `ValueError` for a trajectory that diverges.
     """
     used = context.job.config.seed if seed is None else seed
     trajectory = Trajectory(snapshots, learning_rate, momentum, weight_decay, schedule, used)
@@ -133,17 +125,3 @@ def _train_cycle(
             checked = context.job.likelihood.check_targets(targets, len(inputs))
             context.job.likelihood.training_loss(output, checked, noise_variance).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-
-
-def _check(option: str, value: object, good: bool, expected: str) -> None:
-    if not good:
-        raise ValueError(f"selection_options[{option!r}]: found {value!r}, expected {expected}")
-
-
-def _is_integer(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _number(value: object) -> float:
-    """The value as a number; NaN, which is in no range, for anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan

@@ -117,6 +117,7 @@ def test_a_fit_keeps_them_in_the_manifest(tmp_path: Path) -> None:
     fit_bundle(network, one_class, out, calibration_loader=one_class, config=config, say=said.append)
     warnings = read_manifest(out)[0].warnings
     assert said[0].startswith("warning: all calibration examples are of class 0")
+    assert [f"warning: {text}" for text in warnings] == said[-len(warnings) :]
     assert [text[:40] for text in warnings if "calibration" in text] == [
         "all calibration examples are of class 0:",
         "100 % of the calibration examples are in",
@@ -134,3 +135,10 @@ def test_without_lines_warnings_are_logged(tmp_path: Path, caplog: pytest.LogCap
     caplog.clear()
     fit_bundle(nn.Linear(4, 2), data, tmp_path / "told", calibration_loader=data, config=config, say=lambda _: None)
     assert not caplog.records
+
+
+def test_names_are_used_where_there_are_some() -> None:
+    targets, names = np.zeros(60, np.int64), ["cat", "dog"]
+    named, unnamed = (target_warnings(targets, Classification(2), known)[0] for known in (names, None))
+    assert named.startswith("all calibration examples are of class 'cat'")
+    assert unnamed.startswith("all calibration examples are of class 0")

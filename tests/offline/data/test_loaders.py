@@ -23,7 +23,7 @@ def read(loader: Any) -> list[tuple[Tensor, Tensor]]:
 
 BAD_BATCHES = {
     "tensor alone": (torch.zeros(2, 3), "found Tensor, expected a pair of tensors"),
-    "mapping": ({"x": torch.zeros(2, 3)}, "found dict, expected a pair"),
+    "mapping": ({"x": torch.zeros(2, 3)}, "found dict of 'x', expected a pair"),
     "three tensors": ((*GOOD, torch.zeros(2)), "found tuple of Tensor, Tensor, Tensor"),
     "one tensor": ((torch.zeros(2, 3),), "found tuple of Tensor"),
     "nothing": ((), "found tuple of nothing"),

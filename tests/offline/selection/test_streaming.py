@@ -125,10 +125,3 @@ def test_a_loader_that_grows_is_an_error() -> None:
     given = replace(given, job=changed(given.job, train=Reread(lambda: next(passes))))
     with pytest.raises(ValueError, match="train_loader: found 24 examples or more, expected 16 as in the first pass"):
         list(Sample.of(given, 10).inputs(""))
-
-
-@pytest.mark.parametrize("examples", [0, -3, 2.5, "all", True])
-@pytest.mark.parametrize("strategy", ["gradient", "novelty-sampling"])
-def test_a_number_of_examples_is_checked(strategy: str, examples: object) -> None:
-    with pytest.raises(ValueError, match=r"selection_options\['examples'\]: found .*, expected an integer of at least"):
-        select(strategy, context(*dead_problem(), 3), {"examples": examples})

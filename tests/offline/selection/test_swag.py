@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -115,22 +114,3 @@ def test_it_says_that_it_diverged() -> None:
     given = context(*linear_problem(), 3, likelihood="regression")
     with pytest.raises(ValueError, match=r"weights diverged at learning_rate=10000\.0; give a smaller one"):
         select("wasserstein-swag", given, {"learning_rate": 1e4, "snapshots": 50})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"snapshots": 1}, r"\['snapshots'\]: found 1, expected an integer of at least 2"),
-        ({"snapshots": 2.5}, r"\['snapshots'\]: found 2.5, expected an integer of at least 2"),
-        ({"schedule": "linear"}, r"\['schedule'\]: found 'linear', expected 'constant' or 'cosine-cyclic'"),
-        ({"learning_rate": 0.0}, r"\['learning_rate'\]: found 0.0, expected a number above 0"),
-        ({"learning_rate": math.nan}, r"\['learning_rate'\]: found nan, expected a number above 0"),
-        ({"learning_rate": "fast"}, r"\['learning_rate'\]: found 'fast', expected a number above 0"),
-        ({"momentum": 1.0}, r"\['momentum'\]: found 1.0, expected a number from 0 to below 1"),
-        ({"weight_decay": -0.1}, r"\['weight_decay'\]: found -0.1, expected a number of at least 0"),
-        ({"seed": -1}, r"\['seed'\]: found -1, expected an integer of at least 0"),
-    ],
-)
-def test_options_out_of_range_are_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match="selection_options" + message):
-        select("wasserstein-swag", context(*linear_problem(), 3), options)

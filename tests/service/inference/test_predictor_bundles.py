@@ -217,5 +217,5 @@ def test_fewer_scores_than_the_rate_needs_are_refused(folder: Path) -> None:
 
 
 def test_numbers_with_a_fraction_are_no_tokens(tokens: Synthetic) -> None:
-    with pytest.raises(ValueError, match="found numbers with a fraction, expected whole numbers, such as of tokens"):
+    with pytest.raises(ValueError, match=r"found 0.5 at \[0, 0\], expected whole numbers, such as of tokens"):
         Predictor.load(tokens.path).predict(np.full((2, 2), 0.5))

@@ -1,0 +1,43 @@
+"""What a `Predictor` decides by: one policy or one rate, and of each task what it has."""
+
+import numpy as np
+import pytest
+import torch
+
+from probity.service.inference.policy import Policy
+from probity.service.inference.predictor import Predictor
+from tests.support.bundles import Synthetic
+
+
+def test_a_rate_is_a_policy(classification: Synthetic) -> None:
+    rate = Predictor.load(classification.path, false_reject_rate=0.2)
+    policy = Predictor.load(classification.path, policy=Policy(false_reject_rate=0.2))
+    assert rate.decision.rule.threshold == policy.decision.rule.threshold  # type: ignore[union-attr]
+
+
+def test_two_rates_are_refused(classification: Synthetic) -> None:
+    with pytest.raises(ValueError, match="false_reject_rate: found policy too, expected one of them"):
+        Predictor.load(classification.path, false_reject_rate=0.2, policy=Policy())
+
+
+def test_a_mapping_is_no_policy(classification: Synthetic) -> None:
+    with pytest.raises(TypeError, match=r"policy: found dict, expected a Policy, such as Policy\(false_reject_rate"):
+        Predictor.load(classification.path, policy={"false_reject_rate": 0.2})  # type: ignore[arg-type]
+
+
+def test_a_task_has_sets_or_intervals(classification: Synthetic, regression: Synthetic) -> None:
+    for bundle, ask, words in (
+        (classification, "intervals", "intervals: found a classification, which has none; ask for members"),
+        (regression, "members", "members: found a bundle without prediction sets, as of a regression; ask for inter"),
+    ):
+        predictor = Predictor.load(bundle.path)
+        prediction = predictor.predict(np.zeros((2, *bundle.manifest.input.shape), np.float32))
+        with pytest.raises(ValueError, match=words):
+            getattr(predictor.decision, ask)(prediction)
+
+
+def test_a_tensor_with_gradients_is_an_array(classification: Synthetic) -> None:
+    predictor = Predictor.load(classification.path)
+    inputs = torch.ones(2, *classification.manifest.input.shape)
+    found = predictor.predict(inputs.requires_grad_())
+    np.testing.assert_array_equal(found.score, predictor.predict(inputs.detach().numpy()).score)
