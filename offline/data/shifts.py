@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from probity.offline.network.invented import for_invented
+
 Kind = Literal["images", "table", "tokens", "other"]
 ShiftName = Literal[
     "noise",
@@ -103,11 +105,12 @@ def finite_shifts(
 ) -> dict[str, Tensor]:
     """Those of `synthetic_shifts` under which the network's outputs are finite, possibly none."""
     shifted = synthetic_shifts(inputs, seed, names)
-    return {name: changed for name, changed in shifted.items() if has_finite_outputs(network, changed)}
+    sturdy = for_invented(network, inputs)
+    return {name: changed for name, changed in shifted.items() if has_finite_outputs(sturdy, changed)}
 
 
-def has_finite_outputs(network: nn.Module, inputs: Tensor) -> bool:
-    """Whether all outputs are finite; False where the network refuses the inputs."""
+def has_finite_outputs(network: Callable[[Tensor], Tensor], inputs: Tensor) -> bool:
+    """Whether all outputs are finite; False where the network, taken `for_invented` inputs, refuses them."""
     try:
         with torch.no_grad():
             return all(bool(torch.isfinite(network(part)).all()) for part in torch.split(inputs, OUTPUT_ROWS))

@@ -20,6 +20,7 @@ from probity.offline.data.shifts import finite_shifts, has_finite_outputs, kind_
 from probity.offline.evaluation.auroc import auroc
 from probity.offline.job import Job
 from probity.offline.laplace.score_weights import fit_weights
+from probity.offline.network.invented import for_invented
 from probity.offline.runtime.arrays import Array
 from probity.service.inference.prediction import finite_rows
 from probity.service.maths.fused_score import Component, FusedScore, LargestSurprise, surprises
@@ -124,7 +125,8 @@ def other_inputs(job: Job, usual: Tensor) -> dict[str, Tensor]:
     if job.foreign is None:
         return finite_shifts(job.network, usual, job.config.seed)
     halves = {"even-foreign": job.foreign[::2], "odd-foreign": job.foreign[1::2]}
-    return {name: half for name, half in halves.items() if len(half) and has_finite_outputs(job.network, half)}
+    sturdy = for_invented(job.network, usual)
+    return {name: half for name, half in halves.items() if len(half) and has_finite_outputs(sturdy, half)}
 
 
 def unlabelled(inputs: Tensor) -> HeldOut:

@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from probity.offline.network.finite import check_finite_outputs
 from probity.offline.network.inputs import ONE_INPUT, InputForm
+from probity.offline.network.invented import for_invented
 from probity.offline.network.layer_outputs import layer_outputs
 from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
 from probity.offline.network.unsupported import UnsupportedModelError, forward_remedy
@@ -210,12 +211,13 @@ def _check_alone(network: nn.Module, inputs: Tensor, mean: Tensor) -> None:
     In a batch of the example and copies of it, since some models drop the axis of a batch of one; and beside much
     larger examples, which a maximum over the batch would show.
     """
+    sturdy = for_invented(network, inputs)
     for place, expected in enumerate(mean):
         alone = inputs[place].expand_as(inputs).clone()
         loud = inputs * LOUD if inputs.is_floating_point() else inputs.clone()
         loud[place] = inputs[place]
         with torch.no_grad():
-            found = [network(alone)[place], _or_none(network, loud, place)]
+            found = [network(alone)[place], _or_none(sturdy, loud, place)]
         same = (torch.allclose(one, expected, rtol=1e-3, atol=1e-5, equal_nan=True) for one in found if one is not None)
         if not all(same):
             raise UnsupportedModelError(
@@ -225,13 +227,12 @@ def _check_alone(network: nn.Module, inputs: Tensor, mean: Tensor) -> None:
             )
 
 
-def _or_none(network: nn.Module, inputs: Tensor, place: int) -> Tensor | None:
+def _or_none(network: Callable[[Tensor], Tensor], inputs: Tensor, place: int) -> Tensor | None:
     """The example's outputs; None where the network does not take such inputs, as where it looks values up."""
     try:
-        found: Tensor = network(inputs)[place]
+        return network(inputs)[place]
     except (RuntimeError, IndexError, ValueError, AssertionError):
         return None
-    return found
 
 
 def _random_layer(network: nn.Module, inputs: Tensor) -> str:

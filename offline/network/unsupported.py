@@ -17,6 +17,7 @@ FORWARD_REMEDIES = {
     "Expected all tensors to be on the same device": "leave .to(...) out of forward: the fit puts all on one device",
     "have the same dtype, but got Long": "give (inputs, targets) in this order, numbers as x.float()",
     "indices' to have one of the following scalar types": "give tokens as whole numbers, x.long()",
+    "device-side assert": "fit with device='cpu', which says what it is, such as tokens beyond an nn.Embedding",
     "index out of range in self": "give the nn.Embedding a row for each token, or leave out the tokens beyond",
 }
 IMAGES = "give images as (channels, height, width), such as x.{} of a batch"

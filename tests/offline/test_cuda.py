@@ -25,7 +25,7 @@ from benchmarks.fit.networks.zoo import network_spec
 from probity.offline.config import FitConfig, StrategyName
 from probity.offline.data.held_out import HeldOut
 from probity.offline.data.likelihood import Regression, likelihood_of
-from probity.offline.data.shifts import SHIFTS, Kind
+from probity.offline.data.shifts import SHIFTS, Kind, finite_shifts
 from probity.offline.fit import fit_bundle
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.jacobian.plan import make_jacobian
@@ -234,4 +234,45 @@ def test_a_whole_fit_on_a_device_equals_one_on_the_cpu(selection: StrategyName, 
         folder = tmp_path / device
         fit_bundle(network.model(), batches[:2], folder, calibration_loader=batches[2:], config=config)
         answers.append(Predictor.load(folder).predict(inputs[:5].numpy()))
+    np.testing.assert_allclose(answers[1].mean, answers[0].mean, rtol=1e-4, atol=1e-5)
+
+
+class Rounded(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.long()
+
+
+class Categories(nn.Module):
+    """Numbers, and the numbers of categories."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.layer = nn.Embedding(5, 3), nn.Linear(7, 3)
+
+    def forward(self, numbers: Tensor, category: Tensor) -> Tensor:
+        return self.layer(torch.cat([numbers, self.table(category)], dim=1))
+
+
+@NEEDS_DEVICE
+def test_shifts_beyond_a_table_are_left_out_on_a_device() -> None:
+    network = nn.Sequential(Rounded(), nn.Embedding(5, 3), nn.Flatten()).cuda()
+    inputs = torch.arange(10, device="cuda").reshape(5, 2).float() % 5
+    assert not finite_shifts(network, inputs, 0, ["scaling"])
+    assert bool(torch.isfinite(network(inputs)).all())  # the device can still be used
+
+
+@NEEDS_DEVICE
+@pytest.mark.filterwarnings("ignore")
+def test_a_network_that_looks_values_up_is_fitted_on_a_device(tmp_path: Path) -> None:
+    """Inputs made up by a fit are beyond the table: on the device itself, none could be computed after them."""
+    generator = torch.Generator().manual_seed(0)
+    numbers, category = torch.randn(80, 4, generator=generator), torch.arange(80) % 5
+    inputs = {"numbers": numbers.numpy(), "category": category.numpy()}
+    data = inputs, category % 3
+    torch.manual_seed(0)
+    model, answers = Categories(), []
+    for device in ("cpu", "cuda"):
+        config = FitConfig(subnetwork_size=20, device=device, false_reject_rate=0.2)
+        fit_bundle(model, data, tmp_path / device, calibration_loader=data, config=config)
+        answers.append(Predictor.load(tmp_path / device).predict(inputs))
     np.testing.assert_allclose(answers[1].mean, answers[0].mean, rtol=1e-4, atol=1e-5)
