@@ -44,7 +44,6 @@ WHEN = {
         "requested_rates": "When clients need rates of their own, such as a higher one before a costly decision.",
         "reject_by_class": "When each predicted class must be rejected as seldom as the others.",
         "accepted_accuracy": "When you must promise how accurate accepted predictions are, not how few are rejected.",
-        "accepted_confidence": "When 95 % is more or less than you need.",
         "interval_level": "When clients need sets or intervals with a different coverage.",
     },
     "Deadlines and overload": {
@@ -56,7 +55,6 @@ WHEN = {
     "Limits on requests": {
         "max_body_bytes": "When clients send more at once. Change `client_max_body_size` of the proxy too.",
         "max_pending_bytes": "To fit the machine's memory: the service takes two to three times as much.",
-        "max_header_bytes": "When clients send larger headers, such as long tokens.",
         "max_rows": "When clients send more examples at once.",
         "max_pixels": "When clients send larger images.",
     },

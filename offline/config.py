@@ -94,10 +94,6 @@ class FitConfig(BaseModel):
         tuple[str, ...] | None,
         Field(description="Paths of the modules to choose weights from; None: the whole network."),
     ] = None
-    kinds: Annotated[
-        Literal["all", "weights"],
-        Field(description="`weights` excludes biases and the parameters of normalisation layers."),
-    ] = "all"
     prior_precision: Annotated[
         Positive | Literal["budget", "gridsearch", "marglik"] | None,
         Field(
@@ -123,31 +119,14 @@ class FitConfig(BaseModel):
             "those of the layers whose inputs they read."
         ),
     ] = True
-    prior_scaling: Annotated[
-        Literal["subnetwork", "none"],
-        Field(
-            description="`subnetwork`: the posterior uses lambda S / D, as in the paper's appendix on the prior "
-            "precision of subnetworks; `none`: it uses lambda itself."
-        ),
-    ] = "subnetwork"
-    max_cost: Annotated[
-        Positive | None,
-        Field(
-            description="For `auto`: most that a prediction may cost, in forward passes of the plain network (one that "
-            "takes less than 50 microseconds counts as taking so long); None: 3, or 1.5 times what a single weight "
-            "costs. Where S weights cost more everywhere, fewer are taken."
-        ),
-    ] = None
     variance_of: Annotated[
-        Literal["all", "top", "margin"],
+        Literal["all", "margin"] | Annotated[int, Field(ge=1, strict=True)],
         Field(
-            description="Which variances of a classification a prediction computes: of `all` classes; of the "
-            "`top_outputs` most probable ones (`top`: the others take their mean); or of the "
-            "`margin` between the two most probable ones, which all take. Weights anywhere in the network cost one "
-            "backward pass for each."
+            description="Which variances of a classification a prediction computes: of `all` classes; for a number, of "
+            "so many most probable ones (the others take their mean); or of the `margin` between the two most probable "
+            "ones, which all take. Weights anywhere in the network cost one backward pass for each."
         ),
     ] = "all"
-    top_outputs: Annotated[int, Field(ge=1, description="How many classes, for `variance_of` `top`.")] = 5
     curvature_outputs: Annotated[
         int,
         Field(
@@ -192,9 +171,6 @@ class FitConfig(BaseModel):
         Annotated[ByteSize, Field(gt=0)] | None,
         Field(description="Maximum memory, in bytes or e.g. `2GiB`; None: 60 % of the free memory."),
     ] = None
-    checkpoint_seconds: Annotated[
-        Positive, Field(description="Seconds between checkpoints of a long pass over the data.")
-    ] = 300.0
     measure_price: Annotated[
         bool,
         Field(
@@ -278,15 +254,6 @@ class FitConfig(BaseModel):
         if value == ():
             raise ValueError("found an empty list, expected paths of layers; True chooses them, False leaves them out")
         return value
-
-    @model_validator(mode="after")
-    def _check_max_cost(self) -> "FitConfig":
-        if self.max_cost is not None and self.selection != "auto":
-            raise ValueError(
-                f"max_cost: found {self.max_cost:g} for selection={self.selection!r}, expected None: only 'auto' "
-                "counts what predictions cost; leave it out, or choose where the weights are with `within`"
-            )
-        return self
 
     @property
     def budget(self) -> float:

@@ -241,12 +241,11 @@ def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track:
 
 def _checkpoint(job: Job, destination: Path, say: Say) -> Checkpoint:
     """The checkpoint next to the destination, and a word on what it holds; `CheckpointError` for another job's."""
-    config = job.config.model_dump_json(exclude={"checkpoint_seconds", "memory_budget", "name", "version"})
+    config = job.config.model_dump_json(exclude={"memory_budget", "name", "version"})
     checkpoint = Checkpoint(
         checkpoint_folder(destination),
         job_fingerprint(job.network, config, job.distributed.world_size)
         | {"sha256 of the first examples": tensors_digest({"inputs": job.example})},
-        every_seconds=job.config.checkpoint_seconds,
         rank=job.distributed.rank,
     )
     if kept := checkpoint.check():

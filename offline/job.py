@@ -129,7 +129,7 @@ def prepare(
         refuse_sigmoid(network, inputs[:FEW])
     with differentiated_for_the_first_time():
         reached, head = reached_parameters(network, layout, inputs[:2]), find_head(network, inputs[:2])
-    rule = output_rule(config.variance_of, config.top_outputs, outputs)
+    rule = output_rule(config.variance_of, outputs)
     layers = _layers(config, network, inputs[:2], head)
     return Job(
         config=config,

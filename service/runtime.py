@@ -31,7 +31,6 @@ from probity.service.models.store import ModelStore
 from probity.service.monitoring.audit import AuditTrail, Lines
 from probity.service.monitoring.exposition import exposition
 from probity.service.monitoring.metrics import Metrics
-from probity.service.monitoring.process_use import ProcessUse
 from probity.service.monitoring.shared_scrape import SharedScrape
 from probity.service.settings import Settings
 
@@ -88,7 +87,6 @@ class Runtime:
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
-    process_use: ProcessUse = field(init=False)
     scrape: SharedScrape = field(init=False)
     draining: bool = False
     _hang_logged: bool = False
@@ -98,7 +96,6 @@ class Runtime:
         settings, at_once = self.settings, all_threads(self.settings)
         self.body_threads = ThreadPoolExecutor(at_once, thread_name_prefix="probity-bodies")
         self.decoders = DecoderPool(at_once, decoder_bytes(settings))
-        self.process_use = ProcessUse(self.metrics, settings.max_queue_rows, settings.max_pending_bytes)
         self.limits = InputLimits(
             settings.max_rows, settings.max_pixels, 4 * settings.max_pixels, DECODED_SIZE * settings.max_body_bytes
         )
@@ -138,14 +135,9 @@ class Runtime:
         """Whether a batch has been computed for longer than `compute_timeout_seconds`."""
         return self.compute_threads.oldest_seconds > self.settings.compute_timeout_seconds
 
-    def measure(self) -> None:
-        """Measure this process, and check its computation; call this about every second."""
-        self.process_use.measure(self.byte_budget.used)
-        self.check_computation()
-
     def _count(self) -> None:
         """Bring the metrics up to date."""
-        self.measure()
+        self.check_computation()
         for model in self.store:
             model.metrics.waiting(model.queue_rows)
             model.metrics.count()

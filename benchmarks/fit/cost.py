@@ -42,10 +42,9 @@ class Row:
 
     name: str
     selection: str
-    max_cost: float | None = None
 
 
-ROWS = (Row("auto", "auto", 3.0), Row("anywhere", "random"))
+ROWS = (Row("auto", "auto"), Row("anywhere", "random"))
 NAMES, QUICK = tuple(row.name for row in ROWS), (ROWS[0].name,)
 
 
@@ -104,7 +103,7 @@ def measure(values: dict[str, Any]) -> Values:
     spec, trained = network_spec("resnet18", size), values["trained"]
     inputs, targets = spec.data(trained + values["held_out"])
     train, held_out = batches(inputs[:trained], targets[:trained]), batches(inputs[trained:], targets[trained:])
-    config = FitConfig(subnetwork_size=values["weights"], selection=values["selection"], max_cost=values["max_cost"])
+    config = FitConfig(subnetwork_size=values["weights"], selection=values["selection"])
     timer, start = StageTimer(), time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
         fit_bundle(

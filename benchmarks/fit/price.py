@@ -42,7 +42,6 @@ class Row:
     selection: str
     within: tuple[str, ...] | None = None
     goal: float | None = None
-    max_cost: float | None = None
     outputs: int = 10
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -52,8 +51,8 @@ ROWS = (
     Row("digits anywhere", "digits", 500, "novelty-sampling"),
     Row("digits last layer", "digits", 5130, "last-layer", goal=10),
     Row("MNIST CNN auto", "mnist-cnn", 750, "auto", goal=2),
-    Row("ResNet-18 auto", "resnet18", 2000, "auto", goal=1.2, max_cost=3.0),
-    Row("BERT auto", "bert", 2000, "auto", goal=1.3, max_cost=3.0, outputs=4),
+    Row("ResNet-18 auto", "resnet18", 2000, "auto", goal=1.2),
+    Row("BERT auto", "bert", 2000, "auto", goal=1.3, outputs=4),
     Row("ResNet-18 last block", "resnet18", 2000, "random", ("layer4", "head")),
     Row("ResNet-18 anywhere", "resnet18", 2000, "random", goal=12),
     Row("ResNet-18 margin", "resnet18", 2000, "random", goal=4, options={"variance_of": "margin"}),
@@ -65,7 +64,7 @@ ROWS = (
         ("layer4.1.conv2", "layer4.1.norm2", "head"),
         goal=3,
         outputs=1000,
-        options={"variance_of": "top", "top_outputs": 5},
+        options={"variance_of": 5},
     ),
 )
 NAMES, QUICK = tuple(row.name for row in ROWS), ("digits auto",)
@@ -92,7 +91,6 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
             subnetwork_size=row.weights,
             selection=row.selection,  # type: ignore[arg-type]
             within=row.within,
-            max_cost=row.max_cost,
             **row.options,
         )
         fit_bundle(model, train, folder, calibration_loader=held_out, config=config)

@@ -87,38 +87,40 @@ COMPUTATION = Row(
     (
         Panel(
             "Time of each stage",
-            "To decode inputs, to wait for a compute thread, to compute a batch; and the age of the oldest batch now.",
+            "To wait for a compute thread, and to compute a batch; and the age of the oldest batch now.",
             "s",
             (
-                *_quantiles("probity_decode_seconds", "decoding "),
                 *_quantiles("probity_queue_seconds", "waiting "),
                 *_quantiles("probity_compute_seconds", "computing "),
                 Query(f"max by (instance) (probity_oldest_batch_seconds{{{JOB}}})", "{{instance}} oldest batch"),
             ),
         ),
         Panel(
-            "Saturation",
-            "Share of the queue and of the memory for requests that is in use; at 100% further requests get 429.",
-            "percentunit",
+            "Waiting examples",
+            "The fullest queue of an instance; where it is full (PROBITY_MAX_QUEUE_ROWS), further requests get 429.",
+            "short",
             (
                 Query(
-                    f"max by (version) (sum by (job, instance, version) (probity_queue_rows{{{MODEL}}})"
-                    f" / on (job, instance) group_left () clamp_min(probity_queue_limit_rows{{{JOB}}}, 1))",
-                    "v{{version}} fullest queue",
-                ),
-                Query(
-                    f"max by (instance) (probity_pending_bytes{{{JOB}}}"
-                    f" / clamp_min(probity_pending_limit_bytes{{{JOB}}}, 1))",
-                    "{{instance}} memory for requests",
+                    f"max by (version) (sum by (job, instance, version) (probity_queue_rows{{{MODEL}}}))",
+                    "v{{version}}",
                 ),
             ),
-            most=1.0,
         ),
         Panel(
             "Examples per batch",
-            "Larger batches mean more throughput, and that requests wait for each other.",
+            "On average. Larger batches mean more throughput, and that requests wait for each other.",
             "short",
-            _quantiles("probity_batch_rows"),
+            (
+                Query(
+                    or_zero_by_version(
+                        share_by_version(
+                            by_version("rate", "probity_predictions_total", RATE),
+                            by_version("rate", "probity_compute_seconds_count", RATE),
+                        )
+                    ),
+                    "v{{version}}",
+                ),
+            ),
         ),
         Panel(
             "Degraded answers",
@@ -139,26 +141,9 @@ COMPUTATION = Row(
         ),
     ),
 )
-PROCESSES = Row(
-    "Processes and models",
+BUNDLES = Row(
+    "Bundles and audit trail",
     (
-        Panel(
-            "Memory",
-            "Resident memory of the worker processes of each instance.",
-            "bytes",
-            (Query(f"max by (instance) (probity_process_memory_bytes{{{JOB}}})", "{{instance}}"),),
-        ),
-        Panel(
-            "Processor time",
-            "Processors in use by the worker processes of each instance.",
-            "short",
-            (
-                Query(
-                    f"sum by (instance) (rate(probity_process_cpu_seconds_total{{{JOB}}}[{RATE}]))",
-                    "{{instance}}",
-                ),
-            ),
-        ),
         Panel(
             "Bundles",
             "Instances of each version; loads within the window; stale (1): a newer bundle was refused.",
@@ -184,5 +169,5 @@ HEALTH = Dashboard(
     "health",
     "Probity: service health",
     "Does the service keep up, and are the models that it serves those that it should serve?",
-    (TRAFFIC, COMPUTATION, PROCESSES),
+    (TRAFFIC, COMPUTATION, BUNDLES),
 )

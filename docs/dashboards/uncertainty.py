@@ -25,12 +25,12 @@ def _quantiles(histogram: str) -> tuple[Query, ...]:
     return tuple(Query(quantile(level, histogram), f"v{{{{version}}}} {name}") for level, name in LEVELS)
 
 
-def _deviations(title: str, quantity: str, more: str = "", *queries: Query) -> Panel:
+def _deviations(title: str, quantity: str, more: str = "") -> Panel:
     return Panel(
         title,
         f"Quantiles of how far it deviates; the calibration data have their quartiles at -1, 0 and 1.{more}",
         "short",
-        (*_quantiles(f"probity_{quantity}_deviation"), *queries),
+        _quantiles(f"probity_{quantity}_deviation"),
         least=None,
     )
 
@@ -98,21 +98,8 @@ UNCERTAINTY_ROW = Row(
             _quantiles("probity_ood_p_value"),
             most=1.0,
         ),
-        _deviations(
-            "Out-of-distribution score",
-            "ood_score",
-            " Above the threshold an example is rejected.",
-            Query(_gauge("probity_reject_threshold_deviation"), "v{{version}} threshold"),
-        ),
         _deviations("Functional variance", "functional_variance"),
         _deviations("Predictive entropy", "predictive_entropy", " A classifier's only."),
-        Panel(
-            "Top probability",
-            "Quantiles of the probability of the predicted class; a classifier's only.",
-            "percentunit",
-            _quantiles("probity_top_probability"),
-            most=1.0,
-        ),
     ),
 )
 UNCERTAINTY = Dashboard(

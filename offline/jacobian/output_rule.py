@@ -121,8 +121,8 @@ def leading(mean: Tensor, count: int) -> Tensor:
     return torch.stack(rows, dim=1).to(mean.dtype)
 
 
-def output_rule(kind: Kind, most: int, outputs: int) -> OutputRule:
-    """The rule of this name for K = `outputs`; the leading M outputs of at most M are all of them."""
-    if kind == "top" and most < outputs:
-        return TopOutputs(most)
-    return Margin() if kind == "margin" else ALL_OUTPUTS
+def output_rule(variance_of: Literal["all", "margin"] | int, outputs: int) -> OutputRule:
+    """The rule of `FitConfig.variance_of` for K = `outputs`; the leading M outputs of at most M are all of them."""
+    if isinstance(variance_of, int) and variance_of < outputs:
+        return TopOutputs(variance_of)
+    return Margin() if variance_of == "margin" else ALL_OUTPUTS

@@ -140,9 +140,8 @@ def predict_held_out(
 
 def reference_quantiles(prediction: Prediction) -> dict[str, Array]:
     """Quantiles of the service's measures on the conformal half: the reference for drift on a dashboard."""
-    quantities = {"ood_score": prediction.score, "functional_variance": prediction.variance.max(axis=1)}
+    quantities = {"functional_variance": prediction.variance.max(axis=1)}
     if prediction.probabilities is not None and prediction.total is not None and not prediction.multilabel:
-        quantities["top_probability"] = prediction.probabilities.max(axis=1)
         quantities["normalised_entropy"] = prediction.total / np.log(prediction.probabilities.shape[1])
     return {name: np.quantile(values, REFERENCE_LEVELS) for name, values in quantities.items()}
 

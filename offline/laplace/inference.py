@@ -140,12 +140,12 @@ def _search(
     added: AddedWeights | None,
     examples: int,
 ) -> _Priors:
-    """lambda and lambda_S = lambda * S / D (or lambda, without scaling), and the added weights' prior variance;
+    """lambda and lambda_S = lambda S / D, and the added weights' prior variance;
     examples: N of the curvature."""
     config = job.config
-    share = prior_share(jacobian.size, job.layout.total, config.prior_scaling)
+    share = prior_share(jacobian.size, job.layout.total)
     if isinstance(config.prior_precision, float):
-        found = _Priors(fixed_prior(config, config.prior_precision, share), job.likelihood)
+        found = _Priors(fixed_prior(config.prior_precision, share), job.likelihood)
         return found if added is None else _scaled(job, jacobian, added, tuning, found, _of_factor(ggn, found.prior))
     assert spectrum is not None
     sweep = _sweep(job, jacobian, spectrum, share, tuning, shared=added is not None)
@@ -156,7 +156,7 @@ def _search(
     choice = (
         likeliest_prior(sweep) if likeliest else choose_prior(sweep, config.prior_precision or "budget", config.budget)
     )
-    prior = searched_prior(config, sweep, choice)
+    prior = searched_prior(sweep, choice)
     if added is None:
         return _Priors(prior, job.likelihood, choice.warnings, choice.notes)
     found = _Priors(prior, job.likelihood, choice.warnings)

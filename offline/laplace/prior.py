@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from probity.offline.config import FitConfig
 from probity.offline.data.held_out import HeldOut
 from probity.offline.data.likelihood import Likelihood
 from probity.offline.data.loaders import rows_within
@@ -165,9 +164,9 @@ def no_wider_than_targets(
     return sweep.at_least(squared / spread) if spread > 0 else sweep
 
 
-def prior_share(size: int, total: int, scaling: Literal["subnetwork", "none"]) -> float:
-    """lambda_S / lambda: S / D, or 1 without scaling."""
-    return size / total if scaling == "subnetwork" else 1.0
+def prior_share(size: int, total: int) -> float:
+    """lambda_S / lambda = S / D."""
+    return size / total
 
 
 def sweep_prior(
@@ -276,12 +275,12 @@ def _finite(scores: Array) -> Array:
     return scores
 
 
-def fixed_prior(config: FitConfig, precision: float, share: float) -> Prior:
+def fixed_prior(precision: float, share: float) -> Prior:
     """A prior precision that the user gave; share: lambda_S / lambda."""
-    return Prior("fixed", precision, config.prior_scaling, precision * share)
+    return Prior("fixed", precision, precision * share)
 
 
-def searched_prior(config: FitConfig, sweep: PriorSweep, choice: PriorChoice) -> Prior:
+def searched_prior(sweep: PriorSweep, choice: PriorChoice) -> Prior:
     """The prior precision chosen, with everything that was tried."""
     scores = sweep.log_likelihood
     tried = Tried(
@@ -290,4 +289,4 @@ def searched_prior(config: FitConfig, sweep: PriorSweep, choice: PriorChoice) ->
         log_evidence=tuple(sweep.log_evidence.tolist()),
         plain_log_likelihood=sweep.plain_log_likelihood,
     )
-    return Prior(choice.method, choice.precision, config.prior_scaling, choice.used, choice.budget, tried)
+    return Prior(choice.method, choice.precision, choice.used, choice.budget, tried)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from probity.offline.data.calibration_check import quality_warnings
-from probity.offline.export.price import Price, Timing, published
+from probity.offline.export.price import published
 from probity.offline.job import Job
 from probity.offline.laplace.calibration import Predicted, held_out_metrics, reference_quantiles
 from probity.offline.laplace.served_factor import StructuredFactor
@@ -31,8 +31,6 @@ from probity.service.bundle import (
 )
 from probity.service.maths.outcomes import Outcomes
 from probity.service.maths.scores import PREDICTIVE_ENTROPY, FeatureScoreName
-
-COUNT_ERROR = 1.5  # of the counted prices by which weights are chosen, on the networks that were tried
 
 
 def publish(
@@ -89,7 +87,6 @@ def publish(
                 *sealed.warnings,
                 *measured.warnings,
                 *rejection_warnings(measured.rejection or (), job.config),
-                *_dearer(job, measured.timings),
             ),
         )
         reseal_manifest(folder, verified, _report(verified, fitted, outcomes))
@@ -117,17 +114,6 @@ def _variances(job: Job, fitted: Fitted) -> Graph:
 
 def _filled_in(graph: Graph) -> list[str]:
     return [] if graph.computed is None else fill_warnings(graph.computed.effect)
-
-
-def _dearer(job: Job, timings: Sequence[Timing]) -> list[str]:
-    """A warning where the bundle costs more than the user's limit, which `auto` compared with a count."""
-    most = job.config.max_cost
-    if most is None or not timings or (found := Price.of(timings).weighed) <= COUNT_ERROR * most:
-        return []
-    return [
-        f"a prediction costs {found:.2g} forward passes, measured on the finished bundle, more than max_cost={most:g}, "
-        "which limits the counted cost; give fewer weights (subnetwork_size), or a smaller max_cost"
-    ]
 
 
 def _metrics(job: Job, fitted: Fitted) -> dict[str, float]:

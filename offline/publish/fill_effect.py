@@ -56,5 +56,5 @@ def fill_warnings(effect: FillEffect) -> list[str]:
     return [
         f"variances that are filled in, not computed, change a probability by {effect.probability_difference:.2g} on "
         f"average and {100 * effect.decisions_changed:.0f} % of the decisions, on {effect.examples} held-out examples; "
-        "give more top_outputs, or variance_of='all'"
+        "give a larger number as variance_of, or 'all'"
     ]

@@ -216,7 +216,6 @@ def _selection(job: Job, selection: Subnetwork) -> Selection:
             ParameterSlice(p.name, p.shape, p.offset, chosen.get(p.name, 0)) for p in job.layout.parameters
         ),
         explanation=selection.explanation,
-        kinds=job.config.kinds,
         within=selection.within,
     )
 

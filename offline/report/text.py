@@ -64,9 +64,7 @@ def selection_rows(manifest: Manifest) -> dict[str, str]:
     rows = {"Strategy": selection.strategy}
     if selection.options:
         rows["Options"] = json.dumps(selection.options, sort_keys=True, ensure_ascii=False, default=str)
-    rows["Open to choice"] = ("every weight" if selection.kinds == "all" else "no biases, no normalisation layers") + (
-        "" if selection.within is None else " in " + ", ".join(selection.within)
-    )
+    rows["Open to choice"] = "every weight" + ("" if selection.within is None else f" in {', '.join(selection.within)}")
     if selection.dead_weights is not None:
         rows["Dead weights left out"] = f"{selection.dead_weights:,} without curvature: no training example feels them"
     rows["Seed"] = str(selection.seed)
@@ -100,11 +98,10 @@ def _parameter_row(parameter: ParameterSlice, size: int, largest: int) -> Parame
 def prior_rows(manifest: Manifest) -> dict[str, str]:
     """The prior precision and where it came from."""
     prior = manifest.prior
-    scaled = "λ S / D" if prior.scaling == "subnetwork" else "not scaled"
     rows = {
         "Prior precision λ": number(prior.precision),
         "Chosen as": METHODS[prior.method],
-        "In the posterior, λ_S": f"{number(prior.used)} ({scaled})",
+        "In the posterior, λ_S": f"{number(prior.used)} (λ S / D)",
     }
     if prior.budget is not None:
         rows["Uncertainty budget"] = f"{number(prior.budget)} nats an example"

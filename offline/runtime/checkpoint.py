@@ -46,6 +46,9 @@ def kept_by_checkpoint(destination: Path) -> Path | None:
     return folder if folder.is_dir() and any(map(KNOWN_FILE.fullmatch, os.listdir(folder))) else None  # noqa: PTH208
 
 
+EVERY_SECONDS = 300.0
+
+
 class CheckpointError(ValueError):
     """A checkpoint cannot be used: it is damaged, another job's, or its data come in another order now."""
 
@@ -61,12 +64,13 @@ class Checkpoint:
         folder: Path,
         fingerprint: Mapping[str, str],
         *,
-        every_seconds: float = 300.0,
+        every_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         rank: int = 0,
     ) -> None:
         self.folder, self.fingerprint = folder, dict(fingerprint)
-        self._every, self._clock, self._rank = every_seconds, clock, rank
+        self._every = EVERY_SECONDS if every_seconds is None else every_seconds
+        self._clock, self._rank = clock, rank
         self._saved_at = clock()
 
     def check(self) -> list[str]:

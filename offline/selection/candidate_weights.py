@@ -1,16 +1,13 @@
-"""The weights that may be chosen: those of named modules, with or without biases and normalisation."""
+"""The weights that may be chosen: all, or those of named modules."""
 
 import difflib
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from probity.offline.network.weights import Parameter, WeightLayout, parameter_owners
 
-Kinds = Literal["all", "weights"]
-NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)  # noqa: SLF001  InstanceNorm, too
 CLOSE_NAMES = 5
 
 
@@ -18,18 +15,15 @@ def candidate_positions(
     network: nn.Module,
     layout: WeightLayout,
     within: Sequence[str] | None,
-    kinds: Kinds,
     reached: frozenset[str] | None = None,
 ) -> Tensor:
     """Positions that may be chosen, (C,) int64 ascending.
 
     within: paths of modules, each with all its submodules ("layer4" holds "layer4.1.conv2"; "" is the whole network);
-    None: everywhere. kinds "weights" leaves out biases and every parameter of a normalisation layer, as the paper's
-    code does: weights before a normalisation are scale-invariant. A layer is a normalisation by its type or by "norm"
-    in its class's name; a tied parameter belongs to every module that holds it. reached: names of the parameters that
-    the outputs depend on; None: all.
+    None: everywhere. A tied parameter belongs to every module that holds it. reached: names of the parameters that the
+    outputs depend on; None: all.
 
-    Raises `ValueError` for a path that is no module, holds no trainable weight, or when nothing is left.
+    Raises `ValueError` for a path that is no module or holds no trainable weight, and where the outputs depend on none.
     """
     names = set(module_parameters(network, layout, within, "within")) if within is not None else None
     effective = [p for p in layout.parameters if reached is None or p.name in reached]
@@ -38,19 +32,7 @@ def candidate_positions(
             f"within: found {', '.join(map(repr, within or ()))}, whose weights have no effect on the outputs; give "
             "other modules"
         )
-    owners = parameter_owners(network)
-    kept = [
-        p
-        for p in effective
-        if (names is None or p.name in names) and (kinds == "all" or _is_weight(network, owners[p.name]))
-    ]
-    if not kept:
-        place = "the model" if within is None else ", ".join(map(repr, within))
-        raise ValueError(
-            f"kinds: found no weight other than biases and normalisation in {place}, expected at least one; give "
-            "kinds='all' or other modules"
-        )
-    return positions_of(kept)
+    return positions_of([p for p in effective if names is None or p.name in names])
 
 
 def module_parameters(network: nn.Module, layout: WeightLayout, paths: Sequence[str], option: str) -> list[str]:
@@ -102,16 +84,3 @@ def unknown_name(name: str, option: str, expected: str, known: Sequence[str]) ->
 def _below(place: str, path: str) -> bool:
     """Whether the module `place` is the module `path` or inside it: whole components count."""
     return not path or place == path or place.startswith(path + ".")
-
-
-def _is_weight(network: nn.Module, places: list[tuple[str, str]]) -> bool:
-    """Whether some module uses the parameter as something else than a bias or a normalisation."""
-    return any(not _is_bias(attribute) and not _is_norm(network.get_submodule(path)) for path, attribute in places)
-
-
-def _is_bias(attribute: str) -> bool:
-    return "bias" in attribute.split("_")
-
-
-def _is_norm(module: nn.Module) -> bool:
-    return isinstance(module, NORMS) or "norm" in type(module).__name__.lower()

@@ -42,7 +42,7 @@ class SelectionContext:
         if modules is None:
             return self
         job = self.job
-        positions = candidate_positions(job.network, job.layout, modules, job.config.kinds, job.reached)
+        positions = candidate_positions(job.network, job.layout, modules, job.reached)
         return replace(self, candidate_weights=common(self.candidate_weights, positions))
 
     def batches(self, description: str) -> Iterable[tuple[Tensor, Tensor]]:

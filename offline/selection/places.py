@@ -1,10 +1,9 @@
-"""The places of the network in which `auto` looks for weights: those where a prediction costs at most `max_cost`.
+"""The places of the network in which `auto` looks for weights: those where a prediction is cheap.
 
 A place is the last module, the layers whose features reach a linear head separately, the last few, the last quarter or
 half of the modules, or the whole network. Each place holds the ones before it, but for the separate layers.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,14 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.offline.config import FitConfig
 from probity.offline.job import Job
 from probity.offline.network.call_order import CallOrder
 from probity.offline.network.weights import parameter_owners
 from probity.offline.selection.context import SelectionContext
 from probity.offline.selection.price import PriceModel
 
-USUAL_COST = 3.0  # forward passes, where the user gives no limit
+USUAL_COST = 3.0  # forward passes
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules
 LEEWAY = 1.5  # times what a single weight costs, where that is more than usual
 
@@ -45,10 +43,7 @@ class Affordable:
 
 def affordable_places(context: SelectionContext) -> Affordable:
     """The places where the weights, drawn at random, cost at most the limit: S of them, or where no place is as cheap,
-    half as many, and so on.
-
-    Raises `ValueError` where a single weight costs more than `max_cost` demands.
-    """
+    half as many, and so on."""
     job, candidates = context.job, context.candidate_weights.cpu()
     prices = PriceModel.of(job, job.example[:1])
     named = _places(job, prices.order, candidates)
@@ -57,7 +52,7 @@ def affordable_places(context: SelectionContext) -> Affordable:
         each = (drawn(positions, size, job.config.seed) for _, _, positions in named)
         return [Place(*place, prices.predict(some, job.rule)) for place, some in zip(named, each, strict=True)]
 
-    limit, size = _limit(job.config, priced(1)), context.size
+    limit, size = _limit(priced(1)), context.size
     while not (places := tuple(place for place in priced(size) if place.cost <= limit)):
         size //= 2
     return Affordable(places, size)
@@ -85,22 +80,9 @@ def drawn(positions: Tensor, size: int, seed: int) -> Tensor:
     return torch.as_tensor(np.sort(chosen))
 
 
-def _limit(config: FitConfig, places: Sequence[Place]) -> float:
-    """The most that a prediction may cost; `ValueError` where the user's limit is below that of a single weight.
-
-    places: with a single weight each.
-    """
-    cheapest = min(places, key=lambda place: place.cost)
-    if config.max_cost is None:
-        return max(USUAL_COST, LEEWAY * cheapest.cost)
-    if config.max_cost < cheapest.cost:
-        shown, name = math.ceil(100 * cheapest.cost) / 100, cheapest.name
-        where = f"module {name}" if name.startswith("'") else name
-        raise ValueError(
-            f"max_cost: found {config.max_cost:g} forward passes, expected at least {shown:g}, the cost of a single "
-            f"weight of {where}; the plain network is 1 of them"
-        )
-    return config.max_cost
+def _limit(places: Sequence[Place]) -> float:
+    """The most that a prediction may cost; places: with a single weight each."""
+    return max(USUAL_COST, LEEWAY * min(place.cost for place in places))
 
 
 def _places(job: Job, order: CallOrder, candidates: Tensor) -> list[tuple[str, tuple[str, ...] | None, Tensor]]:

@@ -41,7 +41,7 @@ def selection_context(job: Job, size: int, within: Sequence[str] | None) -> Sele
     return SelectionContext(
         job=job,
         size=size,
-        candidate_weights=candidate_positions(job.network, job.layout, within, config.kinds, job.reached),
+        candidate_weights=candidate_positions(job.network, job.layout, within, job.reached),
         memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes),
         limit="subnetwork_size" not in config.model_fields_set,
     )

@@ -81,7 +81,7 @@ def held_out_noise(network: nn.Module, held_out: Table) -> float:
 def laplace(fitted: UciFitted, curvature: Curvature, indices: Tensor, validation: Table) -> Method:
     """The paper's: the noise learnt with the network; lambda the best of its grid on validation rows, times S / D."""
     chosen = indices.sort().values
-    posterior, share = curvature.over(chosen), prior_share(len(chosen), fitted.total, "subnetwork")
+    posterior, share = curvature.over(chosen), prior_share(len(chosen), fitted.total)
     jacobian = fitted.jacobian(validation.x)[:, chosen]
     judged = Judged(mean_of(fitted.model, validation.x)[:, None], jacobian, validation.y, fitted.sigma)
 

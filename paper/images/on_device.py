@@ -53,4 +53,4 @@ def _rule(bundle: Bundle) -> OutputRule:
     computed = bundle.manifest.graph.computed
     if computed is None:
         return ALL_OUTPUTS
-    return output_rule(computed.kind, computed.count, bundle.manifest.outputs)
+    return output_rule("margin" if computed.kind == "margin" else computed.count, bundle.manifest.outputs)

@@ -73,7 +73,7 @@ def match(precision: Tensor, jacobian: Tensor, size: int, noise: float, full: Te
 
 def _prior(context: SelectionContext, size: int) -> float:
     """lambda_S of a subnetwork of this size."""
-    return context.prior_precision * prior_share(size, context.job.layout.total, context.job.config.prior_scaling)
+    return context.prior_precision * prior_share(size, context.job.layout.total)
 
 
 def outputs_to_match(

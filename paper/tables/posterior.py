@@ -164,7 +164,7 @@ def fit(
     curvature: Curvature, indices: Tensor, total: int, validation: Judged, test: Judged, search: Search, start: float
 ) -> Chosen:
     """Choose lambda on the validation set, lambda_S = lambda S / D, and score the test set with it."""
-    posterior, share = curvature.over(indices), prior_share(len(indices), total, "subnetwork")
+    posterior, share = curvature.over(indices), prior_share(len(indices), total)
     found: dict[float, float] = {}
 
     def score(precision: float) -> float:

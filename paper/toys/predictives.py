@@ -70,7 +70,7 @@ def _each(jacobians: Jacobians, root: Callable[[Tensor], Tensor], fitted: Fitted
 
 def subnetwork(fitted: Fitted, indices: Tensor, jacobians: Jacobians) -> dict[str, Array]:
     """Full covariance over these weights, lambda_S = lambda S / D, all others fixed."""
-    used = fitted.prior_precision * prior_share(len(indices), fitted.total, "subnetwork")
+    used = fitted.prior_precision * prior_share(len(indices), fitted.total)
     precision = fitted.ggn[indices][:, indices] + used * torch.eye(len(indices), dtype=torch.float64)
     lower = torch.linalg.cholesky(precision)
     solved = {k: torch.linalg.solve_triangular(lower, j[:, indices].T, upper=False) for k, j in jacobians.items()}

@@ -26,6 +26,7 @@ from probity.service.http.problems import make_problem, render
 from probity.service.schemas import Problem
 from probity.service.settings import Settings
 
+MAX_HEAD_BYTES = 32 * 2**10  # request line and headers
 # How long a connection without a request may take to send one when the service stops.
 LAST_REQUEST_SECONDS = 1.0
 # The least that the parser does not hand over: "GET  HTTP/1.1\r\n\r\n" around the path, ":\r\n" around a field.
@@ -112,7 +113,7 @@ class LimitedProtocol(RefusingProtocol):
 
     def _slice_bytes(self) -> int:
         if not self._state.in_body:
-            return min(SLICE_BYTES, self.settings.max_header_bytes - self._raw_bytes)
+            return min(SLICE_BYTES, MAX_HEAD_BYTES - self._raw_bytes)
         chunked = any(name == TRANSFER_ENCODING for name, _ in self.headers)
         return SLICE_BYTES if chunked else UNCHUNKED_SLICE_BYTES
 
@@ -126,7 +127,7 @@ class LimitedProtocol(RefusingProtocol):
             self._error = self._error or make_problem(400, "http", detail)
         if self._raw_bytes and self._state in (ReadState.NEW, ReadState.IDLE):
             self._state = ReadState.HEAD
-        if self._raw_bytes >= self.settings.max_header_bytes:
+        if self._raw_bytes >= MAX_HEAD_BYTES:
             self._error = self._error or self._head_too_large()
         if self._error is not None:
             self._refuse(self._error)
@@ -163,7 +164,7 @@ class LimitedProtocol(RefusingProtocol):
 
     def _count(self, size: int) -> None:
         self._field_bytes += size
-        if self._field_bytes > self.settings.max_header_bytes:
+        if self._field_bytes > MAX_HEAD_BYTES:
             self._stop_parsing(self._head_too_large())
 
     def _stop_parsing(self, problem: Problem) -> NoReturn:
@@ -171,8 +172,7 @@ class LimitedProtocol(RefusingProtocol):
         raise OverflowError
 
     def _head_too_large(self) -> Problem:
-        most = self.settings.max_header_bytes
-        return make_problem(431, "head_too_large", f"The request's head is larger than {most} bytes.")
+        return make_problem(431, "head_too_large", f"The request's head is larger than {MAX_HEAD_BYTES} bytes.")
 
     def on_message_begin(self) -> None:
         if not self._state.in_body:

@@ -1,12 +1,9 @@
 """Find how much memory this process may still use: the container's share, not the host's."""
 
 import re
-import resource
-import sys
 from pathlib import Path
 
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
-STATM = Path("/proc/self/statm")
 
 
 def available_bytes(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | None:
@@ -18,15 +15,6 @@ def available_bytes(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | Non
         _left(v1 / "memory.limit_in_bytes", v1 / "memory.usage_in_bytes", v1 / "memory.stat"),
     ]
     return min((each for each in left if each is not None), default=None)
-
-
-def resident_bytes(statm: Path = STATM) -> int:
-    """Memory of this process that is in RAM; where the system does not say, the most that it ever was."""
-    fields = _read(statm).split()
-    if len(fields) > 1:
-        return int(fields[1]) * resource.getpagesize()
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _host(meminfo: Path) -> int | None:

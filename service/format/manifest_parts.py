@@ -35,7 +35,7 @@ class Selection(Part):
     """How the subnetwork was chosen. `dead_weights` counts weights without curvature that were left out.
 
     `explanation`: one sentence on why, where the options alone do not tell.
-    `kinds` ("weights": without biases and normalisation) and `within` (modules; None: all) say what was open to choice.
+    `within` (modules; None: all) says what was open to choice.
     """
 
     strategy: str
@@ -44,7 +44,6 @@ class Selection(Part):
     dead_weights: int | None
     parameters: tuple[ParameterSlice, ...]
     explanation: str | None = None
-    kinds: Literal["all", "weights"] = "all"
     within: tuple[str, ...] | None = None
 
 
@@ -82,7 +81,6 @@ class Prior(Part):
 
     method: Literal["fixed", "gridsearch", "marglik", "budget"]
     precision: Positive
-    scaling: Literal["subnetwork", "none"]
     used: Positive
     budget: float | None = None
     tried: Tried | None = None

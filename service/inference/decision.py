@@ -145,7 +145,7 @@ class Decision:
 def _rule(own: RejectionRule, outcomes: Outcomes, policy: Policy, bundle: Bundle) -> Rule:
     """`own`: the bundle's rule, over all its scores."""
     if policy.accepted_accuracy is not None:
-        return _certified(own, _needed(outcomes, "accepted_accuracy", bundle), policy.accepted_accuracy, policy, bundle)
+        return _certified(own, _needed(outcomes, "accepted_accuracy", bundle), policy.accepted_accuracy, bundle)
     rate = policy.false_reject_rate
     rule = own if rate is None else _at_rate(own, rate, bundle)
     if not policy.reject_by_class:
@@ -158,9 +158,7 @@ def _rule(own: RejectionRule, outcomes: Outcomes, policy: Policy, bundle: Bundle
     return ClassRules.of(known.calibration, known.tuning, classes, rule.false_reject_rate, max(LEAST_EXAMPLES, least))
 
 
-def _certified(
-    own: RejectionRule, outcomes: ClassOutcomes, accuracy: float, policy: Policy, bundle: Bundle
-) -> CertifiedRule:
+def _certified(own: RejectionRule, outcomes: ClassOutcomes, accuracy: float, bundle: Bundle) -> CertifiedRule:
     if outcomes.tuning is None:
         raise BundleError(
             bundle.path,
@@ -168,9 +166,7 @@ def _certified(
             "fit the bundle with prior_precision='budget' or another method that tunes",
         )
     try:
-        return CertifiedRule.of(
-            own, certify(outcomes.calibration, outcomes.tuning, accuracy, policy.accepted_confidence)
-        )
+        return CertifiedRule.of(own, certify(outcomes.calibration, outcomes.tuning, accuracy, CONFIDENCE))
     except NotCertified as error:
         more = "many" if error.missing is None else f"about {error.missing}"
         remedy = f"lower accepted_accuracy, or fit it with {more} more held-out examples"

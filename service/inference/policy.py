@@ -1,4 +1,4 @@
-"""What an operator asks of decisions, sets and intervals: five options, of a service as of the command line."""
+"""What an operator asks of decisions, sets and intervals: four options, of a service as of the command line."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -30,13 +30,10 @@ class DecisionOptions(BaseModel):
         Rate | None,
         Field(
             description="Share of the accepted predictions that must be right, in place of a false-reject rate. The "
-            "largest threshold is taken for which the held-out examples show it; a bundle that cannot show it is "
-            "refused, with the number of examples that it lacks. None: no such demand."
+            "largest threshold is taken for which the held-out examples show it, with 95 % confidence; a bundle that "
+            "cannot show it is refused, with the number of examples that it lacks. None: no such demand."
         ),
     ] = None
-    accepted_confidence: Annotated[
-        Rate, Field(description="Confidence with which the accuracy of what is accepted must be shown.")
-    ] = 0.95
     interval_level: Annotated[
         Rate,
         Field(
@@ -58,7 +55,7 @@ class DecisionOptions(BaseModel):
 
 
 class Policy(DecisionOptions):
-    """The five options of a `Predictor`. Raises `ValueError` for values that are none, and for two that contradict."""
+    """The four options of a `Predictor`. Raises `ValueError` for values that are none, and for two that contradict."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import REFERENCE_LEVELS
-
 Array = npt.NDArray[Any]
 LARGEST = 1e300  # of a spread: keeps 0 times it finite
 LEAST_SPREAD = 1e-6  # of the median's size: smaller differences come from rounding
@@ -35,16 +33,6 @@ class Deviation:
         least = LEAST_SPREAD * abs(median)
         upper, lower = high - median or highest - median or 1.0, median - low or median - lowest or 1.0
         return cls(median, min(max(lower, least), LARGEST), min(max(upper, least), LARGEST))
-
-    @classmethod
-    def of_sample(cls, values: Array) -> "Deviation":
-        """That from the values of the calibration data themselves, (n,)."""
-        return cls.from_quantiles(np.quantile(values, REFERENCE_LEVELS))
-
-    def of(self, value: float) -> float:
-        """d(x)."""
-        distance = value - self.median
-        return distance / (self.upper if distance >= 0 else self.lower)
 
     def values_at(self, deviations: Iterable[float]) -> list[float]:
         """The values x with these deviations; infinite beyond the largest float."""

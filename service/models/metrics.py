@@ -49,26 +49,20 @@ class ModelMetrics:
         self.feedback = FeedbackSeries(metrics.feedback, model, predictor.decision.expected_accuracy, workers)
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
-        self._decode_seconds = metrics.decode_seconds.labels(*model)
         self._compute_seconds = metrics.compute_seconds.labels(*model)
-        self._batch_rows = metrics.batch_rows.labels(*model)
         self._open_histograms()
         self._answered: list[tuple[Prediction | PlainPrediction, float]] = []
 
     def _open_histograms(self) -> None:
         metrics, reference = self._metrics, self._predictor.reference
         self._p_value = metrics.p_value.labels(*self._model)
-        self._score_scale = Deviation.of_sample(self._predictor.decision.pooled.scores)
-        self._score = self._deviations(metrics.score, self._score_scale)
         self._variance, self._entropy = None, None  # without quantiles to compare with
         if "functional_variance" in reference:
             scale = Deviation.from_quantiles(reference["functional_variance"])
             self._variance = self._deviations(metrics.variance, scale)
-        if len(self._labels) > 1:
-            self._top_probability = metrics.top_probability.labels(*self._model)
-            if "normalised_entropy" in reference:
-                scale = Deviation.from_quantiles(reference["normalised_entropy"])
-                self._entropy = self._deviations(metrics.entropy, scale)
+        if len(self._labels) > 1 and "normalised_entropy" in reference:
+            scale = Deviation.from_quantiles(reference["normalised_entropy"])
+            self._entropy = self._deviations(metrics.entropy, scale)
 
     def _deviations(self, histogram: ArrayHistogram, scale: Deviation) -> ArrayHistogramChild:
         return histogram.labels(*self._model).rescaled(scale.values_at(DEVIATIONS))
@@ -83,7 +77,6 @@ class ModelMetrics:
         metrics.serving[model] = predictor.digest
         metrics.false_reject_rate.labels(*model).set(predictor.decision.pooled.false_reject_rate)
         metrics.false_reject_rate_bound.labels(*model).set(predictor.decision.pooled.rate_bound())
-        metrics.threshold.labels(*model).set(self._score_scale.of(predictor.decision.pooled.threshold))
         self.feedback.announce()
 
     def withdraw(self) -> None:
@@ -132,14 +125,9 @@ class ModelMetrics:
         """Set how many examples wait now."""
         self._queue_rows.set(rows)
 
-    def decoded(self, seconds: float) -> None:
-        """Count the time that the inputs of one request took to decode."""
-        self._decode_seconds.observe(seconds)
-
     def batch_computed(self, batch: Batch) -> None:
-        """Count the time and the size of one batch."""
+        """Count one batch, and its time."""
         self._compute_seconds.observe(batch.compute_seconds)
-        self._batch_rows.observe(batch.rows)
 
     def answered(self, prediction: Prediction | PlainPrediction, queue_seconds: float, inputs: Array) -> None:
         """Count one answered request, with inputs (B, *input_shape), within `SOON_SECONDS`, in one go with others; call
@@ -173,14 +161,11 @@ class ModelMetrics:
         if alarms := self.drift.observe(self._drift_sample.take()):
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)
-        self._score.observe(prediction.score)
         self._p_value.observe(prediction.p_value)
         if self._variance is not None:
             self._variance.observe(prediction.variance.max(axis=1))
-        if len(self._labels) > 1 and prediction.probabilities is not None and prediction.total is not None:
-            self._top_probability.observe(prediction.probabilities.max(axis=1))
-            if self._entropy is not None:
-                self._entropy.observe(prediction.total / math.log(len(self._labels)))
+        if self._entropy is not None and prediction.total is not None:
+            self._entropy.observe(prediction.total / math.log(len(self._labels)))
 
     def _count_plain(self, prediction: PlainPrediction) -> None:
         _count_classes(self._degraded, self._classes(prediction.map_probabilities, len(prediction)))

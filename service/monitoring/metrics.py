@@ -14,31 +14,9 @@ from probity.service.monitoring.array_histogram import ArrayHistogram
 from probity.service.monitoring.feedback_metrics import FeedbackMetrics
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 MODEL = ("model", "version")
 # Conformal p-values are uniform on unchanged data, whatever the model.
 P_VALUES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-PROBABILITIES = (
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.3,
-    0.4,
-    0.5,
-    0.6,
-    0.7,
-    0.8,
-    0.9,
-    0.95,
-    0.98,
-    0.99,
-    0.995,
-    0.998,
-    0.999,
-    1.0,
-)
 # Of deviations, whose quartiles on the calibration data are -1, 0 and 1.
 _BEYOND = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
 DEVIATIONS = (*(-bound for bound in reversed(_BEYOND)), 0.0, *_BEYOND)
@@ -112,18 +90,9 @@ class Metrics:
         self.in_flight = self._sum_over_workers("http_requests_in_flight", "Requests being answered now.")
         self.errors = self._counter("errors", "Requests refused or failed, by reason.", "reason")
         self.audit_lost = self._counter("audit_lines_lost", "Lines of the audit trail that could not be written.")
-        self._process()
         # Cached, since a look-up takes longer than adding; the labels are bounded, so there are few.
         self._requests_of = functools.cache(self.requests.labels)
         self._seconds_of = functools.cache(self.request_seconds.labels)
-
-    def _process(self) -> None:
-        """What all worker processes use together, and what they may use."""
-        self.queue_limit = self._sum_over_workers("queue_limit_rows", "Examples of one model that may wait.")
-        self.pending_bytes = self._sum_over_workers("pending_bytes", "Bytes that requests under way hold.")
-        self.pending_limit = self._sum_over_workers("pending_limit_bytes", "Bytes that they may hold.")
-        self.memory_bytes = self._sum_over_workers("process_memory_bytes", "Resident memory of the worker processes.")
-        self.cpu_seconds = self._counter("process_cpu_seconds", "Processor time of the worker processes.")
 
     def _models(self) -> None:
         self.info = self._gauge("model_info", "1 for a loaded model.", "name", "version", "digest")
@@ -134,9 +103,6 @@ class Metrics:
             "false_reject_rate_bound",
             "What that share stays below with a confidence of 99.9 %, given the size of the calibration set.",
             *MODEL,
-        )
-        self.threshold = self._gauge(
-            "reject_threshold_deviation", "Largest score accepted, as a deviation like ood_score_deviation.", *MODEL
         )
         self.loads = self._counter("model_loads", "Bundles loaded, or refused.", "model", "outcome")
         self.stale = self._gauge(
@@ -169,15 +135,11 @@ class Metrics:
         self.oldest_batch = self._gauge(
             "oldest_batch_seconds", "For how long the oldest running batch has been computed; 0 without one."
         )
-        self.decode_seconds = self._histogram("decode_seconds", "Decoding the inputs of one request.", SECONDS, *MODEL)
         self.compute_seconds = self._histogram("compute_seconds", "Computing one batch.", SECONDS, *MODEL)
         self.queue_seconds = self._histogram("queue_seconds", "Waiting for a free compute thread.", SECONDS, *MODEL)
-        self.batch_rows = self._histogram("batch_rows", "Examples in one batch.", ROWS, *MODEL)
-        self.top_probability = self._of_model("top_probability", "Probability of the predicted class.", PROBABILITIES)
         self.p_value = self._of_model(
             "ood_p_value", "Conformal p-value of the score; uniform from 0 to 1 on unchanged data.", P_VALUES
         )
-        self.score = self._deviation("ood_score", "out-of-distribution score")
         self.variance = self._deviation("functional_variance", "largest output variance of an example")
         self.entropy = self._deviation("predictive_entropy", "predictive entropy")
 
@@ -207,14 +169,14 @@ class Metrics:
     @property
     def descriptions(self) -> tuple[Gauge, ...]:
         """Gauges that describe a model by name and version; removed as soon as it stops serving."""
-        return self.false_reject_rate, self.false_reject_rate_bound, self.threshold
+        return self.false_reject_rate, self.false_reject_rate_bound
 
     @property
     def measurements(self) -> tuple[Counter | Gauge | Histogram | ArrayHistogram, ...]:
         """Measurements with a model's name and version as their only labels."""
-        times = (self.queue_rows, self.decode_seconds, self.compute_seconds, self.queue_seconds, self.batch_rows)
-        outputs = (self.top_probability, self.entropy, self.variance, self.score, self.p_value)
-        return (*times, *outputs, self.out_of_range, self.drift_evidence, self.drift_alarms)
+        work = (self.queue_rows, self.queue_seconds, self.compute_seconds)
+        outputs = (self.p_value, self.variance, self.entropy, self.out_of_range)
+        return (*work, *outputs, self.drift_evidence, self.drift_alarms)
 
     def expect(self, predict_routes: Iterable[str]) -> None:
         """Start the series of predictions, and of every error, at zero."""

@@ -106,7 +106,7 @@ class Server(uvicorn.Server):
         if counter % 10 == 0:
             runtime = _runtime(self.config.app)
             if runtime is not None:
-                runtime.measure()
+                runtime.check_computation()
             if runtime is None or runtime.alive:
                 self.heartbeat()
         # uvloop accepts one connection per iteration: under load, connections would wait for seconds.

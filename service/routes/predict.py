@@ -107,7 +107,6 @@ async def _predict(request: Request) -> Response:
         started = time.perf_counter()
         inputs = await _decode(request, runtime, deadline.at, kind, body, model.manifest.input)
         seconds = time.perf_counter() - started
-        model.metrics.decoded(seconds)
         reserve(lease, inputs.array.nbytes)
         try:
             async with CancelOnDisconnect(request):

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import math
-import time
 from typing import Any
 
 from fastapi import Request, Response
@@ -102,11 +101,9 @@ async def _read_and_decode(
         check_outputs(infer_request, known)
         return infer_request, input_of(infer_request.tensors, spec, runtime.limits)
 
-    started = time.perf_counter()
     infer_request, inputs = await decode_numbers(request, runtime, deadline.at, _effort(body, length), decode)
     if isinstance(inputs, ImageFiles | ImageTexts):
         inputs = await decode_images(request, runtime, deadline.at, inputs, spec)
-    model.metrics.decoded(time.perf_counter() - started)
     reserve(lease, inputs.nbytes)
     return infer_request, inputs
 

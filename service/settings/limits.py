@@ -55,10 +55,6 @@ class LimitSettings(BaseModel):
             "read none of its response before the connection is closed; a request's head has a third of it."
         ),
     ] = 30.0
-    max_header_bytes: Annotated[
-        Positive,
-        Field(description="Maximum size of a request's head (request line and headers); a larger one gets 431."),
-    ] = 32 * 2**10
     max_rows: Annotated[Positive, Field(description="Maximum examples per request; one with more gets 413.")] = 1024
     max_pixels: Annotated[
         Positive,

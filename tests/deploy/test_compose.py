@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from probity.service.app import create_app
+from probity.service.connection.protocol import MAX_HEAD_BYTES
 from probity.service.process.server import KEEP_ALIVE_SECONDS
 from probity.service.settings import PREFIX, Settings
 from tests.support.deployment import (
@@ -137,7 +138,7 @@ def test_the_proxy_allows_what_the_service_allows() -> None:
         return int(match[1])
 
     assert number("client_max_body_size") * 2**20 == Settings.model_fields["max_body_bytes"].default
-    assert number("large_client_header_buffers") * 8 * 2**10 <= Settings.model_fields["max_header_bytes"].default
+    assert number("large_client_header_buffers") * 8 * 2**10 <= MAX_HEAD_BYTES
     assert number("proxy_read_timeout") > Settings.model_fields["request_timeout_seconds"].default
     upstream = NGINX_TEXT[NGINX_TEXT.index("upstream") :]
     match = re.search(r"keepalive_timeout (\d+)s", upstream)

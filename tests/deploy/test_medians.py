@@ -26,10 +26,9 @@ KINDS: dict[str, Callable[[Array], Array]] = {
     "turned": turned,
     "inverted": inverted,
 }
-VARIANCE, SCORE, P_VALUE = "probity_functional_variance_deviation", "probity_ood_score_deviation", "probity_ood_p_value"
+VARIANCE, P_VALUE = "probity_functional_variance_deviation", "probity_ood_p_value"
 QUANTITIES: dict[str, tuple[Callable[[Prediction], Array], float]] = {
     VARIANCE: (lambda found: found.variance.max(axis=1), 0.1),
-    SCORE: (lambda found: found.score, 0.1),
     P_VALUE: (lambda found: found.p_value, 0.1),
 }
 
@@ -43,11 +42,9 @@ def true_medians() -> dict[str, dict[str, float]]:
     }
 
 
-def deviation(quantity: str, value: float) -> float:
+def deviation(value: float) -> float:
     """(value - m) / u above the median m of the calibration data, u from it to the upper quartile; as well below."""
-    tensors = read_bundle(BUNDLE).calibration
-    quantiles = tensors.reference["functional_variance"] if quantity == VARIANCE else tensors.reference["ood_score"]
-    _, low, median, high, _ = quantiles.tolist()
+    _, low, median, high, _ = read_bundle(BUNDLE).calibration.reference["functional_variance"].tolist()
     return float((value - median) / (high - median if value >= median else median - low))
 
 
@@ -88,7 +85,7 @@ def test_prometheus_reads_the_medians_that_are_true(tmp_path: Path, workers: str
                 low, high = bounds_around(true)
                 assert low <= found <= high, kind
             else:
-                assert found == pytest.approx(deviation(name, true), rel=tolerance, abs=tolerance), (name, kind)
+                assert found == pytest.approx(deviation(true), rel=tolerance, abs=tolerance), (name, kind)
     upright, turned_, inverted_ = medians[VARIANCE].values()
     assert abs(upright) < 0.5
     assert 1 < turned_ < inverted_

@@ -34,8 +34,7 @@ BUNDLES: dict[str, dict[str, Any]] = {
     "v1_fused": {"score": "fused"},
     "v1_top": {
         "selection": "random",
-        "variance_of": "top",
-        "top_outputs": 3,
+        "variance_of": 3,
     },
     "v1_subnetwork": {
         "selection": "random",
@@ -86,7 +85,6 @@ def fill_in(path: Path) -> None:
         selection=replace(
             bundle.manifest.selection,
             explanation="By hand.",
-            kinds="weights",
             within=("0", "2", "6"),
         ),
         verification=None,

@@ -19,6 +19,9 @@ RECIPE = """
 import atexit, contextlib, os, pathlib, signal, torch
 from torch import nn
 from probity.offline import FitConfig
+from probity.offline.runtime import checkpoint
+
+checkpoint.EVERY_SECONDS = 1e-9
 
 def threads():
     names = []
@@ -30,7 +33,7 @@ def threads():
 if "RANK" in os.environ:
     atexit.register(threads)
 
-config = FitConfig(subnetwork_size=30, selection="random", checkpoint_seconds=1e-9, seed=3)
+config = FitConfig(subnetwork_size=30, selection="random", seed=3)
 
 class Killing(list):
     '''The third time it is read, after two looks at its first batch, the process is killed at the batch that the

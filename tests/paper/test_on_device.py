@@ -14,7 +14,7 @@ from probity.service.bundle import read_bundle
 from probity.service.inference.predictor import Predictor
 
 
-@pytest.mark.parametrize("options", [{}, {"variance_of": "top", "top_outputs": 2}], ids=["all", "top"])
+@pytest.mark.parametrize("options", [{}, {"variance_of": 2}], ids=["all", "top"])
 def test_probabilities_are_those_of_the_predictor(options: dict[str, Any], tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))

@@ -32,8 +32,8 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     ),
     "accuracy": (
         "labelled",
-        ("--accepted-accuracy", "0.7", "--accepted-confidence", "0.8"),
-        {"accepted_accuracy": 0.7, "accepted_confidence": 0.8},
+        ("--accepted-accuracy", "0.7"),
+        {"accepted_accuracy": 0.7},
     ),
     "sets": ("labelled", ("--interval-level", "0.6"), {"interval_level": 0.6}),
     "intervals": ("measured", ("--interval-level", "0.8"), {"interval_level": 0.8}),
@@ -112,11 +112,6 @@ def test_rows_are_what_a_service_with_these_settings_answers(
         ),
         ("labelled", ("--accepted-accuracy", "1"), "accepted_accuracy: found 1.0, expected a number less than 1"),
         ("labelled", ("--accepted-accuracy", "0.9999"), "accepted_accuracy: found"),
-        (
-            "labelled",
-            ("--accepted-confidence", "0"),
-            "accepted_confidence: found 0.0, expected a number gr",
-        ),
         ("labelled", ("--interval-level", "95"), "interval_level: found 95.0, expected a number less than 1"),
         ("labelled", ("--false-reject-rate", "0"), "false_reject_rate: found 0.0, expected a number greater than 0"),
         ("measured", ("--reject-by-class",), "reject_by_class: found a regression, expected a classification"),

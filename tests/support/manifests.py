@@ -29,7 +29,6 @@ OPSET = 20
 SEARCHED_PRIOR = Prior(
     method="budget",
     precision=1.0,
-    scaling="none",
     used=1.0,
     budget=0.05,
     tried=Tried((0.1, 1.0, 10.0), (-0.5, -0.25, -0.2), (-9.0, -8.0, -8.5), -0.21),
@@ -69,7 +68,7 @@ def make_manifest(
             parameters=(ParameterSlice(name="weight", shape=(parameter_count,), offset=0, chosen=size),),
             **compared,
         ),
-        prior=Prior(method="fixed", precision=1.0, scaling="none", used=1.0) if regression else SEARCHED_PRIOR,
+        prior=Prior(method="fixed", precision=1.0, used=1.0) if regression else SEARCHED_PRIOR,
         posterior=Posterior(kind="cholesky", size=size, jitter=0.0),
         sigma_noise=0.5 if regression else None,
         temperature=1.0,

@@ -71,7 +71,7 @@ def report_manifest(task: Any = "classification", **changes: Any) -> Manifest:
             explanation="Live weights of the head: cheapest by far.",
             within=("body", "head"),
         ),
-        "prior": Prior("budget", 10.0, "subnetwork", 1.5, 0.05, Tried(grid, fits, fits, -0.09)),
+        "prior": Prior("budget", 10.0, 1.5, 0.05, Tried(grid, fits, fits, -0.09)),
         "calibration": Calibration(
             "predictive_entropy" if classification else "epistemic_std",
             120,
@@ -108,7 +108,7 @@ def make_data(task: Any = "classification", n: int = 120, **changes: Any) -> Rep
 
 def bare(**changes: Any) -> ReportData:
     """Only a manifest, of a bundle about which little is known."""
-    prior = Prior("fixed", 10.0, "none", 10.0)
+    prior = Prior("fixed", 10.0, 10.0)
     selection = Selection("random", {}, 0, None, ())
     little: dict[str, Any] = {"prior": prior, "selection": selection, "verification": None, "metrics": {}}
     return ReportData(report_manifest(**little | {"libraries": {}} | changes))

@@ -85,7 +85,7 @@ def changed(job: Job, **changes: Any) -> Job:
     chosen = {name: value for name, value in changes.items() if name in FitConfig.model_fields}
     others = {name: value for name, value in changes.items() if name not in chosen}
     config = job.config.model_copy(update=chosen)
-    rule = output_rule(config.variance_of, config.top_outputs, job.likelihood.outputs)
+    rule = output_rule(config.variance_of, job.likelihood.outputs)
     return replace(job, **{"config": config, "passes": Passes("train_loader"), "rule": rule, **others})
 
 

@@ -1,10 +1,10 @@
 """`auto`: live weights of the last layers, at random.
 
 The places of the network are tried from its end, and the first one with enough live weights is taken, among those where
-a prediction costs at most `max_cost`, by a count (`probity.offline.selection.price`); where no place is as cheap,
-fewer weights are taken. Near the end, derivatives cost next to
-nothing; and which of the live weights are chosen makes no difference that shows beside added weights: a comparison of
-strategies on held-out data, judged by synthetic shifts, gained nothing beyond the noise of three seeds.
+a prediction costs at most three forward passes, by a count (`probity.offline.selection.price`); where no place is as
+cheap, fewer weights are taken. Near the end, derivatives cost next to nothing; and which of the live weights are chosen
+makes no difference that shows beside added weights: a comparison of strategies on held-out data, judged by synthetic
+shifts, gained nothing beyond the noise of three seeds.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ EXAMPLES = 1000  # of the training data, to tell which weights live
 def last_layers(context: SelectionContext) -> Subnetwork:
     """S live weights of the last layers, or as many as there are, or as the price allows.
 
-    Raises `ValueError` where no weight has curvature, or no place is as cheap as `max_cost` demands.
+    Raises `ValueError` where no weight has curvature.
     """
     affordable, job = affordable_places(context), context.job
     places, size = affordable.places, affordable.size

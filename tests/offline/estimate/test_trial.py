@@ -156,12 +156,11 @@ calibration_data = train_data
     ("changes", "parameters"),
     [
         ({}, {"body.weight", "body.bias", "middle.weight", "middle.bias", "head.weight", "head.bias"}),
-        ({"kinds": "weights"}, {"body.weight", "middle.weight", "head.weight"}),
         ({"within": ("middle",)}, {"middle.weight", "middle.bias"}),
         ({"selection": "last-layer", "subnetwork_size": 12}, {"head.weight", "head.bias"}),
         ({"selection": "all", "within": ("middle",), "subnetwork_size": 1000}, {"middle.weight", "middle.bias"}),
     ],
-    ids=["all", "kinds", "within", "last-layer", "all"],
+    ids=["all", "within", "last-layer", "all"],
 )
 def test_what_may_be_chosen_is_tried_two_weights_a_parameter(changes: dict[str, Any], parameters: set[str]) -> None:
     job = prepare(Network(), DATA, config(**changes), CPU, DistributedContext(), silent)

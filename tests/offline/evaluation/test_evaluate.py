@@ -81,7 +81,7 @@ def make(folder: Path, task: Any, outputs: int, features: int, scores: np.ndarra
         parameter_count=5,
         subnetwork_size=SIZE,
         selection=Selection("random", {}, 0, None, (ParameterSlice("weight", (5,), 0, SIZE),)),
-        prior=Prior("fixed", 1.0, "none", 1.0),
+        prior=Prior("fixed", 1.0, 1.0),
         posterior=Posterior("cholesky", SIZE, 0.0),
         sigma_noise=SIGMA if task == "regression" else None,
         temperature=TEMPERATURE if task == "classification" else 1.0,

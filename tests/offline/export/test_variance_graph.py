@@ -76,7 +76,7 @@ def served_variance(name: str, rule: OutputRule) -> tuple[np.ndarray, np.ndarray
     ],
 )
 def test_a_few_outputs(name: str, kind: Kind, count: int) -> None:
-    rule = output_rule(kind, count, 4 if name not in NETWORKS else 9)
+    rule = output_rule(count if kind == "top" else "margin", 4 if name not in NETWORKS else 9)
     found, mean, jacobian, precision = served_variance(name, rule)
     expected = reference.filled_variance(mean, jacobian, precision, kind, count)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * expected.max())
@@ -106,7 +106,7 @@ def test_in_blocks_where_all_variances_are_computed_and_as_it_is_otherwise() -> 
     copied, layout = private_copy(network, torch.device("cpu")), WeightLayout.of(network)
     posterior, _ = posterior_of(layout.total)
     every = make_jacobian(copied, layout, torch.arange(layout.total), inputs, find_head(copied, inputs))
-    few = every.with_rule(output_rule("margin", 2, 3))
+    few = every.with_rule(output_rule("margin", 3))
     assert isinstance(served_factor(every, posterior, 3, MOST), BlockFactor)
     assert isinstance(served_factor(few, posterior, 3, MOST), WholeFactor)
     assert isinstance(served_factor(every, posterior, 3, 10), WholeFactor)

@@ -119,8 +119,7 @@ def test_the_share_scales_what_stands_in_the_posterior() -> None:
     np.testing.assert_allclose(found.log_likelihood, plain.log_likelihood)
     np.testing.assert_allclose(found.log_evidence, plain.log_evidence)
     np.testing.assert_allclose(found.log_evidence, spectrum.log_evidence(weights, PRECISIONS))
-    assert prior_share(5, 20, "subnetwork") == 0.25
-    assert prior_share(5, 20, "none") == 1.0
+    assert prior_share(5, 20) == 0.25
 
 
 def test_without_held_out_data_only_the_evidence_is_known() -> None:

@@ -17,14 +17,14 @@ from tests.support.small_fit import CONFIG, batches, network
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
 
 
-@pytest.mark.parametrize(("kind", "count"), [("top", 1), ("margin", 1)])
-def test_the_manifest_says_what_is_computed_and_what_that_changes(tmp_path: Path, kind: str, count: int) -> None:
-    config = CONFIG.model_copy(update={"variance_of": kind, "top_outputs": count, "subnetwork_size": 20})
+@pytest.mark.parametrize(("asked", "kind"), [(1, "top"), ("margin", "margin")])
+def test_the_manifest_says_what_is_computed_and_what_that_changes(tmp_path: Path, asked: str | int, kind: str) -> None:
+    config = CONFIG.model_copy(update={"variance_of": asked, "subnetwork_size": 20})
     fit_bundle(network(), batches(80), tmp_path / "bundle", calibration_loader=batches(40, seed=1), config=config)
     predictor = Predictor.load(tmp_path / "bundle")
     graph = predictor.manifest.graph
     assert graph.computed is not None
-    assert (graph.computed.kind, graph.computed.count) == (kind, count)
+    assert (graph.computed.kind, graph.computed.count) == (kind, 1)
     effect = graph.computed.effect
     assert effect is not None
     assert effect.examples == 20  # the other half tunes
@@ -47,7 +47,7 @@ def test_many_classes(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 12), nn.Tanh(), nn.Linear(12, 100))
     config = FitConfig(
-        subnetwork_size=200, selection="random", variance_of="top", curvature_outputs=16, device="cpu", seed=1
+        subnetwork_size=200, selection="random", variance_of=5, curvature_outputs=16, device="cpu", seed=1
     )
     train, held_out = batches(200, classes=100), batches(80, seed=1, classes=100)
     fit_bundle(model, train, tmp_path / "bundle", calibration_loader=held_out, config=config)
@@ -74,8 +74,8 @@ class Masked(nn.Module):
         return self.out(self.body(x).tanh()).masked_fill(self.get_buffer("gone"), -100.0)
 
 
-@pytest.mark.parametrize(("zero", "kind"), [(False, "top"), (True, "top"), (True, "margin")])
-def test_equal_outputs(tmp_path: Path, zero: bool, kind: str) -> None:
+@pytest.mark.parametrize(("zero", "asked"), [(False, 5), (True, 5), (True, "margin")])
+def test_equal_outputs(tmp_path: Path, zero: bool, asked: str | int) -> None:
     """Which of them leads is the same in torch and in onnxruntime."""
     torch.manual_seed(0)
     model: nn.Module = Masked()
@@ -84,9 +84,7 @@ def test_equal_outputs(tmp_path: Path, zero: bool, kind: str) -> None:
         for parameter in head.parameters():
             nn.init.zeros_(parameter)
         model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), head)
-    config = CONFIG.model_copy(
-        update={"variance_of": kind, "top_outputs": 5, "subnetwork_size": 30, "added_weights": False}
-    )
+    config = CONFIG.model_copy(update={"variance_of": asked, "subnetwork_size": 30, "added_weights": False})
     fit_bundle(model, batches(40), tmp_path / "bundle", calibration_loader=batches(40, seed=1), config=config)
     verification = Predictor.load(tmp_path / "bundle").manifest.verification
     assert verification is not None
@@ -108,7 +106,7 @@ def test_a_curvature_that_leaves_much_out_is_a_warning(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("without_export")
 def test_all_outputs_need_no_rule(tmp_path: Path) -> None:
-    config = CONFIG.model_copy(update={"variance_of": "top", "top_outputs": 2})
+    config = CONFIG.model_copy(update={"variance_of": 2})
     fit_bundle(network(), batches(20), tmp_path / "bundle", calibration_loader=batches(20, seed=1), config=config)
     graph = read_manifest(tmp_path / "bundle")[0].graph
     assert graph.computed is None

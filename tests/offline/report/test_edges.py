@@ -54,7 +54,7 @@ def test_a_sound_bundle_is_fine() -> None:
         {"rejection": (RejectedShare("noise", 0.49, 100),)},
         {"metrics": {"calibration_coverage_95": 0.85}},
         {"metrics": {"calibration_coverage_95": 1.0}},
-        {"prior": Prior("budget", 1.0, "none", 1.0, 0.01), "metrics": dict(report_manifest().metrics)},
+        {"prior": Prior("budget", 1.0, 1.0, 0.01), "metrics": dict(report_manifest().metrics)},
     ],
 )
 def test_what_is_not_as_it_should_be_is_to_be_checked(changes: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ def test_a_search_may_lack_a_curve(missing: str) -> None:
 
 
 def test_a_search_without_any_curve_has_no_figure() -> None:
-    data = bare(prior=Prior("gridsearch", 1.0, "none", 1.0, tried=Tried((1.0, 2.0), None, None, None)))
+    data = bare(prior=Prior("gridsearch", 1.0, 1.0, tried=Tried((1.0, 2.0), None, None, None)))
     assert not Page(report_html(data)).all("img")
 
 
@@ -184,7 +184,7 @@ def test_one_value_tried_and_equal_values() -> None:
     for count in (1, 3):
         grid = tuple(np.logspace(0, 1, count).tolist())
         tried = Tried(grid, (-0.5,) * count, (0.0,) * count, -0.5)
-        assert Page(report_html(bare(prior=Prior("gridsearch", 1.0, "none", 1.0, tried=tried)))).all("img")
+        assert Page(report_html(bare(prior=Prior("gridsearch", 1.0, 1.0, tried=tried)))).all("img")
 
 
 def test_long_runs_of_parameters_without_a_chosen_weight_become_one_row() -> None:
@@ -228,7 +228,7 @@ def test_arrays_that_do_not_fit_are_refused(changes: dict[str, Any], message: st
 
 def hostile_manifest() -> Manifest:
     slices = (ParameterSlice(HOSTILE, (5, 8), 0, S),)
-    selection = Selection(HOSTILE, {HOSTILE: [HOSTILE]}, 0, 1, slices, HOSTILE, "weights", (HOSTILE,))
+    selection = Selection(HOSTILE, {HOSTILE: [HOSTILE]}, 0, 1, slices, HOSTILE, (HOSTILE,))
     plain = report_manifest(
         selection=selection, metrics={HOSTILE: 1.0}, libraries={HOSTILE: HOSTILE}, warnings=(HOSTILE,)
     )

@@ -1,6 +1,6 @@
 """Whole layers, and which weights may be chosen at all."""
 
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +12,6 @@ from probity.offline.network.weights import WeightLayout
 from probity.offline.selection.candidate_weights import candidate_positions
 from probity.offline.selection.context import SelectionContext
 from probity.offline.selection.registry import select
-from tests.support.networks import Attention, Recurrent, Scaled, SharedLinears
 from tests.support.selections import context, problem
 
 
@@ -73,8 +72,9 @@ def test_a_frozen_last_layer_is_passed_over() -> None:
 def test_the_last_layer_is_the_last_that_holds_candidates() -> None:
     model, batches = problem()
     layout = WeightLayout.of(model)
-    within = candidate_positions(model, layout, ["0", "4"], "weights")
-    assert located(context(model, batches, 25, candidate_weights=within), "last-layer", {}) == [("4.weight", 20)]
+    within = candidate_positions(model, layout, ["0", "4"])
+    found = located(context(model, batches, 25, candidate_weights=within), "last-layer", {})
+    assert found == [("4.weight", 20), ("4.bias", 5)]
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,8 @@ def test_more_than_was_asked_for_is_an_error(strategy: str, what: str, size: int
 
 def test_all_is_what_may_be_chosen() -> None:
     model, batches = problem()
-    weights = candidate_positions(model, WeightLayout.of(model), ["0", "4"], "weights")
-    given = context(model, batches, 100, candidate_weights=weights)
-    assert located(given, "all", {}) == [("0.weight", 16), ("4.weight", 20)]
+    given = context(model, batches, 100, candidate_weights=candidate_positions(model, WeightLayout.of(model), ["4"]))
+    assert located(given, "all", {}) == [("4.weight", 20), ("4.bias", 5)]
 
 
 # --------------------------------------------------------------------------- candidates
@@ -97,101 +96,51 @@ def test_all_is_what_may_be_chosen() -> None:
 
 def test_without_restriction_every_position_is_a_candidate() -> None:
     model = problem()[0]
-    assert torch.equal(candidate_positions(model, WeightLayout.of(model), None, "all"), torch.arange(65))
-
-
-@pytest.mark.parametrize(
-    ("model", "kept"),
-    [
-        (problem()[0], ["0.weight", "4.weight", "6.weight"]),
-        (Stages(), ["layer1.0.weight", "layer10.weight"]),
-        (Scaled(), ["scale", "inner.weight", "head.weight"]),
-        (Recurrent(), ["lstm.weight_ih_l0", "lstm.weight_hh_l0", "head.weight"]),
-        (SharedLinears(), ["first.weight", "head.weight"]),
-        (
-            Attention(),
-            [
-                "encoder.self_attn.in_proj_weight",
-                "encoder.self_attn.out_proj.weight",
-                "encoder.linear1.weight",
-                "encoder.linear2.weight",
-                "head.weight",
-            ],
-        ),
-        (
-            nn.Sequential(nn.Linear(2, 3), nn.GroupNorm(1, 3), nn.RMSNorm(3), nn.InstanceNorm1d(3, affine=True)),
-            ["0.weight"],
-        ),
-    ],
-    ids=["batchnorm", "layernorm", "bare", "lstm", "shared", "attention", "other norms"],
-)
-def test_weights_leave_out_biases_and_normalisation(model: nn.Module, kept: list[str]) -> None:
-    assert names(model, candidate_positions(model, WeightLayout.of(model), None, "weights")) == kept
-
-
-def test_a_normalisation_of_ones_own_goes_by_its_class_name() -> None:
-    class ChannelNorm(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gain = nn.Parameter(torch.ones(3))
-
-    model = nn.Sequential(nn.Linear(2, 3), ChannelNorm())
-    assert names(model, candidate_positions(model, WeightLayout.of(model), None, "weights")) == ["0.weight"]
+    assert torch.equal(candidate_positions(model, WeightLayout.of(model), None), torch.arange(65))
 
 
 def test_within_takes_modules_by_whole_components() -> None:
     model = Stages()
     layout = WeightLayout.of(model)
-    within = {
-        path: names(model, candidate_positions(model, layout, path, "all")) for path in (("layer1",), ("layer10",))
-    }
+    within = {path: names(model, candidate_positions(model, layout, path)) for path in (("layer1",), ("layer10",))}
     assert within[("layer10",)] == ["layer10.weight", "layer10.bias"]
     assert within[("layer1",)] == ["layer1.0.weight", "layer1.0.bias", "layer1.1.weight", "layer1.1.bias"]
-    assert names(model, candidate_positions(model, layout, ["layer1"], "weights")) == ["layer1.0.weight"]
 
 
 def test_frozen_parameters_are_no_candidates() -> None:
     model = Stages()
     model.layer1[0].weight.requires_grad_(False)
-    found = candidate_positions(model, WeightLayout.of(model), ["layer1"], "all")
+    found = candidate_positions(model, WeightLayout.of(model), ["layer1"])
     assert names(model, found) == ["layer1.0.bias", "layer1.1.weight", "layer1.1.bias"]
     assert found.tolist() == list(range(9))
 
 
 @pytest.mark.parametrize(
-    ("within", "kinds", "message"),
+    ("within", "message"),
     [
-        (["layer2"], "all", "within: found 'layer2', expected a module of the network such as layer1"),
-        ("layer1", "all", "within: found 'layer1', expected a list of paths of modules"),
-        ([], "all", r"within: found \[\], expected a list of paths of modules"),
-        (["layer1.1"], "weights", "kinds: found no weight other than biases and normalisation in 'layer1.1'"),
+        (["layer2"], "within: found 'layer2', expected a module of the network such as layer1"),
+        ("layer1", "within: found 'layer1', expected a list of paths of modules"),
+        ([], r"within: found \[\], expected a list of paths of modules"),
     ],
 )
-def test_candidates_that_cannot_be_are_an_error(within: Any, kinds: Literal["all", "weights"], message: str) -> None:
+def test_candidates_that_cannot_be_are_an_error(within: Any, message: str) -> None:
     model = Stages()
     with pytest.raises(ValueError, match=message):
-        candidate_positions(model, WeightLayout.of(model), within, kinds)
+        candidate_positions(model, WeightLayout.of(model), within)
 
 
 def test_a_module_without_weights_is_an_error() -> None:
     model = problem()[0]
     with pytest.raises(ValueError, match="within: found the module '2', which holds no trainable weight"):
-        candidate_positions(model, WeightLayout.of(model), ["2"], "all")
+        candidate_positions(model, WeightLayout.of(model), ["2"])
 
 
 @settings(max_examples=30)
-@given(st.sets(st.sampled_from(["0", "1", "4", "6"]), min_size=1), st.sampled_from(["all", "weights"]))
-def test_candidates_are_ascending_and_add_up(paths: set[str], kinds: Literal["all", "weights"]) -> None:
+@given(st.sets(st.sampled_from(["0", "1", "4", "6"]), min_size=1))
+def test_candidates_are_ascending_and_add_up(paths: set[str]) -> None:
     model = problem()[0]
     layout = WeightLayout.of(model)
-    if kinds == "weights":
-        paths = paths | {"0"}
-    found = candidate_positions(model, layout, sorted(paths), kinds)
+    found = candidate_positions(model, layout, sorted(paths))
     assert bool((found.diff() > 0).all())
-    expected = {
-        position
-        for p in layout.parameters
-        if p.name.split(".")[0] in paths and (kinds == "all" or (p.name.endswith("weight") and p.name[0] != "1"))
-        for position in range(p.offset, p.offset + p.size)
-    }
-    assert set(found.tolist()) == expected
+    inside = (p for p in layout.parameters if p.name.split(".")[0] in paths)
+    assert set(found.tolist()) == {position for p in inside for position in range(p.offset, p.offset + p.size)}

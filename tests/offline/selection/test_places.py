@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -54,39 +55,53 @@ class AppendsZero(nn.Module):
         return torch.cat([outputs, torch.zeros_like(outputs[:, :1])], dim=1)
 
 
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the most that a prediction may cost; it is so much that all places may be chosen."""
+
+    def at(value: float) -> None:
+        monkeypatch.setattr("probity.offline.selection.places.USUAL_COST", value)
+        monkeypatch.setattr("probity.offline.selection.places.LEEWAY", 1.0)
+
+    at(1000.0)
+    return at
+
+
 def context_of(size: int = 20, model: nn.Module | None = None, outputs: int = 4, **changes: Any) -> SelectionContext:
     inputs, targets = image_data(60)
     train = list(zip(inputs.split(25), targets.split(25), strict=True))
     return context(model or image_network(), train, size, outputs, **changes)
 
 
-def test_places_hold_one_another_and_the_limit_cuts_the_dear_end() -> None:
-    every = affordable_places(context_of(max_cost=1000.0)).places
+def test_places_hold_one_another_and_the_limit_cuts_the_dear_end(limit: Callable[[float], None]) -> None:
+    every = affordable_places(context_of()).places
     assert [place.modules for place in every] == NESTED
     for inner, outer in pairwise(every):
         assert len(inner.positions) < len(outer.positions)
         assert torch.isin(inner.positions, outer.positions).all()
-    limit = (every[1].cost + every[2].cost) / 2
-    cheap = affordable_places(context_of(max_cost=limit)).places
+    limit((every[1].cost + every[2].cost) / 2)
+    cheap = affordable_places(context_of()).places
     assert [place.modules for place in cheap] == NESTED[:2]
-    assert torch.equal(affordable_weights(context_of(max_cost=limit)), cheap[-1].positions)
+    assert torch.equal(affordable_weights(context_of()), cheap[-1].positions)
 
 
-def test_by_default_the_limit_is_what_is_usual_or_a_little_above_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = affordable_places(context_of(max_cost=1000.0)).places
+def test_the_limit_is_what_is_usual_or_a_little_above_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = [place.name for place in affordable_places(context_of()).places]
-    assert usual == [place.name for place in every if place.cost <= USUAL_COST]
+    monkeypatch.setattr("probity.offline.selection.places.USUAL_COST", 1000.0)
+    every = affordable_places(context_of()).places
+    least = min(place.cost for place in affordable_places(context_of(1)).places)
+    assert usual == [place.name for place in every if place.cost <= max(USUAL_COST, LEEWAY * least)]
     monkeypatch.setattr("probity.offline.selection.places.USUAL_COST", 1.0)
-    least = min(place.cost for place in affordable_places(context_of(1, max_cost=1000.0)).places)
     assert all(place.cost <= LEEWAY * least for place in affordable_places(context_of()).places)
 
 
-def test_fewer_weights_are_taken_where_so_many_cost_too_much_everywhere() -> None:
+def test_fewer_weights_are_taken_where_so_many_cost_too_much_everywhere(limit: Callable[[float], None]) -> None:
     """Of a network without a head, each weight counts S times for every output."""
-    few, many = (context_of(size, AppendsZero(), 5, max_cost=1000.0) for size in (25, 400))
+    few, many = (context_of(size, AppendsZero(), 5) for size in (25, 400))
     cheapest = [min(place.cost for place in affordable_places(one).places) for one in (few, many)]
     assert cheapest[0] < cheapest[1]
-    given = context_of(400, AppendsZero(), 5, max_cost=1.001 * cheapest[0])
+    given = context_of(400, AppendsZero(), 5)
+    limit(1.001 * cheapest[0])
     found = affordable_places(given)
     assert 25 <= found.size < 400
     assert all(place.cost <= 1.001 * cheapest[0] for place in found.places)
@@ -96,22 +111,19 @@ def test_fewer_weights_are_taken_where_so_many_cost_too_much_everywhere() -> Non
     assert chosen.explanation.endswith("; 400 weights would cost more than is usual")
 
 
-def test_a_limit_below_the_cheapest_place_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"max_cost: found 1 forward passes, expected .*weight of module '8'"):
-        affordable_places(context_of(max_cost=1.0))
-
-
+@pytest.mark.usefixtures("limit")
 def test_weights_that_may_not_be_chosen_are_in_no_place() -> None:
-    given = context_of(max_cost=1000.0)
+    given = context_of()
     first = torch.arange(given.job.layout.parameters[0].size)
-    places = affordable_places(replace(given, candidate_weights=first)).places
-    assert [place.modules for place in places] == [None]
-    assert torch.equal(places[0].positions, first)
+    (place,) = affordable_places(replace(given, candidate_weights=first)).places
+    assert place.modules is None
+    assert torch.equal(place.positions, first)
 
 
+@pytest.mark.usefixtures("limit")
 @pytest.mark.parametrize(("size", "place"), [(20, 0), (300, 1)])
 def test_the_first_place_with_enough_live_weights_is_taken(size: int, place: int) -> None:
-    given = context_of(size, max_cost=1000.0)
+    given = context_of(size)
     chosen = select("auto", given, {})
     assert chosen.within == NESTED[place]
     assert len(chosen.indices) == size
@@ -124,10 +136,10 @@ def test_a_network_without_a_head_has_its_last_modules() -> None:
     assert chosen.within == ("inner.8",)
 
 
-def test_where_none_has_enough_the_largest_gives_all_that_live() -> None:
-    every = affordable_places(context_of(1000, max_cost=1000.0)).places
-    given = context_of(1000, max_cost=(every[0].cost + every[1].cost) / 2)
-    chosen = select("auto", given, {})
+def test_where_none_has_enough_the_largest_gives_all_that_live(limit: Callable[[float], None]) -> None:
+    every = affordable_places(context_of(1000)).places
+    limit((every[0].cost + every[1].cost) / 2)
+    chosen = select("auto", context_of(1000), {})
     assert chosen.explanation is not None
     assert chosen.explanation.startswith("all live weights of '8', about ")
     assert len(chosen.indices) + (chosen.dead_weights or 0) == 52
@@ -139,16 +151,18 @@ def test_the_choice_is_that_of_the_seed() -> None:
     assert not torch.equal(first, other)
 
 
+@pytest.mark.usefixtures("limit")
 def test_dead_weights_are_left_out() -> None:
     model, batches = dead_problem()
-    chosen = select("auto", context(model, batches, 65, 3, max_cost=1000.0), {})
+    chosen = select("auto", context(model, batches, 65, 3), {})
     assert not set(chosen.indices.tolist()) & DEAD
     assert chosen.dead_weights == len(DEAD)
 
 
+@pytest.mark.usefixtures("limit")
 def test_a_network_whose_outputs_do_not_move_is_refused() -> None:
     with pytest.raises(ValueError, match=r"selection='auto': found \d+ weights and none with curvature"):
-        select("auto", context_of(model=Constant(), max_cost=1000.0), {})
+        select("auto", context_of(model=Constant()), {})
 
 
 class Constant(nn.Module):

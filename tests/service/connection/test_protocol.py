@@ -10,6 +10,7 @@ import pytest
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
+from probity.service.connection.protocol import MAX_HEAD_BYTES as LIMIT
 from probity.service.connection.start_queue import StartQueue
 from probity.service.http.arrival import arrived_at
 from probity.service.schemas import PredictResponse
@@ -19,7 +20,6 @@ from tests.support.requests import GOOD
 from tests.support.server import TIMEOUT, Server, running
 from tests.support.sockets import exchange, refused
 
-LIMIT = 8192
 READ = b"GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n"
 BODY = json.dumps({"inputs": GOOD}).encode()
 PREDICT = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY)
@@ -29,9 +29,8 @@ CHUNKED = b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\
 
 @pytest.fixture(scope="module")
 def server(classification: Synthetic) -> Iterator[Server]:
-    """Small heads, and patience beyond the length of a test."""
-    limits = {"PROBITY_MAX_HEADER_BYTES": str(LIMIT), "PROBITY_CLIENT_TIMEOUT_SECONDS": str(TIMEOUT * 30)}
-    with running(classification.path, **limits) as started:
+    """Patience beyond the length of a test."""
+    with running(classification.path, PROBITY_CLIENT_TIMEOUT_SECONDS=str(TIMEOUT * 30)) as started:
         yield started
 
 

@@ -72,7 +72,6 @@ WRONG: list[tuple[Place, Any, str]] = [
     (("prior", "tried", "log_evidence"), [], "prior.tried.log_evidence: found (), expected null or 3 finite numbers"),
     (("prior", "tried", "log_evidence", 1), None, "prior.tried.log_evidence[1]"),
     (("prior", "tried", "plain_log_likelihood"), float("-inf"), "prior.tried.plain_log_likelihood"),
-    (("selection", "kinds"), "biases", "selection.kinds: found 'biases', expected 'all' or 'weights'"),
     (("selection", "within"), "weight", "selection.within"),
     (("selection", "explanation"), 1, "selection.explanation: found 1, expected text"),
     (("posterior", "kind"), "low-rank", "posterior.kind: found 'low-rank', expected 'cholesky'"),

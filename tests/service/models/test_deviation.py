@@ -8,8 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from probity.service.bundle import REFERENCE_LEVELS
 from probity.service.models.deviation import LEAST_SPREAD, Deviation
 from probity.service.monitoring.metrics import DEVIATIONS
+
+
+def distance(deviation: Deviation, value: float) -> float:
+    """d(x)."""
+    return (value - deviation.median) / (deviation.upper if value >= deviation.median else deviation.lower)
+
 
 quantiles = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=5, max_size=5).map(np.array)
 
@@ -18,14 +25,14 @@ quantiles = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
 def test_quartiles_are_at_one_whatever_the_unit_and_the_sign(shift: float, scale: float) -> None:
     values = scale * (shift + np.random.default_rng(0).lognormal(0, 2, 1001))
-    deviation = Deviation.of_sample(values)
-    found = [deviation.of(value) for value in np.quantile(values, (0.25, 0.5, 0.75)).tolist()]
+    deviation = Deviation.from_quantiles(np.quantile(values, REFERENCE_LEVELS))
+    found = [distance(deviation, value) for value in np.quantile(values, (0.25, 0.5, 0.75)).tolist()]
     assert found == pytest.approx([-1, 0, 1])
 
 
 def test_it_is_linear_on_either_side() -> None:
     deviation = Deviation.from_quantiles(np.array([0.0, 2.0, 3.0, 7.0, 9.0]))
-    assert [deviation.of(x) for x in (-1.0, 2.5, 3.0, 5.0, 11.0)] == [-4, -0.5, 0, 0.5, 2]
+    assert [distance(deviation, x) for x in (-1.0, 2.5, 3.0, 5.0, 11.0)] == [-4, -0.5, 0, 0.5, 2]
     assert deviation.values_at((-4, -0.5, 0, 0.5, 2)) == [-1, 2.5, 3, 5, 11]
 
 
@@ -55,6 +62,6 @@ def test_whatever_the_quantiles_the_bounds_ascend_and_nothing_is_nan(reference: 
     deviation = Deviation.from_quantiles(reference)
     bounds = deviation.values_at(DEVIATIONS)
     assert all(low <= high for low, high in itertools.pairwise(bounds))
-    assert not any(map(math.isnan, (*bounds, deviation.of(value))))
+    assert not any(map(math.isnan, (*bounds, distance(deviation, value))))
     assert deviation.lower > 0
     assert deviation.upper > 0

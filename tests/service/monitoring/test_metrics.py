@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import probity.service
-from probity.service.bundle import REFERENCE_LEVELS, read_bundle
+from probity.service.bundle import read_bundle
 from probity.service.http.errors import HTTP_CODES
 from probity.service.inference.predictor import Prediction, Predictor
 from probity.service.monitoring.metrics import ERROR_REASONS
@@ -82,10 +82,6 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     model = classification.manifest.name
     assert value(samples, "probity_model_info", name=model, version="1", digest=digest) == 1
     assert value(samples, "probity_false_reject_rate", model=model, version="1") == classification.alpha
-    median, upper = np.quantile(classification.scores, (0.5, 0.75))
-    assert value(samples, "probity_reject_threshold_deviation", model=model, version="1") == pytest.approx(
-        (classification.manifest.calibration.threshold - median) / (upper - median)
-    )
     series = {key for key in samples if key[0] == "probity_predictions_total"}
     assert {dict(labels)["label"] for _, labels in series} == set(classification.manifest.class_names or ())
     assert [(dict(labels)["degraded"], samples[name, labels]) for name, labels in series] == [("false", 0)] * 3
@@ -94,10 +90,9 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     assert all((one["reason"], one["value"]) == ("score", 0) for one in rejections)
 
 
-WORK = ("probity_decode_seconds", "probity_compute_seconds", "probity_batch_rows")
+WORK = "probity_compute_seconds"
 REJECTIONS = "probity_rejections_total"
-DEVIATIONS = ("predictive_entropy_deviation", "functional_variance_deviation", "ood_score_deviation")
-HISTOGRAMS = ("top_probability", "ood_p_value", *DEVIATIONS)
+HISTOGRAMS = ("ood_p_value", "predictive_entropy_deviation", "functional_variance_deviation")
 
 
 def test_predictions_are_counted_example_by_example(fresh: Client, classification: Synthetic) -> None:
@@ -116,20 +111,14 @@ def test_predictions_are_counted_example_by_example(fresh: Client, classificatio
     assert prediction.rejected.any()
     for name in HISTOGRAMS:
         assert value(samples, f"probity_{name}_count", model=model, version="1") == 25
-    for name in ("decode_seconds", "compute_seconds", "queue_seconds", "batch_rows"):
+    for name in ("compute_seconds", "queue_seconds"):
         assert value(samples, f"probity_{name}_count", model=model, version="1") == 2
     check_values(samples, model, prediction)
 
 
 def check_values(samples: Samples, model: str, prediction: Prediction) -> None:
-    assert prediction.probabilities is not None
-    expected = {
-        "batch_rows": 25,
-        "ood_p_value": prediction.p_value.sum(),
-        "top_probability": prediction.probabilities.max(axis=1).sum(),
-    }
-    for name, total in expected.items():
-        assert value(samples, f"probity_{name}_sum", model=model, version="1") == pytest.approx(total, rel=1e-4), name
+    total = value(samples, "probity_ood_p_value_sum", model=model, version="1")
+    assert total == pytest.approx(prediction.p_value.sum(), rel=1e-4)
     for (name, labels), count in samples.items():
         if name == "probity_ood_p_value_bucket" and ("model", model) in labels:
             assert count == np.count_nonzero(prediction.p_value <= float(dict(labels)["le"]))
@@ -143,7 +132,6 @@ def test_deviations_are_those_from_the_median_of_the_calibration_data(classifica
         assert client.predict({"inputs": inputs.tolist()}).status_code == 200
         samples = scrape(client)
     served = {
-        "ood_score": (prediction.score, np.quantile(classification.scores, REFERENCE_LEVELS)),
         "functional_variance": (prediction.variance.max(axis=1), predictor.reference["functional_variance"]),
         "predictive_entropy": (prediction.total / np.log(3), predictor.reference["normalised_entropy"]),
     }
@@ -160,18 +148,12 @@ def test_deviations_are_those_from_the_median_of_the_calibration_data(classifica
             assert count == np.count_nonzero(deviations <= bound), (quantity, bound)
 
 
-def test_without_reference_quantiles_there_are_no_deviations_but_of_the_score(
-    classification: Synthetic, tmp_path: Path
-) -> None:
+def test_without_reference_quantiles_there_are_no_deviations(classification: Synthetic, tmp_path: Path) -> None:
     calibration = replace(read_bundle(classification.path).calibration, reference={})
     with serving(Predictor.load(rewrite(classification.path, tmp_path / "bundle", calibration=calibration))) as client:
         assert client.predict({"inputs": draw(classification, 25).tolist()}).status_code == 200
         names = {name for name, _ in scrape(client)}
-    assert {f"probity_{name}_count" for name in HISTOGRAMS} & names == {
-        "probity_ood_score_deviation_count",
-        "probity_ood_p_value_count",
-        "probity_top_probability_count",
-    }
+    assert {f"probity_{name}_count" for name in HISTOGRAMS} & names == {"probity_ood_p_value_count"}
 
 
 def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
@@ -182,7 +164,6 @@ def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
         value(samples, "probity_predictions_total", model=model, version="1", label="regression", degraded="false") == 7
     )
     assert value(samples, "probity_ood_p_value_count", model=model, version="1") == 7
-    assert value(samples, "probity_top_probability_count", model=model, version="1") == 0
 
 
 def test_a_refused_request_leaves_the_model_s_series_alone(fresh: Client, classification: Synthetic) -> None:

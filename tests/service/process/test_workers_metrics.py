@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from probity.service.bundle import read_manifest
@@ -18,12 +17,6 @@ WATCHED = {"PROBITY_WATCH_SECONDS": "0.2"}
 
 def bundle(folder: Path, version: str, seed: int, **changes: Any) -> Synthetic:
     return write_linear(folder, outputs=3, spec=FEATURE_SPEC, seed=seed, name="a", version=version, **changes)
-
-
-def deviation(bundle: Synthetic) -> float:
-    """How far the threshold is from the median of the scores, in distances of the upper quartile."""
-    median, upper = np.quantile(bundle.scores, (0.5, 0.75))
-    return float((bundle.manifest.calibration.threshold - median) / (upper - median))
 
 
 def wait_for_both(server: Server, folder: Path, start: int) -> None:
@@ -49,17 +42,14 @@ def settled(server: Server, gone: str) -> dict[str, float]:
 
 
 def test_a_replaced_version_leaves_nothing_behind(tmp_path: Path) -> None:
-    old = bundle(tmp_path / "a", "1", seed=0, alpha=0.1)
+    bundle(tmp_path / "a", "1", seed=0, alpha=0.1)
     with two_workers(tmp_path / "a", **WATCHED) as server:
-        assert samples(server)['probity_reject_threshold_deviation{model="a",version="1"}'] == pytest.approx(
-            deviation(old)
-        )
+        assert samples(server)['probity_false_reject_rate{model="a",version="1"}'] == 0.1
         predict(server)
         start = len(server.lines)
-        new = bundle(tmp_path / "a", "2", seed=1, alpha=0.5)
+        bundle(tmp_path / "a", "2", seed=1, alpha=0.5)
         wait_for_both(server, tmp_path / "a", start)
         found = settled(server, 'version="1"')
-        assert found['probity_reject_threshold_deviation{model="a",version="2"}'] == pytest.approx(deviation(new))
         assert found['probity_false_reject_rate{model="a",version="2"}'] == 0.5
         predict(server)
         wait_for_metric(server, r"probity_predictions_total\{.*version=\"2\".*\}", 1)
@@ -72,14 +62,14 @@ def test_another_bundle_of_the_same_version_takes_its_place(tmp_path: Path) -> N
     digest = read_manifest(tmp_path / "a")[1]
     with two_workers(tmp_path / "a", **WATCHED) as server:
         predict(server)
-        wait_for_metric(server, r"probity_ood_score_deviation_count\{.*\}", 1)
+        wait_for_metric(server, r"probity_ood_p_value_count\{.*\}", 1)
         start = len(server.lines)
-        new = bundle(tmp_path / "a", "1", seed=1, alpha=0.5)
+        bundle(tmp_path / "a", "1", seed=1, alpha=0.5)
         wait_for_both(server, tmp_path / "a", start)
         found = settled(server, digest)
-        assert found['probity_reject_threshold_deviation{model="a",version="1"}'] == pytest.approx(deviation(new))
+        assert found['probity_false_reject_rate{model="a",version="1"}'] == 0.5
         predict(server)
-        wait_for_metric(server, r"probity_ood_score_deviation_count\{.*\}", 2)
+        wait_for_metric(server, r"probity_ood_p_value_count\{.*\}", 2)
         wait_for_metric(server, r"probity_predictions_total\{.*\}", 2)
         assert server.terminate() == 0
 
@@ -96,5 +86,5 @@ def test_a_version_that_was_replaced_and_comes_back_is_there_again(tmp_path: Pat
             wait_for_both(server, tmp_path / "a", start)
         found = settled(server, 'version="2"')
         assert re.search(r'probity_model_info\{digest="\w+",name="a",version="1"\}', "\n".join(found))
-        assert 'probity_reject_threshold_deviation{model="a",version="1"}' in found
+        assert 'probity_false_reject_rate{model="a",version="1"}' in found
         assert server.terminate() == 0
