@@ -85,8 +85,8 @@ class FitConfig(BaseModel):
     selection: Annotated[
         StrategyName | Callable[..., Any],
         Field(
-            description="Strategy that chooses the weights; in Python also a function from the `SelectionContext` and "
-            "`selection_options` to their positions."
+            description="Strategy that chooses the weights; in Python also a function of the `SelectionContext` and of "
+            "the `selection_options` by name, that returns their positions."
         ),
     ] = "auto"
     selection_options: dict[str, Any] = Field(default_factory=dict, description="Options of the strategy.")
@@ -112,7 +112,7 @@ class FitConfig(BaseModel):
         ),
     ] = None
     added_weights: Annotated[
-        bool | tuple[str, ...],
+        Annotated[bool, Field(strict=True)] | tuple[str, ...],
         Field(
             description="Whether the posterior is also over weights that are added to the network, on random features "
             "of its activations: their variance grows with the distance from the training data. A list of paths: "

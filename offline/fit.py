@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from probity.offline.config import FitConfig
 from probity.offline.data.agreement import check_inputs_like
 from probity.offline.data.calibration_check import CalibrationCheck, target_warnings
+from probity.offline.data.description import Description, check_class_names, check_input_spec, check_is_spec
 from probity.offline.data.foreign import check_foreign, collect_foreign
 from probity.offline.data.given import given_data
 from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, collect_held_out
@@ -42,7 +43,6 @@ from probity.offline.laplace.noise import residual_noise
 from probity.offline.laplace.temperature import plain_temperature
 from probity.offline.publish.bundle import publish
 from probity.offline.publish.fitted import Fitted
-from probity.offline.publish.manifest import check_class_names, check_input_spec
 from probity.offline.publish.served_form import check_size, choose_form
 from probity.offline.runtime.arrays import to_numpy
 from probity.offline.runtime.checkpoint import Checkpoint, checkpoint_folder
@@ -100,6 +100,7 @@ def fit_bundle(
     """
     config = _usable_config(config)
     destination = _usable_path(out)
+    check_is_spec(input_spec)
     columns = None if input_spec is None else input_spec.feature_names
     train = given_data(train_loader, "train_loader", columns)
     held_out = given_data(calibration_loader, "calibration_loader", columns or train.columns, train.targets)
@@ -112,7 +113,7 @@ def fit_bundle(
         for line in job.notes:
             say(line)
         spec = check_input_spec(input_spec, job.example, train.columns, job.takes.parts)
-        names = check_class_names(class_names or train.targets, job.likelihood.outputs)
+        names = check_class_names(train.targets if class_names is None else class_names, job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination, say)
 
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
@@ -137,6 +138,8 @@ def fit_bundle(
         # 5. accumulate
         check = CalibrationCheck(tuning.joined(conformal.inputs, conformal.targets))
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint, check)
+        spec = ranges.with_range(spec, check.data.inputs)
+        description = Description(spec, names, (*doubts, *check.warnings(ranges.ends)))
         enter(job.track, ADDED)
         added = fit_added_weights(job, memory.rows("curvature"))
 
@@ -160,25 +163,14 @@ def fit_bundle(
                 tuning,
                 conformal,
                 memory.rows("held-out"),
-                None if inference.added is None else inference.added.weights,
+                inference.added_weights,
             )
 
             # 8. publish
             enter(job.track, EXPORT)
             resources = tuple(memory.lines_without_budget())
-            fitted = Fitted(
-                subnetwork,
-                jacobian,
-                curvature,
-                inference,
-                form,
-                calibrated,
-                resources,
-                len(tuning),
-                (*doubts, *check.warnings(ranges.ends)),
-            )
-            warnings = publish(job, fitted, destination, names, ranges.with_range(spec, check.data.inputs))
-            _warn(warnings, say, destination)
+            fitted = Fitted(description, subnetwork, curvature, inference, form, calibrated, resources)
+            _warn(publish(job, fitted, destination), say, destination)
         job.distributed.barrier()
         if job.distributed.is_main:
             checkpoint.remove()

@@ -138,7 +138,7 @@ def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
     if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(hasattr(item, "__array__") for item in batch):
         expected = f"expected a pair of tensors or arrays (inputs, targets){_remedy(batch)}"
         raise ValueError(f"{where}: found {_describe(batch)}, {expected}")
-    inputs, targets = (item if isinstance(item, Tensor) else torch.as_tensor(item) for item in batch)
+    inputs, targets = (item.detach() if isinstance(item, Tensor) else torch.as_tensor(item) for item in batch)
     refuse_sparse(inputs, where)
     refuse_sparse(targets, where)
     if inputs.dim() < 1 or targets.dim() < 1 or len(inputs) != len(targets):

@@ -128,7 +128,7 @@ class AddedWeights:
         def fit(paths: Sequence[str], settings: FeatureSettings, *, with_lengths: bool, stream: int) -> FeatureVariance:
             generator = torch.Generator().manual_seed(_stream(seed, stream))
             parts = [activations[path].double() for path in paths]
-            inputs = with_lengths and INPUTS in paths and activations[INPUTS].shape[1] <= MOST_INPUTS
+            inputs = INPUTS in paths and activations[INPUTS].shape[1] <= MOST_INPUTS
             return FeatureVariance.fit(
                 parts,
                 settings,

@@ -44,8 +44,9 @@ def choose_layers(model: nn.Module, x: Tensor, last: str | None = None) -> Featu
     The last layer's input and that at two thirds of the depth; for the distance also that at one third. Of a table the
     columns themselves count for the distance too, and so do the inputs where only one layer can be read: a recurrent
     network maps noise and shuffled rows to states like those of training data; a layer that takes the inputs themselves
-    then counts for the link alone. Of images and series their texture counts, which comes first. last: the path of the
-    last layer where it is known; by default, the layer called last.
+    then counts for the link alone. Where no other layer is there, as in a linear model, few inputs count as they do for
+    the distance. Of images and series their texture counts, which comes first. last: the path of the last layer where
+    it is known; by default, the layer called last.
     """
     calls = _calls(model, x)
     own = {path for path, value in calls if _storage(value) == _storage(x) and value.numel() == x.numel()}
@@ -66,7 +67,9 @@ def choose_layers(model: nn.Module, x: Tensor, last: str | None = None) -> Featu
     inputs = (INPUTS,) if alone or kind_of(x) == "table" else ()
     texture = (TEXTURE,) if x.is_floating_point() and places(x) else ()
     link = tuple(dict.fromkeys((second, usable[-1])))
-    layers = [path for path in dict.fromkeys((first, *link)) if not inputs or path not in own]
+    if own.issuperset(link) and x[0].numel() <= MOST_INPUTS:
+        link = (INPUTS,)  # standardised: rows next to the mean have no direction
+    layers = [path for path in dict.fromkeys((first, *link)) if path != INPUTS and (not inputs or path not in own)]
     return FeatureLayers(link, (*texture, *inputs, *layers))
 
 

@@ -5,7 +5,7 @@ the outputs. With Lambda_n = C_n C_n^T its rows C_n^T J_n are gathered and added
 (`probity.offline.laplace.gram`), positive semi-definite by construction, accumulated in float64.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 import torch
@@ -15,13 +15,17 @@ from probity.offline.data.likelihood import Classification, Likelihood, Regressi
 from probity.offline.data.loaders import in_chunks, rows_within
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.jacobian.mixtures import Mixtures
+from probity.offline.job import Job
 from probity.offline.laplace.gram import Gram
 from probity.offline.runtime.checkpoint import Checkpoint
 from probity.offline.runtime.distributed import DistributedContext
+from probity.offline.runtime.progress import length_of
 from probity.offline.runtime.resume import ResumablePass, tensors_digest
+from probity.offline.section import Section
 
 MEMORY_BYTES = 512 * 2**20
 MAX_ROWS = 512
+MOST_TOGETHER = 0.02
 SINGLE = DistributedContext()
 Pairs = Iterable[tuple[Tensor, Tensor]]
 
@@ -40,6 +44,38 @@ class Curvature:
     squared_error: float
     correct: int
     together: float = 0.0
+
+    def section(self, job: Job) -> Section:
+        """In the manifest: the number of training examples, and accuracy or root mean square error on them."""
+        likelihood, metrics = job.likelihood, {"train_examples": float(self.examples)}
+        if isinstance(likelihood, Regression):
+            metrics["train_rmse"] = (self.squared_error / (self.examples * likelihood.outputs)) ** 0.5
+        else:
+            metrics["train_accuracy"] = self.correct / self.examples
+            if likelihood.rows < likelihood.outputs:
+                metrics["curvature_rows"] = float(likelihood.rows)
+                metrics["curvature_probability_together"] = self.together / self.examples
+        return Section(metrics=metrics, warnings=(*self._left_out(job), *_together(metrics)))
+
+    def _left_out(self, job: Job) -> Iterator[str]:
+        """Where the loader gives another number of examples than its dataset has."""
+        dataset = getattr(job.train, "dataset", None)
+        expected = None if dataset is None else length_of(dataset)
+        if expected is not None and expected != self.examples:
+            yield (
+                f"train_loader gave {self.examples} examples, its dataset has {expected} (drop_last, or a sampler that "
+                "repeats or leaves out): the curvature sums over the examples given"
+            )
+
+
+def _together(metrics: Mapping[str, float]) -> Iterator[str]:
+    """Where the curvature leaves out more than a little for want of rows."""
+    share = metrics.get("curvature_probability_together", 0.0)
+    if share > MOST_TOGETHER:
+        yield (
+            f"the curvature takes classes together whose probability is {100 * share:.1f} % on the training data, so "
+            f"the variances are too large; give more curvature_outputs than {metrics['curvature_rows']:.0f}"
+        )
 
 
 @dataclass

@@ -36,6 +36,8 @@ from probity.offline.laplace.prior import (
 )
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.offline.runtime.progress import one_step
+from probity.offline.section import Section
+from probity.service.bundle import AddedWeights as ManifestPart
 from probity.service.bundle import Posterior, Prior
 from probity.service.maths.posterior_factor import CholeskyPosterior
 
@@ -50,6 +52,20 @@ class Added:
     weights: AddedWeights
     chosen: AddedScale
 
+    def in_manifest(self, budget: float) -> ManifestPart:
+        """What the manifest says of them."""
+        weights, paid = self.weights, self.chosen.paid
+        return ManifestPart(
+            layers=weights.layers.link,
+            distance_layers=weights.layers.score,
+            features=len(weights.link.phases),
+            prior_variance=weights.scale,
+            budget=budget,
+            cost=paid.cost,
+            cost_error=paid.error,
+            explanation=self.chosen.explanation,
+        )
+
 
 @dataclass(frozen=True)
 class Inference:
@@ -57,7 +73,7 @@ class Inference:
 
     likelihood: with the observation noise, or the temperature, that suits the posterior. eigenvalues (S,): of the
     curvature, None where no decomposition was made. added: the posterior over added weights, if there are any. notes:
-    remarks on the search that need no action.
+    remarks on the search that need no action. noise_examples: how many held-out examples gave the noise, if any did.
     """
 
     factor: CholeskyPosterior
@@ -68,6 +84,19 @@ class Inference:
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     added: Added | None = None
+    noise_examples: int | None = None
+
+    @property
+    def added_weights(self) -> AddedWeights | None:
+        """With the prior variance that was chosen; None: there are none."""
+        return None if self.added is None else self.added.weights
+
+    def section(self, config: FitConfig) -> Section:
+        """In the manifest."""
+        fields = {"prior": self.prior, "posterior": self.posterior}
+        added = None if self.added is None else self.added.in_manifest(config.budget)
+        metrics = {} if self.noise_examples is None else {"noise_examples": float(self.noise_examples)}
+        return Section({**fields, "added_weights": added}, metrics, self.warnings)
 
 
 @dataclass(frozen=True)
@@ -117,7 +146,10 @@ def infer(
             "nothing tells how far an input is from the training data; build its layers from torch.nn modules",
         )
     eigenvalues = None if spectrum is None else spectrum.values
-    return Inference(kept, metadata, prior, likelihood, eigenvalues, warnings, found.notes, posterior_added)
+    noise_examples = len(tuning) if config.estimates_noise else None
+    return Inference(
+        kept, metadata, prior, likelihood, eigenvalues, warnings, found.notes, posterior_added, noise_examples
+    )
 
 
 def needs_spectrum(config: FitConfig, size: int) -> bool:

@@ -18,7 +18,10 @@ FORWARD_REMEDIES = {
     "have the same dtype, but got Long": "give (inputs, targets) in this order, numbers as x.float()",
     "indices' to have one of the following scalar types": "give tokens as whole numbers, x.long()",
     "device-side assert": "fit with device='cpu', which says what it is, such as tokens beyond an nn.Embedding",
-    "index out of range in self": "give the nn.Embedding a row for each token, or leave out the tokens beyond",
+    **dict.fromkeys(
+        ("index out of range in self", "i < index_size"),
+        "give the nn.Embedding a row for each token, or leave out the tokens beyond",
+    ),
 }
 IMAGES = "give images as (channels, height, width), such as x.{} of a batch"
 OF_IMAGES = {2: "reshape(-1, channels, height, width)", 3: "unsqueeze(1)", 4: "permute(0, 3, 1, 2)"}

@@ -48,7 +48,8 @@ class OnnxExporter:
         """The graph of mean, variance and distance."""
         outputs, added = job.likelihood.outputs, job.likelihood.added_share
         share = None if (added == 1).all() else torch.as_tensor(added)
-        return export_variance(fitted.jacobian, job.example, outputs, fitted.form.factor, fitted.added, share)
+        form, weights = fitted.form, fitted.inference.added_weights
+        return export_variance(form.jacobian, job.example, outputs, form.factor, weights, share)
 
     def measure(self, job: Job, fitted: Fitted, folder: Path) -> Measured:
         """Verification, foreign inputs and price."""
@@ -63,7 +64,7 @@ class OnnxExporter:
 def _plain_answers(job: Job, fitted: Fitted) -> PlainAnswers:
     inputs, form = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES], fitted.form
     whole = None if form.reduced is None else WholePosterior(fitted.inference.factor, form.reduced.error_bound)
-    return PlainAnswers(job, fitted.jacobian, form.posterior, inputs, whole, fitted.added)
+    return PlainAnswers(job, form.jacobian, form.posterior, inputs, whole, fitted.inference.added_weights)
 
 
 def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:

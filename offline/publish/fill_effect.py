@@ -7,7 +7,8 @@ import numpy as np
 from probity.offline.data.held_out import HeldOut
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.jacobian.output_rule import ALL_OUTPUTS
-from probity.offline.laplace.calibration import Calibrated, predict_held_out
+from probity.offline.laplace.calibrated import Calibrated
+from probity.offline.laplace.calibration import predict_held_out
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.offline.runtime.progress import silent
 from probity.service.bundle import FillEffect

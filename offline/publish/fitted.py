@@ -1,31 +1,34 @@
 """Everything about a fit that is published."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probity.offline.features.added_weights import AddedWeights
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.laplace.calibration import Calibrated
+from probity.offline.data.description import Description
+from probity.offline.job import Job
+from probity.offline.laplace.calibrated import Calibrated
 from probity.offline.laplace.ggn import Curvature
 from probity.offline.laplace.inference import Inference
 from probity.offline.publish.served_form import ServedForm
+from probity.offline.section import Section
 from probity.offline.selection.subnetwork import Subnetwork
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the steps of a fit found; `memory`: the lines of its plan; `doubts`: warnings about the calibration data."""
+    """What the steps of a fit found; resources: lines about what they took."""
 
+    description: Description
     subnetwork: Subnetwork
-    jacobian: SubnetworkJacobian
     curvature: Curvature
     inference: Inference
     form: ServedForm
     calibrated: Calibrated
-    memory: tuple[str, ...]
-    tuning_examples: int
-    doubts: tuple[str, ...] = ()
+    resources: tuple[str, ...]
 
-    @property
-    def added(self) -> AddedWeights | None:
-        """The added weights, if there are any."""
-        return None if self.inference.added is None else self.inference.added.weights
+    def sections(self, job: Job) -> Iterator[Section]:
+        """What each step says of itself in the manifest; only the graph is missing."""
+        yield self.description.section(job.config)
+        yield self.subnetwork.section(job)
+        yield self.curvature.section(job)
+        yield self.inference.section(job.config)
+        yield self.calibrated.section(job.likelihood, self.description.names)

@@ -21,7 +21,6 @@ WORDS = {
     "scaled-by-100": "scaled by 100",
     "scaled-by-255": "scaled by 255",
     "shuffled-pixels": "with shuffled pixels",
-    "reversed-columns": "with reversed columns",
     "random-tokens": "of random tokens",
     "constant-token": "of one token repeated",
 }

@@ -40,9 +40,10 @@ def check_size(jacobian: SubnetworkJacobian, outputs: int) -> None:
 
 @dataclass(frozen=True)
 class ServedForm:
-    """`factor`: what becomes a part of the graph, in float64; None: the graph gives the Jacobian. posterior: gives the
-    same variances from the Jacobian. reduced: what the manifest says of a reduced head."""
+    """jacobian: of the chosen weights. factor: what becomes a part of the graph, in float64. posterior: gives the same
+    variances from the Jacobian. reduced: what the manifest says of a reduced head."""
 
+    jacobian: SubnetworkJacobian
     factor: StructuredFactor | WholeFactor
     posterior: GivesVariance
     reduced: ReducedHead | None = None
@@ -56,7 +57,7 @@ def choose_form(job: Job, jacobian: SubnetworkJacobian, inference: Inference, he
     held_out (n, *input_shape): where the error of the reduced head is measured.
     """
     exact = served_factor(jacobian, inference.factor, job.likelihood.outputs, LARGEST_FACTOR // FLOAT32)
-    form = ServedForm(exact, inference.factor)
+    form = ServedForm(jacobian, exact, inference.factor)
     if not isinstance(exact, HeadFactor) or _gain(job, exact.multiply_adds, 0) < LEAST_GAIN:
         return form
     if reduction_bytes(exact) > FREE_MATRICES * FLOAT64 * jacobian.size**2:
@@ -67,7 +68,7 @@ def choose_form(job: Job, jacobian: SubnetworkJacobian, inference: Inference, he
         return form
     error = _largest_error(jacobian, exact, reduced, held_out)
     metadata = ReducedHead(reduced.rank, reduced.error_bound, error, len(held_out))
-    return ServedForm(reduced, ReducedHeadPosterior.of(reduced, jacobian), metadata)
+    return ServedForm(jacobian, reduced, ReducedHeadPosterior.of(reduced, jacobian), metadata)
 
 
 def _gain(job: Job, before: int, after: int) -> float:

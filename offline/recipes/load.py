@@ -20,6 +20,7 @@ from typing import Any
 from torch import nn
 
 from probity.offline.config import FitConfig
+from probity.offline.data.description import listed_names
 from probity.offline.recipes.imports import RecipeImports
 from probity.service.bundle import InputSpec
 from probity.service.format.text import suggestion
@@ -67,9 +68,10 @@ class Recipe:
     @property
     def class_names(self) -> Sequence[str] | None:
         names = self._optional("class_names", None)
-        if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
-            raise RecipeError(f"{self.path}: class_names: found {type(names).__name__}, expected a list of names")
-        return names
+        try:
+            return None if names is None else listed_names(names)
+        except ValueError as error:
+            raise RecipeError(f"{self.path}: {error}") from None
 
     @property
     def input_spec(self) -> InputSpec | None:

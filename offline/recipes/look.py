@@ -8,12 +8,12 @@ from torch import Tensor
 
 from probity.offline.config import FitConfig
 from probity.offline.data.agreement import check_class_count, check_inputs_like, check_targets_alone
+from probity.offline.data.description import check_class_names, check_input_spec
 from probity.offline.data.foreign import check_foreign
 from probity.offline.data.given import GivenData, given_data
 from probity.offline.data.held_out import TUNING_SHARE, check_enough
 from probity.offline.data.loaders import first_batch
 from probity.offline.network.inputs import is_several
-from probity.offline.publish.manifest import check_class_names, check_input_spec
 from probity.offline.recipes.load import Recipe
 from probity.offline.runtime.progress import length_of
 from probity.service.bundle import InputSpec

@@ -82,6 +82,12 @@ def evaluate_recipe(predictor: Predictor, recipe_path: Path) -> Evaluation:
             f"{recipe_path}: config.likelihood: found {recipe.config.likelihood!r}, expected "
             f"{predictor.manifest.task!r} as in the bundle {predictor.path}; give the recipe that it was fitted with"
         )
+    names, known = recipe.class_names, predictor.manifest.class_names
+    if names is not None and known is not None and tuple(names) != known:
+        raise RecipeError(
+            f"{recipe_path}: class_names: found {list(names)!r:.100}, expected {list(known)!r:.100} as in the bundle "
+            f"{predictor.path}; give the recipe that it was fitted with"
+        )
     with recipe.running():
         foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
         levels = with_level(predictor.decision.policy.interval_level)

@@ -79,10 +79,21 @@ def strategy_of(selection: str | Callable[..., Any]) -> Strategy:
 def check_options(selection: str | Callable[..., Any], options: Options) -> None:
     """`ValueError` for an option that the strategy does not have, and for a value that its annotation refuses."""
     function = strategy_of(selection).choose if isinstance(selection, str) else selection
-    _, *known = inspect.signature(function, eval_str=isinstance(selection, str)).parameters.values()
+    every = list(inspect.signature(function, eval_str=isinstance(selection, str)).parameters.values())
+    if not every:
+        raise ValueError("selection: found a function without parameters, expected one of the SelectionContext")
+    known = every[1:]  # after the context
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
         return
     names = [parameter.name for parameter in known]
+    lacking = [
+        p.name for p in known if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.name not in options
+    ]
+    if lacking:
+        raise ValueError(
+            f"selection_options: found no {lacking[0]!r}, which {strategy_name(selection)} needs; options are given by "
+            f"name, as selection_options={{{lacking[0]!r}: ...}}"
+        )
     for name in sorted(set(options) - set(names)):
         expected = f"{', '.join(names) or 'none'} for selection={strategy_name(selection)!r}"
         raise ValueError(f"selection_options: found {name!r}{suggestion(name, names)}, expected {expected}")
@@ -105,7 +116,10 @@ def select(selection: str | Callable[..., Any], context: SelectionContext, optio
 
 def _checked(positions: Any, context: SelectionContext) -> Subnetwork:
     """What a user's function returned, ascending; `ValueError` for anything but at most S different candidates."""
-    found = torch.as_tensor(positions).detach().cpu().flatten()
+    try:
+        found = torch.as_tensor(positions).detach().cpu().flatten()
+    except (RuntimeError, TypeError, ValueError):  # what is no numbers
+        found = torch.zeros(0)
     whole = not (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool)
     chosen = torch.unique(found.to(torch.int64)) if whole else found[:0]
     if not len(chosen) or len(chosen) != len(found) or not bool(torch.isin(chosen, context.candidate_weights).all()):

@@ -5,6 +5,10 @@ from typing import Any
 
 from torch import Tensor
 
+from probity.offline.job import Job
+from probity.offline.section import Section
+from probity.service.bundle import ParameterSlice, Selection
+
 
 @dataclass(frozen=True)
 class Subnetwork:
@@ -21,6 +25,23 @@ class Subnetwork:
     strategy: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     within: tuple[str, ...] | None = None
+
+    def section(self, job: Job) -> Section:
+        """In the manifest."""
+        chosen = {parameter.name: len(positions) for parameter, positions in job.layout.locate(self.indices)}
+        selection = Selection(
+            strategy=self.strategy,
+            options=self.options,
+            seed=job.config.seed,
+            dead_weights=self.dead_weights,
+            parameters=tuple(
+                ParameterSlice(p.name, p.shape, p.offset, chosen.get(p.name, 0)) for p in job.layout.parameters
+            ),
+            explanation=self.explanation,
+            within=self.within,
+        )
+        sizes = {"parameter_count": job.layout.total, "subnetwork_size": len(self.indices)}
+        return Section({"selection": selection, **sizes})
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the indices, as plain values."""

@@ -86,6 +86,8 @@ class Prediction:
             import pandas as pd
         except ImportError:
             raise ImportError("to_frame needs pandas: in a checkout of Probity, pip install '.[frames]'") from None
+        if index is not None and len(index) != len(self):
+            raise ValueError(f"index: found {len(index)} labels, expected one for each of the {len(self)} predictions")
         return pd.DataFrame(self._columns(), index=index)
 
     def _columns(self) -> dict[str, Array]:

@@ -118,7 +118,8 @@ class Predictor:
             values = packed(named, spec.parts, "inputs")
         elif isinstance(inputs, Mapping):
             if spec.parts is None:
-                raise ValueError(f"inputs: found {', '.join(map(repr, inputs))}, expected a single array")
+                found = ", ".join(map(repr, inputs))
+                raise ValueError(f"inputs: found {found!s:.100}, expected one array; of columns, a data frame")
             values = packed(inputs, spec.parts, "inputs")
         given = numbers_of(values, "inputs")
         if spec.dtype == "int64" and given.dtype.kind == "f" and not (given == np.trunc(given)).all():

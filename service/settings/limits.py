@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from probity.service.settings.types import Positive, Seconds
+from probity.service.settings.types import Bytes, Positive, Seconds
 
 
 class LimitSettings(BaseModel):
@@ -35,14 +35,14 @@ class LimitSettings(BaseModel):
         ),
     ] = None
     max_body_bytes: Annotated[
-        Positive,
+        Bytes,
         Field(
             description="Maximum size of a request body, before and after decompression; a larger one gets 413, and so "
             "do examples that take four times as much as the network takes them (one is always accepted)."
         ),
     ] = 16 * 2**20
     max_pending_bytes: Annotated[
-        Positive,
+        Bytes,
         Field(
             description="Maximum bytes of bodies, decoded inputs and unsent responses held at once; further "
             "requests get 429. If no other request holds any, a request of any size is accepted."

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from probity.service.settings.types import Positive, Seconds, Words
+from probity.service.settings.types import Bytes, Seconds, Words
 
 
 class ModelSettings(BaseModel):
@@ -31,7 +31,7 @@ class ModelSettings(BaseModel):
         ),
     ] = "named"
     trial_bytes: Annotated[
-        Positive | None,
+        Bytes | None,
         Field(
             description="Memory limit of the trial process (Linux only); if unset, the memory that is free at the time."
         ),

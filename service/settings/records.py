@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from probity.service.settings.types import Positive, Seconds
+from probity.service.settings.types import Bytes, Seconds
 
 
 class RecordSettings(BaseModel):
@@ -19,7 +19,7 @@ class RecordSettings(BaseModel):
         ),
     ] = None
     audit_bytes: Annotated[
-        Positive,
+        Bytes,
         Field(
             description="What the audit trail takes on the disk at most: its file is renamed when it has a tenth of "
             "it, and the oldest of ten is deleted."

@@ -114,5 +114,7 @@ def test_the_seed_alone_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed, noise in ((0, 1), (0, 2), (5, 1)):
         torch.manual_seed(noise)
         config = CONFIG.model_copy(update={**options, "seed": seed})
-        chosen.append(captured(monkeypatch, network(), loader, batches(seed=1), config)["selection"].indices.tolist())
+        chosen.append(
+            captured(monkeypatch, network(), loader, batches(seed=1), config).fitted.subnetwork.indices.tolist()
+        )
     assert chosen[0] == chosen[1] != chosen[2]

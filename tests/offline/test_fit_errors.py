@@ -120,7 +120,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "option": (other(selection_options={"snapshots": 3}), ValueError, "found 'snapshots', expected live_only"),
     "class names": ({"class_names": ["a", "b", "c"]}, ValueError, "class_names: found .*, expected .*2 names"),
-    "one string": ({"class_names": "ab"}, ValueError, "class_names: found the string .ab., expected a list of 2 names"),
+    "one string": ({"class_names": "ab"}, ValueError, "class_names: found str, expected a list of names"),
     "input dtype": (
         {"input_spec": InputSpec(shape=(4,), dtype="float16")},  # type: ignore[arg-type]
         ValueError,
@@ -178,7 +178,7 @@ def test_a_regression_that_fits_exactly_reports_no_accuracy(monkeypatch: pytest.
         nn.init.zeros_(parameter)
     data = [(inputs, torch.zeros(len(inputs), 2)) for inputs, _ in batches()]
     config = CONFIG.model_copy(update={"likelihood": "regression", "sigma_noise": 0.1})
-    metrics = captured(monkeypatch, model, data, data, config)["metrics"]
+    metrics = captured(monkeypatch, model, data, data, config).said.metrics
     assert "train_accuracy" not in metrics
     assert metrics["train_rmse"] == 0
 

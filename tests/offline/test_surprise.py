@@ -72,7 +72,7 @@ def test_a_standalone_model_of_it_decides_alike(default: Path, tmp_path: Path) -
     np.testing.assert_array_equal(found["rejected"], expected.rejected)
 
 
-@pytest.mark.parametrize("held_out", [20, 40])
+@pytest.mark.parametrize("held_out", [pytest.param(20, marks=pytest.mark.slow), 40])
 def test_few_held_out_examples(tmp_path: Path, held_out: int) -> None:
     predictor = Predictor.load(fitted(tmp_path / "bundle", held_out=batches(held_out, seed=1)))
     assert isinstance(predictor.decision.predictive.score, LargestSurprise)

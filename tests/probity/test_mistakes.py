@@ -235,6 +235,17 @@ RECIPES = {
     "misspelt value": ("config = FitConfig(selection='gradeint')", "(did you mean 'gradient'?)", "config = FitConfig("),
     "option of a type": ("config = FitConfig(subnetwork_size='all')", "found 'all', expected an integer of at least 1"),
     "names in a text": ("class_names = 'abc'", "class_names: found str, expected a list of names"),
+    "names in a set": ("class_names = {'a', 'b', 'c'}", "class_names: found set, expected a list of names"),
+    "no name for one": (
+        "class_names = ['a', None, 'c']",
+        "class_names: found ['a', None, 'c'], expected a name for each",
+    ),
+    "layers as a text": ("config = FitConfig(added_weights='0')", "added_weights: found '0', expected true or false"),
+    "a choice without a context": ("config = FitConfig(selection=lambda: [0])", "selection: found a function without"),
+    "a choice with more arguments": (
+        "config = FitConfig(selection=lambda context, options: [0])",
+        "selection_options: found no 'options', which <lambda>() needs; options are given by name",
+    ),
     "too few names": ("class_names = ['a', 'b']", "class_names: found 2 names", "class numbers up to 2"),
     "equal names": ("class_names = ['a', 'b', 'b']", "class_names: found", "all different"),
     "spec of a shape": ("input_spec = InputSpec(shape=(1, 8, 8))", "input_spec: found (1, 8, 8)", "expected (4,)"),
@@ -557,6 +568,10 @@ MODELS = {
     "ages for classes": (
         f"def model():\n    return nn.Linear(4, 1)\n{ONE_OUTPUT}torch.randint(20, 80, (count,))",
         "likelihood='regression'",
+    ),
+    "a choice of nothing": (
+        "config = FitConfig(selection=lambda context: None)",
+        "selection: found None, expected different positions among the candidate_weights",
     ),
     "names for another number": ("class_names = list('abcd')", "class_names: found", "expected 3 names"),
     "labels for another number": (

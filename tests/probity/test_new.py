@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from probity.cli import app
 from probity.service.bundle import read_manifest
+from tests.support.tiers import quick_among
 
 TEMPLATES = ("images", "series", "table", "text")
 
@@ -16,7 +17,7 @@ def new(kind: str, path: Path, *options: str) -> tuple[int, str]:
     return found.exit_code, found.output
 
 
-@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("kind", quick_among(TEMPLATES, {"table"}))
 def test_a_new_recipe_fits_and_is_evaluated(kind: str, tmp_path: Path) -> None:
     code, output = new(kind, tmp_path / f"{kind}.py")
     assert code == 0, output

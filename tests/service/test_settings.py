@@ -26,7 +26,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "request_timeout_seconds": ("5", 5.0),
     "compute_timeout_seconds": ("90", 90.0),
     "degrade_after_seconds": ("1", 1.0),
-    "max_pending_bytes": ("1000000", 1_000_000),
+    "max_pending_bytes": ("2MiB", 2 * 2**20),
     "drain_seconds": ("5", 5.0),
     "api_keys_file": ("/run/keys", Path("/run/keys")),
     "metrics_public": ("false", False),

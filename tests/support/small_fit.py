@@ -3,7 +3,7 @@
 import functools
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 import probity.offline.fit
-import probity.offline.publish.bundle
 from probity.offline import FitConfig, fit_bundle
 from probity.offline.job import Job
 from probity.offline.publish.bundle import publish
 from probity.offline.publish.exporter import Measured
 from probity.offline.publish.fitted import Fitted
+from probity.offline.section import Section
 from tests.support.networks import hooks_of
 
 CONFIG = FitConfig(
@@ -93,18 +93,23 @@ def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probity.offline.fit, "publish", functools.partial(publish, exporter=StubExporter()))
 
 
+class Captured(NamedTuple):
+    fitted: Fitted
+    said: Section
+
+
 def captured(
     monkeypatch: pytest.MonkeyPatch, model: nn.Module, train: Any, held_out: Batches, config: FitConfig
-) -> dict[str, Any]:
-    """What the stages hand to `make_manifest`; the fit stops there."""
-    found: dict[str, Any] = {}
+) -> Captured:
+    """What the steps found, and say of themselves; the fit stops there."""
+    found: list[Captured] = []
 
-    def make_manifest(*_: object, **fields: Any) -> None:
-        found.update(fields)
+    def publish(job: Job, fitted: Fitted, _: Path) -> None:
+        found.append(Captured(fitted, Section.joined(fitted.sections(job))))
         raise Stop
 
     skip_export(monkeypatch)
-    monkeypatch.setattr(probity.offline.publish.bundle, "make_manifest", make_manifest)
+    monkeypatch.setattr(probity.offline.fit, "publish", publish)
     with pytest.raises(Stop):
         fit_bundle(model, train, "never-written", calibration_loader=held_out, config=config)
-    return found
+    return found[0]

@@ -14,6 +14,7 @@ from probity.offline.export.standalone.file import export_standalone
 from probity.offline.export.standalone.verify import open_model
 from probity.service.inference.graph import NetworkError
 from probity.service.inference.predictor import Predictor
+from tests.support.tiers import quick_among
 
 ROWS = 10
 CONFIG = FitConfig(
@@ -79,7 +80,7 @@ def tokens() -> Tensor:
     return torch.randint(0, ROWS, (80, 2), generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("name", quick_among(LOOKS, {"embedding", "gather by names"}))
 def test_a_token_beyond_either_end_is_refused_and_named(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     look, width = LOOKS[name]
@@ -100,6 +101,7 @@ def test_a_token_beyond_either_end_is_refused_and_named(name: str, tmp_path: Pat
             session.run(None, {"inputs": bad.numpy()})
 
 
+@pytest.mark.slow
 def test_a_column_of_a_table_that_is_looked_up_is_refused_too(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Looked(lambda x, table: torch.cat([F.embedding(x[:, 0].long(), table), x[:, 1:]], 1), 6)
@@ -116,6 +118,7 @@ def test_a_column_of_a_table_that_is_looked_up_is_refused_too(tmp_path: Path) ->
         np.testing.assert_allclose(predictor.predict(between.numpy()).mean, model(between), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_brackets_count_from_the_end_as_in_torch(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, good = Looked(lambda x, table: table[x].flatten(1)), tokens()
@@ -129,6 +132,7 @@ def test_brackets_count_from_the_end_as_in_torch(tmp_path: Path) -> None:
             predictor.predict(torch.full((1, 2), beyond).numpy())
 
 
+@pytest.mark.slow
 def test_a_looked_up_column_beside_wide_ones_is_exported_alone(tmp_path: Path) -> None:
     """Each column of the examples that try the model is drawn from its own range."""
     torch.manual_seed(0)

@@ -232,12 +232,15 @@ def test_the_same_from_the_network_in_one_batch_or_several_and_in_either_precisi
         np.testing.assert_allclose(rounded, precise, rtol=1e-3, atol=1e-5)
 
 
-def test_the_variance_of_the_outputs_never_knows_single_columns() -> None:
-    """Not even where the only layer is the network itself, whose path is that of the inputs."""
-    x = torch.randn(60, 3, generator=generator())
+def test_of_a_linear_model_the_variance_of_the_outputs_knows_single_columns() -> None:
+    """Rows next to the mean have no direction: without it, one of zeros alone would be far from all others."""
+    x = torch.randn(300, 2, generator=generator())
     fitted = AddedWeights.fit(FeatureLayers((INPUTS,), (INPUTS,)), {INPUTS: x}, seed=0)
-    assert fitted.link.coordinates.columns is None
-    assert fitted.score.coordinates.columns is not None
+    assert fitted.link.coordinates.columns is not None
+    rows = torch.tensor([[0.0, 0.0], [1e-3, 0.0], [0.0, -1e-3], [3e3, 0.0]], dtype=torch.float64)
+    middle, *beside, far = fitted.link.of([rows]).tolist()
+    assert beside == pytest.approx([middle, middle], rel=1e-2)
+    assert middle < 0.1 * far
 
 
 def test_the_seed_decides() -> None:

@@ -30,7 +30,7 @@ def mlp(*sizes: int) -> nn.Sequential:
 @pytest.mark.parametrize(
     ("sizes", "link", "score"),
     [
-        ((4, 3), ("0",), (INPUTS,)),
+        ((4, 3), (INPUTS,), (INPUTS,)),
         ((4, 5, 3), ("2",), (INPUTS, "2")),
         ((4, 5, 6, 3), ("4",), (INPUTS, "2", "4")),
         ((4, 5, 6, 7, 3), ("6",), (INPUTS, "4", "6")),

@@ -49,8 +49,8 @@ def test_the_manifest_has_the_share_of_each_kind(regression: Path) -> None:
     assert shares["scaled-by-10"] > 0.9
     assert shares["scaled-by-100"] == 1
     assert shares["zeros"] == 0
-    assert not [text for text in manifest.warnings if "scaled by" in text or "zeros" in text]
-    assert [text for text in manifest.warnings if text.startswith("of inputs with reversed columns, only ")]
+    assert shares["reversed-columns"] < 0.5
+    assert not [text for text in manifest.warnings if text.startswith("of inputs")]
 
 
 def test_card_and_report_show_them(regression: Path) -> None:
@@ -74,10 +74,9 @@ def test_a_bundle_that_rejects_nothing_warns_of_every_kind_that_is_judged(tmp_pa
     assert [text.partition(",")[0] for text in found] == [
         "of inputs scaled by 10",
         "of inputs scaled by 100",
-        "of inputs with reversed columns",
     ]
     report = (tmp_path / "bundle" / "report.html").read_text()
-    assert "Less than half is rejected of these obviously foreign inputs: scaled by 10, scaled by 100," in report
+    assert "Less than half is rejected of these obviously foreign inputs: scaled by 10, scaled by 100" in report
 
 
 @pytest.mark.parametrize(

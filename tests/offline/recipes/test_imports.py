@@ -149,8 +149,8 @@ def class_names():
 def test_two_recipes_may_have_a_module_of_the_same_name(tmp_path: Path) -> None:
     one, two = recipe(tmp_path / "one", "first"), recipe(tmp_path / "two", "second")
     for _ in range(2):  # in turns: each keeps its own
-        assert one.class_names == ["first", "first"]
-        assert two.class_names == ["second", "second"]
+        assert one.class_names == ("first", "first")
+        assert two.class_names == ("second", "second")
     with one.running(), two.running(), one.running():
         assert importlib.import_module("shared_name").WORD == "second"
     assert one.module.__name__ != two.module.__name__
@@ -161,7 +161,7 @@ def test_what_was_there_before_comes_back(tmp_path: Path, monkeypatch: pytest.Mo
     found = recipe(tmp_path / "one", "first")
     other = type(sys)("shared_name")
     monkeypatch.setitem(sys.modules, "shared_name", other)
-    assert found.class_names == ["first", "first"]
+    assert found.class_names == ("first", "first")
     assert sys.modules["shared_name"] is other
 
 

@@ -41,7 +41,7 @@ def recipe(folder: Path, text: str) -> Recipe:
 def test_a_whole_recipe(tmp_path: Path) -> None:
     found = recipe(tmp_path, WHOLE)
     assert found.config == FitConfig(name="tiny", seed=3)
-    assert found.class_names == ["no", "yes"]
+    assert found.class_names == ("no", "yes")
     assert found.input_spec == InputSpec(shape=(2,), feature_names=("a", "b"))
     assert isinstance(found.model(), nn.Linear)
     assert len(found.data("train_data")[0]) == 3

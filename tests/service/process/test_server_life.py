@@ -258,7 +258,7 @@ def test_a_signal_turns_readiness_off_and_is_forgotten_afterwards(classification
 @pytest.mark.parametrize("computes", [True, False])
 def test_signs_of_life_come_every_second_while_it_computes(classification: Synthetic, computes: bool) -> None:
     app, signs = create_app(Predictor.load(classification.path), Settings()), list[None]()
-    app.state.runtime = SimpleNamespace(alive=computes, measure=lambda: None)
+    app.state.runtime = SimpleNamespace(alive=computes, check_computation=lambda: None)
     server = Server(uvicorn.Config(app), heartbeat=lambda: signs.append(None))
     server.servers = []  # as if started, without a socket
 

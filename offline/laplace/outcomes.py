@@ -1,15 +1,26 @@
 """How the held-out examples turned out, as the bundle keeps it."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from probity.offline.laplace.calibration import Predicted
+from probity.offline.data.held_out import HeldOut
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.bundle import Outcomes as OutcomesPart
 from probity.service.bundle import SetScore
+from probity.service.inference.predictor import Prediction
 from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from probity.service.maths.prediction_sets import LIKELY, label_set_scores, set_scores, tuned_sets
 
 PLAIN_SETS = (0.0, 1)  # without examples that tune
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Held-out examples and what the service predicts for them."""
+
+    data: HeldOut
+    prediction: Prediction
 
 
 def outcomes_of(conformal: Predicted, tuning: Predicted | None) -> tuple[Outcomes, OutcomesPart]:

@@ -1,4 +1,4 @@
-"""offline/publish/outcomes.py: how held-out examples turned out, in the order of their scores."""
+"""offline/laplace/outcomes.py: how held-out examples turned out, in the order of their scores."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,7 @@ import torch
 
 from probity.offline.data.held_out import HeldOut
 from probity.offline.data.likelihood import Classification, Regression
-from probity.offline.laplace.calibration import Predicted
-from probity.offline.publish.outcomes import outcomes_of
+from probity.offline.laplace.outcomes import Predicted, outcomes_of
 from probity.service.bundle import Outcomes, SetScore
 from probity.service.maths.outcomes import ClassOutcomes, RegressionOutcomes
 from tests import reference
