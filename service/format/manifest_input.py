@@ -85,12 +85,7 @@ class InputSpec(Part):
     parts: tuple[InputPart, ...] | None = None
 
     def __post_init__(self) -> None:
-        if any(size < 1 for size in self.shape):
-            raise ManifestError(f"input.shape: found {self.shape!s:.200}, expected sizes of at least 1")
-        if len(self.shape) > MAX_DIMENSIONS:
-            raise ManifestError(f"input.shape: found {len(self.shape)} dimensions, expected at most {MAX_DIMENSIONS}")
-        if math.prod(self.shape) > MAX_ENTRIES:
-            raise ManifestError(f"input.shape: found {self.shape}, expected at most {MAX_ENTRIES} entries")
+        self._check_shape()
         self._check_feature_names()
         if self.parts is not None:
             self._check_parts(self.parts)
@@ -103,6 +98,16 @@ class InputSpec(Part):
             raise ManifestError(f"input.range: found one for the dtype {self.dtype!r}, expected null")
         if self.image is not None:
             self._check_image(self.image)
+
+    def _check_shape(self) -> None:
+        if not isinstance(self.shape, tuple | list) or not all(isinstance(size, int) for size in self.shape):
+            raise ManifestError(f"input.shape: found {self.shape!r:.100}, expected whole numbers such as (3, 32, 32)")
+        if any(size < 1 for size in self.shape):
+            raise ManifestError(f"input.shape: found {self.shape!s:.200}, expected sizes of at least 1")
+        if len(self.shape) > MAX_DIMENSIONS:
+            raise ManifestError(f"input.shape: found {len(self.shape)} dimensions, expected at most {MAX_DIMENSIONS}")
+        if math.prod(self.shape) > MAX_ENTRIES:
+            raise ManifestError(f"input.shape: found {self.shape}, expected at most {MAX_ENTRIES} entries")
 
     def _check_parts(self, parts: tuple[InputPart, ...]) -> None:
         names = [part.name for part in parts]
@@ -139,6 +144,7 @@ class InputSpec(Part):
             )
         if self.dtype != "float32":
             raise ManifestError(f"input.dtype: found {self.dtype!r}, expected 'float32' for images")
+        _check_numbers(image)
         for name, values in (("mean", image.mean), ("std", image.std)):
             if len(values) not in (1, channels):
                 raise ManifestError(f"input.image.{name}: found {len(values)} values, expected 1 or {channels}")
@@ -148,3 +154,11 @@ class InputSpec(Part):
             raise ManifestError(
                 f"input.image: found mean {image.mean} and scale {image.scale}, expected at most {LARGEST:g}"
             )
+
+
+def _check_numbers(image: ImagePreprocessing) -> None:
+    if not isinstance(image.scale, float | int):
+        raise ManifestError(f"input.image.scale: found {image.scale!r:.100}, expected a number such as 1 / 255")
+    for name, values in (("mean", image.mean), ("std", image.std)):
+        if not isinstance(values, tuple | list) or not all(isinstance(value, float | int) for value in values):
+            raise ManifestError(f"input.image.{name}: found {values!r:.100}, expected numbers such as (0.5,)")

@@ -188,11 +188,19 @@ def test_any_other_document_is_refused(data: Any) -> None:
         ({"mean": (0.1, 0.2)}, "input.image.mean"),
         ({"std": (0.0,)}, "input.image.std"),
         ({"std": (-1.0,)}, "input.image.std"),
+        ({"mean": 0.5}, r"input.image.mean: found 0.5, expected numbers such as \(0.5,\)"),
+        ({"scale": "1/255"}, "input.image.scale: found '1/255', expected a number such as 1 / 255"),
     ],
 )
 def test_preprocessing_must_fit_the_input(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ManifestError, match=message):
         InputSpec(shape=(1, 4, 4), image=ImagePreprocessing(**changes))
+
+
+@pytest.mark.parametrize("shape", ["4", 4, (4.0,), None])
+def test_a_shape_is_whole_numbers(shape: Any) -> None:
+    with pytest.raises(ManifestError, match=r"input.shape: found .*, expected whole numbers such as \(3, 32, 32\)"):
+        InputSpec(shape=shape)
 
 
 def test_images_are_float32_with_three_dimensions() -> None:
