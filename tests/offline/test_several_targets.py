@@ -22,6 +22,8 @@ from tests import reference
 from tests.support.client import serving
 from tests.support.manifests import document
 
+pytestmark = pytest.mark.usefixtures("without_trial")
+
 TRUTH = torch.randn(4, 3, generator=torch.Generator().manual_seed(5))
 NOISE = torch.tensor([0.1, 0.3, 1.0])
 UNITS = torch.tensor([1.0, 1000.0, 0.01])

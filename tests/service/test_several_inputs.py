@@ -200,5 +200,5 @@ def test_what_the_predictor_refuses(synthetic: Synthetic, classification: Synthe
         predictor.predict({**NAMED, "known": pd.DataFrame(NAMED["known"])})
     with pytest.raises(ValueError, match=r"inputs\['token'\]: found other numbers than whole ones"):
         predictor.predict({**NAMED, "token": NAMED["token"] + 0.5})
-    with pytest.raises(ValueError, match="inputs: found 'x', expected a single array"):
+    with pytest.raises(ValueError, match="inputs: found 'x', expected one array; of columns, a data frame"):
         Predictor.load(classification.path).predict({"x": np.ones((2, 4))})

@@ -18,6 +18,8 @@ from probity.offline.network.inputs import InputForm, input_form, is_several, pa
 from probity.service.bundle import InputPart
 from probity.service.inference.predictor import Predictor
 
+pytestmark = pytest.mark.usefixtures("without_trial")
+
 KINDS = ("image", "token", "known")
 
 

@@ -24,7 +24,8 @@ from tests import reference
 from tests.support.tiers import quick_among
 
 CONFIG = FitConfig(subnetwork_size=12, selection="random", prior_precision=1.0)
-pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own
+# the exporter's own warnings
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
 
 
 def data(batches: int = 2) -> list[tuple[Tensor, Tensor]]:

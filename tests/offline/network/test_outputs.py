@@ -19,7 +19,8 @@ from probity.offline.network.outputs import OutputForm, output_form, refuse_sigm
 from probity.service.inference.predictor import Prediction, Predictor
 from tests import reference
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own
+# the exporter's own warnings
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
 
 Named = namedtuple("Named", ["auxiliary", "logits"])
 

@@ -13,6 +13,8 @@ from probity.offline.network.unsupported import UnsupportedModelError
 from probity.offline.network.weights import WeightLayout
 from probity.service.bundle import read_bundle
 
+pytestmark = pytest.mark.usefixtures("without_trial")
+
 INPUTS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
 TARGETS = (INPUTS[:, 0] > 0).long() + (INPUTS[:, 1] > 0).long()
 
