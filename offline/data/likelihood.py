@@ -259,7 +259,10 @@ class Regression:
         if targets.dim() == 1 and self.outputs == 1:
             targets = targets.unsqueeze(1)
         if tuple(targets.shape) != (batch, self.outputs):
-            raise ValueError(f"targets: found shape {tuple(targets.shape)}, expected ({batch}, {self.outputs})")
+            raise ValueError(
+                f"targets: found shape {tuple(targets.shape)}, expected ({batch}, {self.outputs}), one for each output "
+                "of the model; one that gives variances too is fitted by its means alone"
+            )
         if targets.is_complex():
             raise ValueError(f"targets: found dtype {targets.dtype}, expected real numbers")
         targets = targets.to(torch.get_default_dtype())

@@ -52,7 +52,7 @@ class InputLimits:
 def array_from_named(values: Mapping[str, Any], spec: InputSpec, max_rows: int) -> Array:
     """Several inputs by name, nested JSON lists each, as the network takes them together: (B, F) float32."""
     if spec.parts is None:
-        raise InputError("inputs", "an object", "a list: the model has one input")
+        raise InputError("inputs", "an object", "a list: the model has one input; of rows by name, [{...}, {...}]")
     try:
         check_names(list(values), spec.parts, "inputs")
         arrays = {}
