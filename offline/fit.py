@@ -17,7 +17,7 @@ from probity.offline.data.agreement import check_inputs_like
 from probity.offline.data.calibration_check import CalibrationCheck, target_warnings
 from probity.offline.data.description import Description, check_class_names, check_input_spec, check_is_spec
 from probity.offline.data.foreign import check_foreign, collect_foreign
-from probity.offline.data.given import given_data
+from probity.offline.data.given import given_data, given_like
 from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, collect_held_out
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
@@ -103,7 +103,7 @@ def fit_bundle(
     check_is_spec(input_spec)
     columns = None if input_spec is None else input_spec.feature_names
     train = given_data(train_loader, "train_loader", columns)
-    held_out = given_data(calibration_loader, "calibration_loader", columns or train.columns, train.targets)
+    held_out = given_like(train, calibration_loader, "calibration_loader", columns)
     foreign = None
     if foreign_loader is not None:
         foreign = given_data(foreign_loader, "foreign_loader", columns or train.columns)
@@ -194,7 +194,7 @@ def dry_run(
     with _prepared(model, train.batches, config, silent) as job:
         halves: Sequence[HeldOut] = ()
         if calibration_loader is not None:
-            held_out = given_data(calibration_loader, "calibration_loader", train.columns, train.targets)
+            held_out = given_like(train, calibration_loader, "calibration_loader")
             halves = _split_held_out(job, held_out.batches)
         reach = reachable_weights(job)
         expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))

@@ -58,6 +58,19 @@ def given_data(
     return GivenData(data)
 
 
+def given_like(train: GivenData, data: Any, name: str, columns: Sequence[str] | None = None) -> GivenData:
+    """`data` as batches, with the columns and targets of the training data, or these columns.
+
+    Raises as `given_data`, and `ValueError` for columns with names where the training data have none to order them by.
+    """
+    found = given_data(data, name, columns or train.columns, train.targets)
+    if columns is None and train.columns is None and found.columns is not None:
+        raise ValueError(
+            f"{name}: found columns with names, and training data without; give both as data frames, or both as arrays"
+        )
+    return found
+
+
 def _refuse_alone(data: Any, name: str) -> None:
     if _is_array(data):
         kind = "a data frame" if is_frame(data) else f"one {type(data).__name__}"

@@ -16,6 +16,7 @@ only what is above the mean length counts: of many columns, hardly a row is next
 V V^T = (E[z_1 z_1^T] + r I)^-1, r a hundredth of the mean eigenvalue: |V^T z_1| is the Mahalanobis distance of these
 directions, of which only what is above the mean counts. It tells columns in another order, and values that do not occur
 together though each is usual alone. With the same for other layers, an image network told digits from clothes worse.
+It is a coordinate of the distance alone: in the variance of a linear model, its bend showed as a cusp.
 
 Of images and series, the two numbers of their texture (`probity.offline.features.activations.texture`) are coordinates
 of the distance too, standardised, with weight w.
@@ -134,7 +135,7 @@ class Combination:
 class Coordinates:
     """centre, scale (F,): m and s of each activation's layer; directions U (F, q); rest: of the length outside them,
     None where they span all; lengths: of each layer's activations, None where they do not count; columns and
-    combination: of the network's inputs, None where they are no layer; texture: of the inputs' texture."""
+    combination: of the network's inputs, None where they are no layer, or do not count; texture: of the inputs'."""
 
     centre: Tensor
     scale: Tensor
@@ -183,7 +184,7 @@ class Coordinates:
             Standardised.of(_log(outside)) if shown else None,
             Standardised.of(_lengths(parts, columns), weights) if with_lengths else None,
             columns,
-            Combination.fit(standard[0]) if inputs else None,
+            Combination.fit(standard[0]) if inputs and with_lengths else None,
             seen,
         )
 

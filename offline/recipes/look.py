@@ -10,7 +10,7 @@ from probity.offline.config import FitConfig
 from probity.offline.data.agreement import check_class_count, check_inputs_like, check_targets_alone
 from probity.offline.data.description import check_class_names, check_input_spec
 from probity.offline.data.foreign import check_foreign
-from probity.offline.data.given import GivenData, given_data
+from probity.offline.data.given import GivenData, given_data, given_like
 from probity.offline.data.held_out import TUNING_SHARE, check_enough
 from probity.offline.data.loaders import first_batch
 from probity.offline.network.inputs import is_several
@@ -52,7 +52,7 @@ def _checked(
     for name, value in given.items():
         if name == TRAIN:
             continue
-        data[name] = given_data(value, f"{name}()", columns or train.columns, train.targets)
+        data[name] = given_like(train, value, f"{name}()", columns)
         inputs, values, _ = _first(data[name], name)
         check_inputs_like(inputs, example, f"{name}()", f"{TRAIN}()")
         if name == HELD_OUT:

@@ -408,6 +408,10 @@ RECIPES = {
         "def train_data():\n    return frame(0)\ndef calibration_data():\n    return frame(1, 'abce')",
         "calibration_data(): found no column 'd'",
     ),
+    "names for calibration alone": (
+        "def calibration_data():\n    return frame(1, 'dcba')",
+        "calibration_data(): found columns with names, and training data without; give both as data frames",
+    ),
     "words for classes": (
         "def train_data():\n    x, y = data(0)\n    return x, np.array(['cat', 'dog', 'cow'])[y]",
         "train_data(), targets, row 0: found '",
