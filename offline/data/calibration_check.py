@@ -14,9 +14,9 @@ from probity.offline.data.likelihood import Classification, Likelihood, Multilab
 from probity.offline.runtime.arrays import Array, to_numpy
 
 ENOUGH = 10  # examples a class: with equal shares, a given one is absent by chance with a probability of e^-10
-# Few equal rows are chance, and data of few distinct rows repeat themselves.
 MOST_NAMED = 10
 Names = Sequence[str] | None
+# Few equal rows are chance, and data of few distinct rows repeat themselves.
 LEAST_EQUAL, LEAST_RATIO = 0.1, 2.0
 WIDEST, NARROWEST = 10.0, 0.05  # spans of the inputs, relative to those of the training data
 

@@ -19,7 +19,7 @@ FORWARD_REMEDIES = {
     "indices' to have one of the following scalar types": "give tokens as whole numbers, x.long()",
     "device-side assert": "fit with device='cpu', which says what it is, such as tokens beyond an nn.Embedding",
     **dict.fromkeys(
-        ("index out of range in self", "i < index_size"),
+        ("index out of range in self", "i < index_size", "which is not in the valid range"),
         "give the nn.Embedding a row for each token, or leave out the tokens beyond",
     ),
 }

@@ -81,3 +81,8 @@ def test_a_destination_that_no_permission_mends_has_a_remedy_of_its_own(tmp_path
     for out, remedy in ((tmp_path / "file" / "sub", "is a file: choose a folder"), (tmp_path / ("x" * 300), "shorter")):
         with pytest.raises(BundleError, match=remedy):
             fit_bundle(network(), [], out, calibration_loader=[], config=CONFIG)
+
+
+def test_a_configuration_in_place_of_the_destination_is_told() -> None:
+    with pytest.raises(TypeError, match=r"out: found FitConfig, expected a path; give the configuration as config="):
+        fit_bundle(network(), batches(), CONFIG, calibration_loader=batches())  # type: ignore[arg-type]

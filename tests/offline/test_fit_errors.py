@@ -121,6 +121,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "option": (other(selection_options={"snapshots": 3}), ValueError, "found 'snapshots', expected live_only"),
     "class names": ({"class_names": ["a", "b", "c"]}, ValueError, "class_names: found .*, expected .*2 names"),
     "one string": ({"class_names": "ab"}, ValueError, "class_names: found str, expected a list of names"),
+    "a tuple for a spec": ({"input_spec": (4,)}, TypeError, "input_spec: found tuple, expected an InputSpec"),
     "input dtype": (
         {"input_spec": InputSpec(shape=(4,), dtype="float16")},  # type: ignore[arg-type]
         ValueError,

@@ -30,6 +30,11 @@ def test_foreign_inputs_and_warnings_are_shown(tmp_path: Path, capsys: pytest.Ca
     assert "\x1b" not in card, "no colours but on a terminal"
 
 
+def test_warnings_that_the_fit_has_said_are_not_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_card(write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC).path, warned=True)
+    assert "made by hand" not in capsys.readouterr().out
+
+
 def test_added_weights_and_temperatures_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_card(write_added(tmp_path).path)
     card = capsys.readouterr().out

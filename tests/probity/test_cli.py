@@ -144,6 +144,9 @@ def test_evaluate_wants_the_recipe_of_the_bundle(fitted: Fitted, tmp_path: Path)
     other = RECIPE + '\nconfig = FitConfig(likelihood="regression")\n'
     message = "config.likelihood: found 'regression', expected 'classification' as in the bundle"
     refused(probity("evaluate", fitted.bundle, write(tmp_path, other)), message)
+    swapped = RECIPE.replace('["low", "high"]', '["high", "low"]')
+    message = "class_names: found ['high', 'low'], expected ['low', 'high'] as in the bundle"
+    refused(probity("evaluate", fitted.bundle, write(tmp_path, swapped)), message)
 
 
 def test_serve_loads_a_bundle_without_torch(fitted: Fitted) -> None:

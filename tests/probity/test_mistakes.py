@@ -501,6 +501,11 @@ MODELS = {
         "def data(seed, count=60):\n    return 9 + torch.arange(count)[:, None].expand(-1, 4), torch.arange(count) % 3",
         "give the nn.Embedding a row for each token, or leave out the tokens beyond",
     ),
+    "tokens beyond the table of a bag": (
+        "def model():\n    return nn.Sequential(nn.EmbeddingBag(9, 3), nn.Linear(3, 3))\n"
+        "def data(seed, count=60):\n    return 9 + torch.arange(count)[:, None].expand(-1, 4), torch.arange(count) % 3",
+        "give the nn.Embedding a row for each token, or leave out the tokens beyond",
+    ),
     "softmax": (
         "def model():\n    return nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))",
         "every row sums to 1",

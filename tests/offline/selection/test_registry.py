@@ -130,6 +130,15 @@ def test_a_wrong_value_is_named_without_a_network(strategy: str, options: dict[s
         check_options(strategy, options)
 
 
+@pytest.mark.parametrize("count", [0, -3, 2.5, "all", True])
+@pytest.mark.parametrize(
+    ("strategy", "option"), [(s, o) for s in ("gradient", "novelty-sampling") for o in ("examples", "pool")]
+)
+def test_a_number_is_checked(strategy: str, option: str, count: object) -> None:
+    with pytest.raises(ValueError, match=rf"selection_options\['{option}'\]: found {count!r}, expected a"):
+        check_options(strategy, {option: count})
+
+
 @strategies
 def test_every_usual_option_is_taken(strategy: str) -> None:
     check_options(strategy, OPTIONS.get(strategy, {}))

@@ -86,6 +86,8 @@ def test_predictions_have_labels_and_a_frame(classification: Synthetic, regressi
     assert found.labels is not None
     assert found.labels.tolist() == [names[k] for k in found.probabilities.argmax(axis=1)]
     frame = found.to_frame(index=FRAME.index + 10)
+    with pytest.raises(ValueError, match="index: found 2 labels, expected one for each of the 6 predictions"):
+        found.to_frame(FRAME.index[:2])
     each = [f"probability_{name}" for name in names]
     assert frame.columns.tolist() == ["label", "probability", *each, "score", "p_value", "rejected"]
     assert frame.index.tolist() == list(range(10, 16))
