@@ -13,7 +13,6 @@ from probity.service.bundle import MeasuredPrice
 BATCHES = (1, 16)
 Work = Callable[[Array], object]
 ROUNDS, ROUND_SECONDS = 7, 0.01
-LEAST_SECONDS = 5e-5  # a request takes several times as long around its graph
 LEAST_TICK = 1e-9
 
 
@@ -29,24 +28,6 @@ class Timing:
     def passes(self) -> float:
         """full / plain: forward passes of the plain network."""
         return self.full / self.plain
-
-    @property
-    def weighed(self) -> float:
-        """1 + (full - plain) / max(plain, `LEAST_SECONDS`): what a limit is compared with. It is less than `passes`
-        only for a network so fast that the request around it takes several times as long."""
-        return 1 + (self.full - self.plain) / max(self.plain, LEAST_SECONDS)
-
-
-@dataclass(frozen=True)
-class Price:
-    """The larger one of one example and of a batch, as `Timing` has them."""
-
-    passes: float
-    weighed: float
-
-    @classmethod
-    def of(cls, timings: Sequence[Timing]) -> "Price":
-        return cls(max(timing.passes for timing in timings), max(timing.weighed for timing in timings))
 
 
 def time_both(full: Work, plain: Work, example: Array) -> tuple[Timing, ...]:

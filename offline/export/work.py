@@ -13,9 +13,7 @@ from probity.offline.features.coordinates import DIRECTIONS
 from probity.offline.features.layers import MOST_INPUTS, FeatureLayers
 
 CALL_WORK = 2**18  # a call of the smallest graph
-LEAST_WORK = (
-    2**22
-)  # the least that a call of the plain network counts as, like `probity.offline.export.price.LEAST_SECONDS`
+LEAST_WORK = 2**22  # the least that a call of the plain network counts as: a request costs several times as much
 OPERATOR_WORK = 2**15  # an operator of the graph, however little it computes
 POOLED_WORK = 2**8  # a number of a convolution's input, whose mean and deviation are activations of added weights
 CROSSED_WORK = 2**6  # a number in the output of a layer that a backward pass crosses
