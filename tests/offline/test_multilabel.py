@@ -130,6 +130,36 @@ def test_the_one_file_answers_alike(fitted: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(values, getattr(expected, name), rtol=1e-5, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.slow
+def test_one_bundle_answers_like_one_a_label(fitted: Path, tmp_path: Path) -> None:
+    """The same network, its labels together and apart: log-likelihood of each label, sets and rejected shares."""
+    *body, head = trained().children()
+    (x, y), (held_x, held_y), (test_x, test_y) = data(400, 0), data(300, 1), data(4000, 2)
+    inputs, truths, rows = test_x.numpy(), test_y.numpy().astype(int), np.arange(4000)
+    together = Predictor.load(fitted)
+    found = together.predict(inputs)
+    members = together.decision.members(found)
+    assert found.probabilities is not None
+    for k in range(3):
+        last = nn.Linear(20, 1)
+        last.load_state_dict({name: value[k : k + 1] for name, value in head.state_dict().items()})
+        alone = nn.Sequential(*body, last)
+        config = FitConfig(measure_price=False)
+        held_out = held_x, held_y[:, k]
+        fit_bundle(alone, (x, y[:, k]), tmp_path / f"{k}", calibration_loader=held_out, config=config)
+        apart = Predictor.load(tmp_path / f"{k}")
+        own = apart.predict(inputs)
+        assert own.probabilities is not None
+        pairs = (found.probabilities[:, k], own.probabilities[:, 1])
+        likely = [np.log(np.where(truths[:, k] > 0, p, 1 - p)).mean() for p in pairs]
+        held = [members[rows, k, truths[:, k]].mean(), apart.decision.members(own)[rows, truths[:, k]].mean()]
+        assert likely[0] > likely[1] - 0.01
+        assert min(held) > 0.92  # of 0.95, by 150 held-out examples
+        assert max(found.rejected.mean(), own.rejected.mean()) < 0.1  # of 0.05
+        assert together.predict(100 * inputs[:200]).rejected.all()
+        assert apart.predict(100 * inputs[:200]).rejected.all()
+
+
 def test_a_sigmoid_at_the_end_is_refused(tmp_path: Path) -> None:
     model = nn.Sequential(trained(), nn.Sigmoid())
     with pytest.raises(ValueError, match=r"found an output that is a probability \(the last operation is a sigmoid\)"):
