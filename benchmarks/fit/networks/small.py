@@ -1,6 +1,6 @@
-"""The zoo's other networks: small ones written here, transformers from their configuration with random weights."""
+"""The zoo's small networks, and what makes the norms of any network look trained."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,17 @@ def conv1d(channels: int, width: int, outputs: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(width, outputs))
 
 
+def unet_encoder(widths: Sequence[int], outputs: int) -> nn.Module:
+    """The contracting path of a U-Net (Ronneberger et al., 2015): two convolutions a level, GroupNorm and Mish."""
+    layers: list[nn.Module] = []
+    for number, (inner, width) in enumerate(zip((3, *widths), widths, strict=False)):
+        layers += [nn.MaxPool2d(2)] if number else []
+        for given in (inner, width):
+            conv = nn.Conv2d(given, width, 3, padding=1, padding_mode="replicate", bias=False)
+            layers += [conv, nn.GroupNorm(2, width), nn.Mish()]
+    return nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(widths[-1], outputs))
+
+
 class LSTM(nn.Module):
     """A recurrent classifier of token sequences: int64 tokens (B, length) -> logits (B, outputs)."""
 
@@ -71,91 +82,6 @@ class LSTM(nn.Module):
         states, _ = self.lstm(self.embedding(tokens))
         logits: Tensor = self.head(states[:, -1])
         return logits
-
-
-class Logits(nn.Module):
-    """A classifier of the transformers library as a function from one tensor to logits (B, outputs)."""
-
-    def __init__(self, classifier: Any, keyword: str) -> None:
-        super().__init__()
-        self.classifier, self.keyword = classifier, keyword
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.classifier(**{self.keyword: x}).logits
-        return logits
-
-
-def vit(side: int, patch: int, width: int, layers: int, outputs: int) -> nn.Module:
-    """Vision transformer (Dosovitskiy et al., 2021), x (B, 3, side, side)."""
-    from transformers import ViTConfig, ViTForImageClassification
-
-    options: dict[str, Any] = {
-        "image_size": side,
-        "patch_size": patch,
-        "hidden_size": width,
-        "intermediate_size": 2 * width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 4,
-        "initializer_range": width**-0.5,  # at the default 0.02 an untrained network is next to constant
-        "num_labels": outputs,
-    }
-    return Logits(ViTForImageClassification(ViTConfig(**options)), "pixel_values")
-
-
-def bert(vocabulary: int, length: int, width: int, layers: int, outputs: int) -> nn.Module:
-    """BERT (Devlin et al., 2019), int64 tokens (B, up to `length`); at width 256 and 4 layers, "BERT-mini"."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    options: dict[str, Any] = {
-        "vocab_size": vocabulary,
-        "max_position_embeddings": length,
-        "hidden_size": width,
-        "intermediate_size": 4 * width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 4,
-        "initializer_range": width**-0.5,  # at the default 0.02 an untrained network is next to constant
-        "num_labels": outputs,
-    }
-    return Logits(BertForSequenceClassification(BertConfig(**options)), "input_ids")
-
-
-def mobilevit(side: int, widths: list[int], hidden: list[int], last: int, outputs: int) -> nn.Module:
-    """MobileViT (Mehta and Rastegari, 2022), x (B, 3, side, side): SiLU, inverted residuals and attention.
-
-    widths: channels of the stem and of six stages; hidden: of the tokens in the last three.
-    """
-    from transformers import MobileViTConfig, MobileViTForImageClassification
-
-    options: dict[str, Any] = {
-        "image_size": side,
-        "neck_hidden_sizes": widths,
-        "hidden_sizes": hidden,
-        "num_attention_heads": 4,
-        "last_hidden_size": last,
-        "num_labels": outputs,
-    }
-    return Logits(MobileViTForImageClassification(MobileViTConfig(**options)), "pixel_values")
-
-
-def llama(vocabulary: int, length: int, width: int, layers: int, outputs: int) -> nn.Module:
-    """Llama (Touvron et al., 2023) as a classifier of its last token, int64 tokens (B, up to `length`): SiLU gates,
-    rotary positions, RMS norms, two heads of the queries to one of the keys."""
-    from transformers import LlamaConfig, LlamaForSequenceClassification
-
-    options: dict[str, Any] = {
-        "vocab_size": vocabulary,
-        "max_position_embeddings": length,
-        "hidden_size": width,
-        "intermediate_size": 2 * width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "pad_token_id": 0,
-        "use_cache": False,
-        "initializer_range": width**-0.5,
-        "num_labels": outputs,
-    }
-    return Logits(LlamaForSequenceClassification(LlamaConfig(**options)), "input_ids")  # type: ignore[no-untyped-call]
 
 
 def unsettle(model: nn.Module) -> None:
