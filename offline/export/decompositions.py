@@ -49,7 +49,12 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients with respect to input, weight and bias, those that are asked for."""
+    """Gradients with respect to input, weight and bias, those that are asked for.
+
+    A stride, padding or dilation of one number is that of every axis, as for `padding="valid"`.
+    """
+    axes = x.dim() - 2
+    stride, padding, dilation = (list(given) * (axes // len(given)) for given in (stride, padding, dilation))
     want_input, want_weight, want_bias = output_mask
     grad_input = grad_weight = None
     if want_input:

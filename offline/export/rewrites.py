@@ -189,6 +189,13 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
     return F.adaptive_avg_pool2d(x, output_size)
 
 
+def adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Tensor:
+    """As `adaptive_avg_pool2d`."""
+    if output_size in (1, (1,), [1]):
+        return x.mean(-1, keepdim=True)
+    return F.adaptive_avg_pool1d(x, output_size)
+
+
 def magnitude(x: Tensor) -> Tensor:
     """|x|; of complex numbers, by their two parts."""
     if not x.is_complex():
@@ -217,6 +224,7 @@ WRITING = (
 REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     **{function: writing_at(function) for function in WRITING},
     F.rrelu: rrelu,
+    F.adaptive_avg_pool1d: adaptive_avg_pool1d,
     F.adaptive_avg_pool2d: adaptive_avg_pool2d,
     F.bilinear: bilinear,
     torch.bilinear: bilinear,

@@ -277,6 +277,9 @@ FUNCTIONS: dict[str, Case] = {
     "max_pool2d-dilated": _function(lambda x: F.max_pool2d(x, 2, 1, dilation=2), IMAGE),
     "avg_pool2d-ceil": _function(lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False), IMAGE),
     "adaptive_avg_pool2d-one": _function(lambda x: F.adaptive_avg_pool2d(x, 1), IMAGE),
+    "adaptive_avg_pool1d-channels-last": _function(
+        lambda x: F.adaptive_avg_pool1d(x.flatten(2).transpose(1, 2).exp(), 1), IMAGE
+    ),
     "adaptive_avg_pool2d-channels-last": _function(
         lambda x: F.adaptive_avg_pool2d(x.permute(0, 3, 1, 2).exp(), 1), IMAGE
     ),
