@@ -143,7 +143,7 @@ class FitConfig(BaseModel):
             "`surprise`, of a regression `distance`; without, `predictive_entropy` and `epistemic_std`. For a "
             "classification also `fused`, a weighted sum of several scores, whose "
             "weights are fitted to synthetic shifts of held-out data; and `auto`, the fused one, or a single one that "
-            "tells such shifts clearly better. docs/choosing.md lists all scores."
+            "tells such shifts clearly better. service/BUNDLE.md lists all scores."
         ),
     ] = DEFAULT_SCORE
     sigma_noise: Annotated[

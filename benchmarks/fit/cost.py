@@ -21,7 +21,7 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.networks.zoo import Size, network_spec
 from probity.offline.config import FitConfig
 from probity.offline.fit import fit_bundle
-from probity.offline.selection.strategies.last_layers import EXAMPLES
+from probity.offline.selection.strategies.auto import EXAMPLES
 
 T = TypeVar("T")
 BATCH, TRAINED, HELD_OUT = 128, 1024, 1000

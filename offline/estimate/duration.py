@@ -23,7 +23,7 @@ from probity.offline.laplace.scoring import SHIFTED_EXAMPLES
 from probity.offline.runtime.progress import length_of, readable_seconds
 from probity.offline.selection.registry import ALL_EXAMPLES, strategy_of
 from probity.offline.selection.select import spread
-from probity.offline.selection.strategies.last_layers import EXAMPLES
+from probity.offline.selection.strategies.auto import EXAMPLES
 from probity.offline.selection.strategies.novelty import NOVELTY_EXAMPLES
 
 # The parts of a fit.

@@ -17,6 +17,8 @@ Array = npt.NDArray[Any]
 Link = Literal["probit", "probit-shared", "probit-sigmoid", "gaussian"]
 """What makes a predictive distribution of outputs and variances, as the manifest names it; the last one of a
 regression, the one before it of several labels an example."""
+# The probit approximation: sigmoid(x) is near Phi(sqrt(pi / 8) x) (MacKay, 1992).
+PROBIT = math.pi / 8
 # Four blocks of columns save 3/8 of the products with a triangular factor. Narrower blocks are slower to multiply.
 COLUMN_BLOCKS, LEAST_COLUMNS = 4, 64
 
@@ -109,7 +111,7 @@ def class_probabilities(
 
 def _spread(variance: Array, temperature: float, link: Link = "probit") -> Array:
     """sqrt(T^2 + pi/8 v), by which the probit approximation divides each logit, or all of an example."""
-    spread = np.asarray(variance, np.float64) * (np.pi / 8)
+    spread = np.asarray(variance, np.float64) * PROBIT
     if link == "probit-shared":
         spread = spread.mean(axis=-1, keepdims=True)
     spread += temperature**2

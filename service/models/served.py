@@ -13,7 +13,7 @@ from probity.service.batching import Answered, Batch, Clock, ComputeThreads, Dyn
 from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
 from probity.service.models.cpu_share import batches_at_once, share_of
-from probity.service.models.metrics import ModelMetrics
+from probity.service.models.model_metrics import ModelMetrics
 from probity.service.models.rates import RateBounds
 from probity.service.monitoring.metrics import Metrics
 from probity.service.settings import Settings

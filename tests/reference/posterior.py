@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,11 +49,16 @@ def sigmoid(logit: float) -> float:
     return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
 
 
+def probit_divisor(variance: Any, temperature: float = 1.0) -> Any:
+    """sqrt(T^2 + pi/8 v), by which the probit approximation divides a logit."""
+    return (temperature**2 + math.pi / 8 * variance) ** 0.5
+
+
 def label_probabilities(mean: Array, var: Array, temperature: float = 1.0) -> Array:
     """Of having each label: MacKay's probit approximation, one logit at a time."""
     return np.array(
         [
-            [sigmoid(f / math.sqrt(temperature**2 + math.pi / 8 * v)) for f, v in zip(*row, strict=True)]
+            [sigmoid(f / probit_divisor(v, temperature)) for f, v in zip(*row, strict=True)]
             for row in zip(mean, var, strict=True)
         ]
     )
@@ -103,9 +109,7 @@ def binary_probabilities(mean: Array, jacobian: Array, prior: float, at: tuple[A
         p = 1 / (1 + math.exp(-f))
         h += p * (1 - p) * np.outer(j, j)
     variances = [j @ np.linalg.solve(h, j) for j in at[1]]
-    return np.array(
-        [1 / (1 + math.exp(-f / math.sqrt(1 + math.pi / 8 * v))) for f, v in zip(at[0], variances, strict=True)]
-    )
+    return np.array([1 / (1 + math.exp(-f / probit_divisor(v))) for f, v in zip(at[0], variances, strict=True)])
 
 
 def reduced_head_variance(features: Array, covariances: Array, basis: Array, prior: float) -> Array:
@@ -141,7 +145,7 @@ def curvature_left_out(logits: Array, rows: int) -> Array:
 
 def probit_probabilities(mean: Array, var: Array) -> Array:
     """softmax(f / sqrt(1 + pi / 8 var))."""
-    return np.stack([softmax(f / np.sqrt(1 + math.pi / 8 * v)) for f, v in zip(mean, var, strict=True)])
+    return np.stack([softmax(f / probit_divisor(v)) for f, v in zip(mean, var, strict=True)])
 
 
 def mean_squared_jacobian(jacobian: Array) -> Array:
@@ -185,7 +189,7 @@ def leverage(jacobian: Array, precision: Array) -> Array:
 def log_likelihood(mean: Array, variance: Array, target: Array, sigma: float | None, temperature: float = 1.0) -> float:
     """Predictive log-likelihood of one example, outputs one at a time; `sigma` None means classification."""
     if sigma is None:
-        scaled = [m / math.sqrt(temperature**2 + math.pi / 8 * v) for m, v in zip(mean, variance, strict=True)]
+        scaled = [m / probit_divisor(v, temperature) for m, v in zip(mean, variance, strict=True)]
         return scaled[int(target)] - math.log(sum(math.exp(s) for s in scaled))
     return sum(
         -0.5 * math.log(2 * math.pi * (v + sigma**2)) - (y - m) ** 2 / (2 * (v + sigma**2))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.reference.posterior import softmax
+from tests.reference.posterior import probit_divisor, softmax
 
 Array = npt.NDArray[np.float64]
 
@@ -18,7 +18,7 @@ def entropy(p: Any) -> float:
 
 def class_scores(mean: Array, var: Array, temperature: float) -> dict[str, float]:
     """Every score of a classification; mean, var (K,)."""
-    p = softmax(np.array([f / math.sqrt(temperature**2 + math.pi / 8 * v) for f, v in zip(mean, var, strict=True)]))
+    p = softmax(np.array([f / probit_divisor(v, temperature) for f, v in zip(mean, var, strict=True)]))
     q = softmax(np.array([f / temperature for f in mean]))
     c = max(range(len(p)), key=lambda k: p[k])
     top = sorted(p, reverse=True)[:100]

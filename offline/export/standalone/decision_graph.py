@@ -1,9 +1,9 @@
 """What `Predictor.predict` computes after the network, as ONNX nodes.
 
 Each function adds the nodes of the function with its name in `probity.service.maths.predictive` or
-`probity.service.maths.rejection`, whose docstrings have the equations; `decide` is that of
-`probity.service.inference.predictor`. Change both together: `tests/offline/export/standalone/test_decision_graph.py`
-compares them.
+`probity.service.maths.rejection`, whose docstrings have the equations; `decide` does what `Decision.predict` of
+`probity.service.inference.decision` does. Change both together:
+`tests/offline/export/standalone/test_decision_graph.py` compares them.
 
 Probabilities, scores and p-values are float64 as in the service: rounded to float32, a score could fall on the other
 side of a calibration score.
@@ -22,7 +22,7 @@ from onnxscript import ir
 from probity.offline.export.standalone.nodes import LAST, NodeBuilder
 from probity.offline.export.standalone.score_graph import Outputs, score_of
 from probity.service.bundle import Manifest
-from probity.service.maths.predictive import Link
+from probity.service.maths.predictive import PROBIT, Link
 from probity.service.maths.rejection import RejectionRule
 from probity.service.maths.scores import SCORES, Scoring
 
@@ -109,7 +109,7 @@ def softmax(add: NodeBuilder, logits: ir.Value) -> ir.Value:
 
 def link_approx(add: NodeBuilder, outputs: Outputs, temperature: float, link: Link) -> ir.Value:
     """Mean and variance (B, K) -> (B, K)."""
-    spread = add("Mul", outputs.variance, np.pi / 8)
+    spread = add("Mul", outputs.variance, PROBIT)
     if link == "probit-shared":
         spread = add("Div", add("ReduceSum", spread, LAST, keepdims=1), float(outputs.count))
     spread = add("Sqrt", add("Add", spread, temperature**2))

@@ -156,9 +156,9 @@ def test_classification_by_hand(tmp_path: Path) -> None:
     test, foreign = 2 * rng.normal(size=(20, 3)), 6 * rng.normal(size=(9, 3))
     y = rng.integers(0, 3, 20)
     adjusted, plain, other = (
-        [softmax(x / np.sqrt(TEMPERATURE**2 + math.pi / 8 * variance(x, 3))) for x in test],
+        [softmax(x / reference.probit_divisor(variance(x, 3), TEMPERATURE)) for x in test],
         [softmax(x / TEMPERATURE) for x in test],
-        [softmax(x / np.sqrt(TEMPERATURE**2 + math.pi / 8 * variance(x, 3))) for x in foreign],
+        [softmax(x / reference.probit_divisor(variance(x, 3), TEMPERATURE)) for x in foreign],
     )
     inside, outside = ([float(-(p * np.log(p)).sum()) for p in group] for group in (adjusted, other))
     limit = sorted(inside)[12]

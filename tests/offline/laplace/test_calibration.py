@@ -141,7 +141,7 @@ def test_held_out_metrics_equal_a_slow_loop(sigma: float | None) -> None:
         "calibration_log_likelihood_map": sum(plain) / 8,
     }
     if sigma is None:
-        scaled = mean / np.sqrt(temperature**2 + math.pi / 8 * variance)
+        scaled = mean / reference.probit_divisor(variance, temperature)
         likelihoods = [reference.log_likelihood(mean[n], 0 * variance[n], targets[n], None, 1.0) for n in range(8)]
         expected["calibration_log_likelihood_plain"] = sum(likelihoods) / 8
         for suffix, logits in (("", scaled), ("_map", mean / temperature), ("_plain", mean)):
@@ -191,7 +191,7 @@ def test_reference_quantiles(sigma: float | None) -> None:
     found = reference_quantiles(prediction)
     expected = {"functional_variance": [max(row) for row in variance]}
     if sigma is None:
-        p = np.exp(mean / np.sqrt(1 + math.pi / 8 * variance))
+        p = np.exp(mean / reference.probit_divisor(variance))
         p /= p.sum(axis=1, keepdims=True)
         entropies = [-sum(value * math.log(value) for value in row) for row in p]
         expected |= {"normalised_entropy": [e / math.log(3) for e in entropies]}

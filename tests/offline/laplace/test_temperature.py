@@ -11,6 +11,7 @@ from probity.offline.data.held_out import HeldOut
 from probity.offline.data.likelihood import Classification
 from probity.offline.laplace.temperature import LEAST, SPREAD, plain_temperature, suited
 from probity.service.maths.predictive import Link
+from tests import reference
 
 LIKELIHOOD = Classification(4, 1.0, link="probit-shared", map_temperature=1.0)
 
@@ -19,7 +20,7 @@ def drawn(temperature: float, count: int, variance: np.ndarray | float = 0.0) ->
     """Logits, and labels drawn from softmax(f / sqrt(T^2 + pi / 8 v))."""
     rng = np.random.default_rng(0)
     mean = 3 * rng.normal(size=(count, 4))
-    scaled = mean / np.sqrt(temperature**2 + math.pi / 8 * variance)
+    scaled = mean / reference.probit_divisor(variance, temperature)
     return mean, (scaled + rng.gumbel(size=mean.shape)).argmax(axis=1)
 
 
@@ -29,7 +30,7 @@ def best_on_a_grid(mean: np.ndarray, variance: np.ndarray, targets: np.ndarray, 
     def worth(temperature: float) -> float:
         total = 0.0
         for f, v, y in zip(mean, variance, targets, strict=True):
-            scaled = f / math.sqrt(temperature**2 + math.pi / 8 * v.mean())
+            scaled = f / reference.probit_divisor(v.mean(), temperature)
             total += scaled[y] - math.log(np.exp(scaled - scaled.max()).sum()) - scaled.max()
         return total - (math.log(temperature) ** 2 / (2 * SPREAD**2) if shrunk else 0.0)
 

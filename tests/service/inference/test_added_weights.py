@@ -44,7 +44,7 @@ def test_probabilities_have_one_divisor_and_the_plain_network_its_own_temperatur
     assert found.probabilities is not None
     variance = synthetic.variance(x) + added_variance(x)[:, np.newaxis]
     for i, mean in enumerate(synthetic.mean(x)):
-        divisor = (0.5**2 + np.pi / 8 * variance[i].mean()) ** 0.5
+        divisor = reference.probit_divisor(variance[i].mean(), 0.5)
         np.testing.assert_allclose(found.probabilities[i], reference.softmax(mean / divisor), rtol=1e-4)
         for probabilities in (found.map_probabilities, plain.map_probabilities):
             assert probabilities is not None

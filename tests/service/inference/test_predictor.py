@@ -12,6 +12,7 @@ import pytest
 
 from probity.service.inference.graph import CHUNK_BYTES
 from probity.service.inference.predictor import NonFinitePrediction, Prediction, Predictor, check_finite
+from tests import reference
 from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite, write_linear
 from tests.support.manifests import slow_threshold
 
@@ -66,7 +67,7 @@ def test_a_classification_is_what_numpy_says(name: str, scale: float, request: p
     assert prediction.mean.dtype == prediction.variance.dtype == np.float32
     np.testing.assert_allclose(prediction.mean, mean, rtol=1e-4, atol=1e-4 * scale)
     np.testing.assert_allclose(prediction.variance, variance, rtol=1e-4, atol=1e-6)
-    probabilities = slow_probabilities(mean / np.sqrt(1 + math.pi / 8 * variance))
+    probabilities = slow_probabilities(mean / reference.probit_divisor(variance))
     plain = slow_probabilities(mean)
     for found, expected in [
         (prediction.probabilities, probabilities),
@@ -111,7 +112,7 @@ def test_temperature_divides_the_logits(tmp_path: Path) -> None:
     inputs = draw_inputs(warm, 20)
     prediction = Predictor.load(warm.path).predict(inputs)
     mean, variance = warm.mean(inputs), warm.variance(inputs)
-    expected = slow_probabilities(mean / np.sqrt(2.5**2 + math.pi / 8 * variance))
+    expected = slow_probabilities(mean / reference.probit_divisor(variance, 2.5))
     assert prediction.probabilities is not None
     assert prediction.map_probabilities is not None
     np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-4)

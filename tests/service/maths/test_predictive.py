@@ -20,6 +20,7 @@ from probity.service.maths.predictive import (
     predictive_std,
     softmax,
 )
+from tests import reference
 
 Array = npt.NDArray[Any]
 LARGEST = float(np.finfo(np.float32).max)
@@ -45,7 +46,7 @@ def slow_softmax(logits: Array) -> list[float]:
 
 
 def slow_link(mean: Array, variance: Array, temperature: float) -> list[float]:
-    scaled = [m / math.sqrt(temperature**2 + math.pi / 8 * v) for m, v in zip(mean, variance, strict=True)]
+    scaled = [m / reference.probit_divisor(v, temperature) for m, v in zip(mean, variance, strict=True)]
     return slow_softmax(np.array(scaled))
 
 
@@ -113,7 +114,7 @@ def test_the_shared_link_keeps_the_networks_label(drawn: tuple[Array, Array], te
     probabilities = link_approx(mean, variance, temperature, "probit-shared")
     rows, label = np.arange(len(mean)), mean.argmax(axis=1)
     np.testing.assert_array_equal(probabilities[rows, label], probabilities.max(axis=1))
-    divisor = np.sqrt(temperature**2 + np.pi / 8 * variance.astype(np.float64).mean(axis=1))
+    divisor = reference.probit_divisor(variance.astype(np.float64).mean(axis=1), temperature)
     least, most = np.sort(mean.astype(np.float64) / divisor[:, np.newaxis], axis=1)[:, -2:].T
     clear = most - least > 1e-12 * np.maximum(1.0, np.abs(most))
     np.testing.assert_array_equal(probabilities.argmax(axis=1)[clear], label[clear])

@@ -13,6 +13,7 @@ from probity.offline.export.standalone.file import export_standalone
 from probity.offline.export.standalone.model import standalone_model
 from probity.offline.export.standalone.verify import verify_standalone
 from probity.service import BundleError, Predictor, read_bundle
+from probity.service.maths.predictive import PROBIT
 from tests.support.bundles import FEATURE_SPEC, Synthetic, rewrite, write_linear, write_tokens
 from tests.support.standalone import GOLDEN
 
@@ -116,7 +117,7 @@ def test_what_is_sound_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "other", "fields"),
     [
-        (np.pi / 8, 0.39, "probabilities|score|total|epistemic"),
+        (PROBIT, 0.39, "probabilities|score|total|epistemic"),
         (41.0, 40.0, "p_value"),
     ],
 )
