@@ -8,6 +8,7 @@ import pytest
 from torch.onnx._internal.exporter import _registration
 
 import probity.offline.fit
+from probity.offline.report import figures, fit_figures
 from tests.support.small_fit import skip_export
 
 
@@ -24,14 +25,17 @@ def operators_read_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def without_trial() -> Iterator[None]:
-    """A fit without its trial export, which takes as long as the export itself and finds what cannot be served.
+def short_fits() -> Iterator[None]:
+    """Fits without the trial export, which takes as long as the export itself and finds what cannot be served, and with
+    a report without pictures: half of a small fit's time.
 
     For modules whose fits are known to be served. tests/offline/estimate, test_end_to_end.py and the recipes' tests fit
-    with it.
+    without this; tests/offline/report looks at the pictures.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probity.offline.fit, "check_whole_way", lambda *_: None)
+        for module in (figures, fit_figures):
+            patch.setattr(module, "render", lambda *_: "data:,")
         yield
 
 

@@ -19,6 +19,8 @@ from probity.service.inference.predictor import Predictor
 from probity.service.maths.outcomes import LabelOutcomes
 from tests import reference
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 NAMES = ["warm", "red", "round"]
 TRUTH = torch.randn(6, 3, generator=torch.Generator().manual_seed(9))
 

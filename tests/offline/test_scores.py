@@ -24,8 +24,9 @@ from probity.service.inference.predictor import Predictor
 from probity.service.maths.fused_score import FusedScore
 from probity.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES
 from tests.support.small_fit import CONFIG, batches, network
+from tests.support.tiers import quick_among
 
-pytestmark = pytest.mark.usefixtures("without_trial")
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 FAR = 40 * np.ones((1, 4), np.float32)
 
@@ -90,7 +91,7 @@ def test_a_standalone_model_of_it_decides_alike(fused: Path, tmp_path: Path) -> 
     np.testing.assert_array_equal(found["rejected"], expected.rejected)
 
 
-@pytest.mark.parametrize("score", ["energy", "auto"])
+@pytest.mark.parametrize("score", quick_among(["energy", "auto"], {"auto"}))
 def test_other_scores(tmp_path: Path, score: str) -> None:
     predictor = Predictor.load(fitted(tmp_path / "bundle", score))
     calibration = predictor.manifest.calibration

@@ -22,7 +22,7 @@ from tests import reference
 from tests.support.client import serving
 from tests.support.manifests import document
 
-pytestmark = pytest.mark.usefixtures("without_trial")
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 TRUTH = torch.randn(4, 3, generator=torch.Generator().manual_seed(5))
 NOISE = torch.tensor([0.1, 0.3, 1.0])

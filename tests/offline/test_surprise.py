@@ -24,7 +24,7 @@ from probity.service.inference.predictor import Predictor
 from probity.service.maths.fused_score import LargestSurprise
 from tests.support.small_fit import CONFIG, Batches, batches, network
 
-pytestmark = pytest.mark.usefixtures("without_trial")
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 FAR = 40 * np.ones((1, 4), np.float32)
 

@@ -686,7 +686,10 @@ def model():
 """
 
 
-@pytest.mark.parametrize(("number", "status"), [(2, 130), (15, 143)], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [pytest.param(2, 130, id="Ctrl-C"), pytest.param(15, 143, id="SIGTERM", marks=pytest.mark.slow)],
+)
 def test_a_stopped_fit_says_that_nothing_is_kept(number: int, status: int, here: Path) -> None:
     (here / "r.py").write_text(f"{RECIPE}{WAITS}")
     command = [str(Path(sys.executable).with_name("probity")), "fit", "r.py", "--out", "x"]

@@ -19,6 +19,7 @@ from probity.offline.network.unsupported import UnsupportedModelError
 from probity.offline.runtime.distributed import DistributedContext
 from probity.offline.runtime.progress import silent
 from probity.offline.selection.select import reachable_weights
+from tests.support.tiers import quick_among
 
 CPU = torch.device("cpu")
 DATA = [(torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2)]
@@ -99,7 +100,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", quick_among(REFUSED, {"gradient", "mixing"}))
 def test_what_cannot_be_served_is_known_before_the_work(tmp_path: Path, name: str) -> None:
     network, error, message = REFUSED[name]
     seen = Seen()

@@ -23,7 +23,7 @@ from probity.service import Predictor
 from probity.service.bundle import Manifest, read_manifest
 from tests import reference
 
-pytestmark = pytest.mark.usefixtures("without_trial")
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 CPU = torch.device("cpu")
 Data = tuple[Tensor, Tensor]

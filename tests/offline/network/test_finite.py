@@ -12,7 +12,8 @@ from probity.offline.fit import fit_bundle
 from probity.offline.network.finite import NotFiniteError, check_finite_jacobian, check_finite_outputs
 from probity.offline.network.model_copy import private_copy
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
+# the exporter's own deprecations are not ours to mend
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("short_fits")]
 
 
 class Function(nn.Module):

@@ -17,8 +17,9 @@ from probity.offline.evaluation.evaluate import evaluate
 from probity.offline.network.inputs import InputForm, input_form, is_several, pack
 from probity.service.bundle import InputPart
 from probity.service.inference.predictor import Predictor
+from tests.support.tiers import quick_among
 
-pytestmark = pytest.mark.usefixtures("without_trial")
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 KINDS = ("image", "token", "known")
 
@@ -184,7 +185,7 @@ def test_every_form_is_fitted_and_served_like_one_input(tmp_path: Path) -> None:
     assert figures.examples == 60
 
 
-@pytest.mark.parametrize("form", ["in order", "mapping", "tuple"])
+@pytest.mark.parametrize("form", quick_among(["in order", "mapping", "tuple"], {"mapping"}))
 @pytest.mark.usefixtures("without_export")
 def test_other_forms_are_fitted(form: str, tmp_path: Path) -> None:
     kind, data = FORMS[form]

@@ -20,7 +20,7 @@ from probity.service.inference.predictor import Prediction, Predictor
 from tests import reference
 
 # the exporter's own warnings
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("short_fits")]
 
 Named = namedtuple("Named", ["auxiliary", "logits"])
 
@@ -152,6 +152,7 @@ def test_one_logit_equals_the_oracle(pack: Callable[[Tensor], object], tmp_path:
     assert (found.variance[:, 0] == 0).all()
 
 
+@pytest.mark.slow
 def test_one_logit_answers_like_two_of_the_same_network(tmp_path: Path) -> None:
     """Fitted by defaults: with a column of zeros and ones, and with class numbers."""
     x = torch.cat([data(40, 2)[0][0], 30 * torch.ones(1, 4)])

@@ -12,8 +12,9 @@ from probity.offline.network.reached import reached_parameters, unreached_note
 from probity.offline.network.unsupported import UnsupportedModelError
 from probity.offline.network.weights import WeightLayout
 from probity.service.bundle import read_bundle
+from tests.support.tiers import quick_among
 
-pytestmark = pytest.mark.usefixtures("without_trial")
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 INPUTS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
 TARGETS = (INPUTS[:, 0] > 0).long() + (INPUTS[:, 1] > 0).long()
@@ -100,7 +101,7 @@ def test_what_autograd_cannot_see_through_is_refused(model: nn.Module, words: st
         reached_parameters(model, WeightLayout.of(model), INPUTS[:2])
 
 
-@pytest.mark.parametrize("selection", ["auto", "last-layer"])
+@pytest.mark.parametrize("selection", quick_among(["auto", "last-layer"], {"auto"}))
 def test_a_fit_chooses_weights_of_the_head_that_answers(selection: StrategyName, tmp_path: Path) -> None:
     lines: list[str] = []
     config = FitConfig(selection=selection, subnetwork_size=27, false_reject_rate=0.1, device="cpu")

@@ -14,10 +14,10 @@ from probity.service.bundle import FillEffect, read_manifest
 from tests.support.small_fit import CONFIG, batches, network
 
 # the exporter's own deprecations are not ours to mend
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("short_fits")]
 
 
-@pytest.mark.parametrize(("asked", "kind"), [(1, "top"), ("margin", "margin")])
+@pytest.mark.parametrize(("asked", "kind"), [(1, "top"), pytest.param("margin", "margin", marks=pytest.mark.slow)])
 def test_the_manifest_says_what_is_computed_and_what_that_changes(tmp_path: Path, asked: str | int, kind: str) -> None:
     config = CONFIG.model_copy(update={"variance_of": asked, "subnetwork_size": 20})
     fit_bundle(network(), batches(80), tmp_path / "bundle", calibration_loader=batches(40, seed=1), config=config)

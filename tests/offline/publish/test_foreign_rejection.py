@@ -18,7 +18,7 @@ from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear, write_
 from tests.support.small_fit import CONFIG, batches, network
 
 # the exporter's own deprecations are not ours to mend
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("short_fits")]
 KINDS = ["column-noise", "scaled-by-10", "scaled-by-100", "zeros", "reversed-columns"]
 
 

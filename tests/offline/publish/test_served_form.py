@@ -19,7 +19,7 @@ from tests import reference
 from tests.support.small_fit import Batches, batches
 
 # the exporter's own deprecations are not ours to mend
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_trial")]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("short_fits")]
 
 OUTPUTS, WIDTH = 10, 128
 CONFIG = FitConfig(

@@ -90,7 +90,8 @@ OWN = DATA.replace(
 )
 
 
-@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "forkserver"])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_processes_that_are_not_forked_find_what_the_recipe_defines(tmp_path: Path, method: str) -> None:
     """A data set, and a function that makes batches; both of the recipe itself, as on macOS, or Python 3.14."""
     path = write(tmp_path, f"1, multiprocessing_context={method!r}, collate_fn=together")

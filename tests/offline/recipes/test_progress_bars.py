@@ -90,6 +90,7 @@ def check_stages(lines: list[str], selection: tuple[str, ...]) -> None:
     assert sum(line.startswith("time: about") for line in lines) == 1
 
 
+@pytest.mark.slow
 def test_without_a_terminal_every_stage_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, write(tmp_path))

@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 import probity.offline.recipes.run
 from probity.cli import app
 from probity.offline.recipes import user_errors
+from tests.support.tiers import quick_among
 
 RECIPE = """
 import torch
@@ -94,7 +95,7 @@ def test_an_error_in_the_recipe_says_where(tmp_path: Path, where: str) -> None:
         assert "Traceback" not in line
 
 
-@pytest.mark.parametrize("where", ["model", "configuration", "dataset"])
+@pytest.mark.parametrize("where", quick_among(["model", "configuration", "dataset"], {"dataset"}))
 def test_debug_shows_the_whole_traceback(tmp_path: Path, where: str) -> None:
     changes, _, _ = BREAKS[where]
     result = fit(write(tmp_path, changes), "--debug")

@@ -51,6 +51,7 @@ def test_no_component_grows_on_average() -> None:
     assert (np.array(odds(0.0)) <= np.array(odds(1e-9)) + 1e-8).all()  # so that no p-value is infinitely good
 
 
+@pytest.mark.slow
 def test_no_more_lies_above_the_largest_than_the_bound() -> None:
     """Over 4,000 calibration sets: the share of new scores above each limit exceeds its bound as rarely as promised."""
     generator, risk, wrong = np.random.default_rng(7), 0.05, 0

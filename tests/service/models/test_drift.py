@@ -67,6 +67,7 @@ def test_an_input_that_is_sent_again_counts_once(classification: Synthetic) -> N
         assert send(client, np.zeros((200, 4)))["probity_drift_alarms_total"] == 0  # one input, ever again
 
 
+@pytest.mark.slow
 def test_a_client_with_many_examples_hides_no_others(classification: Synthetic) -> None:
     predictor = Predictor.load(classification.path)
     busy = 3 * np.random.default_rng(1).normal(size=(128, 4)).astype(np.float32)

@@ -16,7 +16,8 @@ from tests.support.added import added_variance
 from tests.support.bundles import FEATURE_SPEC, graph_of, model_bytes, rewrite, write_linear
 from tests.support.standalone import BUNDLES, GOLDEN, Exported, example_batches, same_prediction
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations, in the bundles that are fitted
+# the exporter's own deprecations, in the bundles that are fitted
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("short_fits")]
 
 
 @pytest.mark.parametrize("exported", BUNDLES, indirect=True)
