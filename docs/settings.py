@@ -68,6 +68,7 @@ WHEN = {
     "Access": {
         "api_keys_file": "When programs other than your own can reach the port.",
         "metrics_public": "`false`, when others can reach the port and Prometheus has a key.",
+        "playground": "`false`, when only programs should ask, or to close what is not needed.",
         "cors_origins": "When pages of another origin call the service from a browser.",
         "trusted_proxies": "When a proxy at another address stands in front of the service.",
         "trusted_keys": "When anyone else can write to the bundle folders.",

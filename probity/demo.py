@@ -67,9 +67,7 @@ def run_demo(out: Path | None, port: int, keep: bool | None, dataset: str = "dig
         image, truth = _first_image(recipe)
         _ask(f"An ordinary {shown.thing}", image, port, f"its class is {truth}")
         _ask(f"Something that is no {shown.thing}", _checkerboard(len(image)), port, "a checkerboard")
-        screen.print(
-            f"Interactive documentation: http://127.0.0.1:{port}/docs   metrics: http://127.0.0.1:{port}/metrics"
-        )
+        screen.print(f"Try it in a browser: http://127.0.0.1:{port}/   documentation: http://127.0.0.1:{port}/docs")
         if keep if keep is not None else sys.stdout.isatty():
             screen.print("Serving until Ctrl-C ...")
             _wait_for_interrupt()

@@ -17,7 +17,7 @@ from probity.service.batching import ComputeThreads
 from probity.service.feedback.receipts import ReceiptSigner, read_secrets
 from probity.service.format.text import printable
 from probity.service.http.errors import TRANSLATIONS, problem_of
-from probity.service.http.middleware import ApiKeys, RequestIds, RequestMetrics, SecurityHeaders, secured
+from probity.service.http.middleware import METRICS_PATH, ApiKeys, RequestIds, RequestMetrics, SecurityHeaders, secured
 from probity.service.http.problems import render
 from probity.service.inference.graph import NetworkFailed
 from probity.service.inference.predictor import Predictor
@@ -31,7 +31,7 @@ from probity.service.models.trials import Trials
 from probity.service.monitoring.audit import AuditTrail
 from probity.service.monitoring.audit_file import RotatedFile, check_audit_file
 from probity.service.monitoring.metrics import Metrics
-from probity.service.routes import docs, operations, predict, v2
+from probity.service.routes import docs, operations, playground, predict, v2
 from probity.service.routes import feedback as feedback_route
 from probity.service.runtime import Runtime
 from probity.service.security.api_keys import KeyRing
@@ -79,12 +79,12 @@ def create_app(
         redoc_url=None,
     )
     # One flat list: FastAPI would nest routers, and match each request twice.
-    parts = (predict, feedback_route, v2, operations, docs)
+    parts = (predict, feedback_route, v2, operations, docs, *([playground] if settings.playground else []))
     app.router.routes += [route for part in parts for route in part.router.routes]
     metrics.expect(route.path for route in app.routes if isinstance(route, APIRoute) and _predicts(route))
     if settings.api_keys_file is not None or settings.feedback_keys_file is not None:
         keys, own = _keys(settings.api_keys_file), {feedback_route.PATH: _keys(settings.feedback_keys_file)}
-        app.add_middleware(ApiKeys, keys=keys, own=own, metrics=metrics, metrics_public=settings.metrics_public)
+        app.add_middleware(ApiKeys, keys=keys, own=own, metrics=metrics, public=_public(settings))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
@@ -109,6 +109,12 @@ def _feedback(settings: Settings) -> Feedback | None:
     """Raises `SecretFileError`."""
     file = settings.feedback_secret_file
     return None if file is None else Feedback(ReceiptSigner(read_secrets(file), settings.feedback_max_age_seconds))
+
+
+def _public(settings: Settings) -> set[str]:
+    """What needs no key."""
+    metrics = {METRICS_PATH} if settings.metrics_public else set()
+    return metrics | (playground.PUBLIC if settings.playground else set())
 
 
 def _keys(file: Path | None) -> KeyRing | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from fastapi import Response
 from starlette.datastructures import Headers
@@ -125,8 +125,8 @@ class ApiKeys:
 
     `own`: the keys of single paths, None: those of the others; `keys`: those of all other paths, None: none is needed.
 
-    Health is public for load balancers and monitoring, and the metrics are with `metrics_public`. Put this inside the
-    CORS middleware, which answers browsers' preflights (sent without a key) and lets pages read the 401. The key's name
+    Health is public for load balancers and monitoring, and so are the paths in `public`. Put this inside the CORS
+    middleware, which answers browsers' preflights (sent without a key) and lets pages read the 401. The key's name
     is stored in the scope's state as `api_key`.
     """
 
@@ -135,11 +135,11 @@ class ApiKeys:
         app: ASGIApp,
         keys: KeyRing | None,
         metrics: Metrics,
-        metrics_public: bool,
+        public: Collection[str] = (),
         own: Mapping[str, KeyRing | None] | None = None,
     ) -> None:
         self.app, self.keys, self.own, self.metrics = app, keys, own or {}, metrics
-        self.public = PUBLIC_PATHS | ({METRICS_PATH} if metrics_public else set())
+        self.public = PUBLIC_PATHS | set(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ring = (self.own.get(scope["path"]) or self.keys) if scope["type"] == "http" else None

@@ -20,6 +20,9 @@ class AccessSettings(BaseModel):
         Field(description="File of hashed API keys; if set, requests need a key. It is read again when it changes."),
     ] = None
     metrics_public: Annotated[bool, Field(description="Whether `/metrics` is served without an API key.")] = True
+    playground: Annotated[
+        bool, Field(description="Whether `/` is a page on which people try the default model in a browser.")
+    ] = True
     cors_origins: Annotated[
         Words, Field(description="Origins whose pages may call the service, separated by ','; none by default.")
     ] = ()

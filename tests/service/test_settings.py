@@ -30,6 +30,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "drain_seconds": ("5", 5.0),
     "api_keys_file": ("/run/keys", Path("/run/keys")),
     "metrics_public": ("false", False),
+    "playground": ("false", False),
     "cors_origins": ("https://a.example, https://b.example", ("https://a.example", "https://b.example")),
     "trusted_proxies": ("10.0.0.1, 10.1.0.0/16, fd00::1", ("10.0.0.1", "10.1.0.0/16", "fd00::1")),
     "trusted_keys": ("/run/trusted", Path("/run/trusted")),

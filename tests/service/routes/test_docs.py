@@ -33,7 +33,7 @@ def test_the_policy_allows_this_service_alone(client: Client) -> None:
     assert "http" not in "".join(policy.values())
 
 
-@pytest.mark.parametrize("path", ["/redoc", "/docs/", "/docs/oauth2-redirect", "/docs/redoc.standalone.js", "/docs/.."])
+@pytest.mark.parametrize("path", ["/redoc", "/docs/", "/docs/oauth2-redirect", "/docs/redoc.standalone.js"])
 def test_nothing_else_is_served_there(client: Client, path: str) -> None:
     assert client.get(path).status_code == 404
 

@@ -17,7 +17,7 @@ def test_head_answers_as_get_does(classification: Synthetic) -> None:
             route for route in client.app.routes if isinstance(route, APIRoute) and "GET" in (route.methods or ())
         ]
         model = classification.manifest
-        paths = {route.path.format(name=model.name, version=model.version) for route in routes}
+        paths = {route.path.format(name=model.name, version=model.version, file="main.js") for route in routes}
         assert {"/model", "/models", "/v2", f"/v2/models/{model.name}"} <= paths
         for path in sorted(paths):
             found, expected = client.request("HEAD", path), client.get(path)

@@ -17,7 +17,7 @@ from tests.support.requests import GOOD
 from tests.support.server import run_to_end, running
 
 ORIGIN = "https://page.example"
-CLOSED = ["/", "/predict", "/model", "/models", "/docs", "/openapi.json", "/nothing", "/v2", "/v2/models", "/health"]
+CLOSED = ["/predict", "/model", "/models", "/docs", "/openapi.json", "/nothing", "/v2", "/v2/models", "/health"]
 PREFLIGHT = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-api-key"}
 
 

@@ -1,0 +1,74 @@
+// What the page asks of the service. Addresses are relative: a proxy may serve it below a path of its own.
+
+export class Refused extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+export class Service {
+  #key = "";
+
+  set key(value) {
+    this.#key = value;
+  }
+
+  card() {
+    return this.#asked("./model");
+  }
+
+  // Scores of the held-out examples, ascending.
+  reference() {
+    return this.#asked("./playground/reference");
+  }
+
+  async predict(body) {
+    const answer = await this.#asked("./predict?detail=full", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    return { ...answer.predictions[0], warnings: answer.warnings, degraded: answer.degraded };
+  }
+
+  async #asked(address, options = {}) {
+    const headers = { ...options.headers, ...(this.#key ? { "X-API-Key": this.#key } : {}) };
+    const response = await fetch(address, { ...options, headers });
+    if (!response.ok) {
+      const problem = await response.json().catch(() => ({}));
+      throw new Refused(response.status, problem.detail ?? `The service answered ${response.status}.`);
+    }
+    return response.json();
+  }
+}
+
+// Asks for the newest input only: what changes while an answer is awaited is asked once, afterwards.
+export class Latest {
+  #next = null;
+  #busy = false;
+
+  // working: told whether an answer is awaited.
+  constructor(ask, show, fail, working) {
+    Object.assign(this, { ask, show, fail, working });
+  }
+
+  async send(body) {
+    this.#next = body;
+    if (this.#busy) return;
+    this.#busy = true;
+    this.working(true);
+    while (this.#next !== null) {
+      const sent = this.#next;
+      this.#next = null;
+      try {
+        const answer = await this.ask(sent);
+        if (this.#next === null) this.show(answer);
+      } catch (error) {
+        this.fail(error);
+      }
+    }
+    this.#busy = false;
+    this.working(false);
+  }
+}

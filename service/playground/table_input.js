@@ -1,0 +1,44 @@
+// A form for the features of one row: a slider and a number each, over the range of the training data.
+
+import { element } from "./elements.js";
+
+const MOST_FEATURES = 100;
+const BEYOND = 0.5; // of the span, on either side
+
+export class TableInput {
+  static takes(spec) {
+    return spec.shape.length === 1 && spec.shape[0] <= MOST_FEATURES && spec.dtype !== "int64";
+  }
+
+  constructor(place, spec, changed) {
+    const [count] = spec.shape;
+    const names = spec.feature_names ?? Array.from({ length: count }, (_, i) => `feature ${i}`);
+    const each = (values, other) => (i) => (values ? values[values.length === 1 ? 0 : i] : other);
+    const [low, high] = [each(spec.range?.low, 0), each(spec.range?.high, 1)];
+    this.values = names.map((_, i) => (low(i) + high(i)) / 2);
+    const rows = names.flatMap((name, i) => this.#row(name, i, low(i), high(i), () => changed({ inputs: [this.values] })));
+    place.append(
+      element("p", { class: "note" }, "Each slider goes half as far again as the training data on both sides."),
+      element("div", { class: "sliders" }, ...rows));
+    changed({ inputs: [this.values] });
+  }
+
+  #row(name, i, low, high, changed) {
+    const span = high - low || 1;
+    const attributes = { min: low - BEYOND * span, max: high + BEYOND * span, step: span / 200, value: this.values[i] };
+    const range = element("input", { type: "range", id: `feature-${i}`, ...attributes });
+    const number = element("input", { type: "number", step: "any", value: Number(this.values[i].toPrecision(4)), "aria-label": `${name}, as a number` });
+    range.addEventListener("input", () => {
+      number.value = Number(Number(range.value).toPrecision(4));
+      this.values[i] = Number(range.value);
+      changed();
+    });
+    number.addEventListener("input", () => {
+      if (number.value === "" || !Number.isFinite(number.valueAsNumber)) return;
+      range.value = number.value;
+      this.values[i] = number.valueAsNumber;
+      changed();
+    });
+    return [element("label", { for: `feature-${i}` }, name), range, number];
+  }
+}

@@ -1,0 +1,221 @@
+"""The playground in a real browser: what is drawn, turned, chosen and typed, and what the page makes of the answers."""
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from probity.service.security.api_keys import new_key
+from tests.support.browser import CHROMIUM, needs_chromium
+from tests.support.bundles import FEATURE_SPEC, write_linear
+from tests.support.server import ROOT, Server, running
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make test installs it)")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="axe is not installed (make test installs it)"
+)
+
+pytestmark = [pytest.mark.slow, needs_chromium]
+Page = Any
+DIGITS = ROOT / "tests/golden/v1/bundle"
+# A three and a seven with its bar, drawn by the mouse on a sheet of side 1.
+THREE = [
+    [
+        (0.3, 0.2),
+        (0.5, 0.12),
+        (0.68, 0.22),
+        (0.66, 0.4),
+        (0.46, 0.48),
+        (0.68, 0.57),
+        (0.7, 0.77),
+        (0.5, 0.88),
+        (0.28, 0.79),
+    ]
+]
+SEVEN = [[(0.28, 0.16), (0.72, 0.14), (0.62, 0.42), (0.52, 0.65), (0.44, 0.88)], [(0.34, 0.54), (0.74, 0.5)]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running(DIGITS) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: Server) -> Iterator[Page]:
+    """The digits' page, with its first answer; nothing may be said in the console or asked elsewhere."""
+    said: list[str] = []
+    context = browser.new_context(viewport={"width": 1200, "height": 1000})
+    opened = context.new_page()
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("request", lambda request: said.append(request.url) if not own(request.url, server) else None)
+    opened.goto(f"http://127.0.0.1:{server.port}/")
+    answered(opened)
+    yield opened
+    context.close()
+    assert said == []
+
+
+def own(url: str, server: Server) -> bool:
+    return url.startswith((f"http://127.0.0.1:{server.port}/", "data:", "blob:"))
+
+
+def answered(page: Page) -> None:
+    """Wait until what was sent last is answered."""
+    page.wait_for_selector("main[data-answered][aria-busy=false]")
+
+
+def after(page: Page, act: Any) -> None:
+    """Do it, and wait until what it sent last is answered."""
+    page.evaluate("document.querySelector('main').removeAttribute('data-answered')")
+    act()
+    answered(page)
+
+
+def draw(page: Page, strokes: Sequence[Sequence[tuple[float, float]]]) -> None:
+    box = page.locator("#paper").bounding_box()
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return box["x"] + x * box["width"], box["y"] + y * box["height"]
+
+    page.get_by_role("button", name="Clear").click()
+    for first, *others in strokes:
+        page.mouse.move(*at(*first))
+        page.mouse.down()
+        for point in others:
+            page.mouse.move(*at(*point), steps=4)
+        page.mouse.up()
+
+
+def turn(page: Page, value: int, name: str = "turn") -> None:
+    page.locator(f"#{name}").fill(str(value))
+
+
+def decision(page: Page) -> str:
+    return str(page.locator("#decision").inner_text())
+
+
+def label(page: Page) -> str:
+    """The class with the longest bar of ours."""
+    names = page.locator(".bars dt").all_inner_texts()
+    shares = [
+        float(text.removesuffix(" %")) for text in page.locator(".bars dd:nth-of-type(odd) .value").all_inner_texts()
+    ]
+    return str(names[int(np.argmax(shares))])
+
+
+def entropy(page: Page) -> float:
+    found = re.search(r"Entropy: (\S+) of", page.locator("#answer").inner_text())
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.parametrize(("strokes", "name"), [(THREE, "3"), (SEVEN, "7")])
+def test_a_drawn_digit_is_accepted_and_on_its_side_it_is_not(page: Page, strokes: Any, name: str) -> None:
+    after(page, lambda: draw(page, strokes))
+    assert (decision(page), label(page)) == ("Accepted", name)
+    upright = entropy(page)
+    after(page, lambda: turn(page, 90))
+    assert decision(page) == "Rejected" or entropy(page) > 2 * upright
+    after(page, lambda: turn(page, 0))
+    assert decision(page) == "Accepted"
+
+
+@pytest.mark.parametrize("name", ["Noise", "Checkerboard", "Photograph"])
+def test_what_is_no_digit_is_rejected_with_a_reason(page: Page, name: str) -> None:
+    after(page, lambda: page.get_by_role("button", name=name, exact=True).click())
+    assert decision(page) == "Rejected"
+    assert "held-out inputs" in page.locator("#sentence").inner_text()
+
+
+def test_noise_on_a_digit_makes_it_uncertain(page: Page) -> None:
+    after(page, lambda: draw(page, THREE))
+    sure = entropy(page)
+    after(page, lambda: turn(page, 80, "noise"))
+    assert decision(page) == "Rejected" or entropy(page) > 2 * sure
+
+
+def test_the_threshold_decides_and_can_be_reset(page: Page) -> None:
+    after(page, lambda: draw(page, THREE))
+    assert decision(page) == "Accepted"
+    page.locator("#threshold").fill(page.locator("#threshold").get_attribute("min"))
+    assert decision(page) == "Rejected"
+    assert "Your threshold rejects" in page.locator("#sentence").inner_text()
+    page.get_by_role("button", name="Reset").click()
+    assert decision(page) == "Accepted"
+    chart = page.locator("#answer svg").bounding_box()
+    page.mouse.click(chart["x"] + 1, chart["y"] + chart["height"] / 2)
+    assert decision(page) == "Rejected"
+
+
+def test_a_picture_can_be_chosen(page: Page) -> None:
+    stream = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 80, 3), np.uint8)).save(stream, "PNG")
+    file = {"name": "photo.png", "mimeType": "image/png", "buffer": stream.getvalue()}
+    after(page, lambda: page.get_by_label("Choose a picture").set_input_files(file))
+    assert decision(page) == "Rejected"
+
+
+def test_the_keyboard_reaches_everything(page: Page) -> None:
+    page.get_by_role("button", name="A 3").focus()
+    after(page, lambda: page.keyboard.press("Enter"))
+    assert (decision(page), label(page)) == ("Accepted", "3")
+    page.locator("#turn").focus()
+    after(page, lambda: [page.keyboard.press("ArrowRight") for _ in range(9)])
+    assert page.locator("output[for=turn]").inner_text() == "45°"
+    reached = set()
+    page.locator("nav a").first.focus()
+    for _ in range(30):
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
+        page.keyboard.press("Tab")
+    assert reached >= {"API", "Clear", "A 7", "turn", "blur", "noise", "centred", "threshold", "Reset"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 390])
+def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(page: Page, scheme: str, width: int) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # The policy of the page keeps foreign scripts out; a tester's is evaluated by the browser itself.
+    found = axe.Axe().run(page).response["violations"]
+    assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
+
+
+def test_a_table_has_a_form(browser: Any, tmp_path: Path) -> None:
+    bundle = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC)
+    with running(bundle.path) as server:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        answered(page)
+        after(page, lambda: page.get_by_label("as a number").first.fill("1000"))
+        assert page.locator(".bars dt").count() == 3
+        assert decision(page) in ("Accepted", "Rejected")
+        page.close()
+
+
+def test_a_service_with_keys_asks_for_one(browser: Any, tmp_path: Path) -> None:
+    key, entry = new_key("someone")
+    (tmp_path / "keys").write_text(f"{entry.line}\n")
+    with running(DIGITS, PROBITY_API_KEYS_FILE=str(tmp_path / "keys")) as server:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        page.get_by_label("API key").fill(key)
+        page.keyboard.press("Enter")
+        answered(page)
+        assert decision(page) in ("Accepted", "Rejected")
+        page.close()
