@@ -23,23 +23,32 @@ export class Service {
     return this.#asked("./playground/reference");
   }
 
+  // Prometheus' text.
+  metrics() {
+    return this.#asked("./metrics", {}, (response) => response.text());
+  }
+
   async predict(body) {
+    return (await this.predictAll(body))[0];
+  }
+
+  async predictAll(body) {
     const answer = await this.#asked("./predict?detail=full", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
     });
-    return { ...answer.predictions[0], warnings: answer.warnings, degraded: answer.degraded };
+    return answer.predictions.map((one) => ({ ...one, warnings: answer.warnings, degraded: answer.degraded }));
   }
 
-  async #asked(address, options = {}) {
+  async #asked(address, options = {}, read = (response) => response.json()) {
     const headers = { ...options.headers, ...(this.#key ? { "X-API-Key": this.#key } : {}) };
     const response = await fetch(address, { ...options, headers });
     if (!response.ok) {
       const problem = await response.json().catch(() => ({}));
       throw new Refused(response.status, problem.detail ?? `The service answered ${response.status}.`);
     }
-    return response.json();
+    return read(response);
   }
 }
 

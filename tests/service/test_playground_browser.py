@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from probity.service.bundle import InputSpec
 from probity.service.security.api_keys import new_key
 from tests.support.browser import CHROMIUM, needs_chromium
-from tests.support.bundles import FEATURE_SPEC, write_linear
+from tests.support.bundles import FEATURE_SPEC, write_linear, write_tokens
 from tests.support.server import ROOT, Server, running
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make test installs it)")
@@ -76,12 +77,12 @@ def own(url: str, server: Server) -> bool:
 
 def answered(page: Page) -> None:
     """Wait until what was sent last is answered."""
-    page.wait_for_selector("main[data-answered][aria-busy=false]")
+    page.wait_for_selector("#trial[data-answered][aria-busy=false]")
 
 
 def after(page: Page, act: Any) -> None:
     """Do it, and wait until what it sent last is answered."""
-    page.evaluate("document.querySelector('main').removeAttribute('data-answered')")
+    page.evaluate("document.querySelector('#trial').removeAttribute('data-answered')")
     act()
     answered(page)
 
@@ -206,6 +207,49 @@ def test_a_table_has_a_form(browser: Any, tmp_path: Path) -> None:
         assert page.locator(".bars dt").count() == 3
         assert decision(page) in ("Accepted", "Rejected")
         page.close()
+
+
+def test_a_regression_of_one_input_has_a_curve(browser: Any, tmp_path: Path) -> None:
+    bundle = write_linear(tmp_path / "bundle", outputs=1, spec=InputSpec(shape=(1,)), size=2, regression=True)
+    with running(bundle.path) as server:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        answered(page)
+        page.wait_for_selector("#input svg .mean")
+        asked = page.locator("output[for=value]").inner_text()
+        box = page.locator("#input svg").bounding_box()
+        after(page, lambda: page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2))
+        assert page.locator("output[for=value]").inner_text() != asked
+        assert " to " in page.locator("#answer tbody td").nth(1).inner_text()
+        page.close()
+
+
+def test_tokens_are_typed(browser: Any, tmp_path: Path) -> None:
+    with running(write_tokens(tmp_path / "bundle").path) as server:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        answered(page)
+        after(page, lambda: page.get_by_label("2 tokens").fill("1 2"))
+        page.get_by_label("2 tokens").fill("1 x")
+        assert "expected whole numbers" in page.locator("#input [role=status]").inner_text()
+        page.get_by_label("2 tokens").fill("1")
+        assert "Found 1 tokens, expected 2" in page.locator("#input [role=status]").inner_text()
+        page.close()
+
+
+def test_the_live_view_counts_what_was_asked(page: Page) -> None:
+    for name in ("A 3", "Noise"):
+        after(page, lambda name=name: page.get_by_role("button", name=name, exact=True).click())
+    page.get_by_role("tab", name="Try it").focus()
+    page.keyboard.press("ArrowRight")
+    tile = page.locator(".tiles div", has_text="Examples answered").locator("dd")
+    tile.wait_for()
+    assert int(tile.inner_text().replace(",", "")) >= 2
+    assert page.locator("#live svg rect").count() == 10
+    assert not page.locator("#trial").is_visible()
+    assert [
+        (one["id"], [node["html"] for node in one["nodes"]]) for one in axe.Axe().run(page).response["violations"]
+    ] == []
 
 
 def test_a_service_with_keys_asks_for_one(browser: Any, tmp_path: Path) -> None:

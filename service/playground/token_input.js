@@ -1,0 +1,29 @@
+// Text as the network takes it: whole numbers, one a token. The bundle holds no vocabulary.
+
+import { element } from "./elements.js";
+
+export class TokenInput {
+  static takes(spec) {
+    return spec.dtype === "int64" && spec.shape.length === 1;
+  }
+
+  constructor(place, spec, changed) {
+    const [count] = spec.shape;
+    const box = element("textarea", { id: "tokens", rows: 6, spellcheck: "false" });
+    const said = element("p", { class: "note", role: "status" });
+    box.value = new Array(count).fill(0).join(" ");
+    const read = () => {
+      const words = box.value.split(/[\s,]+/).filter(Boolean);
+      const wrong = words.find((word) => !/^-?\d+$/.test(word));
+      if (wrong !== undefined) said.textContent = `Found "${wrong}", expected whole numbers, one a token.`;
+      else if (words.length !== count) said.textContent = `Found ${words.length} tokens, expected ${count}.`;
+      else {
+        said.textContent = "";
+        changed({ inputs: [words.map(Number)] });
+      }
+    };
+    box.addEventListener("input", read);
+    place.append(element("label", { for: "tokens" }, `${count} tokens, as the numbers of your vocabulary`), box, said);
+    read();
+  }
+}
