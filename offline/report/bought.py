@@ -2,18 +2,21 @@
 
 from dataclasses import dataclass
 
-from probity.offline.report.text import MINUS, NONE
+from probity.offline.data.foreigners import is_judged
+from probity.offline.report.text import MINUS, NONE, percent
 from probity.service.bundle import Manifest
 from probity.service.format.steps import STEPS
 
 
 @dataclass(frozen=True)
 class Bought:
-    """One step from the network to what is served: mean log-likelihood in nats, expected calibration error."""
+    """One step from the network to what is served: mean log-likelihood in nats, expected calibration error, and, of the
+    last one alone, the share of obviously foreign inputs that is rejected."""
 
     title: str
     log_likelihood: str
     calibration_error: str
+    rejected: str
 
 
 def bought_rows(manifest: Manifest) -> list[Bought]:
@@ -23,10 +26,19 @@ def bought_rows(manifest: Manifest) -> list[Bought]:
         return []
     return [
         Bought(
-            title, _shown(metrics[f"calibration_log_likelihood{step}"]), _shown(metrics.get(f"calibration_error{step}"))
+            title,
+            _shown(metrics[f"calibration_log_likelihood{step}"]),
+            _shown(metrics.get(f"calibration_error{step}")),
+            _rejected(manifest) if step == "" else NONE,
         )
         for step, title in steps.items()
     ]
+
+
+def _rejected(manifest: Manifest) -> str:
+    """The mean over the kinds that are judged."""
+    shares = [found.share for found in manifest.rejection or () if is_judged(found.name)]
+    return percent(sum(shares) / len(shares)) if shares else NONE
 
 
 def _shown(value: float | None) -> str:

@@ -98,8 +98,9 @@ def _check(name: str, array: Array | None, shape: tuple[int | None, ...]) -> Non
 
 @dataclass(frozen=True)
 class _HeldOut:
-    """What the held-out examples have to say."""
+    """What the held-out examples have to say: of the decision, and of the predictions."""
 
+    rejecting: list[Picture]
     pictures: list[Picture]
     scores: Array
     calibration_error: tuple[float, float] | None = None
@@ -111,9 +112,9 @@ def report_html(data: ReportData) -> bytes:
     manifest = data.manifest
     held_out = _held_out(data)
     scores = data.scores if held_out is None else held_out.scores
-    calibration = [] if held_out is None else list(held_out.pictures)
+    rejecting = [] if held_out is None else list(held_out.rejecting)
     if scores is not None:
-        calibration.append(score_picture(scores, manifest.calibration.threshold, manifest.calibration.score))
+        rejecting.insert(0, score_picture(scores, manifest.calibration.threshold, manifest.calibration.score))
     folder = importlib.resources.files("probity.offline.report") / "templates"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string((folder / "report.html").read_text("utf-8")).render(
@@ -130,7 +131,8 @@ def report_html(data: ReportData) -> bytes:
         parameters=parameter_rows(manifest),
         prior=prior_rows(manifest),
         prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
-        calibration=calibration,
+        rejecting=rejecting,
+        calibration=[] if held_out is None else held_out.pictures,
         compared=score_rows(manifest),
         foreign=foreign_rows(manifest),
         certified=certified_rows(data.outcomes),
@@ -169,20 +171,14 @@ def _classification(prediction: Prediction, y: Array, scores: Array, in_use: flo
         plain, full = reliability(q, y), reliability(p, y)
         wrong = p.argmax(axis=1) != y
     share, error = rejection_curve(prediction.score, wrong)
-    pictures = [
-        reliability_picture(plain, full),
-        rejection_picture(share, 100 * (1 - error), in_use, "Accuracy of the accepted (%)"),
-    ]
-    return _HeldOut(pictures, scores, calibration_error=(plain.ece, full.ece))
+    rejecting = [rejection_picture(share, 100 * (1 - error), in_use, "Accuracy of the accepted (%)")]
+    return _HeldOut(rejecting, [reliability_picture(plain, full)], scores, calibration_error=(plain.ece, full.ece))
 
 
 def _regression(prediction: Prediction, y: Array, scores: Array, in_use: float) -> _HeldOut:
     mean, std = prediction.mean, prediction.std
     assert std is not None
     share, square = rejection_curve(prediction.score, np.square(mean - y).mean(axis=1))
-    pictures = [
-        coverage_picture(mean, std, y),
-        residual_picture(mean, std, y),
-        rejection_picture(share, np.sqrt(square), in_use, "RMSE of the accepted (target's units)"),
-    ]
-    return _HeldOut(pictures, scores, coverage=float(coverage_curve(mean, std, y, np.array([0.95]))[0]))
+    rejecting = [rejection_picture(share, np.sqrt(square), in_use, "RMSE of the accepted (target's units)")]
+    pictures = [coverage_picture(mean, std, y), residual_picture(mean, std, y)]
+    return _HeldOut(rejecting, pictures, scores, coverage=float(coverage_curve(mean, std, y, np.array([0.95]))[0]))

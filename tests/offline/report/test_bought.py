@@ -6,6 +6,7 @@ import pytest
 
 from probity.offline.report.bought import Bought, bought_rows
 from probity.offline.report.page import ReportData, report_html
+from probity.service.bundle import RejectedShare
 from tests.support.report_pages import Page, report_manifest
 
 METRICS = {
@@ -16,15 +17,16 @@ METRICS = {
 
 
 def test_each_step_of_a_classification() -> None:
-    manifest = dataclasses.replace(report_manifest(), metrics=METRICS)
+    rejection = (RejectedShare("noise", 0.5, 9), RejectedShare("scaled-by-10", 1.0, 9), RejectedShare("zeros", 0.0, 9))
+    manifest = dataclasses.replace(report_manifest(), metrics=METRICS, rejection=rejection)
     expected = [
-        Bought("plain network", "−0.500", "0.100"),  # noqa: RUF001
-        Bought("temperature alone", "−0.250", "0.050"),  # noqa: RUF001
-        Bought("as served", "−0.125", "0.025"),  # noqa: RUF001
+        Bought("plain network", "−0.500", "0.100", "–"),  # noqa: RUF001
+        Bought("temperature alone", "−0.250", "0.050", "–"),  # noqa: RUF001
+        Bought("as served", "−0.125", "0.025", "75\N{NO-BREAK SPACE}%"),  # noqa: RUF001
     ]
     assert bought_rows(manifest) == expected
     page = Page(report_html(ReportData(manifest)))
-    assert "−0.1250.025" in page.text("td").replace(" ", "")  # noqa: RUF001
+    assert "−0.1250.02575" in page.text("td").replace(" ", "")  # noqa: RUF001
 
 
 @pytest.mark.parametrize("missing", METRICS)

@@ -127,7 +127,7 @@ def test_a_manifest_alone_makes_a_page_without_figures() -> None:
     page = Page(report_html(bare()))
     assert not page.all("img")
     text = page.text()
-    assert "The held-out predictions were not kept" in text
+    assert "What uncertainty buys and costs" not in text
     assert "given by the user" in text
     assert not {"Candidates", "Libraries", "Verification", "Metrics", "Warnings"} & titles(page)
 

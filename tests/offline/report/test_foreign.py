@@ -15,7 +15,7 @@ def test_a_row_for_each_kind_says_whether_it_is_judged() -> None:
         ("Zeros", "0 %", False),
     ]
     page = Page(report_html(ReportData(report_manifest(rejection=SHARES))))
-    assert "Rejected of obviously foreign inputs" in page.text("h2")
+    assert "Obviously foreign inputs" in page.text("h3")
     assert page.text("em").count("not judged") == 1
     assert "Less than half is rejected of these obviously foreign inputs: scaled by 10." in page.text("span")
 
@@ -27,4 +27,4 @@ def test_zeros_alone_are_nothing_to_check() -> None:
 
 def test_nothing_is_shown_where_nothing_was_measured() -> None:
     assert foreign_rows(report_manifest(rejection=None)) == []
-    assert b"obviously foreign inputs" not in report_html(ReportData(report_manifest(rejection=None)))
+    assert b"bviously foreign inputs" not in report_html(ReportData(report_manifest(rejection=None)))
