@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
 .PHONY: demo test test-slow test-all coverage check hooks audit bench paper format clean smoke smoke-offline lock \
-        image-test test-lowest javascript docs rooms help
+        image-test test-lowest javascript docs site rooms help
 
 help:
 	@echo "make demo    train, fit, serve and query a classifier (PORT=$(PORT) DATASET=digits, mnist or fashion-mnist)"
@@ -43,6 +43,7 @@ help:
 	@echo "make javascript   onnxruntime-node, with which the tests run exported models (needs npm)"
 	@echo "make test-lowest   the service's tests at the lowest versions that pyproject.toml allows"
 	@echo "make docs    what is generated: settings, figures, dashboards, rooms (make rooms: these alone)"
+	@echo "make site    the documentation as a site, in site/"
 	@echo "make smoke   a fresh environment with the wheel serves the golden bundle"
 	@echo "make smoke-offline   a fresh environment with the wheel and [offline] fits a small recipe"
 
@@ -109,6 +110,10 @@ paper: .venv/dev.stamp
 format: .venv/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The pages as a site, with a reference made from the code; every warning is an error.
+site: .venv/dev.stamp
+	$(BIN)/python -m docs.site site
 
 docs: rooms
 	$(BIN)/python -m docs.settings

@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "paper.md"
 INTRODUCTION = """# The paper's experiments
 
 Daxberger et al., "Bayesian Deep Learning via Subnetwork Inference" (ICML 2021), repeated with this project's own
-engine. `python -m paper page` writes this page, and the tables it links to, from [paper/results](../paper/results); no
+engine. `python -m paper page` writes this page, and the tables it links to, from `paper/results`; no
 measured number in it is typed.
 
 `python -m paper NAME` repeats an experiment, and `make paper` all of them with `--fast`, the size for two cores: small
