@@ -6,7 +6,7 @@ anything. Names are whatever a user typed, so the template escapes everything th
 
 import importlib.resources
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
@@ -17,6 +17,7 @@ from probity.offline.report.added import added_rows
 from probity.offline.report.bought import bought_rows
 from probity.offline.report.certified import certified_rows
 from probity.offline.report.compared import score_rows
+from probity.offline.report.examples import Examples, example_groups
 from probity.offline.report.figures import (
     coverage_picture,
     rejection_picture,
@@ -55,8 +56,8 @@ class ReportData:
     eigenvalues (S,): of the curvature over the chosen weights as it stands in the posterior precision (regression:
     divided by sigma_noise^2), without the prior. memory: the lines of the memory plan. scoring: what makes the scores;
     by default the single score that the manifest names. outcomes: how held-out examples turned out, as the bundle keeps
-    it. features: the feature scores of the same examples, (n,) by name. Raises `ValueError` for arrays that do not fit
-    together or are not finite.
+    it. features: the feature scores of the same examples, (n,) by name. inputs (n, *shape): theirs, shown where they
+    are images. Raises `ValueError` for arrays that do not fit together or are not finite.
     """
 
     manifest: Manifest
@@ -69,6 +70,7 @@ class ReportData:
     scoring: Scoring | None = None
     outcomes: Outcomes | None = None
     features: Mapping[str, Array] = field(default_factory=dict)
+    inputs: Array | None = None
 
     def __post_init__(self) -> None:
         outputs = self.manifest.outputs
@@ -81,6 +83,7 @@ class ReportData:
         _check("variance", self.variance, (count, outputs))
         _check("targets", self.targets, (count, *row))
         _check("scores", self.scores, (count,))
+        _check("inputs", self.inputs, (count, *self.manifest.input.shape))
         _check("eigenvalues", self.eigenvalues, (self.manifest.subnetwork_size,))
 
 
@@ -105,6 +108,7 @@ class _HeldOut:
     scores: Array
     calibration_error: tuple[float, float] | None = None
     coverage: float | None = None
+    examples: list[Examples] = field(default_factory=list)
 
 
 def report_html(data: ReportData) -> bytes:
@@ -132,6 +136,7 @@ def report_html(data: ReportData) -> bytes:
         prior=prior_rows(manifest),
         prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
         rejecting=rejecting,
+        examples=[] if held_out is None else held_out.examples,
         calibration=[] if held_out is None else held_out.pictures,
         compared=score_rows(manifest),
         foreign=foreign_rows(manifest),
@@ -155,9 +160,9 @@ def _held_out(data: ReportData) -> _HeldOut | None:
     prediction = Predictive.of(manifest, data.scoring).undecided(outputs)
     in_use = float((prediction.score > manifest.calibration.threshold).mean())
     scores = prediction.score if data.scores is None else data.scores
-    if manifest.task != "regression":
-        return _classification(prediction, data.targets, scores, in_use)
-    return _regression(prediction, data.targets, scores, in_use)
+    described = _regression if manifest.task == "regression" else _classification
+    found = described(prediction, data.targets, scores, in_use)
+    return replace(found, examples=example_groups(manifest, data.inputs, prediction, data.targets))
 
 
 def _classification(prediction: Prediction, y: Array, scores: Array, in_use: float) -> _HeldOut:
