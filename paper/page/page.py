@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.core.markdown import as_csv
-from paper.page import images, regression, variants
+from paper.page import images, regression, sizes
 from paper.page.results import TABLES, Section, results
 
 PAGE = Path(__file__).parents[2] / "docs" / "paper.md"
@@ -50,8 +50,7 @@ SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], Section]], ...] = (
     ("cifar", images.section),
     ("mnist_resnet50", images.section),
     ("cifar_resnet50", images.section),
-    ("sizes", variants.sizes),
-    ("questions", variants.questions),
+    ("sizes", sizes.section),
 )
 
 

@@ -28,23 +28,19 @@ def results(name: str) -> list[dict[str, Any]]:
     return [json.loads(file.read_text()) | {"stem": file.stem} for file in files if file.exists()]
 
 
-def frame(result: dict[str, Any], title: str, tables: Sequence[str], code: str = "") -> str:
-    """The picture; the command, time, date, machine and commits of the measurement; and where the full tables are.
-
-    code: what to add where the experiment is no longer here.
-    """
+def frame(result: dict[str, Any], title: str, tables: Sequence[str]) -> str:
+    """The picture; the command, time, date, machine and commits of the measurement; and where the full tables are."""
     environment = result["environment"]
     date = datetime.fromisoformat(environment["date"])
     seconds = result.get("seconds_of_work", result.get("setting", {}).get("seconds_of_networks"))
     minutes = (result["seconds_in_all"] if seconds is None else seconds) / 60
     commits = sorted({commit[:7] for commit in _commits(result)} or {environment["git_commit"][:7]})
-    words = " ".join(environment["command"]) if code else command(environment["command"])
     files = listed([f"[{name}.csv](../paper/results/tables/{name}.csv)" for name in tables])
     return (
         f"![{title}](../paper/results/{result['stem']}.png)\n\n"
-        f"`{words}`: {minutes:.0f} minutes of work, the last on {date.day} {date:%B %Y}; "
+        f"`{command(environment['command'])}`: {minutes:.0f} minutes of work, the last on {date.day} {date:%B %Y}; "
         f"{environment['cpu']}, {environment['threads']} of {environment['cores']} cores; "
-        f"{'commit' if len(commits) == 1 else 'commits'} {', '.join(f'`{commit}`' for commit in commits)}{code}. "
+        f"{'commit' if len(commits) == 1 else 'commits'} {', '.join(f'`{commit}`' for commit in commits)}. "
         f"In full: {files}.\n"
     )
 

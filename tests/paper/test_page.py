@@ -19,7 +19,7 @@ from paper.images.summary import (
     TEMPERED,
     TEMPERED_ENSEMBLE,
 )
-from paper.page import caveats, images, regression, variants
+from paper.page import caveats, images, regression
 from paper.page.results import frame
 
 ENVIRONMENT = {
@@ -30,9 +30,6 @@ ENVIRONMENT = {
     "cores": 2,
     "git_commit": "0123456789",
 }
-
-
-AMOUNTS = {"held_out": 1000, "test": 480, "curvature": 2000}
 
 
 def outcome(log_likelihood: float) -> dict[str, Any]:
@@ -101,37 +98,6 @@ def test_the_papers_cells_stand_beside_ours() -> None:
 
 def test_tables_have_five_digits_and_empty_cells() -> None:
     assert as_csv([{"a": 1.23456789, "b": None}, {"a": 2, "b": "x, y"}]) == 'a,b\n1.2346,\n2,"x, y"\n'
-
-
-def test_variants_are_counted_where_they_are_beyond_the_noise() -> None:
-    def verdict(network: str, variant: str, **found: str) -> dict[str, Any]:
-        measured = {"mean": 1.0, "gain": 0.25, "half_width": 0.125}
-        return {"network": network, "weights": "w", "variant": variant, "seeds": 6 if network == "mnist" else 3} | {
-            measure: measured | {"verdict": found.get(measure, "within the noise")} for measure in variants.NAMES
-        }
-
-    product = [verdict(network, "p") for network in ("mnist", "cifar")]
-    for row in product:
-        for measure in variants.NAMES:
-            row[measure]["gain"] = 0.0
-    rows = [*product, verdict("mnist", "v", usual="better", auroc="worse"), verdict("cifar", "v", usual="better")]
-    found = {
-        "stem": "questions_fast",
-        "environment": ENVIRONMENT,
-        "seconds_in_all": 1.0,
-        "product": "p",
-        "verdicts": rows,
-        "amounts": AMOUNTS,
-        "runs": [
-            {"network": network, "weights": "w", "variants": {name: {"spent": 0.04} for name in ("p", "v")}}
-            for network in ("mnist", "cifar")
-        ],
-    }
-    section = variants.questions(found)
-    assert "| v | 2 better |  | 1 worse |" in section.text
-    assert "of 6 comparisons" in section.text
-    assert "6 seeds of MNIST and 3 seeds of CIFAR-10" in section.text
-    assert section.tables["questions_fast"][2]["spent"] == 0.04
 
 
 def test_settings_at_an_edge_and_the_second_mean_are_named() -> None:
