@@ -25,24 +25,18 @@ STYLES: dict[str, tuple[str, str, float]] = {
     "ensemble of 5, tempered within the budget": ("#7A6A00", "--", 1.4),
     "SWAG": ("#56B4E9", "--", 1.4),
     "IVON": ("#56B4E9", "-", 1.4),
-    "five last blocks": ("#CC79A7", ":", 1.4),
-    "five last blocks, each with a posterior": ("#CC79A7", "-", 2.0),
     "ours, Wasserstein": ("#0072B2", "-", 2.6),
     "ours, Wasserstein, best held-out lambda": ("#0072B2", ":", 1.4),
     "ours, random": ("#0072B2", "--", 1.4),
     "ours, random, best held-out lambda": ("#009E73", ":", 1.4),
-    "ours, novelty-sampling": ("#009E73", "-", 1.8),
     "last layer": ("#E69F00", "-", 1.4),
-    "auto, at most 3 passes": ("#D55E00", "-", 2.6),
-    "auto, told of rotation": ("#D55E00", "--", 1.8),
     "MAP, tempered within 0.005 nats": ("black", "-.", 1.4),
-    "subnetwork, 0.005 nats": ("#56B4E9", "-.", 1.8),
     "added weights, 0.005 nats": ("#009E73", "-.", 2.2),
     "subnetwork and added weights, 0.005 nats": ("#D55E00", "-.", 2.6),
     "all weights, full covariance": ("#7A6A00", ":", 1.8),
 }
 PUBLISHED = {"Ours": ("#0072B2", "o"), "Ensemble": ("#7A6A00", "s"), "MAP": ("black", "^"), "VOGN": ("#56B4E9", "v")}
-SAW = "  (saw some of these shifts)"
+SAW = "  (saw rotation)"
 AXES = {"rotated_mnist": "rotation (degrees)", "corrupted_cifar10": "level of corruption"}
 TICKS = {"rotated_mnist": range(0, 181, 30), "corrupted_cifar10": range(6)}
 TITLES = {"rotated_mnist": "Rotated MNIST", "corrupted_cifar10": "Corrupted CIFAR-10"}
@@ -81,7 +75,7 @@ def _against_shift(axes: Axes, rows: dict[str, Any], published: str, metric: str
         axes.plot(strengths, [found[s] for s in strengths], marker, color=colour, mfc="none", label=label)
     for label, row in rows.items():
         colour, line, width = STYLES[label]
-        named = label + (SAW if row["seen"] else "")
+        named = label + (SAW if row["saw_rotation"] else "")
         values = {int(strength): found[metric]["mean"] for strength, found in row["shifts"].items()}
         axes.plot(list(values), list(values.values()), line, color=colour, linewidth=width, label=named)
     axes.set(xlabel=AXES[published], ylabel=METRICS[metric], title=METRICS[metric])

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from benchmarks.experiments.frontier import methods
 from benchmarks.experiments.frontier.methods import Method
-from paper.images import last_blocks
 from paper.images.baselines import diagonal_laplace, swag
 from paper.images.baselines import natural_gradient as variational
 from paper.images.baselines.diagonal_laplace import DiagonalLaplace
@@ -25,13 +24,11 @@ from paper.images.rejecting import by_entropy, of_bundle, rejection
 from paper.images.setting import BUDGET, PAPERS, SMALL_BUDGET
 from paper.images.summary import (
     ADDED,
-    BLOCKS,
     DEFAULT,
     OURS_BY_PAPER,
     PAPERS_RULE,
     RANDOM,
     RANDOM_BY_PAPERS_RULE,
-    SMALL_SUBNETWORK,
     SMALL_TEMPERED,
     TEMPERED,
     TEMPERED_ENSEMBLE,
@@ -42,22 +39,12 @@ from probity.service.bundle import read_bundle
 DROPOUT, MEMBERS = 0.1, 5
 SWAG_SNAPSHOTS = 4  # of an epoch
 
-# What our strategies saw while choosing: no ranking may use it.
-SYNTHETIC = ("noise", "blur", "inversion", "erasing")
-UNSEEN_ROTATION: dict[str, Any] = {"selection_options": {"shifts": list(SYNTHETIC)}}
 OURS: dict[str, dict[str, Any]] = {
     OURS_BY_PAPER: {"selection": "wasserstein-swag", **PAPERS},
     PAPERS_RULE: {"selection": "wasserstein-swag", "prior_precision": "gridsearch", **PAPERS},
     RANDOM: {"selection": "random", **PAPERS},
     RANDOM_BY_PAPERS_RULE: {"selection": "random", "prior_precision": "gridsearch", **PAPERS},
-    "ours, novelty-sampling": {"selection": "novelty-sampling", **UNSEEN_ROTATION, **PAPERS},
     "last layer": {"selection": "last-layer", **PAPERS},
-    SMALL_SUBNETWORK: {
-        "selection": "auto",
-        "added_weights": False,
-        "uncertainty_budget": SMALL_BUDGET,
-        "temperature": "fit",
-    },
     # One chosen weight that its prior does not let move: the added weights have the whole budget.
     ADDED: {"selection": "random", "subnetwork_size": 1, "prior_precision": 1e12},
     DEFAULT: {"selection": "auto"},
@@ -92,11 +79,6 @@ def rows(networks: Networks, folder: Path) -> dict[str, Row]:
         TEMPERED_ENSEMBLE: Row(lambda: _tempered_ensemble(networks)),
         "SWAG": Row(lambda: swag.swag(networks.model, data, walk, networks.seed, networks.track), swag.SETTINGS),
         "IVON": Row(lambda: _variational(networks), variational.STARTS[problem.name].settings),
-        "five last blocks": Row(lambda: _blocks(networks), {"initialisation": "of a new network"}),
-        BLOCKS: Row(
-            lambda: _blocks_with_posteriors(networks, part, folder),
-            {"initialisation": "of a new network", "size": scale.block, "seed": "of each block"},
-        ),
     }
     whole = scale.everything and networks.seed == 0  # the dearest row by far
     everything = {"subnetwork_size": weights(networks.model), "selection": "random", **PAPERS}
@@ -154,24 +136,6 @@ def _dropout(networks: Networks) -> Method:
 def _variational(networks: Networks) -> Method:
     network, seconds = networks.variational()
     return variational.variational(network, _beyond_one_network(networks, seconds), networks.seed)
-
-
-def _blocks(networks: Networks) -> Method:
-    found = [networks.block(number) for number in range(1, last_blocks.MEMBERS)]
-    method = last_blocks.means_only(networks.model, [block for block, _ in found])
-    size = state_bytes(networks.model) + sum(state_bytes(block) for block, _ in found)
-    return replace(method, facts={"fit_seconds": sum(seconds for _, seconds in found), "bytes": size})
-
-
-def _blocks_with_posteriors(networks: Networks, part: Examples, folder: Path) -> Method:
-    found = [networks.block(number) for number in range(1, last_blocks.MEMBERS)]
-    blocks = [block for block, _ in found]
-    place = folder / "blocks"
-    place.mkdir()
-    data = (part, networks.problem.held_out)
-    method = last_blocks.with_posteriors(networks.model, blocks, data, place, networks.scale.block, 100 * networks.seed)
-    seconds = sum(seconds for _, seconds in found) + method.facts["fit_seconds"]
-    return replace(method, facts={**method.facts, "fit_seconds": seconds})
 
 
 def weights(module: nn.Module) -> int:

@@ -17,7 +17,7 @@ from benchmarks.experiments.kept import run_once
 from paper.images.problems import PROBLEMS
 from paper.images.quality import REJECTED, score
 from paper.images.rows import EVERYTHING, OURS, Row, one_batch, rows
-from paper.images.summary import BLOCKS, OURS_BY_PAPER, RANDOM
+from paper.images.summary import OURS_BY_PAPER, RANDOM
 from paper.images.trained import Networks, Scale
 
 FULL = {
@@ -26,14 +26,14 @@ FULL = {
 }
 FAST = {
     "mnist": Scale("small CNN", 58_000, 1_000, 4_000, 1_000, 3, 3, 5, everything=True),
-    "cifar": Scale("narrow ResNet", 20_000, 640, 2_000, 1_000, 6, 1, 3, block=200),
+    "cifar": Scale("narrow ResNet", 20_000, 640, 2_000, 1_000, 6, 1, 3),
 }
 QUICK = {
     "mnist": Scale("small CNN", 1_000, 48, 200, 100, 1, 1, 1),
     "cifar": Scale("narrow ResNet", 400, 48, 100, 100, 1, 1, 1),
 }
 QUICK_ROWS = ("MAP", "ensemble of 5", "SWAG", OURS_BY_PAPER, RANDOM)
-IN_BUNDLES = frozenset({*OURS, EVERYTHING, BLOCKS})  # prices of onnxruntime
+IN_BUNDLES = frozenset({*OURS, EVERYTHING})  # prices of onnxruntime
 
 
 def rotated_mnist(settings: Settings) -> Values:

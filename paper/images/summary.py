@@ -4,15 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from paper.corruptions.registry import CORRUPTIONS
 from paper.images.quality import METRICS
 
 OURS_BY_PAPER = "ours, Wasserstein"
 PAPERS_RULE = "ours, Wasserstein, best held-out lambda"  # the prior precision too is chosen as the paper says
 RANDOM = "ours, random"
 RANDOM_BY_PAPERS_RULE = "ours, random, best held-out lambda"
-PRODUCTS_CHOICE = "auto, at most 3 passes"
-TOLD = "auto, told of rotation"  # measured where test images are turned: what knowing the shift is worth
 # Rows of the paper's tables -> ours that stand for them.
 PUBLISHED_ROWS = {
     "MAP": "MAP",
@@ -28,10 +25,8 @@ PUBLISHED_ROWS = {
 TEMPERED, TEMPERED_ENSEMBLE = "MAP, tempered within the budget", "ensemble of 5, tempered within the budget"
 CONTROLS = (TEMPERED, TEMPERED_ENSEMBLE, "diagonal Laplace, within the budget")
 ENSEMBLE = "ensemble of 5"
-BLOCKS = "five last blocks, each with a posterior"
 # The small budget is the one that `FitConfig` has by default; the others of this experiment spend ten times as much.
 SMALL_TEMPERED = "MAP, tempered within 0.005 nats"
-SMALL_SUBNETWORK = "subnetwork, 0.005 nats"
 ADDED, DEFAULT = "added weights, 0.005 nats", "subnetwork and added weights, 0.005 nats"
 # What each of ours is compared with: what spends the budget with what does too, and by the paper's rule, which spends
 # nothing, only with what spends nothing.
@@ -39,61 +34,30 @@ OTHERS = tuple(label for label in PUBLISHED_ROWS.values() if label not in (OURS_
 AGAINST = {
     OURS_BY_PAPER: (*OTHERS, RANDOM, *CONTROLS),
     PAPERS_RULE: (*OTHERS, RANDOM_BY_PAPERS_RULE),
-    PRODUCTS_CHOICE: (*PUBLISHED_ROWS.values(), *CONTROLS, "ours, novelty-sampling", "last layer", BLOCKS),
 }
 UNITS = {"rotated_mnist": "°", "corrupted_cifar10": ""}  # of the shifts
 STRONG = {"rotated_mnist": tuple(range(45, 181, 15)), "corrupted_cifar10": (3, 4, 5)}
 COSTS = ("price", "bytes", "fit_seconds")
-# Kinds of corruption near those by which `novelty` strategies and `auto` choose (noise, blur).
-NEAR_NOISE_AND_BLUR = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "speckle_noise",
-    "gaussian_blur",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "pixelate",
-)
-SEEN_KINDS = tuple(name for name in NEAR_NOISE_AND_BLUR if name in CORRUPTIONS)
-ROTATION = "rotation"
-LOOKED_AT = {
-    "ours, novelty-sampling": SEEN_KINDS,
-    PRODUCTS_CHOICE: SEEN_KINDS,
-    TOLD: (*SEEN_KINDS, ROTATION),
-    SMALL_SUBNETWORK: (*SEEN_KINDS, ROTATION),
-    DEFAULT: (*SEEN_KINDS, ROTATION),  # `auto` judged its candidates by rotation then
-}
 
 
 def summarise(runs: list[dict[str, Any]], published: str) -> dict[str, Any]:
     """For each row its metrics, prices and detection of foreign images; then the ordering under strong shift."""
     labels = dict.fromkeys(label for run in runs for label in run["methods"])
     found = {label: [run["methods"][label] for run in runs if label in run["methods"]] for label in labels}
-    table = {label: _row(rows, label) for label, rows in found.items()}
+    table = {label: _row(rows) for label, rows in found.items()}
     return {"rows": table, "orderings": {ours: ordering(runs, published, ours) for ours in AGAINST}}
 
 
-def _row(found: list[dict[str, Any]], label: str) -> dict[str, Any]:
+def _row(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """saw_rotation: `auto` judged its candidates by it when the row was measured."""
     shifts = found[0]["shifts"]
-    unseen = [kind for kind in next(iter(found[0]["kinds"].values())) if kind not in LOOKED_AT.get(label, ())]
-    common = [kind for kind in next(iter(found[0]["kinds"].values())) if kind not in SEEN_KINDS]
     return {
         "seeds": len(found),
         "shifts": {
             strength: {metric: spread([one["shifts"][strength][metric] for one in found]) for metric in METRICS}
             for strength in shifts
         },
-        # None where the strategy has seen every kind of shift of this experiment.
-        "unseen_log_likelihood": {
-            strength: spread([float(np.mean([one["kinds"][strength][kind] for kind in common])) for one in found])
-            for strength in found[0]["kinds"]
-        }
-        if unseen and common
-        else None,
-        "seen": [kind for kind in next(iter(found[0]["kinds"].values())) if kind in LOOKED_AT.get(label, ())],
+        "saw_rotation": any(one.get("saw_rotation") for one in found),
         "kinds": {
             strength: {kind: float(np.mean([one["kinds"][strength][kind] for one in found])) for kind in kinds}
             for strength, kinds in found[0]["kinds"].items()
@@ -124,24 +88,20 @@ def _mean(values: list[float]) -> float | None:
 
 def ordering(runs: list[dict[str, Any]], published: str, ours: str = OURS_BY_PAPER) -> list[dict[str, Any]]:
     """Log-likelihood of `ours` minus that of each of the methods it is compared with, at each strong shift, over seeds;
-    `won`: in how many of them it is above. Means over the kinds of shift that `ours` did not see while choosing."""
+    `won`: in how many of them it is above."""
     found = []
     for label in AGAINST[ours]:
         pairs = [run["methods"] for run in runs if label in run["methods"] and ours in run["methods"]]
         if not pairs:
             continue
         for strength in STRONG[published]:
-            own, other = ([_unseen(pair[name], strength, ours) for pair in pairs] for name in (ours, label))
+            own, other = (
+                [pair[name]["shifts"][str(strength)]["log_likelihood"] for pair in pairs] for name in (ours, label)
+            )
             gains = [mine - theirs for mine, theirs in zip(own, other, strict=True)]
             won = sum(gain > 0 for gain in gains)
             found.append({"against": label, "shift": strength, "gain": spread(gains), "won": won, "seeds": len(gains)})
     return found
-
-
-def _unseen(method: dict[str, Any], strength: int, ours: str) -> float:
-    """Mean log-likelihood over the kinds of shift that `ours` did not see."""
-    kinds: dict[str, float] = method["kinds"][str(strength)]
-    return float(np.mean([value for kind, value in kinds.items() if kind not in LOOKED_AT.get(ours, ())]))
 
 
 def spread(values: list[float]) -> dict[str, float | None]:

@@ -7,11 +7,11 @@ from functools import cached_property
 import torch
 from torch import nn
 
+from benchmarks.experiments.frontier.networks import DigitNetwork, PhotoNetwork
 from benchmarks.experiments.kept import seconds_of_training
 from benchmarks.experiments.training import BATCH, Recipe, one_cycle, paper_schedule, same, train, varied
-from paper.images import last_blocks
 from paper.images.baselines import natural_gradient as variational
-from paper.images.networks import digit_network, photo_network, resnet
+from paper.images.networks import resnet
 from paper.images.problems import Problem
 from probity.offline.runtime.progress import Track
 
@@ -23,8 +23,8 @@ Make = Callable[[float], nn.Module]
 class Scale:
     """Images to train on, in each test set and for the curvature; weights of a subnetwork; epochs.
 
-    block: weights in the posterior of each of several last blocks; schedule: epochs after which the paper's learning
-    rate falls, () for one cycle of AdamW; everything: whether the posterior over all weights is tractable.
+    schedule: epochs after which the paper's learning rate falls, () for one cycle of AdamW; everything: whether the
+    posterior over all weights is tractable.
     """
 
     network: str
@@ -35,14 +35,13 @@ class Scale:
     epochs: int
     seeds: int
     swag_epochs: int
-    block: int = 1_000
     schedule: tuple[int, ...] = ()
     everything: bool = False
 
 
 NETWORKS: dict[str, Make] = {
-    "small CNN": digit_network,
-    "narrow ResNet": photo_network,
+    "small CNN": DigitNetwork,
+    "narrow ResNet": PhotoNetwork,
     "ResNet-18, grey": resnet(18, 1),
     "ResNet-50, grey": resnet(50, 1),
     "ResNet-18": resnet(18, 3),
@@ -82,7 +81,11 @@ class Networks:
         torch.manual_seed(draw)
         model = NETWORKS[self.scale.network](dropout)
         kind = f"dropout-{number}" if dropout else f"plain-{number}"
-        seconds = self._trained(kind, model, model, self.recipe, draw)
+        seconds = seconds_of_training(
+            self._file(kind),
+            model,
+            lambda: train(model, self.problem.train, self.recipe, draw, self.device, self.track),
+        )
         return model.to(self.device), seconds
 
     @cached_property
@@ -94,14 +97,6 @@ class Networks:
     def seconds(self) -> float:
         """Of its training."""
         return self.member(0)[1]
-
-    def block(self, number: int) -> tuple[nn.Module, float]:
-        """Another last block for the first network's trunk."""
-        draw = 100 * self.seed + number
-        torch.manual_seed(draw)
-        whole, block = last_blocks.new_block(self.model, NETWORKS[self.scale.network](0.0))
-        seconds = self._trained(f"block-{number}", block, whole, self.recipe, draw)
-        return block.to(self.device), seconds
 
     def variational(self) -> tuple[variational.VariationalNetwork, float]:
         draw = 100 * self.seed
@@ -122,8 +117,3 @@ class Networks:
     def _file(self, kind: str) -> str:
         """Where weights are kept: by the amount of training too."""
         return self.key(f"{kind}-{len(self.problem.train[0])}x{self.scale.epochs}")
-
-    def _trained(self, kind: str, kept: nn.Module, model: nn.Module, recipe: Recipe, seed: int) -> float:
-        return seconds_of_training(
-            self._file(kind), kept, lambda: train(model, self.problem.train, recipe, seed, self.device, self.track)
-        )

@@ -38,9 +38,7 @@ network, for a batch of 16; bundles in onnxruntime, everything else in torch.
   the input; "diagonal Laplace, within the budget" spends them on a diagonal posterior over all weights. These are the
   controls: a subnetwork is worth what it gains over them, and not over methods that spend nothing.
 * Rows with "0.005 nats" have the defaults of `FitConfig`. They are of the same networks, trained again on one thread,
-  where rounding differs. Rows with `auto`, and the default, were measured when `auto` compared strategies on synthetic
-  shifts; it no longer does.
-* "Five last blocks" are four more last blocks, trained on the first network's trunk. IVON stands in for VOGN.
+  where rounding differs. IVON stands in for VOGN.
 """
 SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], Section]], ...] = (
     ("toy", regression.toy),

@@ -19,12 +19,8 @@ from paper.images.rows import EVERYTHING, OURS, last_linear, rows, weights
 from paper.images.run import FAST, FULL, QUICK
 from paper.images.summary import (
     CONTROLS,
-    LOOKED_AT,
     PAPERS_RULE,
-    PRODUCTS_CHOICE,
     PUBLISHED_ROWS,
-    ROTATION,
-    TOLD,
 )
 from paper.images.trained import NETWORKS, Networks, Scale
 from probity.offline.runtime.progress import silent
@@ -36,7 +32,9 @@ def networks(scale: Scale = SCALE) -> Networks:
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(60, 1, 28, 28, generator=generator), torch.arange(60) % 10
     tests, foreign = {0: x[:8], 45: x[8:16]}, {"other": x[16:24]}
-    problem = Problem("mnist", "rotated_mnist", (x, y), (x[:20], y[:20]), tests, y[:8], foreign, y[:8] * 0, (ROTATION,))
+    problem = Problem(
+        "mnist", "rotated_mnist", (x, y), (x[:20], y[:20]), tests, y[:8], foreign, y[:8] * 0, ("rotation",)
+    )
     return Networks(problem, scale, 0, "test", silent)
 
 
@@ -49,18 +47,8 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_every_row_of_the_tables_is_made() -> None:
     made = rows(networks(), Path("unused"))
     assert {*PUBLISHED_ROWS.values(), *CONTROLS, PAPERS_RULE, *OURS} <= set(made)
-    assert set(STYLES) == {*made, EVERYTHING, PRODUCTS_CHOICE, TOLD}  # the last two were measured earlier
+    assert set(STYLES) == {*made, EVERYTHING}
     assert {scale.network for scales in (FULL, FAST, QUICK) for scale in scales.values()} <= set(NETWORKS)
-
-
-def test_a_strategy_that_looks_at_rotation_says_so() -> None:
-    for label, options in OURS.items():
-        if options["selection"] == "auto":  # it looks at none, and did when its rows were measured
-            continue
-        shifts = options.get("selection_options", {}).get("shifts")
-        looks = options["selection"] == "novelty-sampling"
-        assert (ROTATION in LOOKED_AT.get(label, ())) == (looks and shifts is None)
-        assert (label in LOOKED_AT) == looks
 
 
 def test_a_network_is_trained_once_and_again_for_more_epochs(own_cache: Path) -> None:
