@@ -1,7 +1,7 @@
-"""Small regressions, and a trained network with the Jacobian and the curvature of all its weights, in float64."""
+"""Small regressions, and a trained network with the Jacobian of all its weights, in float64."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,19 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from probity.offline.config import FitConfig
-from probity.offline.data.likelihood import Regression
 from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.job import prepare
 from probity.offline.network.model_copy import private_copy
 from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.distributed import DistributedContext
-from probity.offline.runtime.progress import silent
-from probity.offline.selection.context import SelectionContext
 
 Array = npt.NDArray[Any]
-BATCH = 128
-MEMORY = 4 * 2**30
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ def standardising(train: Array) -> Callable[[Array], Array]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained network with its full Laplace posterior: jacobian (N, D), H (D, D), weights (D,), float64."""
+    """A trained network with one output."""
 
     model: nn.Module
     problem: Problem
@@ -66,35 +58,3 @@ class Fitted:
         inputs = torch.as_tensor(x, dtype=torch.float64)
         function = make_jacobian(self.exact, self.layout, torch.arange(self.total), inputs[:2])
         return torch.cat([function(part)[1][:, 0] for part in torch.split(inputs, 500)])
-
-    @cached_property
-    def sigma_noise(self) -> float:
-        with torch.no_grad():
-            residual = self.exact(torch.as_tensor(self.problem.x)) - torch.as_tensor(self.problem.y)
-        return float(residual.square().mean().sqrt())
-
-    @cached_property
-    def training(self) -> Tensor:
-        return self.jacobian(self.problem.x)
-
-    @cached_property
-    def ggn(self) -> Tensor:
-        """H, without prior, with 1 / sigma^2."""
-        ggn: Tensor = self.training.T @ self.training
-        return ggn.div_(self.sigma_noise**2)
-
-    @cached_property
-    def prior_precision(self) -> float:
-        """lambda of the full network."""
-        raise NotImplementedError
-
-    @cached_property
-    def context(self) -> SelectionContext:
-        x, y = (torch.as_tensor(a, dtype=torch.float32) for a in (self.problem.x, self.problem.y))
-        batches = list(zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True))
-        config = FitConfig(
-            likelihood="regression", subnetwork_size=1, seed=self.seed, prior_precision=self.prior_precision
-        )
-        job = prepare(self.model, batches, config, torch.device("cpu"), DistributedContext(), silent)
-        job = replace(job, likelihood=Regression(1, self.sigma_noise))
-        return SelectionContext(job, 1, torch.arange(self.total), MEMORY)

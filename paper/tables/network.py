@@ -1,7 +1,6 @@
 """One network on one split: trained, and given a posterior over subnetworks of the size of each smaller network."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from paper.regression_networks import (
     train_until_early_stop,
     without_biases,
 )
-from paper.strategies.sampled_leverage import draw, sampled_leverage
 from paper.tables.data import Split, Table
+from paper.tables.leverage import sampled_leverage
 from paper.tables.posterior import Curvature, Judged, Rows, Search, WholeMatrix, fit
 from probity.offline.data.likelihood import Regression
 from probity.offline.jacobian.plan import make_jacobian
@@ -42,18 +41,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class UciFitted(Fitted):
-    """With the noise that was learnt with the network, and the prior precision of the full network's posterior."""
+    """With the noise that was learnt with the network."""
 
     sigma: float
-    prior: float = FIRST_PRIOR
-
-    @cached_property
-    def sigma_noise(self) -> float:
-        return self.sigma
-
-    @cached_property
-    def prior_precision(self) -> float:
-        return self.prior
 
     def curvature(self) -> Curvature:
         """Over all training data, in float64."""
@@ -70,11 +60,12 @@ class UciFitted(Fitted):
             mean = self.exact(torch.as_tensor(table.x))
         return Judged.of(table, mean, self.jacobian(table.x), self.sigma)
 
-    def by_leverage(self) -> Tensor:
-        """Positions (D,), those with the largest sampled leverage first."""
-        context = self.context
-        scores = sampled_leverage(context, torch.arange(self.total), draw(context, LEVERAGE_EXAMPLES))
-        return torch.argsort(scores, descending=True, stable=True)
+    def by_leverage(self, prior: float) -> Tensor:
+        """Positions (D,), those with the largest sampled leverage first; prior: lambda of the full network."""
+        x = self.problem.x
+        drawn = np.random.default_rng(self.seed).permutation(len(x))[:LEVERAGE_EXAMPLES]
+        weight = len(x) / len(drawn) / self.sigma**2
+        return torch.argsort(sampled_leverage(self.jacobian(x[drawn]), weight, prior), descending=True, stable=True)
 
 
 def trained(split: Split, shape: Shape, patience: Patience, number: int) -> UciFitted:
@@ -150,7 +141,7 @@ def one_network(split: Split, shape: Shape, number: int, limits: Limits, search:
     rows = [row for method, order in ranked.items() for row in compared.along(method, order, sizes)]
     full = compared.row("full", torch.arange(fitted.total), rows[-1]["prior_precision"] if rows else FIRST_PRIOR)
     if sizes:
-        ranked["leverage"] = replace(fitted, prior=full["prior_precision"]).by_leverage()
+        ranked["leverage"] = fitted.by_leverage(full["prior_precision"])
         rows += compared.along("leverage", ranked["leverage"], sizes)
     live, test = is_live(compared.curvature.diagonal), compared.test
     return {

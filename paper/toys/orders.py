@@ -1,32 +1,33 @@
-"""The order in which each strategy of the offline job takes weights, measured once and cut at each size."""
-
-from collections.abc import Iterable
-from dataclasses import replace
+"""The order in which each strategy takes weights, measured once and cut at each size."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from paper.fitted import Fitted
-from paper.strategies.greedy import closest, outputs_to_match
-from paper.strategies.leverage import exact_leverage
+from paper.toys.greedy import greedy
+from paper.toys.predictives import PaperFitted
 from probity.offline.data.shifts import synthetic_shifts
 from probity.offline.selection.live_weights import is_live
-from probity.offline.selection.sample import Sample
-from probity.offline.selection.streaming import mean_squares
 
 
-def orders(fitted: Fitted, marginal: Tensor) -> dict[str, Tensor]:
-    """Strategy -> positions, best first; `marginal` (D,): variances of the full posterior.
+def selections(fitted: PaperFitted, sizes: list[int], greedy_sizes: list[int]) -> dict[str, dict[int, Tensor]]:
+    """Strategy -> size -> ascending positions."""
+    chosen = {name: {size: order[:size].sort().values for size in sizes} for name, order in orders(fitted).items()}
+    return chosen | {"greedy": greedy(fitted, greedy_sizes)}
+
+
+def orders(fitted: PaperFitted) -> dict[str, Tensor]:
+    """Strategy -> positions, best first.
 
     "wasserstein" is the paper's. It takes weights without curvature first (of units that never fire): their variance
     1 / lambda is the largest.
     """
-    context, everything = fitted.context, torch.arange(fitted.total)
     live = is_live(fitted.ggn.diagonal())
-    gradient = mean_squares(context, everything, lambda: (x for x, _ in context.job.pass_over_training()))
-    shifted = [y for x, _ in context.job.pass_over_training() for y in synthetic_shifts(x, fitted.seed).values()]
-    novelty = mean_squares(context, everything, lambda: iter(shifted)) / gradient.clamp(min=1e-300)
+    covariance = fitted.scale_tril @ fitted.scale_tril.T
+    marginal = covariance.diagonal()
+    gradient = fitted.training.square().mean(0)
+    shifted = torch.cat(list(synthetic_shifts(torch.as_tensor(fitted.problem.x), fitted.seed).values()))
+    novelty = fitted.jacobian(shifted).square().mean(0) / gradient.clamp(min=1e-300)
     drawn = torch.as_tensor(np.random.default_rng(fitted.seed).permutation(fitted.total)).double()
     scores = {
         "wasserstein": marginal,
@@ -35,17 +36,11 @@ def orders(fitted: Fitted, marginal: Tensor) -> dict[str, Tensor]:
         "random, live": _among(live, drawn),
         "gradient": gradient,
         "novelty": _among(live & (gradient > 0), novelty),
-        "leverage": exact_leverage(context, everything, Sample.of(context, None)),
+        # The share of the full posterior's predictive variance that goes through a weight.
+        "leverage": (fitted.training @ covariance).square().mean(0) / marginal,
     }
     return {name: torch.argsort(score, descending=True, stable=True) for name, score in scores.items()}
 
 
 def _among(allowed: Tensor, scores: Tensor) -> Tensor:
     return torch.where(allowed, scores, -torch.inf)
-
-
-def greedy(fitted: Fitted, sizes: Iterable[int]) -> dict[int, Tensor]:
-    """Size -> positions: they depend on it, through lambda S / D."""
-    rows = outputs_to_match(fitted.context, fitted.context.candidate_weights)
-    contexts = (replace(fitted.context, size=size) for size in sizes)
-    return {context.size: closest(context, fitted.ggn, rows).sort().values for context in contexts}

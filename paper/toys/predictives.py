@@ -14,26 +14,40 @@ import torch
 from torch import Tensor
 
 from paper.fitted import Fitted
-from paper.toys.orders import greedy, orders
 from probity.offline.laplace.posterior import factor, posterior_precision
 from probity.offline.laplace.prior import prior_share
 from probity.offline.selection.candidate_weights import module_parameters, positions_of
 from probity.offline.selection.live_weights import is_live
 
 Array = npt.NDArray[Any]
-PRIOR_PRECISION = 3.0
+PRIOR_PRECISION = 3.0  # "the full covariance approach presents reasonable results" with it, not with 1
 WHOLE = "full", "diagonal", "last layer", "last layer, alone", "MAP"
 Jacobians = Mapping[str, Tensor]  # set of points -> (n, D)
 
 
 @dataclass(frozen=True)
 class PaperFitted(Fitted):
-    """With the paper's prior precision."""
+    """With its full Laplace posterior, by the paper's prior precision."""
+
+    prior_precision = PRIOR_PRECISION
 
     @cached_property
-    def prior_precision(self) -> float:
-        """lambda = 3: "the full covariance approach presents reasonable results" with it, not with 1."""
-        return PRIOR_PRECISION
+    def sigma_noise(self) -> float:
+        """The root mean square residual."""
+        with torch.no_grad():
+            residual = self.exact(torch.as_tensor(self.problem.x)) - torch.as_tensor(self.problem.y)
+        return float(residual.square().mean().sqrt())
+
+    @cached_property
+    def training(self) -> Tensor:
+        """The Jacobian of the training data, (N, D)."""
+        return self.jacobian(self.problem.x)
+
+    @cached_property
+    def ggn(self) -> Tensor:
+        """H (D, D), without prior, with 1 / sigma^2."""
+        ggn: Tensor = self.training.T @ self.training
+        return ggn.div_(self.sigma_noise**2)
 
     @cached_property
     def scale_tril(self) -> Tensor:
@@ -61,14 +75,14 @@ def whole_network(fitted: PaperFitted, jacobians: Jacobians) -> dict[str, dict[s
     }
 
 
-def _each(jacobians: Jacobians, root: Callable[[Tensor], Tensor], fitted: Fitted) -> dict[str, Array]:
+def _each(jacobians: Jacobians, root: Callable[[Tensor], Tensor], fitted: PaperFitted) -> dict[str, Array]:
     """Squared lengths of the rows that `root` makes of a Jacobian, with the noise."""
     return {
         name: root(jacobian).square().sum(1).numpy() + fitted.sigma_noise**2 for name, jacobian in jacobians.items()
     }
 
 
-def subnetwork(fitted: Fitted, indices: Tensor, jacobians: Jacobians) -> dict[str, Array]:
+def subnetwork(fitted: PaperFitted, indices: Tensor, jacobians: Jacobians) -> dict[str, Array]:
     """Full covariance over these weights, lambda_S = lambda S / D, all others fixed."""
     used = fitted.prior_precision * prior_share(len(indices), fitted.total)
     precision = fitted.ggn[indices][:, indices] + used * torch.eye(len(indices), dtype=torch.float64)
@@ -77,13 +91,6 @@ def subnetwork(fitted: Fitted, indices: Tensor, jacobians: Jacobians) -> dict[st
     return {k: (s.square().sum(0) + fitted.sigma_noise**2).numpy() for k, s in solved.items()}
 
 
-def selections(fitted: PaperFitted, sizes: list[int], greedy_sizes: list[int]) -> dict[str, dict[int, Tensor]]:
-    """Strategy -> size -> ascending positions."""
-    ranked = orders(fitted, fitted.scale_tril.square().sum(1))
-    chosen = {name: {size: order[:size].sort().values for size in sizes} for name, order in ranked.items()}
-    return chosen | {"greedy": greedy(fitted, greedy_sizes)}
-
-
-def dead_among(fitted: Fitted, indices: Tensor) -> int:
+def dead_among(fitted: PaperFitted, indices: Tensor) -> int:
     """How many of these weights have no curvature on the training data."""
     return int((~is_live(fitted.ggn.diagonal())[indices]).sum())

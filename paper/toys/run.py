@@ -27,12 +27,12 @@ from paper.regression_networks import (
     train_until_converged,
     without_biases,
 )
+from paper.toys.orders import selections
 from paper.toys.predictives import (
     PRIOR_PRECISION,
     WHOLE,
     PaperFitted,
     dead_among,
-    selections,
     subnetwork,
     whole_network,
 )

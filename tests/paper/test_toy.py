@@ -5,16 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from paper.fitted import Problem
 from paper.regression_networks import GaussianModel, Shape, train_until_converged, without_biases
 from paper.toys import run as toy
+from paper.toys.greedy import inputs_to_match, match
+from paper.toys.orders import orders, selections
 from paper.toys.predictives import (
     WHOLE,
     PaperFitted,
     dead_among,
-    selections,
     subnetwork,
     whole_network,
 )
@@ -105,6 +108,43 @@ def test_wasserstein_takes_dead_weights_unless_told_not_to(fitted: PaperFitted) 
     chosen = selections(fitted, [7], [])
     assert dead_among(fitted, chosen["wasserstein"][7]) == 7
     assert dead_among(fitted, chosen["wasserstein, live"][7]) == 0
+
+
+def test_weights_are_ranked_by_the_oracles_scores(fitted: PaperFitted, jacobian: dict[str, Jacobian]) -> None:
+    found, training = orders(fitted), jacobian["train"]
+    precision = reference.posterior_precision(np.zeros((30, 1)), training, "regression", PRIOR, fitted.sigma_noise)
+    wanted = {
+        "leverage": reference.leverage(training, precision),
+        "gradient": np.square(training[:, 0]).mean(0),
+        "wasserstein": np.diag(np.linalg.inv(precision)),
+    }
+    live = np.flatnonzero(wanted["gradient"])  # the others' scores are equal
+    for name, scores in wanted.items():
+        order = np.array([place for place in found[name].tolist() if place in live])
+        np.testing.assert_array_equal(order, live[np.argsort(-scores[live], kind="stable")])
+
+
+@given(seed=st.integers(0, 10**6), pool=st.integers(1, 9), rows=st.integers(1, 12), data=st.data())
+def test_each_weight_is_the_best_next_one(seed: int, pool: int, rows: int, data: st.DataObject) -> None:
+    size, scale = data.draw(st.integers(1, pool)), data.draw(st.sampled_from([0.1, 1.0]))
+    generator = np.random.default_rng(seed)
+    j = generator.normal(size=(rows, pool))
+    training = generator.normal(size=(2 * rows, pool))
+    curvature = training.T @ training
+    full = np.einsum("ns,st,nt->n", j, np.linalg.inv(curvature + np.eye(pool)), j)
+    precision = curvature + scale * np.eye(pool)
+    found = match(torch.tensor(precision), torch.tensor(j), size, 0.3, torch.tensor(full))
+    assert found.tolist() == reference.greedy(precision, j, size, 0.3, full)
+
+
+def test_the_greedy_choice_is_closer_to_the_full_network_than_others(fitted: PaperFitted) -> None:
+    jacobians = {"matched": fitted.jacobian(inputs_to_match(fitted))}
+    full = whole_network(fitted, jacobians)["full"]
+    found = {
+        name: toy.divergences(full, subnetwork(fitted, by_size[8], jacobians))["matched"]
+        for name, by_size in selections(fitted, [8], [8]).items()
+    }
+    assert found["greedy"] < min(found["random"], found["gradient"], found["wasserstein"])
 
 
 def test_divergence_is_zero_from_itself_and_that_of_gaussians() -> None:

@@ -12,6 +12,7 @@ from paper.tables import network as uci_network
 from paper.tables import posterior as uci_posterior
 from paper.tables import summary as uci_summary
 from paper.tables.data import Split, split
+from paper.tables.leverage import sampled_leverage
 from paper.tables.posterior import Judged, Rows, WholeMatrix, climb, whole_grid
 from tests import reference
 
@@ -107,6 +108,32 @@ def test_training_stops_early_and_keeps_the_best_validation_weights(made_up: Spl
     assert len(losses) == best + 20 + 1 < 300
     with torch.no_grad():
         assert float(GaussianModel.loss(model, *foreign)) == losses[best] < losses[-1]
+
+
+@pytest.mark.parametrize("examples", [12, 40])
+def test_leverage_of_all_examples_is_the_oracles(examples: int) -> None:
+    """With fewer examples than weights, and with more; the first weight is dead."""
+    jacobian = torch.randn(examples, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    jacobian[:, 0] = 0.0
+    training, sigma = jacobian[:, None].numpy(), 0.4
+    precision = reference.posterior_precision(np.zeros((examples, 1)), training, "regression", 2.0, sigma)
+    found = sampled_leverage(jacobian, 1 / sigma**2, 2.0)
+    np.testing.assert_allclose(found.numpy(), reference.leverage(training, precision), rtol=1e-9, atol=1e-12)
+    assert found[0] == 0.0
+
+
+def test_sampled_leverage_comes_close_to_the_exact_one() -> None:
+    """Share of the exact leverage that the weights chosen from a sample have."""
+    generator = torch.Generator().manual_seed(0)
+    scales = torch.logspace(-1, 1, 50, dtype=torch.float64)
+    jacobian = scales * torch.randn(400, 50, generator=generator, dtype=torch.float64)
+    exact = sampled_leverage(jacobian, 1.0, 1.0)
+    best = exact.topk(10).values.sum()
+    shares = [
+        float(exact[sampled_leverage(jacobian[:count], 400 / count, 1.0).topk(10).indices].sum() / best)
+        for count in (20, 200, 400)
+    ]
+    assert 0.5 < shares[0] < shares[1] < shares[2] == 1.0
 
 
 def test_one_network_has_every_row_in_original_units(made_up: Split, monkeypatch: pytest.MonkeyPatch) -> None:
