@@ -105,7 +105,7 @@ def uci(result: dict[str, Any]) -> Section:
         for name, networks in summary.items()
         for network, found in networks.items()
         for method, entries in found.items()
-        if isinstance(entries, list) and method != "sizes"
+        if isinstance(entries, list)
         for entry in entries
     ]
     return Section("\n".join(text), {stem: full})

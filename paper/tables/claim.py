@@ -22,27 +22,18 @@ Runs = Sequence[dict[str, Any]]
 
 
 def paired(differences: Sequence[float]) -> dict[str, Any]:
-    """Mean, standard error, effect size (mean over standard deviation) and two-sided p-values of paired differences.
+    """Mean of paired differences, and the two-sided p-value of Wilcoxon's signed-rank test.
 
-    The p-values and the effect size are None for fewer than two differences, or where all are equal.
+    The p-value is None for fewer than two differences, or where all are equal.
     """
     values = np.array(differences, dtype=np.float64)
-    found: dict[str, Any] = {
+    comparable = len(values) > 1 and np.ptp(values) > 0
+    return {
         "units": len(values),
         "mean_difference": float(values.mean()),
         "positive": int((values > 0).sum()),
-        "standard_error": None,
-        "effect_size": None,
-        "p_t": None,
-        "p_wilcoxon": None,
+        "p_wilcoxon": float(stats.wilcoxon(values).pvalue) if comparable else None,
     }
-    if len(values) > 1 and np.ptp(values) > 0:
-        deviation = float(values.std(ddof=1))
-        found["standard_error"] = deviation / len(values) ** 0.5
-        found["effect_size"] = found["mean_difference"] / deviation
-        found["p_t"] = float(stats.ttest_1samp(values, 0.0).pvalue)
-        found["p_wilcoxon"] = float(stats.wilcoxon(values).pvalue)
-    return found
 
 
 def verdict(test: dict[str, Any]) -> str:

@@ -137,25 +137,16 @@ def one_network(split: Split, shape: Shape, number: int, limits: Limits, search:
     compared = Comparison.of(fitted, split, limits, search)
     features = split.train.x.shape[1]
     sizes = sorted(size for other in SHAPES if (size := other.weights(features)) < fitted.total)
-    ranked = orders(fitted, compared.curvature.diagonal)
-    rows = [row for method, order in ranked.items() for row in compared.along(method, order, sizes)]
+    ranked = orders(fitted, compared.curvature.diagonal).items()
+    rows = [row for method, order in ranked for row in compared.along(method, order, sizes)]
     full = compared.row("full", torch.arange(fitted.total), rows[-1]["prior_precision"] if rows else FIRST_PRIOR)
     if sizes:
-        ranked["leverage"] = fitted.by_leverage(full["prior_precision"])
-        rows += compared.along("leverage", ranked["leverage"], sizes)
-    live, test = is_live(compared.curvature.diagonal), compared.test
+        rows += compared.along("leverage", fitted.by_leverage(full["prior_precision"]), sizes)
     return {
         "problem": split.name,
         "split": number,
         "network": shape.name,
         "weights": fitted.total,
-        "live_weights": int(live.sum()),
-        "examples": len(split.train.x),
-        "sigma_noise": fitted.sigma * split.scale,
-        "rmse": float(np.sqrt(np.mean((test.mean - test.targets) ** 2))) * split.scale,
-        "map": test.log_likelihood(0.0) - compared.original,
-        "dead_chosen": {
-            method: {str(size): int((~live[order[:size]]).sum()) for size in sizes} for method, order in ranked.items()
-        },
+        "map": compared.test.log_likelihood(0.0) - compared.original,
         "rows": [*rows, full],
     }

@@ -11,17 +11,10 @@ import torch
 from benchmarks.core.settings import Settings, Values
 from benchmarks.datasets.uci import splits
 from benchmarks.experiments.kept import run_once
-from paper.regression_networks import (
-    BATCH,
-    LEARNING_RATE,
-    MOMENTUM,
-    WEIGHT_DECAY,
-    Patience,
-    Shape,
-)
+from paper.regression_networks import Patience, Shape
 from paper.tables.data import load
-from paper.tables.network import LEVERAGE_EXAMPLES, SHAPES, Limits, one_network
-from paper.tables.posterior import PRIOR_GRID, Search, climb, whole_grid
+from paper.tables.network import SHAPES, Limits, one_network
+from paper.tables.posterior import Search, climb, whole_grid
 
 PROBLEMS = tuple(f"{dataset}-{kind}" for dataset in ("wine", "kin8nm", "protein") for kind in ("standard", "gap"))
 LARGE = "protein"  # trains for fewer epochs
@@ -71,28 +64,17 @@ def run(settings: Settings) -> Values:
 
 
 def _setting(settings: Settings, search: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """How the numbers came about, and what --fast leaves out."""
-    limits = {name: limits_of(name, settings) for name in (PROBLEMS[0], PROBLEMS[-1])}
-    first = limits[PROBLEMS[0]]
+    """What --fast leaves out, and how long the networks took, those from an interrupted run included."""
+    limits = limits_of(PROBLEMS[0], settings)
     return {
-        "units": "mean log-likelihood per test example in nats, targets in their original units",
-        "training": f"SGD {LEARNING_RATE:g}, momentum {MOMENTUM:g}, weight decay {WEIGHT_DECAY:g}, batch {BATCH}; "
-        "noise learnt jointly; 15 % of the training rows are for validation; the best validation weights are kept",
-        "epochs_and_patience": {name: [kept.patience.epochs, kept.patience.patience] for name, kept in limits.items()},
-        "prior_grid": PRIOR_GRID,
         "prior_search": f"{search}, for each network, strategy and size, by the validation log-likelihood",
-        "prior_scaling": "S / D",
-        "selection": "wasserstein: by the diagonal of H, weights without curvature first; live: without these, as long "
-        f"as there are others; leverage: of {LEVERAGE_EXAMPLES} training examples; random: all weights alike",
-        "networks": len(runs),
-        "seconds_of_networks": sum(run["seconds"] for run in runs),  # also of those from an interrupted run
-        "rows_at_most": {"validation, for lambda": first.validation_rows, "test": first.test_rows},
+        "seconds_of_networks": sum(run["seconds"] for run in runs),
         "fast_leaves_out": settings.scale(
             [],
             [
                 f"all but the first {settings.seeds or FAST_SPLITS} splits of each table and kind",
-                f"all but {first.validation_rows} random validation rows for the choice of lambda",
-                f"all but {first.test_rows} random test rows",
+                f"all but {limits.validation_rows} random validation rows for the choice of lambda",
+                f"all but {limits.test_rows} random test rows",
                 "values of lambda: the search climbs from neighbour to neighbour and does not try the whole grid",
             ],
             ["nearly everything"],

@@ -33,7 +33,6 @@ def _network(runs: Runs) -> dict[str, Any]:
     return {
         "weights": runs[0]["weights"],
         "splits": len(runs),
-        "sizes": [0, *sizes, runs[0]["weights"]],
         "full": [map_only, full],
         **found,
     }
@@ -41,8 +40,7 @@ def _network(runs: Runs) -> dict[str, Any]:
 
 def _entry(runs: Runs, method: str, size: int) -> dict[str, Any]:
     rows = [row for run in runs for row in run["rows"] if (row["method"], row["S"]) == (method, size)]
-    precisions = [row["prior_precision"] for row in rows]
-    return {"S": size} | spread([row["test"] for row in rows]) | {"prior_precisions": precisions}
+    return {"S": size} | spread([row["test"] for row in rows])
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:

@@ -17,25 +17,9 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.datasets import toy as toy_data
 from benchmarks.experiments.kept import run_once, trained_once
 from paper.fitted import Problem, standardising
-from paper.regression_networks import (
-    BATCH,
-    LEARNING_RATE,
-    MOMENTUM,
-    WEIGHT_DECAY,
-    GaussianModel,
-    Shape,
-    train_until_converged,
-    without_biases,
-)
+from paper.regression_networks import GaussianModel, Shape, train_until_converged, without_biases
 from paper.toys.orders import selections
-from paper.toys.predictives import (
-    PRIOR_PRECISION,
-    WHOLE,
-    PaperFitted,
-    dead_among,
-    subnetwork,
-    whole_network,
-)
+from paper.toys.predictives import WHOLE, PaperFitted, dead_among, subnetwork, whole_network
 
 Array = npt.NDArray[Any]
 TOYS = "matern_1d", "my_1d", "agw_1d", "wiggle_1d"
@@ -80,13 +64,7 @@ def one_network(found: Problem, epochs: int, seed: int, greedy_shares: tuple[flo
         "problem": found.name,
         "seed": seed,
         "weights": fitted.total,
-        "examples": len(found.x),
-        "sigma_noise": fitted.sigma_noise,
         "dead_weights": dead_among(fitted, torch.arange(fitted.total)),
-        "dead_chosen": {
-            name: {sizes[size]: dead_among(fitted, indices) for size, indices in by_size.items()}
-            for name, by_size in chosen.items()
-        },
         "divergence": {
             name: {share: divergences(whole["full"], other) for share, other in by_share.items()}
             for name, by_share in predictives.items()
@@ -167,13 +145,4 @@ def run(settings: Settings) -> Values:
     greedy_shares = settings.scale(SHARES, SHARES, SHARES[1:])
     pairs = [(name, seed) for name in names for seed in range(seeds)]
     runs = [_remembered(*pair, epochs, greedy_shares) for pair in settings.track(pairs, "Networks", len(pairs))]
-    setting = {
-        "prior_precision": PRIOR_PRECISION,
-        "prior_scaling": "S / D",
-        "noise": "learnt jointly, refitted by maximum likelihood (root mean square residual on the training data)",
-        "training": f"SGD {LEARNING_RATE:g}, momentum {MOMENTUM:g}, weight decay {WEIGHT_DECAY:g}, batch {BATCH}",
-        "epochs": epochs,
-        "seeds": seeds,
-        "near": f"within {NEAR} standard deviations of a training input; away: all others up to {MARGIN} beyond them",
-    }
-    return {"setting": setting, "runs": runs}
+    return {"setting": {"epochs": epochs, "seeds": seeds}, "runs": runs}
