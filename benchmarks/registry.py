@@ -5,7 +5,7 @@ from benchmarks.experiments import drift, scores, table_rejection
 from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
-from benchmarks.fit import against_laplace, bundles, cost, price
+from benchmarks.fit import against_laplace, bundles, price
 from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, load, soak
 from benchmarks.serving import plots as serving_plots
@@ -19,7 +19,6 @@ BENCHMARKS = (
         fit_plots.against_laplace,
     ),
     Benchmark("price", "time of a prediction over that of the plain network in onnxruntime", price.run),
-    Benchmark("cost", "ResNet-18 and 50,000 examples: seconds of each stage, extrapolated", cost.run),
     Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),
     Benchmark(
         "load", "the service at saturation, at half load and at three times its capacity", load.run, serving_plots.load
