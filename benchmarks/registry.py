@@ -20,9 +20,7 @@ BENCHMARKS = (
     ),
     Benchmark("price", "time of a prediction over that of the plain network in onnxruntime", price.run),
     Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),
-    Benchmark(
-        "load", "the service at saturation, at half load and at three times its capacity", load.run, serving_plots.load
-    ),
+    Benchmark("load", "the service at saturation and at half load", load.run, serving_plots.load),
     Benchmark(
         "servers",
         "the service and LitServe, BentoML, MLServer, FastAPI around the same predictor",

@@ -1,4 +1,4 @@
-"""Saturation of the service against what it cannot be faster than, and latencies under Poisson arrivals up to overload.
+"""Saturation of the service against what it cannot be faster than, and latencies at half of that load.
 
 Examples a second are compared with the served graph in a bare onnxruntime session, and with the plain network in one;
 requests a second with a FastAPI route that computes nothing (`benchmarks.serving.empty_server`).
@@ -17,9 +17,9 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import INFER, Request, binary, images
 from benchmarks.serving.fitted import bundle
 from benchmarks.serving.openloop import Kind, play, poisson
-from benchmarks.serving.outcomes import REFUSED, tail_ratio
+from benchmarks.serving.outcomes import tail_ratio
 from benchmarks.serving.process import ServerProcess, free_port, probity, started
-from benchmarks.serving.wrk import ROWS_IN_FLIGHT, saturate
+from benchmarks.serving.wrk import saturate
 
 SIZES, BATCHES = (1, 8, 32), (1, 2, 4, 8, 16, 32, 64)
 BASELINES = {
@@ -27,9 +27,7 @@ BASELINES = {
     "plain": "benchmarks.serving.bare:Plain",
     "predict": "benchmarks.serving.bare:Predict",
 }
-GOALS = {"binary v2": 0.8, "JSON images": 0.6, "empty route": 0.5, "tail": 3.0, "goodput": 0.9}
-OVERLOAD, OVERLOAD_ROWS = 3.0, (8, 1)
-QUEUE_SECONDS = 0.5  # how much work may wait in the trial with too many requests
+GOALS = {"binary v2": 0.8, "JSON images": 0.6, "empty route": 0.5, "tail": 3.0}
 BASELINE_STEPS = 5  # a baseline's turn lasts so many times `LEAST_SECONDS`
 SEED = 0
 QUIET = {"PROBITY_ACCESS_LOG": "false"}
@@ -48,11 +46,7 @@ def run(settings: Settings) -> Values:
             half_load(settings, server, request, capacity[request.name] / 2)
             for request in settings.track(chosen, "Half load", len(chosen))
         ]
-    over = [
-        overload(settings, folder, binary(rows), capacity[f"binary v2, {rows} rows"])
-        for rows in settings.track(OVERLOAD_ROWS, "Overload", len(OVERLOAD_ROWS))
-    ]
-    return {"goals": GOALS, "saturation": saturation, "half_load": half, "overload": over}
+    return {"goals": GOALS, "saturation": saturation, "half_load": half}
 
 
 def saturations(settings: Settings, server: ServerProcess, folder: Path, requests: Sequence[Request]) -> Values:
@@ -163,54 +157,3 @@ def half_load(settings: Settings, server: ServerProcess, request: Request, rate:
     found = outcomes.as_json()
     tail = tail_ratio(found["latency"])
     return {"request": request.name, "rate": rate, **found, "p99_over_median": tail, "met": tail < GOALS["tail"]}
-
-
-def overload(settings: Settings, folder: Path, request: Request, guess: float) -> Values:
-    """Three times the capacity, against a server whose queue holds half a second of work.
-
-    With the default of 4096 rows requests would wait for seconds before the first is refused: nothing else changes.
-    It is no smaller than the closed loop needs, which measures the capacity without refusals.
-    """
-    limit = max(2 * ROWS_IN_FLIGHT, round(QUEUE_SECONDS * guess * request.rows))
-    given = {**QUIET, "PROBITY_MAX_QUEUE_ROWS": str(limit)}
-    log = settings.scratch / "overload.log"
-    with probity(folder, log, request, settings.threads, **given) as server:
-        saturate(server, request, 1, settings.scratch)
-        rounds = [overload_round(settings, server, request, turn) for turn in range(settings.choose(3, 1))]
-    goodput = statistics.median(turn["goodput_over_capacity"] for turn in rounds)
-    clean = not any(turn["other_failures"] for turn in rounds)
-    return {
-        "request": request.name,
-        "settings": given,
-        "offered_over_capacity": OVERLOAD,
-        "rounds": rounds,
-        "goodput_over_capacity": goodput,
-        "met": goodput >= GOALS["goodput"] and clean,
-    }
-
-
-def overload_round(settings: Settings, server: ServerProcess, request: Request, turn: int) -> Values:
-    """The capacity by a closed loop, then at once the open loop at three times that."""
-    capacity = saturate(server, request, settings.choose(6, 2), settings.scratch)
-    return {
-        "capacity": capacity.as_json(),
-        **offer_three_times(settings, server, request, turn, capacity.requests_per_second),
-    }
-
-
-def offer_three_times(
-    settings: Settings, server: ServerProcess, request: Request, turn: int, capacity: float
-) -> Values:
-    """The open loop at three times `capacity`, requests a second."""
-    rate, seconds = OVERLOAD * capacity, settings.choose(20, 3)
-    outcomes = play(server.port, poisson([Kind.of(request)], rate, seconds, SEED + turn))
-    begin, end = outcomes.start + seconds / 10, float(outcomes.due[-1])
-    goodput = outcomes.answered(begin, end) / (end - begin)
-    usual = {"200", *map(str, REFUSED)}
-    return {
-        "rate": rate,
-        **outcomes.as_json(),
-        "goodput_per_second": goodput,
-        "goodput_over_capacity": goodput / capacity,
-        "other_failures": {name: count for name, count in outcomes.counts().items() if name not in usual},
-    }

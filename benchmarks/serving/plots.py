@@ -20,17 +20,13 @@ SHARES = {
 
 
 def load(result: Values, path: Path) -> None:
-    """Saturation as shares of what it cannot exceed; latencies at half load; goodput at three times capacity."""
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.8), layout="constrained")
+    """Saturation as shares of what it cannot exceed; latencies at half load."""
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained")
     ratios = result["saturation"]["ratios"]
     _shares(axes[0], ratios)
     half = result["half_load"]
     _latencies(axes[1], [one["request"] for one in half], [one["latency"] for one in half])
     axes[1].set(title="latency at half load")
-    over = result["overload"]
-    _bars(axes[2], [one["request"] for one in over], [one["goodput_over_capacity"] for one in over], BLUE)
-    axes[2].axvline(result["goals"]["goodput"], color=ORANGE)
-    axes[2].set(xlabel="answered 200 / capacity", title="three times the capacity offered")
     save(figure, path, result)
 
 
