@@ -6,32 +6,23 @@ from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.fit import against_laplace, bundles, price
-from benchmarks.fit import plots as fit_plots
 from benchmarks.serving import against_servers, load, soak
-from benchmarks.serving import plots as serving_plots
 
 HOURS = "hours, and data, given or downloaded"
 BENCHMARKS = (
-    Benchmark(
-        "baseline",
-        "fit and predict against laplace-torch: seconds per example, memory",
-        against_laplace.run,
-        fit_plots.against_laplace,
-    ),
+    Benchmark("baseline", "fit and predict against laplace-torch: seconds per example, memory", against_laplace.run),
     Benchmark("price", "time of a prediction over that of the plain network in onnxruntime", price.run),
     Benchmark("bundles", "every network at full size: fit, bundle, verification, prediction", bundles.run),
-    Benchmark("load", "the service at saturation and at half load", load.run, serving_plots.load),
+    Benchmark("load", "the service at saturation and at half load", load.run),
     Benchmark(
         "servers",
         "the service and LitServe, BentoML, MLServer, FastAPI around the same predictor",
         against_servers.run,
-        serving_plots.against_servers,
     ),
     Benchmark(
         "soak",
         "ten minutes at 80 % of capacity: vanishing clients, bad requests, replaced bundles",
         soak.run,
-        serving_plots.soak,
     ),
     Benchmark(
         "drift",

@@ -225,18 +225,20 @@ def load(result: Row) -> str:
 
 
 def servers(result: Row) -> str:
-    """Requests a second at saturation, memory, and the latency of each server's faster form under one load."""
+    """Requests a second at saturation, memory, and the latency of each server's faster form under each load."""
     by_connections, rounds = result["saturation"]["requests_per_second"], result["saturation"]["rounds"]
     rows = []
     shown_at_all = ("probity", *result["loads"][0])  # the default, and each server's faster form
     for name in shown_at_all:
         memory = sorted(one[name]["peak_rss_bytes"] for one in rounds)[len(rounds) // 2] / 2**20
-        latency = result["loads"][0].get(name, {}).get("latency")
-        shown = " / ".join(_short(1000 * latency[key]) for key in ("p50", "p95", "p99")) if latency else ""
-        rows.append([name, *(f"{rates[name]:,.0f}" for rates in by_connections.values()), f"{memory:,.0f}", shown])
-    rate = result["offered"]["loads"][0]["rate"]
-    head = ["", *(f"{count} connections" for count in by_connections), "MiB", f"ms at {rate:,.0f} a second"]
-    return table(head, rows)
+        latencies = [load.get(name, {}).get("latency") for load in result["loads"]]
+        shown = [
+            " / ".join(_short(1000 * latency[key]) for key in ("p50", "p95", "p99")) if latency else ""
+            for latency in latencies
+        ]
+        rows.append([name, *(f"{rates[name]:,.0f}" for rates in by_connections.values()), f"{memory:,.0f}", *shown])
+    offered = [f"ms at {load['rate']:,.0f} a second" for load in result["offered"]["loads"]]
+    return table(["", *(f"{count} connections" for count in by_connections), "MiB", *offered], rows)
 
 
 def mishaps(result: Row) -> str:

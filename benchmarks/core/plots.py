@@ -1,4 +1,4 @@
-"""What the plots share: PNG, colours that colour-blind readers tell apart, three digits on labels."""
+"""What the plots share: PNG, and colours that colour-blind readers tell apart."""
 
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,3 @@ def save(figure: Any, path: Path, result: Values, dpi: int = 130) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=dpi)
     plt.close(figure)
-
-
-def readable(value: float) -> str:
-    """Three digits, and no powers of ten."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
