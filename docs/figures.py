@@ -237,7 +237,7 @@ def servers(result: Row) -> str:
             for latency in latencies
         ]
         rows.append([name, *(f"{rates[name]:,.0f}" for rates in by_connections.values()), f"{memory:,.0f}", *shown])
-    offered = [f"ms at {load['rate']:,.0f} a second" for load in result["offered"]["loads"]]
+    offered = [f"ms at {load['rate']:,.0f} a second" for load in result["offered"]]
     return table(["", *(f"{count} connections" for count in by_connections), "MiB", *offered], rows)
 
 
@@ -245,10 +245,9 @@ def mishaps(result: Row) -> str:
     """What each server lost to injected faults."""
     rows = []
     for name, found in result["mishaps"].items():
-        neighbours = found["poison"]["wrong shape"]["neighbours"]
-        lost = found["sigterm"]["lost_sent_before"] + found["sigterm"]["lost_sent_after"]
+        neighbours = found["poison"]["neighbours"]
         failed = sum(count for status, count in neighbours.items() if status != "200")
-        rows.append([name, f"{failed} of {sum(neighbours.values())}", f"{lost}"])
+        rows.append([name, f"{failed} of {sum(neighbours.values())}", f"{found['sigterm']['lost']}"])
     return table(["", "others that failed beside a wrong shape", "requests lost at SIGTERM"], rows)
 
 

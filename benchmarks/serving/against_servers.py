@@ -19,11 +19,7 @@ from benchmarks.serving.venvs import versions
 from benchmarks.serving.wrk import find_wrk, saturate
 from probity.service.inference.predictor import Predictor
 
-LOADS = (("slowest", 0.5), ("slowest", 0.8), ("fastest", 0.8))
-WHY = (
-    "half and 80 % of the slowest one's saturation, which all can carry, compare latencies; 80 % of the fastest one's "
-    "shows what the others do with a load that only it can carry"
-)
+LOADS = (("slowest", 0.5), ("slowest", 0.8), ("fastest", 0.8))  # the last one only the fastest can carry
 SEED, TOLERANCE = 0, 1e-4
 # Of clients that ask without a pause. The most decide the loads offered afterwards.
 CONNECTIONS = (4, 32, 256)
@@ -58,9 +54,9 @@ def run(settings: Settings) -> Values:
     half = offered[0]["rate"]
     mishaps = {one.name: mishap(one, settings, folder, half) for one in settings.track(running, "Mishaps")}
     return {
-        "contestants": prepared,
+        "servers": prepared,
         "saturation": {"rounds": rounds, "requests_per_second": by_connections},
-        "offered": {"loads": offered, "why": WHY},
+        "offered": offered,
         "loads": [{name: medians(loads, name, place) for name in fast} for place in range(len(offered))],
         "load_rounds": loads,
         "mishaps": mishaps,
@@ -119,7 +115,7 @@ def saturated(server: Server, settings: Settings, folder: Path) -> Values:
                 str(count): saturate(running, request, settings.choose(6, 2), scratch, count).as_json()
                 for count in CONNECTIONS
             }
-    return {**found, "peak_rss_bytes": watch.peak_resident, "peak_pss_bytes": watch.peak_proportional}
+    return {**found, "peak_rss_bytes": watch.peak_resident}
 
 
 def loaded(server: Server, settings: Settings, folder: Path, rates: Sequence[float], turn: int) -> list[Values]:

@@ -1,4 +1,4 @@
-"""Baselines without any server: the graph in onnxruntime alone, that of the plain network, and `Predictor.predict`."""
+"""Baselines without any server: the graph in onnxruntime alone, and that of the plain network."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,6 @@ from benchmarks.fit.onnx_methods import open_session
 from benchmarks.serving.digits import Array, rows
 from probity.service.bundle import MODEL
 from probity.service.inference.onnx_subgraph import extract_subgraph
-from probity.service.inference.predictor import Predictor
 
 LARGEST = 64
 
@@ -50,10 +49,3 @@ class Plain(Session):
         graph = extract_subgraph((Path(self.bundle) / MODEL).read_bytes(), ["mean"])
         session = open_session(graph, self.threads)
         self.compute = lambda inputs: session.run(None, {"inputs": inputs})
-
-
-class Predict(Session):
-    """Everything the service computes for an answer, but for HTTP."""
-
-    def prepare(self) -> None:
-        self.compute = Predictor.load(self.bundle, threads=self.threads).predict

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,8 @@ class Kind:
     vanish_seconds: float | None = None
 
     @classmethod
-    def of(cls, request: Request, share: float = 1.0, vanish_seconds: float | None = None) -> "Kind":
-        return cls(request.wire(), share, vanish_seconds)
+    def of(cls, request: Request, vanish_seconds: float | None = None) -> "Kind":
+        return cls(request.wire(), vanish_seconds=vanish_seconds)
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,17 @@ class Plan:
     kinds: Sequence[Kind]
     due: Array
     kind: Array
-    connections: int = CONNECTIONS
-    patience_seconds: float = field(default=PATIENCE_SECONDS)
+    patience_seconds: float = PATIENCE_SECONDS
 
 
-def poisson(kinds: Sequence[Kind], rate: float, seconds: float, seed: int, connections: int = CONNECTIONS) -> Plan:
+def poisson(kinds: Sequence[Kind], rate: float, seconds: float, seed: int) -> Plan:
     """Requests at `rate` a second, independent of each other, for about `seconds`."""
     if rate <= 0:
         raise MeasurementError("a rate of 0 requests a second: the server answered nothing with 200 at saturation")
     random = np.random.default_rng(seed)
     due = np.cumsum(random.exponential(1 / rate, max(1, round(rate * seconds))))
     shares = np.array([kind.share for kind in kinds])
-    return Plan(kinds, due, random.choice(len(kinds), len(due), p=shares / shares.sum()), connections)
+    return Plan(kinds, due, random.choice(len(kinds), len(due), p=shares / shares.sum()))
 
 
 class Playing:
@@ -96,7 +95,7 @@ def _write(folder: Path, port: int, plan: Plan, results: Path) -> Path:
     written = folder / "plan.json"
     document = {
         "port": port,
-        "connections": plan.connections,
+        "connections": CONNECTIONS,
         "patience_seconds": plan.patience_seconds,
         "kinds": kinds,
         "arrivals": str(folder / "arrivals.npy"),

@@ -1,6 +1,5 @@
 """How a request ended: an HTTP status, or one of these."""
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -48,21 +47,15 @@ class Outcomes:
         found = Counter(int(status) for status in chosen)
         return {NAMES.get(status, str(status)): found[status] for status in sorted(found, reverse=True)}
 
-    def lateness(self) -> dict[str, float]:
-        """How long after its moment the generator sent a request: its own fault, or that of a full connection pool."""
-        return percentiles((self.sent - self.due)[self.sent > 0])
-
-    def answered(self, since: float, until: float) -> int:
-        """Requests answered with 200 between two moments."""
-        return int(((self.status == OK) & (self.done >= since) & (self.done < until)).sum())
-
     def as_json(self) -> dict[str, Any]:
+        """generator_lateness: how long after its moment a request was sent, by the generator's fault or that of a full
+        connection pool."""
         return {
             "requests": len(self.due),
             "seconds": float(self.due[-1] - self.start),
             "outcomes": self.counts(),
             "latency": percentiles(self.latencies()),
-            "generator_lateness": self.lateness(),
+            "generator_lateness": percentiles((self.sent - self.due)[self.sent > 0]),
             "generator_cores": self.generator_cores,
         }
 
@@ -73,8 +66,3 @@ def percentiles(values: Array) -> dict[str, float]:
         return {}
     levels = {"p50": 50, "p95": 95, "p99": 99, "most": 100}
     return {name: float(np.percentile(values, level)) for name, level in levels.items()}
-
-
-def tail_ratio(latency: dict[str, float]) -> float:
-    """p99 over the median; infinite where nothing was answered."""
-    return latency["p99"] / latency["p50"] if latency else math.inf

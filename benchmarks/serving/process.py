@@ -57,18 +57,12 @@ class ServerProcess:
             time.sleep(0.1)
         raise MeasurementError(f"the server does not answer ({found}); its log ends with: {self.tail()}")
 
-    def terminate(self) -> dict[str, float | int | None]:
-        """SIGTERM; how long its end took and its exit status (None: it had to be killed).
-
-        Processes that outlive the first one are killed at once, as a container's end does; `left_behind` counts them.
-        """
-        start = time.monotonic()
+    def terminate(self) -> None:
+        """SIGTERM; processes that outlive the first one are killed at once, as a container's end does."""
         self.process.send_signal(signal.SIGTERM)
-        try:
-            status: int | None = self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            status = None
-        return {"seconds": time.monotonic() - start, "exit_status": status, "left_behind": self._kill()}
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_SECONDS)
+        self._kill()
 
     def end(self) -> None:
         """Politely, then by force, with everything it has started."""
@@ -77,13 +71,10 @@ class ServerProcess:
         self._kill()
         self.process.wait()
 
-    def _kill(self) -> int:
-        """How many processes were left."""
-        found = session(self.pid)
-        for pid in found:
+    def _kill(self) -> None:
+        for pid in session(self.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        return len(found)
 
 
 @contextlib.contextmanager

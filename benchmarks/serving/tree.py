@@ -1,11 +1,10 @@
-"""Memory and processor time of a process and its descendants, from /proc."""
+"""Memory of a process and its descendants, from /proc."""
 
 import os
 import threading
 import time
 from pathlib import Path
 
-TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -27,45 +26,25 @@ def session(leader: int) -> list[int]:
     return [pid for pid in found if (fields := _stat(pid)) and int(fields[3]) == leader and fields[0] != "Z"]
 
 
-def cpu_seconds(root: int) -> float:
-    """User and system time of the whole tree, with that of children that have ended."""
-    stats = [fields for pid in members(root) if (fields := _stat(pid))]
-    return sum(int(value) for fields in stats for value in fields[11:15]) / TICK
-
-
 def resident_bytes(root: int) -> int:
     """Sum of the resident sets: pages that processes share count once for each."""
     return sum(int(fields[21]) for pid in members(root) if (fields := _stat(pid))) * PAGE
 
 
-def proportional_bytes(root: int) -> int:
-    """Sum of the proportional sets: shared pages count once in all."""
-    return sum(_proportional(pid) for pid in members(root))
-
-
 def _stat(pid: int) -> list[str] | None:
-    """After the name, which may hold anything: [0] state, [1] parent, [3] session, [11:15] times, [21] pages."""
+    """After the name, which may hold anything: [0] state, [1] parent, [3] session, [21] pages."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:  # it has just ended
         return None
 
 
-def _proportional(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-
-
 class Watch:
-    """Samples a tree's memory in a thread while the block runs: (moment, resident bytes), and peaks."""
+    """Samples a tree's memory in a thread while the block runs: (moment, resident bytes)."""
 
     def __init__(self, root: int, every_seconds: float) -> None:
         self.root, self.every_seconds = root, every_seconds
         self.samples: list[tuple[float, int]] = []
-        self.peak_proportional = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -84,6 +63,5 @@ class Watch:
     def _watch(self) -> None:
         while True:
             self.samples.append((time.monotonic(), resident_bytes(self.root)))
-            self.peak_proportional = max(self.peak_proportional, proportional_bytes(self.root))
             if self._stop.wait(self.every_seconds):
                 return
