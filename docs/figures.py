@@ -71,12 +71,10 @@ def measured(name: str) -> str:
 
 def baseline(result: Row) -> str:
     """How much faster and smaller than laplace-torch."""
-    races = {(race["bout"], race["kind"]): race["ratios"][0] for race in result["races"]}
-    rows = [
-        [bout, *(f"{found[what]:.2g}" for found in (fit, races[bout, "predict"]) for what in ("faster", "less_memory"))]
-        for (bout, kind), fit in races.items()
-        if kind == "fit"
-    ]
+    ratios: dict[str, list[str]] = {}
+    for one in result["comparisons"]:  # a fit, then a prediction
+        ratios.setdefault(one["scenario"], []).extend(f"{one[what]:.2g}" for what in ("faster", "less_memory"))
+    rows = [[scenario, *values] for scenario, values in ratios.items()]
     return table(["times", "faster to fit", "less memory", "faster to predict", "less memory"], rows)
 
 

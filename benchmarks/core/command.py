@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks.core.artefacts import ArtefactCache
 from benchmarks.core.environment import environment
 from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Benchmark, Settings, Values, write_json
@@ -59,8 +58,7 @@ class Program:
         folder = out or (self.results / "quick" if quick else self.results)
         cores = threads or available_cpus()
         with tempfile.TemporaryDirectory() as scratch:
-            artefacts = ArtefactCache(Path(scratch), cores)
-            settings = Settings(quick, cores, Path(scratch), artefacts, silent, folder, only, seeds, fast)
+            settings = Settings(quick, cores, Path(scratch), silent, folder, only, seeds, fast)
             for benchmark in chosen:
                 try:
                     self._run_one(benchmark, settings, screen)

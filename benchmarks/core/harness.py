@@ -8,12 +8,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from benchmarks.core.folders import ROOT
-from benchmarks.core.memory import available_bytes
+from probity.offline.runtime.available_memory import available_memory
 
 LEAST_SECONDS = 0.2  # of one repetition, about: a shorter one measures the clock
 MEMORY_SHARE = 0.6
@@ -43,17 +43,10 @@ class Measurement:
     batch: int
     seconds: list[float]
     peak_bytes: int
-    examples: int
-    swept: dict[str, float | str] = field(default_factory=dict)
 
     @property
     def median(self) -> float:
         return statistics.median(self.seconds)
-
-    def as_json(self) -> Values:
-        values = asdict(self)
-        values = {"entrant": values.pop("method"), **values}  # the key of the result files
-        return {**values, "median_seconds_per_example": self.median}
 
 
 class Process:
@@ -140,7 +133,7 @@ def sweep(method: MethodSpec, batches: Sequence[int], threads: int) -> Sweep:
     with Process(method.target, method.values, threads) as process:
         answer = process.ask("answer")["values"]
         for batch in batches:
-            memory = process.ask("fits", batch=batch, available=int(MEMORY_SHARE * available_bytes()))
+            memory = process.ask("fits", batch=batch, available=int(MEMORY_SHARE * available_memory()))
             if not memory["fits"]:
                 found[str(batch)] = f"left out: needs about {memory['needed_bytes'] / 2**30:.1f} GiB"
                 break
@@ -174,7 +167,7 @@ def batches_for(seconds: float) -> int:
 
 
 def take_turns(
-    methods: Sequence[MethodSpec], sizes: Sequence[int], repetitions: int, threads: int, swept: Sequence[Values] = ()
+    methods: Sequence[MethodSpec], sizes: Sequence[int], repetitions: int, threads: int
 ) -> list[Measurement]:
     """One warm-up each, then `repetitions` rounds with one turn each; the peak memory covers all of it."""
     with ExitStack() as stack:
@@ -187,6 +180,6 @@ def take_turns(
         ]
         peaks = [process.ask("peak")["bytes"] for process in processes]
     return [
-        Measurement(e.name, b, [row[i] for row in rounds], peaks[i], b * counts[i], dict(swept[i]) if swept else {})
+        Measurement(e.name, b, [row[i] for row in rounds], peaks[i])
         for i, (e, b) in enumerate(zip(methods, sizes, strict=True))
     ]

@@ -39,15 +39,6 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def available_bytes() -> int:
-    """Memory available without swapping; 4 GiB where the system does not report it."""
-    info = Path("/proc/meminfo")
-    if not info.exists():
-        return 4 * 2**30
-    line = next(line for line in info.read_text().splitlines() if line.startswith("MemAvailable"))
-    return int(line.split()[1]) * 1024
-
-
 def _status(field: str) -> int:
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) * 1024

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.core.artefacts import ArtefactCache
 from benchmarks.core.harness import MeasurementError
 from probity.offline.runtime.progress import Track
 
@@ -27,7 +26,6 @@ class Settings:
     quick: bool
     threads: int
     scratch: Path
-    artefacts: ArtefactCache
     track: Track
     out: Path
     rows: tuple[str, ...] = ()

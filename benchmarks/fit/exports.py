@@ -1,30 +1,25 @@
-"""Files for the methods without torch: the exported graphs and inputs."""
+"""Files for the prediction without torch: the exported graph and inputs."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.core.settings import Settings, Values
-from benchmarks.fit.methods import Predict
-from benchmarks.fit.workloads import Workload
+from benchmarks.fit.methods import FITTED, PRIOR, Fit
 from probity.offline.export.graph import export_variance
+from probity.offline.laplace.posterior import factor, posterior_precision
 from probity.offline.laplace.served_factor import structured_factor
 from probity.service.maths.posterior_factor import CholeskyPosterior
 
 
-def served(settings: Settings, workload: Workload) -> Values:
-    """The values that `benchmarks.fit.onnx_methods.Predict` is built from; the export runs once per workload."""
-    return settings.artefacts.get("benchmarks.fit.exports:write", {"workload": workload.as_json()})
-
-
 def write(values: dict[str, Any]) -> dict[str, Any]:
     """Write inputs.npy and model.onnx (mean and variance, as a bundle holds them) into `values["folder"]`."""
-    eager = Predict(values)
-    eager.prepare()
-    factor = structured_factor(eager.jacobian, CholeskyPosterior(eager.scale_tril), eager.outputs)
-    model, opset = export_variance(eager.jacobian, eager.inputs, eager.outputs, factor)
+    fit = Fit(values)
+    fit.prepare()
+    scale_tril = factor(posterior_precision(fit.curvature(FITTED).ggn, PRIOR))[0].float().numpy()
+    posterior = structured_factor(fit.jacobian, CholeskyPosterior(scale_tril), fit.outputs)
+    model, _ = export_variance(fit.jacobian, fit.inputs, fit.outputs, posterior)
     folder = Path(values["folder"])
-    np.save(folder / "inputs.npy", eager.inputs.numpy())
+    np.save(folder / "inputs.npy", fit.inputs.numpy())
     (folder / "model.onnx").write_bytes(model)
-    return {"opset": opset, "model_bytes": len(model)}
+    return {}

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.core.artefacts import ArtefactCache
 from benchmarks.core.settings import Settings
 from benchmarks.experiments import kept
 from benchmarks.experiments.table_rejection import run, split, trained
@@ -22,7 +21,7 @@ def test_raw_and_standardised_columns_are_the_same_rows() -> None:
 
 def test_quality_and_shares_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kept, "CACHE", tmp_path / "cache")
-    settings = Settings(True, 1, tmp_path, ArtefactCache(tmp_path, 1), silent, tmp_path, ("wine",))
+    settings = Settings(True, 1, tmp_path, silent, tmp_path, ("wine",))
     found = run(settings)
     assert found == run(settings)
     assert [row["columns"] for row in found["rows"]] == ["standardised", "raw"]

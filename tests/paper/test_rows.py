@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.core.artefacts import ArtefactCache
 from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Settings
 from benchmarks.experiments import kept
@@ -99,7 +98,7 @@ def test_rows_of_another_size_are_not_mixed(tmp_path: Path) -> None:
 
 
 def settings(tmp_path: Path, **options: Any) -> Settings:
-    return Settings(False, 1, tmp_path, ArtefactCache(tmp_path, 1), silent, tmp_path, **options)
+    return Settings(False, 1, tmp_path, silent, tmp_path, **options)
 
 
 def test_a_fast_run_has_a_size_of_its_own_and_a_quick_one_goes_before_it(tmp_path: Path) -> None:
