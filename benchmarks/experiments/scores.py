@@ -24,7 +24,7 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.datasets import mnist_tensors
 from benchmarks.experiments.corruptions import ROTATIONS
 from benchmarks.experiments.frontier import run as frontier
-from benchmarks.experiments.frontier.data import NAMES, Problem, load, normalise
+from benchmarks.experiments.frontier.data import NAMES, Problem, normalise
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
 from probity.offline.config import FitConfig
@@ -33,7 +33,6 @@ from probity.offline.data.shifts import finite_shifts, kind_of_shift
 from probity.offline.evaluation.auroc import auroc
 from probity.offline.fit import fit_bundle
 from probity.offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
-from probity.offline.runtime.progress import Track
 from probity.service.inference.graph import GraphOutputs
 from probity.service.inference.prediction import Predictive
 from probity.service.inference.predictor import Predictor
@@ -120,46 +119,29 @@ def _plain(outputs: ClassOutputs) -> ClassOutputs:
 
 
 def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Settings) -> dict[str, Any]:
-    """Every score on every foreign set, and the price of the bundle."""
-    problem, track = load(name, scale.test), settings.track
-    model = _network(problem, seed, scale, tag, track)
+    """Every score on every foreign set, and what a score takes."""
+    problem = frontier.problem_of(name, scale)
+    model = trained(problem, seed, 0.0, tag, scale.epochs or EPOCHS[name], settings.track)
     loader = DataLoader(TensorDataset(*(part[: scale.curvature] for part in problem.train)), batch_size=256)
     folder = settings.scratch / f"{name}-{seed}"
     size = min(SIZE, sum(p.numel() for p in model.get_submodule("head").parameters()))
     own = CONFIG.model_copy(update={"subnetwork_size": size})
     fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=own)
     predictor = Predictor.load(folder, threads=1)
-    prices = {price.batch: price.forward_passes for price in predictor.manifest.graph.price or ()}
     scored = Scored(predictor, model, HeldOut(*problem.held_out))
     usual = scored.outputs(problem.tests["usual"])
     foreign = foreign_data(problem)
     choices = {kind: scored.choices(kind) for kind in {data.kind for data in foreign.values()}}
     sets = {label: _rates(choices[data.kind], usual, scored.outputs(data.inputs)) for label, data in foreign.items()}
-    ordinary, shifted = scored.ordinary, scored.shifted
-    fused = fit_fused(ordinary, list(shifted.values()))
+    fused = fit_fused(scored.ordinary, list(scored.shifted.values()))
     assert fused is not None
-    return {
-        "network": name,
-        "seed": seed,
-        "prices": prices,
-        "weights": {part.score.name: part.weight for part in fused.components},
-        "compared": {one.name: one.shift_auroc for one in compare(FitConfig(score="auto"), ordinary, shifted).compared},
-        "microseconds": _microseconds(usual, scored.default(), fused),
-        "sets": sets,
-    }
+    return {"network": name, "microseconds": _microseconds(usual, scored.default(), fused), "sets": sets}
 
 
 def _kept(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Settings) -> dict[str, Any]:
     """The same from the cache, where an interrupted run of the same scale left it."""
     made = functools.partial(one_network, name, seed, scale, tag, settings)
     return run_once(f"scores-{name}-{seed}-{tag}", asdict(scale), made)
-
-
-def _network(problem: Problem, seed: int, scale: frontier.Scale, tag: str, track: Track) -> nn.Module:
-    if scale.train is not None:
-        inputs, targets = problem.train
-        problem = Problem(**{**vars(problem), "train": (inputs[: scale.train], targets[: scale.train])})
-    return trained(problem, seed, 0.0, tag, scale.epochs or EPOCHS[problem.name], track)
 
 
 def _rates(choices: dict[str, Scoring], usual: ClassOutputs, foreign: ClassOutputs) -> dict[str, dict[str, float]]:
@@ -209,18 +191,12 @@ def _over_seeds(seeds: list[dict[str, Any]], labels: list[str], score: str) -> d
         return np.array([np.mean([sets[label][score][quantity] for label in labels]) for sets in seeds])
 
     found = of_each("auroc")
-    return {
-        "auroc": float(found.mean()),
-        "auroc_std": float(found.std()),
-        "fpr": float(of_each("fpr").mean()),
-    }
+    return {"auroc": float(found.mean()), "auroc_std": float(found.std()), "fpr": float(of_each("fpr").mean())}
 
 
 def run(settings: Settings) -> Values:
-    """Train and score what is not in the cache; `--rows mnist` runs one of the networks and keeps the others."""
-    names, (scales, tag) = settings.names(NAMES, NAMES), settings.choose((FULL, "full"), (QUICK, "quick"))
+    """Train and score what is not in the cache."""
+    scales, tag = settings.choose((FULL, "full"), (QUICK, "quick"))
     seeds = settings.choose(settings.seeds or SEEDS, 1)
-    runs = [_kept(name, seed, scales[name], tag, settings) for name in names for seed in range(seeds)]
-    runs = [*(run for run in settings.earlier("scores", "runs") or [] if run["network"] not in names), *runs]
-    runs.sort(key=lambda run: (NAMES.index(run["network"]), run["seed"]))
-    return {"summary": summarise(runs), "runs": runs}
+    runs = [_kept(name, seed, scales[name], tag, settings) for name in NAMES for seed in range(seeds)]
+    return {"summary": summarise(runs), "microseconds": [run["microseconds"] for run in runs]}

@@ -23,6 +23,7 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.kept import run_once
 from probity.offline.config import FitConfig
 from probity.offline.data.foreigners import obvious_foreigners
+from probity.offline.data.likelihood import class_log_likelihood
 from probity.offline.evaluation.diagnostics import expected_calibration_error
 from probity.offline.fit import fit_bundle
 from probity.service.inference.predictor import Predictor
@@ -110,9 +111,8 @@ def one(name: str, kind: str, seed: int, steps: int, scratch: Path) -> dict[str,
 
 
 def _quality(probabilities: Array, classes: Array) -> dict[str, float]:
-    chosen = probabilities[np.arange(len(classes)), classes].astype(np.float64)
     return {
-        "log_likelihood": float(np.log(np.maximum(chosen, 1e-300)).mean()),
+        "log_likelihood": float(class_log_likelihood(probabilities, classes).mean()),
         "ece": expected_calibration_error(probabilities, classes),
     }
 

@@ -61,7 +61,7 @@ class Recipe:
 
 def one_cycle(model: nn.Module, steps: int, _: int) -> tuple[Optimizer, LRScheduler]:
     """AdamW with one cycle of the learning rate: as good as the long schedule after few epochs."""
-    optimiser = torch.optim.AdamW(_learning(model), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    optimiser = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     return optimiser, OneCycleLR(optimiser, LEARNING_RATE, total_steps=steps)
 
 
@@ -69,14 +69,10 @@ def paper_schedule(*milestones: int) -> Optimise:
     """SGD with momentum 0.9 and weight decay 1e-4 from a rate of 0.1, a tenth of it after each of these epochs."""
 
     def optimise(model: nn.Module, _: int, epoch: int) -> tuple[Optimizer, LRScheduler]:
-        optimiser = torch.optim.SGD(_learning(model), 0.1, momentum=0.9, weight_decay=1e-4)
+        optimiser = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=1e-4)
         return optimiser, MultiStepLR(optimiser, [milestone * epoch for milestone in milestones])
 
     return optimise
-
-
-def _learning(model: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def train(

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.core.harness import MeasurementError, call
-from benchmarks.core.memory import peak_bytes
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.networks.zoo import FULL, network_spec
 from probity.offline.config import FitConfig
@@ -33,7 +32,7 @@ def run(settings: Settings) -> Values:
         except MeasurementError as error:
             rows.append({**values, "failed": str(error)})
     every = settings.with_earlier("bundles.json", "network", rows, tuple(FULL))
-    return {"train_examples": TRAINED, "calibration_examples": HELD_OUT, "rows": every}
+    return {"rows": every}
 
 
 def one(values: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +50,6 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
             config=FitConfig(subnetwork_size=values["weights"], selection="random", prior_precision=100.0),
         )
         seconds, predictor = time.perf_counter() - start, Predictor.load(folder)
-        size = sum(file.stat().st_size for file in folder.iterdir())
         for rows in (1, 4):
             assert len(predictor.predict(inputs[:rows].numpy()).mean) == rows
     verification = predictor.manifest.verification
@@ -59,8 +57,6 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "fit_seconds": seconds,
-        "peak_resident_bytes": peak_bytes(),
-        "bundle_bytes": size,
         "mean_error": verification.mean_error,
         "variance_error": verification.variance_error,
     }

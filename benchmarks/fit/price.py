@@ -5,7 +5,6 @@ The networks but the digits' are not trained: the price depends on the network a
 
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,13 +18,10 @@ from benchmarks.core.harness import call
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.frontier.networks import DigitNetwork
 from benchmarks.fit.networks.zoo import NetworkSpec, network_spec
-from benchmarks.fit.onnx_methods import open_session
 from probity.offline.config import FitConfig
 from probity.offline.export.price import BATCHES, seconds_of
-from probity.offline.export.standalone.file import export_standalone
 from probity.offline.fit import fit_bundle
 from probity.offline.recipes.load import load_recipe
-from probity.service.inference.onnx_runtime import onnxruntime
 from probity.service.inference.predictor import Predictor
 
 TRAINED, HELD_OUT = 64, 40
@@ -34,35 +30,33 @@ ROUNDS, ROUND_SECONDS = 9, 0.05
 
 @dataclass(frozen=True)
 class Row:
-    """One network and the choice of its weights; goal: forward passes; options: more of `FitConfig`."""
+    """One network and the choice of its weights; options: more of `FitConfig`."""
 
     name: str
     network: str
     weights: int
     selection: str
     within: tuple[str, ...] | None = None
-    goal: float | None = None
     outputs: int = 10
     options: dict[str, Any] = field(default_factory=dict)
 
 
 ROWS = (
-    Row("digits auto", "digits", 500, "auto", goal=2),
+    Row("digits auto", "digits", 500, "auto"),
     Row("digits anywhere", "digits", 500, "novelty-sampling"),
-    Row("digits last layer", "digits", 5130, "last-layer", goal=10),
-    Row("MNIST CNN auto", "mnist-cnn", 750, "auto", goal=2),
-    Row("ResNet-18 auto", "resnet18", 2000, "auto", goal=1.2),
-    Row("BERT auto", "bert", 2000, "auto", goal=1.3, outputs=4),
+    Row("digits last layer", "digits", 5130, "last-layer"),
+    Row("MNIST CNN auto", "mnist-cnn", 750, "auto"),
+    Row("ResNet-18 auto", "resnet18", 2000, "auto"),
+    Row("BERT auto", "bert", 2000, "auto", outputs=4),
     Row("ResNet-18 last block", "resnet18", 2000, "random", ("layer4", "head")),
-    Row("ResNet-18 anywhere", "resnet18", 2000, "random", goal=12),
-    Row("ResNet-18 margin", "resnet18", 2000, "random", goal=4, options={"variance_of": "margin"}),
+    Row("ResNet-18 anywhere", "resnet18", 2000, "random"),
+    Row("ResNet-18 margin", "resnet18", 2000, "random", options={"variance_of": "margin"}),
     Row(
         "ResNet-18 1000 classes",
         "resnet18",
         2000,
         "random",
         ("layer4.1.conv2", "layer4.1.norm2", "head"),
-        goal=3,
         outputs=1000,
         options={"variance_of": 5},
     ),
@@ -86,7 +80,7 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
     row = Row(**{name: value for name, value in values.items() if name != "threads"})
     model, train, held_out, examples = problem(row.network, row.outputs)
     with tempfile.TemporaryDirectory() as scratch:
-        folder, start = Path(scratch) / "bundle", time.perf_counter()
+        folder = Path(scratch) / "bundle"
         config = FitConfig(
             subnetwork_size=row.weights,
             selection=row.selection,  # type: ignore[arg-type]
@@ -94,17 +88,13 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
             **row.options,
         )
         fit_bundle(model, train, folder, calibration_loader=held_out, config=config)
-        seconds = time.perf_counter() - start
         predictor = Predictor.load(folder, threads=1, plain_too=True)
-        standalone = open_session(export_standalone(folder, Path(scratch) / "standalone.onnx").path, threads=1)
     manifest = predictor.manifest
     return {
-        "fit_seconds": seconds,
         "chosen": manifest.selection.explanation,
         "S": manifest.subnetwork_size,
         "D": manifest.parameter_count,
-        "verified": None if manifest.verification is None else manifest.verification.variance_error,
-        "batches": [timed(predictor, standalone, examples[:batch].numpy()) for batch in BATCHES],
+        "batches": [timed(predictor, examples[:batch].numpy()) for batch in BATCHES],
     }
 
 
@@ -123,14 +113,12 @@ def problem(network: str, outputs: int) -> tuple[nn.Module, Any, Any, Tensor]:
     return model, [train], [held_out], inputs
 
 
-def timed(predictor: Predictor, standalone: onnxruntime.InferenceSession, inputs: Any) -> dict[str, Any]:
-    """Seconds for the batch, and their ratios: the plain network, mean and variance, the whole prediction, and this as
-    one ONNX graph."""
+def timed(predictor: Predictor, inputs: Any) -> dict[str, Any]:
+    """Seconds for the batch, and their ratios: the plain network, mean and variance, and the whole prediction."""
     works: dict[str, Callable[[], object]] = {
         "plain": lambda: predictor.graph.mean(inputs),
         "variance": lambda: predictor.graph.outputs(inputs),
         "predict": lambda: predictor.predict(inputs),
-        "standalone": lambda: standalone.run(None, {"inputs": inputs}),
     }
     counts = {
         name: max(1, round(ROUND_SECONDS / max(seconds_of(work, 1) for _ in range(3)))) for name, work in works.items()
@@ -141,5 +129,4 @@ def timed(predictor: Predictor, standalone: onnxruntime.InferenceSession, inputs
         "seconds": {name: statistics.median(each[name] for each in rounds) for name in works},
         "graph_over_plain": statistics.median(each["variance"] / each["plain"] for each in rounds),
         "predict_over_plain": statistics.median(each["predict"] / each["plain"] for each in rounds),
-        "standalone_over_plain": statistics.median(each["standalone"] / each["plain"] for each in rounds),
     }

@@ -60,28 +60,21 @@ def ours(model: nn.Module, train: Examples, held_out: Examples, options: Mapping
         parts = [predictor.predict(part.numpy()).probabilities for part in in_batches(x)]
         return np.concatenate([part for part in parts if part is not None])
 
-    prices = {price.batch: price.forward_passes for price in manifest.graph.price}
+    (price,) = (price.forward_passes for price in manifest.graph.price if price.batch == TIMED)
     facts = {
         "fit_seconds": seconds,
         "bytes": sum(path.stat().st_size for path in folder.iterdir() if path.suffix in (".onnx", ".safetensors")),
         "explanation": manifest.selection.explanation,
-        "size": manifest.subnetwork_size,
         "temperature": manifest.temperature,
-        "prices": prices,
     }
     if manifest.added_weights is not None:
         facts["added_weights"] = manifest.added_weights.explanation
-    return Method(probabilities, prices[TIMED], facts, predictor)
+    return Method(probabilities, price, facts, predictor)
 
 
 def in_batches(x: Tensor) -> tuple[Tensor, ...]:
     """Images as they are predicted together."""
     return torch.split(x, BATCH)
-
-
-def plain(model: nn.Module) -> Method:
-    """The network alone."""
-    return Method(lambda x: softmax(model, x), 1.0)
 
 
 def dropout(model: nn.Module) -> Method:

@@ -8,6 +8,7 @@ from benchmarks.experiments import training
 from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.kept import trained_once
 from benchmarks.experiments.training import Recipe, one_cycle, same, varied
+from benchmarks.fit.networks.resnets import BasicBlock, conv
 from probity.offline.runtime.progress import Track
 
 EPOCHS = {"mnist": 3, "fashion": 5, "cifar": 8}
@@ -29,34 +30,15 @@ class DigitNetwork(nn.Module):
         return logits
 
 
-class Block(nn.Module):
-    """Two 3x3 convolutions with batch normalisation around a shortcut."""
-
-    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False)
-        self.norm1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
-        self.norm2 = nn.BatchNorm2d(channels)
-        self.shortcut: nn.Module = nn.Identity()
-        if stride > 1:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
-            )
-
-    def forward(self, x: Tensor) -> Tensor:
-        inner = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
-        out: Tensor = F.relu(inner + self.shortcut(x))
-        return out
-
-
 class PhotoNetwork(nn.Module):
     """Three residual blocks of 16, 32 and 64 channels, D = 78,042; dropout after each block."""
 
     def __init__(self, dropout: float = 0.0, classes: int = 10) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
-        self.block1, self.block2, self.block3 = Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2)
+        self.stem = nn.Sequential(conv(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU())
+        self.block1, self.block2, self.block3 = (
+            BasicBlock(inner, width, stride) for inner, width, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2))
+        )
         self.drop1, self.drop2, self.drop3 = (nn.Dropout(dropout) for _ in range(3))
         self.head = nn.Linear(64, classes)
 

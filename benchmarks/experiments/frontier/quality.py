@@ -10,6 +10,7 @@ from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.frontier.methods import Method, in_batches
 from benchmarks.experiments.frontier.temperatures import Logits
 from probity.offline.data.foreigners import obvious_foreigners
+from probity.offline.data.likelihood import class_log_likelihood
 from probity.offline.evaluation.auroc import auroc
 from probity.offline.evaluation.diagnostics import expected_calibration_error
 from probity.service.inference.predictor import Predictor
@@ -32,7 +33,7 @@ def scores(method: Method, problem: Problem, logits: Logits) -> dict[str, Any]:
     result = {
         "price": method.price,
         "accuracy": float((found["usual"].argmax(1) == classes).mean()),
-        "log_likelihood": {name: log_likelihood(p, classes) for name, p in found.items()},
+        "log_likelihood": {name: float(class_log_likelihood(p, classes).mean()) for name, p in found.items()},
         "ece": {name: expected_calibration_error(p, classes) for name, p in found.items()},
         "auroc": {name: auroc(usual, entropy(p)) for name, p in foreign.items()},
         "labels_differ": float(np.mean([(p.argmax(1) != labels[name]).mean() for name, p in found.items()])),
@@ -43,12 +44,6 @@ def scores(method: Method, problem: Problem, logits: Logits) -> dict[str, Any]:
 
 def _first(sets: dict[str, Tensor], most: int | None) -> dict[str, Tensor]:
     return sets if most is None else {name: x[:most] for name, x in sets.items()}
-
-
-def log_likelihood(probabilities: Array, classes: Array) -> float:
-    """Mean log-probability of the true class, nats."""
-    chosen = probabilities[np.arange(len(classes)), classes].astype(np.float64)
-    return float(np.log(np.maximum(chosen, np.finfo(np.float64).tiny)).mean())
 
 
 def rejections(predictor: Predictor, problem: Problem) -> dict[str, Any]:

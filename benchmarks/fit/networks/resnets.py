@@ -108,15 +108,13 @@ class ResNet(nn.Module):
 
 
 class WideResNet(nn.Module):
-    """WRN-depth-k with base width 16 (Zagoruyko and Komodakis, 2016): (depth - 4) / 6 blocks in each of three stages.
+    """WRN-depth-k (Zagoruyko and Komodakis, 2016): (depth - 4) / 6 blocks in each of three stages; base width 16 there.
 
     x (B, 3, H, W) -> logits (B, outputs).
     """
 
-    def __init__(self, depth: int, widening: int, outputs: int, base: int = 16) -> None:
+    def __init__(self, depth: int, widening: int, base: int, outputs: int) -> None:
         super().__init__()
-        if depth % 6 != 4 or depth < 10:
-            raise ValueError(f"depth: found {depth}, expected 6 n + 4 with n >= 1, such as 16 or 28")
         count, width = (depth - 4) // 6, base * widening
         self.conv = conv(3, base, 3)
         self.layer1 = stage(PreactivationBlock, base, width, count, 1)

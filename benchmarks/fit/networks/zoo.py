@@ -44,18 +44,6 @@ class NetworkSpec:
         return torch.randn(count, *self.input_shape, generator=generator), targets
 
 
-def resnet(block: type[BasicBlock] | type[Bottleneck], counts: tuple[int, ...], width: int, outputs: int) -> nn.Module:
-    return ResNet(block, counts, width, outputs)
-
-
-def wide_resnet(depth: int, widening: int, base: int, outputs: int) -> nn.Module:
-    return WideResNet(depth, widening, outputs, base)
-
-
-def lstm(vocabulary: int, width: int, layers: int, outputs: int) -> nn.Module:
-    return small.LSTM(vocabulary, width, layers, outputs)
-
-
 def vit(side: int, patch: int, width: int, layers: int, outputs: int) -> nn.Module:
     """Vision transformer (Dosovitskiy et al., 2021)."""
     return images(
@@ -172,14 +160,14 @@ FULL: dict[str, NetworkSpec] = {
     "mlp": NetworkSpec(partial(small.mlp, 784, 200), (784,), 10),
     "lenet": NetworkSpec(partial(small.lenet, 28, 6), (1, 28, 28), 10),
     "small-cnn": NetworkSpec(partial(small.small_cnn, 16), (1, 28, 28), 10),
-    "resnet18": NetworkSpec(partial(resnet, BasicBlock, (2, 2, 2, 2), 64), (3, 32, 32), 10),
-    "resnet50": NetworkSpec(partial(resnet, Bottleneck, (3, 4, 6, 3), 64), (3, 32, 32), 10),
-    "wrn-16-4": NetworkSpec(partial(wide_resnet, 16, 4, 16), (3, 32, 32), 10),
-    "wrn-28-10": NetworkSpec(partial(wide_resnet, 28, 10, 16), (3, 32, 32), 10),
+    "resnet18": NetworkSpec(partial(ResNet, BasicBlock, (2, 2, 2, 2), 64), (3, 32, 32), 10),
+    "resnet50": NetworkSpec(partial(ResNet, Bottleneck, (3, 4, 6, 3), 64), (3, 32, 32), 10),
+    "wrn-16-4": NetworkSpec(partial(WideResNet, 16, 4, 16), (3, 32, 32), 10),
+    "wrn-28-10": NetworkSpec(partial(WideResNet, 28, 10, 16), (3, 32, 32), 10),
     "conv1d": NetworkSpec(partial(small.conv1d, 6, 64), (6, 128), 6),
     "vit": NetworkSpec(partial(vit, 32, 4, 192, 6), (3, 32, 32), 10),
     "bert": NetworkSpec(partial(bert, 30522, 128, 256, 4), (64,), 4, vocabulary=30522),
-    "lstm": NetworkSpec(partial(lstm, 10000, 128, 2), (50,), 4, vocabulary=10000),
+    "lstm": NetworkSpec(partial(small.LSTM, 10000, 128, 2), (50,), 4, vocabulary=10000),
     "efficientnet": NetworkSpec(partial(efficientnet, 64, **B0), (3, 64, 64), 10),
     "mobilenet-v2": NetworkSpec(partial(mobilenet, 64), (3, 64, 64), 10),
     "convnext": NetworkSpec(partial(convnext, [3, 3, 9, 3], [96, 192, 384, 768], 4), (3, 64, 64), 10),
@@ -193,14 +181,14 @@ MINIATURE: dict[str, NetworkSpec] = {
     "mlp": NetworkSpec(partial(small.mlp, 6, 8), (6,), 3),
     "lenet": NetworkSpec(partial(small.lenet, 12, 3), (1, 12, 12), 3),
     "small-cnn": NetworkSpec(partial(small.small_cnn, 3), (1, 12, 12), 3),
-    "resnet18": NetworkSpec(partial(resnet, BasicBlock, (1, 1), 3), (3, 9, 9), 3),
-    "resnet50": NetworkSpec(partial(resnet, Bottleneck, (1, 1), 2), (3, 9, 9), 3),
-    "wrn-16-4": NetworkSpec(partial(wide_resnet, 10, 2, 2), (3, 9, 9), 3),
-    "wrn-28-10": NetworkSpec(partial(wide_resnet, 10, 3, 2), (3, 9, 9), 3),
+    "resnet18": NetworkSpec(partial(ResNet, BasicBlock, (1, 1), 3), (3, 9, 9), 3),
+    "resnet50": NetworkSpec(partial(ResNet, Bottleneck, (1, 1), 2), (3, 9, 9), 3),
+    "wrn-16-4": NetworkSpec(partial(WideResNet, 10, 2, 2), (3, 9, 9), 3),
+    "wrn-28-10": NetworkSpec(partial(WideResNet, 10, 3, 2), (3, 9, 9), 3),
     "conv1d": NetworkSpec(partial(small.conv1d, 2, 4), (2, 14), 3),
     "vit": NetworkSpec(partial(vit, 8, 4, 8, 1), (3, 8, 8), 3),
     "bert": NetworkSpec(partial(bert, 30, 9, 8, 1), (7,), 3, vocabulary=30),
-    "lstm": NetworkSpec(partial(lstm, 20, 6, 1), (3,), 3, vocabulary=20),
+    "lstm": NetworkSpec(partial(small.LSTM, 20, 6, 1), (3,), 3, vocabulary=20),
     "efficientnet": NetworkSpec(partial(efficientnet, 9, **TINY_B0), (3, 9, 9), 3),
     "mobilenet-v2": NetworkSpec(partial(mobilenet, 32, **TINY_MOBILENET), (3, 32, 32), 3),
     "convnext": NetworkSpec(partial(convnext, [1], [4], 2), (3, 8, 8), 3),
