@@ -5,15 +5,12 @@ of pixels, red, green and blue. In PROBITY_DATA_DIR they may also lie coded, whi
 and `planes` (3, n, 32, 32) uint8, R - G, G, B - G modulo 256, each differenced along columns and then along rows. The
 coded CIFAR-100 is sorted by class; its images are those of the binary version, in another order.
 
-The SHA-256 of the archives are those that tensorflow-datasets lists; the MD5 are the publisher's.
+The SHA-256 of the archives are those that tensorflow-datasets lists.
 """
 
-import hashlib
 import tarfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO
 
 import numpy as np
@@ -29,62 +26,47 @@ PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class Archive:
-    """label_bytes: before the pixels of a record. members: the parts, with the MD5 that others have recorded."""
+    """label_bytes: before the pixels of a record."""
 
     file: RemoteFile
     folder: str
     label_bytes: int
-    members: Mapping[str, str | None]
+    parts: tuple[str, ...]
 
 
-ARCHIVES = MappingProxyType(
-    {
-        "cifar10": Archive(
-            RemoteFile(
-                "cifar10",
-                "cifar-10-binary.tar.gz",
-                ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
-                {
-                    "md5": "c32a1d4ab5d03f1284b67883e8d87530",
-                    "sha256": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-                },
-                170052171,
-            ),
-            "cifar-10-batches-bin",
-            1,
-            {
-                "data_batch_1": "5dd7e06a14cb22eb9f671a540d1b7c25",
-                "data_batch_2": "5ea93a67294ea407fff1d09f752e9692",
-                "data_batch_3": "942cd6a4bcdd0dd3c604fbe906cb4421",
-                "data_batch_4": "ae636b3ba5c66a11e91e8cb52e771fcb",
-                "data_batch_5": "53f37980c15c3d472c316c40844f3f0d",
-                "test_batch": "803d5f7f4d78ea53de84dbe85f74fb6d",
-            },
+ARCHIVES = {
+    "cifar10": Archive(
+        RemoteFile(
+            "cifar10",
+            "cifar-10-binary.tar.gz",
+            ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+            170052171,
         ),
-        "cifar100": Archive(
-            RemoteFile(
-                "cifar100",
-                "cifar-100-binary.tar.gz",
-                ("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
-                {
-                    "md5": "03b5dce01913d631647c71ecec9e9cb8",
-                    "sha256": "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-                },
-                168513733,
-            ),
-            "cifar-100-binary",
-            2,
-            {"train": None, "test": None},
+        "cifar-10-batches-bin",
+        1,
+        (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"),
+    ),
+    "cifar100": Archive(
+        RemoteFile(
+            "cifar100",
+            "cifar-100-binary.tar.gz",
+            ("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
+            "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+            168513733,
         ),
-    }
-)
+        "cifar-100-binary",
+        2,
+        ("train", "test"),
+    ),
+}
 
 
 def read(name: str, part: str) -> Examples:
     """A part of "cifar10" (data_batch_1 ... data_batch_5, test_batch) or "cifar100" (train, test)."""
     archive = ARCHIVES[name]
-    if part not in archive.members:
-        raise DataError(f"part of {name}: found {part!r}, expected one of {', '.join(archive.members)}")
+    if part not in archive.parts:
+        raise DataError(f"part of {name}: found {part!r}, expected one of {', '.join(archive.parts)}")
     coded = given(Path(name) / f"{part}.npz")
     return decoded(coded) if coded is not None else from_archive(local(archive.file), archive, part)
 
@@ -112,13 +94,12 @@ def from_archive(path: Path, archive: Archive, part: str) -> Examples:
 
 
 def _records(content: IO[bytes], archive: Archive, part: str) -> Examples:
-    """Parse records of labels and pixels, after the check of the MD5."""
-    name, found, size = f"{part}.bin of {archive.file.folder}", content.read(), archive.label_bytes + PIXELS
-    checksum, expected = hashlib.md5(found, usedforsecurity=False).hexdigest(), archive.members[part]
-    if expected is not None and checksum != expected:
-        raise DataError(f"{name}: found md5 {checksum}, expected {expected}")
+    """Parse records of labels and pixels."""
+    found, size = content.read(), archive.label_bytes + PIXELS
     if len(found) % size:
-        raise DataError(f"{name}: found {len(found):,} bytes, expected records of {size:,}")
+        raise DataError(
+            f"{part}.bin of {archive.file.folder}: found {len(found):,} bytes, expected records of {size:,}"
+        )
     records = np.frombuffer(found, np.uint8).reshape(-1, size)
     pixels = records[:, archive.label_bytes :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(pixels), records[:, archive.label_bytes - 1].copy()

@@ -22,7 +22,7 @@ def files() -> dict[str, RemoteFile]:
 
 def _file(file: str, sha256: str, bytes: str, source: str) -> RemoteFile:  # noqa: A002, the columns
     path = Path(file)
-    return RemoteFile(str(path.parent), path.name, (f"{SOURCE}/{source}",), {"sha256": sha256}, int(bytes))
+    return RemoteFile(str(path.parent), path.name, (f"{SOURCE}/{source}",), sha256, int(bytes))
 
 
 def local_file(path: str) -> Path:

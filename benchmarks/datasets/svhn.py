@@ -14,10 +14,7 @@ TEST = RemoteFile(
     "svhn",
     "test_32x32.mat",
     ("http://ufldl.stanford.edu/housenumbers/test_32x32.mat",),
-    {
-        "md5": "eb5a983be6a315427106f1b164d9cef3",  # torchvision's; the publisher gives none
-        "sha256": "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",  # tensorflow-datasets'
-    },
+    "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",  # tensorflow-datasets'
     64275384,
 )
 

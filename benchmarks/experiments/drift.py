@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.core.settings import Settings, Values
-from benchmarks.datasets import mnist_tensors
+from benchmarks.datasets import mnist
 from benchmarks.experiments.corruptions import rotation
 from benchmarks.experiments.frontier.data import load
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
@@ -61,10 +61,10 @@ def _scores(settings: Settings) -> tuple[Array, list[tuple[str, float, Array]]]:
     predictor = Predictor.load(settings.scratch / "bundle")
 
     def scores(pixels: torch.Tensor) -> Array:
-        inputs = torch.split(mnist_tensors.normalise(pixels), BATCH)
+        inputs = torch.split(mnist.normalise(pixels), BATCH)
         return np.concatenate([predictor.predict(part.numpy()).score for part in inputs])
 
-    digits, clothes = (mnist_tensors.images(name, "t10k") for name in ("mnist", "fashion-mnist"))
+    digits, clothes = (mnist.images(name, "t10k") for name in ("mnist", "fashion-mnist"))
     foreign = scores(clothes)
     turned = [(f"turned by {angle} degrees", 1.0, scores(rotation(angle)(digits))) for angle in ANGLES]
     return scores(digits), [*turned, *((f"Fashion-MNIST, {100 * share:g} %", share, foreign) for share in SHARES)]

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.core.settings import Settings, Values
-from benchmarks.datasets import mnist_tensors
+from benchmarks.datasets import mnist
 from benchmarks.experiments.corruptions import ROTATIONS
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.frontier.data import NAMES, Problem, normalise
@@ -67,8 +67,8 @@ def foreign_data(problem: Problem) -> dict[str, Foreign]:
     if problem.name == "mnist":
         found |= {name: Foreign(problem.tests[name], "rotation") for name in ROTATIONS}
     if problem.name != "cifar":
-        return found | {"noise": Foreign(mnist_tensors.normalise(pixels), "noise")}
-    clothes = mnist_tensors.images("fashion-mnist", "t10k")[: len(problem.classes)]
+        return found | {"noise": Foreign(mnist.normalise(pixels), "noise")}
+    clothes = mnist.images("fashion-mnist", "t10k")[: len(problem.classes)]
     clothes = F.pad(clothes, (2, 2, 2, 2)).expand(-1, 3, -1, -1)
     return found | {"Fashion-MNIST": Foreign(normalise(clothes)), "noise": Foreign(normalise(pixels), "noise")}
 

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.datasets import mnist_tensors, svhn
+from benchmarks.datasets import mnist, svhn
 from benchmarks.datasets.download import DataError
+from benchmarks.experiments.corruptions import rotation
 from benchmarks.experiments.frontier import data as frontier_data
 from paper.corruptions.registry import CORRUPTIONS
 
@@ -40,16 +41,16 @@ class Problem:
 
 def rotated_mnist(train: int, test: int) -> Problem:
     """The first `train` training digits, and `test` test digits turned by 0 to 180 degrees."""
-    inputs, targets = mnist_tensors.examples("mnist", "train")
-    pixels, classes = mnist_tensors.images("mnist", "t10k")[:test], mnist_tensors.labels("mnist", "t10k")[:test]
+    inputs, targets = mnist.examples("mnist", "train")
+    pixels, classes = mnist.images("mnist", "t10k")[:test], mnist.labels("mnist", "t10k")[:test]
     return Problem(
         "mnist",
         "rotated_mnist",
         (inputs[:-HELD_OUT][:train], targets[:-HELD_OUT][:train]),
         (inputs[-HELD_OUT:], targets[-HELD_OUT:]),
-        {angle: mnist_tensors.normalise(mnist_tensors.rotate(pixels, angle)) for angle in ANGLES},
+        {angle: mnist.normalise(rotation(angle)(pixels)) for angle in ANGLES},
         classes,
-        {"Fashion-MNIST": mnist_tensors.normalise(mnist_tensors.images("fashion-mnist", "t10k")[:test])},
+        {"Fashion-MNIST": mnist.normalise(mnist.images("fashion-mnist", "t10k")[:test])},
         torch.zeros(len(classes), dtype=torch.int64),
         ("rotation",),
     )

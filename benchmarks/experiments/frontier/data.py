@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.datasets import cifar, mnist_tensors
+from benchmarks.datasets import cifar, mnist
 from benchmarks.experiments.corruptions import ROTATIONS, UNSEEN
 
 NAMES = ("mnist", "fashion", "cifar")
@@ -40,19 +40,19 @@ def load(name: str, test_examples: int) -> Problem:
 def _grey(name: str, count: int) -> Problem:
     """MNIST or Fashion-MNIST; each is foreign to the other."""
     file, other = ("mnist", "fashion-mnist") if name == "mnist" else ("fashion-mnist", "mnist")
-    inputs, targets = mnist_tensors.examples(file, "train")
-    pixels, classes = mnist_tensors.images(file, "t10k")[:count], mnist_tensors.labels(file, "t10k")[:count]
+    inputs, targets = mnist.examples(file, "train")
+    pixels, classes = mnist.images(file, "t10k")[:count], mnist.labels(file, "t10k")[:count]
     shifted = {label: change(pixels) for label, change in (ROTATIONS | UNSEEN).items()}
     train, held_out = _split(inputs, targets)
     return Problem(
         name,
         train,
         held_out,
-        {label: mnist_tensors.normalise(x) for label, x in ({"usual": pixels} | shifted).items()},
+        {label: mnist.normalise(x) for label, x in ({"usual": pixels} | shifted).items()},
         classes,
         {
-            FOREIGN[other]: mnist_tensors.normalise(mnist_tensors.images(other, "t10k")[:count]),
-            "grey CIFAR-10": mnist_tensors.normalise(_grey_photos(count)),
+            FOREIGN[other]: mnist.normalise(mnist.images(other, "t10k")[:count]),
+            "grey CIFAR-10": mnist.normalise(_grey_photos(count)),
         },
     )
 

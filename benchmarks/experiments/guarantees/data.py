@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.core.settings import Settings
-from benchmarks.datasets import mnist_tensors, uci
+from benchmarks.datasets import mnist, uci
 from benchmarks.experiments.frontier.data import HELD_OUT, cifar_images, load, normalise
 from benchmarks.experiments.frontier.networks import EPOCHS, DigitNetwork, PhotoNetwork, trained, trained_on
 from probity.offline.config import FitConfig
@@ -97,11 +97,11 @@ def _predicted(
 def _mnist(settings: Settings) -> tuple[Fitted, int, int]:
     problem = load("mnist", 100)
     model = trained(problem, 0, 0.0, "full", EPOCHS["mnist"], settings.track)
-    return Fitted(model, problem.train, problem.held_out, mnist_tensors.examples("mnist", "t10k")), 2000, 2000
+    return Fitted(model, problem.train, problem.held_out, mnist.examples("mnist", "t10k")), 2000, 2000
 
 
 def _fashion(settings: Settings) -> tuple[Fitted, int, int]:
-    (inputs, targets), test = (mnist_tensors.examples("fashion-mnist", part) for part in ("train", "t10k"))
+    (inputs, targets), test = (mnist.examples("fashion-mnist", part) for part in ("train", "t10k"))
     train, held_out = (inputs[:-HELD_OUT], targets[:-HELD_OUT]), (inputs[-HELD_OUT:], targets[-HELD_OUT:])
     torch.manual_seed(0)
     model = trained_on("guarantees-fashion", DigitNetwork(), "fashion", train, EPOCHS["mnist"], settings.track)
