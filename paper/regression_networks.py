@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, BATCH = 1e-3, 0.9, 1e-4, 512
-CHECKED_EPOCHS = 100
 
 
 @dataclass(frozen=True)
@@ -75,40 +74,32 @@ class GaussianModel(nn.Module):
 
 @dataclass(frozen=True)
 class Patience:
-    """At most `epochs`, and no more than `patience` without a better loss on the validation set."""
+    """At most `epochs`, and no more than `patience` without a better loss, which is computed `every` so many epochs."""
 
     epochs: int
     patience: int
+    every: int = 1
 
 
-def train_until_early_stop(
-    model: GaussianModel, train: tuple[Tensor, Tensor], validation: tuple[Tensor, Tensor], limits: Patience, seed: int
+def train_network(
+    model: GaussianModel, train: tuple[Tensor, Tensor], watched: tuple[Tensor, Tensor], limits: Patience, seed: int
 ) -> None:
-    """Leaves the weights and the noise of the epoch with the smallest validation loss."""
+    """Leaves the weights and the noise of the smallest loss on `watched` that was seen.
+
+    This is a validation set, for early stopping, or the training data: gradient descent jumps now and then.
+    """
     optimiser, generator = model.optimiser(), np.random.default_rng(seed)
     best, best_epoch, kept = math.inf, 0, copy.deepcopy(model.state_dict())
-    for epoch in range(limits.epochs):
+    for epoch in range(1, limits.epochs + 1):
         model.epoch(optimiser, *train, generator)
+        if epoch % limits.every and epoch < limits.epochs:
+            continue
         with torch.no_grad():
-            loss = float(model.loss(*validation))
+            loss = float(model.loss(*watched))
         if loss < best:
             best, best_epoch, kept = loss, epoch, copy.deepcopy(model.state_dict())
         elif epoch - best_epoch >= limits.patience:
             break
-    model.load_state_dict(kept)
-
-
-def train_until_converged(model: GaussianModel, x: Tensor, y: Tensor, epochs: int, seed: int) -> None:
-    """Leaves the weights of the smallest loss on the training data: gradient descent jumps now and then."""
-    optimiser, generator = model.optimiser(), np.random.default_rng(seed)
-    best, kept = math.inf, copy.deepcopy(model.state_dict())
-    for epoch in range(1, epochs + 1):
-        model.epoch(optimiser, x, y, generator)
-        if epoch % CHECKED_EPOCHS == 0 or epoch == epochs:
-            with torch.no_grad():
-                loss = float(model.loss(x, y))
-            if loss < best:
-                best, kept = loss, copy.deepcopy(model.state_dict())
     model.load_state_dict(kept)
 
 

@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import Any
 
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -12,7 +11,7 @@ from torch import nn
 
 from benchmarks.core.environment import git_commit
 from benchmarks.core.folders import CACHE
-from benchmarks.core.settings import write_json
+from benchmarks.core.settings import Values, write_json
 
 SECONDS = "training_seconds"  # of a network's file, in its metadata
 
@@ -40,11 +39,26 @@ def seconds_of_training(name: str, model: nn.Module, train: Callable[[], object]
         return float((kept.metadata() or {}).get(SECONDS, "nan"))
 
 
-def run_once(name: str, scale: dict[str, Any], run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def with_earlier(runs: list[Values], earlier: list[Values], order: Iterable[str]) -> list[Values]:
+    """The runs, and of earlier ones the seeds and methods that were not measured again; methods in order."""
+    found = {_key(run): run for run in earlier}
+    labels = list(order)
+    for run in runs:
+        methods = found.get(_key(run), run)["methods"] | run["methods"]
+        found[_key(run)] = run | {"methods": {label: methods[label] for label in labels if label in methods}}
+    return [found[key] for key in sorted(found)]
+
+
+def _key(run: Values) -> tuple[str, int]:
+    return run.get("network", ""), run["seed"]
+
+
+def run_once(name: str, scale: Values, run: Callable[[], Values]) -> Values:
     """The outcome kept under `name` for the same scale, or that of `run`, with its seconds and the commit."""
+    scale = json.loads(json.dumps(scale))  # as the file has it
     file = CACHE / f"{name}-outcome.json"
     if file.exists():
-        kept: dict[str, Any] = json.loads(file.read_text())
+        kept: Values = json.loads(file.read_text())
         if kept["scale"] == scale:
             print(f"{name}: kept from commit {kept.get('commit', 'unknown'):.7}; delete {file} to measure it again")
             return kept

@@ -4,7 +4,6 @@ Columns are standardised before the network, or inside it, so that its inputs ar
 are made of test rows as the network sees them. A row is rejected at 5 % (`FitConfig.false_reject_rate`).
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -136,7 +135,7 @@ def run(settings: Settings) -> Values:
     runs = [
         run_once(
             f"table-rejection-{name}-{kind}-{seed}-{steps}",
-            json.loads(json.dumps({"steps": steps, "width": WIDTH})),
+            {"steps": steps, "width": WIDTH},
             partial(one, name, kind, seed, steps, settings.scratch),
         )
         for name in names

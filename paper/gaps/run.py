@@ -32,7 +32,7 @@ from paper.regression_networks import (
     GaussianModel,
     Patience,
     Shape,
-    train_until_early_stop,
+    train_network,
     without_biases,
 )
 from paper.tables.network import UciFitted, orders
@@ -51,7 +51,7 @@ def trained(split: GapSplit, number: int, member: int, patience: Patience) -> Uc
     trained_once(
         f"paper-gaps-{split.name}-{number}-{member}-{shape.name}-{patience.epochs}",
         model,
-        lambda: train_until_early_stop(model, train, validation, patience, draw),
+        lambda: train_network(model, train, validation, patience, draw),
     )
     problem = Problem(split.name, split.train.x, split.train.y, {})
     return UciFitted(model.network, problem, number, float(model.log_sigma.detach().exp()))

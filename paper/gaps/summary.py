@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from paper.gaps.quality import PARTS
+from paper.images.summary import spread
 
 BASELINE = "noise alone"
 MEASURES = "log_likelihood", "coverage", "width", "rejected"
@@ -53,8 +52,3 @@ def _method(found: Sequence[dict[str, Any]], label: str) -> dict[str, Any]:
 
 def _worth(methods: dict[str, Any], label: str, part: str) -> float:
     return float(methods[label][part]["log_likelihood"])
-
-
-def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean, and the standard deviation where there are several."""
-    return {"mean": float(np.mean(values)), "std": float(np.std(values, ddof=1)) if len(values) > 1 else None}

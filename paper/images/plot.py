@@ -67,9 +67,7 @@ def draw(record: Values, path: Path) -> None:
 def _against_shift(axes: Axes, rows: dict[str, Any], published: str, metric: str) -> None:
     tables = image_tables()
     for method, (colour, marker) in PUBLISHED.items():
-        found = {
-            key[1]: cell.mean for key, cell in tables.items() if key[0] == published and key[2:] == (metric, method)
-        }
+        found = {key[1]: mean for key, mean in tables.items() if key[0] == published and key[2:] == (metric, method)}
         strengths = sorted(found)
         label = f"the paper's {method}"
         axes.plot(strengths, [found[s] for s in strengths], marker, color=colour, mfc="none", label=label)

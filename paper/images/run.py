@@ -13,7 +13,7 @@ import torch
 from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.frontier.methods import Method, ratio, softmax
-from benchmarks.experiments.kept import run_once
+from benchmarks.experiments.kept import run_once, with_earlier
 from paper.images.problems import PROBLEMS
 from paper.images.quality import REJECTED, score
 from paper.images.rows import EVERYTHING, OURS, Row, one_batch, rows
@@ -71,7 +71,7 @@ def _run(name: str, settings: Settings, deep: str = "") -> Values:
         networks = Networks(problem, scale, seed, tag, settings.track)
         training += networks.seconds
         runs.append({"seed": seed, "methods": one_seed(networks, settings.rows or settings.scale((), (), QUICK_ROWS))})
-    runs = with_earlier(runs, kept, list(rows(networks, settings.scratch)))
+    runs = with_earlier(runs, kept, (*rows(networks, settings.scratch), EVERYTHING))
     return {
         "published": problem.published,
         "scale": asdict(scale),
@@ -100,17 +100,6 @@ def _earlier(stem: str, scale: Scale, settings: Settings) -> list[dict[str, Any]
     ]
 
 
-def with_earlier(runs: list[dict[str, Any]], earlier: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
-    """Each seed's rows, and those of the earlier runs that were not measured again, in order."""
-    methods: dict[int, dict[str, Any]] = {run["seed"]: dict(run["methods"]) for run in earlier}
-    for run in runs:
-        methods.setdefault(run["seed"], {}).update(run["methods"])
-    return [
-        {"seed": seed, "methods": {label: found[label] for label in (*order, EVERYTHING) if label in found}}
-        for seed, found in sorted(methods.items())
-    ]
-
-
 def one_seed(networks: Networks, only: tuple[str, ...]) -> dict[str, Any]:
     """Name of a row -> its quality and its price; `only` these, where any are named."""
     found: dict[str, Any] = {}
@@ -127,8 +116,7 @@ def one_seed(networks: Networks, only: tuple[str, ...]) -> dict[str, Any]:
         for label, row in networks.track(list(made.items()), f"seed {networks.seed}: methods", len(made)):
             depends = asdict(networks.scale) | {"settings": dict(row.settings)}
             depends |= {"foreign": list(networks.problem.foreign), "test": len(networks.problem.classes)}
-            kept = json.loads(json.dumps(depends))
-            found[label] = run_once(networks.key(label), kept, _scored(networks, label, row))
+            found[label] = run_once(networks.key(label), depends, _scored(networks, label, row))
     return found
 
 

@@ -1,6 +1,5 @@
 """Smaller and larger subnetworks (figure 5), and ensembles of growing size (appendix A.1), under the same shifts."""
 
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
@@ -64,7 +63,7 @@ def _kept(networks: Networks, kind: str, make: Callable[[Path], Method]) -> dict
             return score(method, networks.problem) | {"price": method.price} | dict(method.facts)
 
     depends = asdict(networks.scale) | {"settings": OURS[OURS_BY_PAPER], "foreign": list(networks.problem.foreign)}
-    return run_once(networks.key(kind), json.loads(json.dumps(depends)), scored)
+    return run_once(networks.key(kind), depends, scored)
 
 
 def _subnetwork(networks: Networks, size: int) -> Callable[[Path], Method]:

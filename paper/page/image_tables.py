@@ -29,9 +29,9 @@ def _shifts(result: dict[str, Any]) -> Rows:
         for shift, values in row["shifts"].items():
             one: dict[str, Cell] = {"method": label, "seeds": row["seeds"], "shift": int(shift)}
             for metric in METRICS:
-                theirs = cells.get((result["published"], int(shift), metric, methods.get(label, "")))
                 one |= {metric: values[metric]["mean"], f"{metric}_std": values[metric]["std"]}
-                one[f"{metric}_in_the_paper"] = theirs.mean if theirs else None
+                theirs = (result["published"], int(shift), metric, methods.get(label, ""))
+                one[f"{metric}_in_the_paper"] = cells.get(theirs)
             rows.append(one)
     return rows
 
@@ -43,11 +43,12 @@ def _methods(result: dict[str, Any]) -> Rows:
     shifts = list(next(iter(result["summary"]["rows"].values()))["shifts"])
     for label, row in result["summary"]["rows"].items():
         ((foreign, auroc),) = row["auroc"].items()
-        paper = theirs.get((*FOREIGN[result["published"]], methods.get(label, "")))
         one: dict[str, Cell] = {"method": label, "seeds": row["seeds"], "saw_rotation": row["saw_rotation"]}
         one |= {name: row[name]["mean"] for name in ("price", "bytes", "fit_seconds")}
         one |= {f"auroc_{foreign}": auroc["mean"], "auroc_std": auroc["std"]}
-        one[f"auroc_{FOREIGN[result['published']][1]}_in_the_paper"] = paper.mean if paper else None
+        one[f"auroc_{FOREIGN[result['published']][1]}_in_the_paper"] = theirs.get(
+            (*FOREIGN[result["published"]], methods.get(label, ""))
+        )
         one["accuracy_after_rejecting_half"] = row["accuracy_when_rejecting"][foreign][HALF]
         own = row["rejection"]
         one |= {f"rejected_of_{of}_{s}": own[of].get(s) if own else None for of in ("all", "wrong") for s in shifts}

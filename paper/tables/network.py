@@ -13,7 +13,7 @@ from paper.regression_networks import (
     GaussianModel,
     Patience,
     Shape,
-    train_until_early_stop,
+    train_network,
     without_biases,
 )
 from paper.tables.data import Split, Table
@@ -58,7 +58,7 @@ class UciFitted(Fitted):
     def judged(self, table: Table) -> Judged:
         with torch.no_grad():
             mean = self.exact(torch.as_tensor(table.x))
-        return Judged.of(table, mean, self.jacobian(table.x), self.sigma)
+        return Judged(mean.numpy(), self.jacobian(table.x), table.y, self.sigma)
 
     def by_leverage(self, prior: float) -> Tensor:
         """Positions (D,), those with the largest sampled leverage first; prior: lambda of the full network."""
@@ -73,7 +73,7 @@ def trained(split: Split, shape: Shape, patience: Patience, number: int) -> UciF
     model = GaussianModel(shape.network(split.train.x.shape[1], number))
     label = f"paper-uci-{split.name}-{number}-{shape.name}-{patience.epochs}"
     train, validation = split.train.tensors(), split.validation.tensors()
-    trained_once(label, model, lambda: train_until_early_stop(model, train, validation, patience, number))
+    trained_once(label, model, lambda: train_network(model, train, validation, patience, number))
     problem = Problem(split.name, split.train.x, split.train.y, {})
     return UciFitted(without_biases(model.network), problem, number, float(model.log_sigma.detach().exp()))
 

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from paper.tables.data import Table
 from probity.offline.data.likelihood import gaussian_log_likelihood
 from probity.offline.laplace.posterior import posterior_precision
 from probity.offline.laplace.prior import prior_share
@@ -109,10 +108,6 @@ class Judged:
     jacobian: Tensor
     targets: Array
     sigma: float
-
-    @classmethod
-    def of(cls, table: Table, mean: Tensor, jacobian: Tensor, sigma: float) -> "Judged":
-        return cls(mean.numpy(), jacobian, table.y, sigma)
 
     def log_likelihood(self, variances: Array | float) -> float:
         """Mean log-likelihood per example of N(f, v + sigma^2), in standardised units; variances (n,) or 0."""

@@ -4,6 +4,7 @@ Daxberger et al. (ICML 2021), figure 3 and appendix "UCI Experiments". Log-likel
 targets.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -32,13 +33,7 @@ def limits_of(problem: str, settings: Settings) -> Limits:
 
 def remembered(problem: str, shape: Shape, number: int, limits: Limits, search: str) -> dict[str, Any]:
     """The outcome of `one_network`, from the cache where an interrupted run left it."""
-    scale = {
-        "epochs": limits.patience.epochs,
-        "patience": limits.patience.patience,
-        "validation_rows": limits.validation_rows,
-        "test_rows": limits.test_rows,
-        "search": search,
-    }
+    scale = {**asdict(limits), "search": search}
     label = f"paper-uci-{problem}-{number}-{shape.name}-{limits.patience.epochs}-{search.replace(' ', '-')}"
     dataset, kind = problem.split("-")
     return run_once(

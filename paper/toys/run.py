@@ -17,7 +17,7 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.datasets import toy as toy_data
 from benchmarks.experiments.kept import run_once, trained_once
 from paper.fitted import Problem, standardising
-from paper.regression_networks import GaussianModel, Shape, train_until_converged, without_biases
+from paper.regression_networks import GaussianModel, Patience, Shape, train_network, without_biases
 from paper.toys.orders import selections
 from paper.toys.predictives import WHOLE, PaperFitted, dead_among, subnetwork, whole_network
 
@@ -40,10 +40,10 @@ def problem(name: str) -> Problem:
 
 def trained(found: Problem, epochs: int, seed: int) -> nn.Module:
     """The network at the MAP, from the cache where it is there; only its weights are trainable from now on."""
-    x, y = (torch.as_tensor(values).float() for values in (found.x, found.y))
-    model = GaussianModel(SHAPE.network(1, seed))
+    data = torch.as_tensor(found.x).float(), torch.as_tensor(found.y).float()
+    model, whole = GaussianModel(SHAPE.network(1, seed)), Patience(epochs, epochs, every=100)
     trained_once(
-        f"paper-toy-{found.name}-{seed}-{epochs}", model, lambda: train_until_converged(model, x, y, epochs, seed)
+        f"paper-toy-{found.name}-{seed}-{epochs}", model, lambda: train_network(model, data, data, whole, seed)
     )
     return without_biases(model.network)
 
@@ -129,7 +129,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 def _remembered(name: str, seed: int, epochs: int, greedy_shares: tuple[float, ...]) -> dict[str, Any]:
     """`one_network`, from the cache where an interrupted run left it."""
-    scale = {"epochs": epochs, "greedy_shares": list(greedy_shares)}
+    scale = {"epochs": epochs, "greedy_shares": greedy_shares}
     label = f"paper-toy-{name}-{seed}-{epochs}"
     return run_once(label, scale, lambda: one_network(problem(name), epochs, seed, greedy_shares))
 

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.experiments.frontier.distances import distance_scaled
-from benchmarks.experiments.frontier.run import QUANTITIES, summarise, with_earlier
+from benchmarks.experiments.frontier.rows import METHODS
+from benchmarks.experiments.frontier.run import QUANTITIES, summarise
 from benchmarks.experiments.frontier.temperatures import Logits, at, scores_of, tempered
+from benchmarks.experiments.kept import with_earlier
 from probity.offline.data.likelihood import class_log_likelihood
 from probity.service.maths.predictive import entropy
 
@@ -109,5 +111,5 @@ def test_a_method_that_is_measured_again_takes_the_place_of_the_earlier_one() ->
         return {"network": "mnist", "seed": seed, "methods": {name.replace("_", " "): n for name, n in methods.items()}}
 
     earlier = [run_of(0, plain_network=1, default_bundle=2, gone=3), run_of(1, plain_network=4)]
-    found = with_earlier([run_of(0, default_bundle=5)], earlier)
+    found = with_earlier([run_of(0, default_bundle=5)], earlier, METHODS)
     assert found == [run_of(0, plain_network=1, default_bundle=5), run_of(1, plain_network=4)]

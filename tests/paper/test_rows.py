@@ -85,7 +85,7 @@ def test_the_last_layer_has_the_weights_of_the_head() -> None:
 
 def test_rows_measured_again_stand_beside_the_others() -> None:
     earlier = [{"seed": 0, "methods": {"b": 1, "c": 2}}, {"seed": 1, "methods": {"c": 3}}]
-    found = run.with_earlier([{"seed": 0, "methods": {"c": 4, "a": 5}}], earlier, ["a", "b", "c"])
+    found = kept.with_earlier([{"seed": 0, "methods": {"c": 4, "a": 5}}], earlier, ["a", "b", "c"])
     assert found == [{"seed": 0, "methods": {"a": 5, "b": 1, "c": 4}}, {"seed": 1, "methods": {"c": 3}}]
     assert list(found[0]["methods"]) == ["a", "b", "c"]
 

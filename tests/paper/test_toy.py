@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from paper.fitted import Problem
-from paper.regression_networks import GaussianModel, Shape, train_until_converged, without_biases
+from paper.regression_networks import GaussianModel, Patience, Shape, train_network, without_biases
 from paper.toys import run as toy
 from paper.toys.greedy import inputs_to_match, match
 from paper.toys.orders import orders, selections
@@ -159,7 +159,7 @@ def test_noise_is_learnt_with_the_network() -> None:
     x = torch.as_tensor(rng.normal(size=(200, 1))).float()
     y = 0.5 * x + 0.2 * torch.as_tensor(rng.normal(size=(200, 1))).float()
     model = GaussianModel(Shape(4, 1).network(1, 0))
-    train_until_converged(model, x, y, 1500, 0)
+    train_network(model, (x, y), (x, y), Patience(1500, 1500, every=100), 0)
     with torch.no_grad():
         residual = float((model(x) - y).square().mean().sqrt())
     assert float(model.log_sigma.detach().exp()) == pytest.approx(residual, rel=0.05)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from paper.regression_networks import GaussianModel, Patience, Shape, train_until_early_stop
+from paper.regression_networks import GaussianModel, Patience, Shape, train_network
 from paper.tables import claim as uci_claim
 from paper.tables import network as uci_network
 from paper.tables import posterior as uci_posterior
@@ -103,7 +103,7 @@ def test_training_stops_early_and_keeps_the_best_validation_weights(made_up: Spl
     model = Watched(Shape(4, 1).network(2, 0))
     inputs, targets = made_up.validation.tensors()
     foreign = inputs, targets + 10  # less likely with every step, as the noise shrinks
-    train_until_early_stop(model, made_up.train.tensors(), foreign, Patience(300, 20), 0)
+    train_network(model, made_up.train.tensors(), foreign, Patience(300, 20), 0)
     best = int(np.argmin(losses))
     assert len(losses) == best + 20 + 1 < 300
     with torch.no_grad():

@@ -6,7 +6,6 @@ shift that no strategy of ours sees while it chooses, and by foreign images.
 """
 
 import functools
-import json
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +22,7 @@ from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.frontier.quality import scores
 from benchmarks.experiments.frontier.rows import BUNDLES, METHODS, Make, rows
 from benchmarks.experiments.frontier.temperatures import Logits
-from benchmarks.experiments.kept import run_once
+from benchmarks.experiments.kept import run_once, with_earlier
 from probity.offline.runtime.progress import Track
 
 NETWORKS = NAMES
@@ -73,7 +72,7 @@ def one_network(name: str, seed: int, scale: Scale, tag: str, wanted: Sequence[s
         for label, make in track(list(chosen.items()), f"{name}, seed {seed}: methods", len(chosen)):
             key = f"frontier-{name}-{seed}-{tag}-{label}".replace(" ", "-").replace(",", "")
             settings = asdict(scale) | {"epochs": epochs, "options": BUNDLES.get(label, {})}
-            found[label] = run_once(key, json.loads(json.dumps(settings)), _scored(make, problem, logits))
+            found[label] = run_once(key, settings, _scored(make, problem, logits))
     return {"network": name, "seed": seed, "weights": sum(p.numel() for p in model.parameters()), "methods": found}
 
 
@@ -159,15 +158,6 @@ def run(settings: Settings) -> Values:
         for name, labels in wanted.items()
         for seed in range(seeds)
     ]
-    runs = with_earlier(runs, settings.earlier("frontier", "runs") or [])
+    runs = with_earlier(runs, settings.earlier("frontier", "runs") or [], METHODS)
+    runs.sort(key=lambda run: NETWORKS.index(run["network"]))
     return {"summary": summarise(runs), "runs": runs}
-
-
-def with_earlier(runs: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The runs, and of earlier ones the networks and methods that were not measured again."""
-    found = {(run["network"], run["seed"]): run for run in earlier}
-    for run in runs:
-        methods = found.get((run["network"], run["seed"]), run)["methods"] | run["methods"]
-        ordered = {label: methods[label] for label in METHODS if label in methods}
-        found[run["network"], run["seed"]] = run | {"methods": ordered}
-    return sorted(found.values(), key=lambda run: (NETWORKS.index(run["network"]), run["seed"]))
