@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterable
 from time import perf_counter
 
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -13,30 +12,19 @@ from benchmarks.core.environment import git_commit
 from benchmarks.core.folders import CACHE
 from benchmarks.core.settings import Values, write_json
 
-SECONDS = "training_seconds"  # of a network's file, in its metadata
-
 
 def trained_once(name: str, model: nn.Module, train: Callable[[], object]) -> nn.Module:
     """The model in eval mode, with the weights kept under `name`; `train` makes them where there are none."""
-    seconds_of_training(name, model, train)
-    return model
-
-
-def seconds_of_training(name: str, model: nn.Module, train: Callable[[], object]) -> float:
-    """As `trained_once`, in place: the seconds that `train` took, now or when the weights were made."""
     file = CACHE / f"{name}.safetensors"
     if not file.exists():
-        start = perf_counter()
         train()
         CACHE.mkdir(exist_ok=True)
         (CACHE / ".gitignore").write_text("*\n")
         partial = file.with_suffix(f".{os.getpid()}.partial")  # two runs may share the cache
-        save_file(model.state_dict(), partial, metadata={SECONDS: repr(perf_counter() - start)})
+        save_file(model.state_dict(), partial)
         partial.replace(file)
     model.load_state_dict(load_file(file))
-    model.eval()
-    with safe_open(file, "pt") as kept:
-        return float((kept.metadata() or {}).get(SECONDS, "nan"))
+    return model.eval()
 
 
 def with_earlier(runs: list[Values], earlier: list[Values], order: Iterable[str]) -> list[Values]:

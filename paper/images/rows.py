@@ -78,9 +78,12 @@ def rows(networks: Networks, folder: Path) -> dict[str, Row]:
         "diagonal Laplace, within the budget": Row(lambda: laplace.linearised(BUDGET), diagonal_laplace.SETTINGS),
         "dropout": Row(lambda: _dropout(networks)),
         "ensemble of 5": Row(lambda: ensemble(networks, MEMBERS)),
-        TEMPERED_ENSEMBLE: Row(lambda: _tempered_ensemble(networks)),
+        TEMPERED_ENSEMBLE: Row(lambda: tempered_ensemble(networks.members(MEMBERS), problem.held_out, BUDGET)),
         "SWAG": Row(lambda: swag.swag(networks.model, data, walk, networks.seed, networks.track), swag.SETTINGS),
-        "IVON": Row(lambda: _variational(networks), variational.STARTS[problem.name].settings),
+        "IVON": Row(
+            lambda: variational.variational(networks.variational(), networks.seed),
+            variational.STARTS[problem.name].settings,
+        ),
     }
     whole = scale.everything and networks.seed == 0  # the dearest row by far
     everything = {"subnetwork_size": weights(networks.model), "selection": "random", **PAPERS}
@@ -107,16 +110,8 @@ def subnetwork(networks: Networks, part: Examples, options: Mapping[str, Any], f
 
 def ensemble(networks: Networks, members: int) -> Method:
     """The mean over networks from other initialisations."""
-    found = [networks.member(number) for number in range(members)]
-    models = [model for model, _ in found]
-    facts = {"fit_seconds": sum(seconds for _, seconds in found[1:]), "bytes": sum(map(state_bytes, models))}
-    return replace(methods.ensemble(models), facts=facts)
-
-
-def _tempered_ensemble(networks: Networks) -> Method:
-    found = [networks.member(number) for number in range(MEMBERS)]
-    method = tempered_ensemble([model for model, _ in found], networks.problem.held_out, BUDGET)
-    return replace(method, facts={**method.facts, "fit_seconds": sum(seconds for _, seconds in found[1:])})
+    models = networks.members(members)
+    return replace(methods.ensemble(models), facts={"bytes": sum(map(state_bytes, models))})
 
 
 def one_batch(problem: Problem) -> Tensor:
@@ -124,20 +119,9 @@ def one_batch(problem: Problem) -> Tensor:
     return problem.tests[0][: methods.TIMED]
 
 
-def _beyond_one_network(networks: Networks, seconds: float) -> float:
-    """A method with a training of its own does without the plain network's."""
-    return max(0.0, seconds - networks.seconds)
-
-
 def _dropout(networks: Networks) -> Method:
-    model, seconds = networks.member(0, DROPOUT)
-    facts = {"fit_seconds": _beyond_one_network(networks, seconds), "bytes": state_bytes(model)}
-    return replace(methods.dropout(model), facts=facts)
-
-
-def _variational(networks: Networks) -> Method:
-    network, seconds = networks.variational()
-    return variational.variational(network, _beyond_one_network(networks, seconds), networks.seed)
+    model = networks.member(0, DROPOUT)
+    return replace(methods.dropout(model), facts={"bytes": state_bytes(model)})
 
 
 def weights(module: nn.Module) -> int:
@@ -164,11 +148,8 @@ def _fitted(networks: Networks, part: Examples, options: Mapping[str, Any], fold
 
 
 def _rejecting(method: Method, folder: Path, problem: Problem) -> Method:
-    """With what the bundle rejects, and what its uncertainty costs."""
-    facts: dict[str, Any] = {"rejection": rejection(of_bundle(folder), problem)}
-    if (added := read_bundle(folder).manifest.added_weights) is not None:
-        facts["added_weights"] = added.explanation
-    return replace(method, facts={**method.facts, **facts})
+    """With what the bundle rejects."""
+    return replace(method, facts={**method.facts, "rejection": rejection(of_bundle(folder), problem)})
 
 
 def _slightly_tempered(networks: Networks) -> Method:

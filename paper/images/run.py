@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -66,10 +65,8 @@ def _run(name: str, settings: Settings, deep: str = "") -> Values:
     kept = _earlier(f"{name}_resnet50" if deep else name, scale, settings)
     problem = PROBLEMS[name](scale.train, scale.test)
     runs: list[dict[str, Any]] = []
-    training = 0.0  # of the network that every row starts from
     for seed in range(settings.seeds or scale.seeds):
         networks = Networks(problem, scale, seed, tag, settings.track)
-        training += networks.seconds
         runs.append({"seed": seed, "methods": one_seed(networks, settings.rows or settings.scale((), (), QUICK_ROWS))})
     runs = with_earlier(runs, kept, (*rows(networks, settings.scratch), EVERYTHING))
     return {
@@ -77,7 +74,7 @@ def _run(name: str, settings: Settings, deep: str = "") -> Values:
         "scale": asdict(scale),
         "weights": sum(p.numel() for p in networks.model.parameters()),
         "rejected": REJECTED.tolist(),
-        "seconds_of_work": sum(row["seconds"] for run in runs for row in run["methods"].values()) + training,
+        "seconds_of_work": sum(row["seconds"] for run in runs for row in run["methods"].values()),
         "runs": runs,
     }
 
@@ -127,12 +124,10 @@ def without_commas(label: str) -> str:
 
 def _scored(networks: Networks, label: str, row: Row) -> Callable[[], dict[str, Any]]:
     def run() -> dict[str, Any]:
-        start = perf_counter()
         method = row.make()
-        facts = {"fit_seconds": perf_counter() - start} | dict(method.facts)
         if label not in IN_BUNDLES:
             method = replace(method, price=measured_price(method, networks))
-        return score(method, networks.problem) | {"price": method.price} | facts
+        return score(method, networks.problem) | {"price": method.price, **method.facts}
 
     return run
 

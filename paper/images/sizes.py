@@ -18,7 +18,6 @@ from paper.images.run import FAST, FULL, QUICK, measured_price
 from paper.images.summary import OURS_BY_PAPER, spread
 from paper.images.trained import Networks, Scale
 
-FLOAT_BYTES = 4
 SIZES = {"full": (100, 1_000, 10_000, 42_438), "fast": (100, 300, 1_000, 3_000), "quick": (20, 50)}
 MEMBERS = {"full": (1, 2, 5, 10, 15), "fast": (1, 2, 3, 5, 10), "quick": (1, 2)}
 LARGEST_ENSEMBLE = {"mnist": 15, "cifar": 5}  # at the size for two cores, where photographs take long to learn
@@ -51,8 +50,6 @@ def one_seed(networks: Networks, tag: str) -> dict[str, Any]:
     subnetworks = {str(size): _kept(networks, f"S-{size}", _subnetwork(networks, size)) for size in SIZES[tag]}
     members = [count for count in MEMBERS[tag] if count <= most]
     ensembles = {str(count): _kept(networks, f"M-{count}", _ensemble(networks, count)) for count in members}
-    for size, row in subnetworks.items():
-        row["covariance_bytes"] = FLOAT_BYTES * int(size) ** 2
     return {"seed": networks.seed, "subnetworks": subnetworks, "ensembles": ensembles}
 
 
@@ -94,5 +91,4 @@ def _row(found: list[dict[str, Any]]) -> dict[str, Any]:
             for strength in found[0]["shifts"]
         },
         **{name: spread([float(one[name]) for one in found]) for name in ("price", "bytes")},
-        **({"covariance_bytes": found[0]["covariance_bytes"]} if "covariance_bytes" in found[0] else {}),
     }

@@ -37,7 +37,7 @@ AGAINST = {
 }
 UNITS = {"rotated_mnist": "°", "corrupted_cifar10": ""}  # of the shifts
 STRONG = {"rotated_mnist": tuple(range(45, 181, 15)), "corrupted_cifar10": (3, 4, 5)}
-COSTS = ("price", "bytes", "fit_seconds")
+COSTS = ("price", "bytes")
 
 
 def summarise(runs: list[dict[str, Any]], published: str) -> dict[str, Any]:

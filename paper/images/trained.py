@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from benchmarks.experiments.frontier.networks import DigitNetwork, PhotoNetwork
-from benchmarks.experiments.kept import seconds_of_training
+from benchmarks.experiments.kept import trained_once
 from benchmarks.experiments.training import BATCH, Recipe, one_cycle, paper_schedule, same, train, varied
 from paper.images.baselines import natural_gradient as variational
 from paper.images.networks import resnet
@@ -75,30 +75,29 @@ class Networks:
         network, kind = (text.replace(" ", "-").replace(",", "") for text in (self.scale.network, kind))
         return f"paper-{self.problem.name}-{network}-{self.tag}-{self.seed}-{kind}"
 
-    def member(self, number: int, dropout: float = 0.0) -> tuple[nn.Module, float]:
-        """Network `number` of the ensemble (0: the one that all others start from), and seconds of its training."""
+    def member(self, number: int, dropout: float = 0.0) -> nn.Module:
+        """Network `number` of the ensemble; 0: the one that methods after training start from."""
         draw = 100 * self.seed + number
         torch.manual_seed(draw)
         model = NETWORKS[self.scale.network](dropout)
         kind = f"dropout-{number}" if dropout else f"plain-{number}"
-        seconds = seconds_of_training(
+        trained_once(
             self._file(kind),
             model,
             lambda: train(model, self.problem.train, self.recipe, draw, self.device, self.track),
         )
-        return model.to(self.device), seconds
+        return model.to(self.device)
 
     @cached_property
     def model(self) -> nn.Module:
         """The network that all methods after training start from (the paper's MAP)."""
-        return self.member(0)[0]
+        return self.member(0)
 
-    @cached_property
-    def seconds(self) -> float:
-        """Of its training."""
-        return self.member(0)[1]
+    def members(self, count: int) -> list[nn.Module]:
+        """The first networks of the ensemble."""
+        return [self.member(number) for number in range(count)]
 
-    def variational(self) -> tuple[variational.VariationalNetwork, float]:
+    def variational(self) -> variational.VariationalNetwork:
         draw = 100 * self.seed
         torch.manual_seed(draw)
         network = variational.VariationalNetwork(NETWORKS[self.scale.network](0.0))
@@ -109,10 +108,8 @@ class Networks:
         def run() -> None:
             network.keep_spread(train(network, self.problem.train, recipe, draw, self.device, self.track))
 
-        seconds = seconds_of_training(
-            self._file(f"variational-{start.rate}-{start.curvature}-{start.memory}"), network, run
-        )
-        return network.to(self.device), seconds
+        trained_once(self._file(f"variational-{start.rate}-{start.curvature}-{start.memory}"), network, run)
+        return network.to(self.device)
 
     def _file(self, kind: str) -> str:
         """Where weights are kept: by the amount of training too."""

@@ -39,7 +39,6 @@ def outcome(log_likelihood: float) -> dict[str, Any]:
         "accuracy_when_rejecting": {"Fashion-MNIST": [0.5] * 20},
         "price": 1.0,
         "bytes": 2_500_000.0,
-        "fit_seconds": 12.0,
     }
 
 

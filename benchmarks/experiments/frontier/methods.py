@@ -67,8 +67,6 @@ def ours(model: nn.Module, train: Examples, held_out: Examples, options: Mapping
         "explanation": manifest.selection.explanation,
         "temperature": manifest.temperature,
     }
-    if manifest.added_weights is not None:
-        facts["added_weights"] = manifest.added_weights.explanation
     return Method(probabilities, price, facts, predictor)
 
 

@@ -1,9 +1,8 @@
 """Diagonal Laplace over all weights, Sigma = diag(1 / (h + lambda)): sampled, as in the paper, and linearised."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
@@ -60,16 +59,10 @@ class DiagonalLaplace:
         return next(self.model.parameters()).device
 
     @cached_property
-    def measured_curvature(self) -> tuple[Tensor, float]:
-        """h, and the seconds it took: every row pays them, whichever it was computed for."""
-        start = perf_counter()
-        everything = torch.arange(self.job.layout.total)
-        found = curvature_diagonal(SelectionContext(self.job, 1, everything, MEMORY), everything)
-        return found, perf_counter() - start
-
-    @property
     def curvature(self) -> Tensor:
-        return self.measured_curvature[0]
+        """h."""
+        everything = torch.arange(self.job.layout.total)
+        return curvature_diagonal(SelectionContext(self.job, 1, everything, MEMORY), everything)
 
     def variances(self, precisions: Array) -> Callable[[Tensor], tuple[Array, Array]]:
         """Inputs -> outputs (n, K), and their variances (n, K, G): sum_d J_kd^2 / (h_d + lambda)."""
@@ -87,29 +80,26 @@ class DiagonalLaplace:
         return predict
 
     @cached_property
-    def measured_sweep(self) -> tuple[Array, float]:
-        """Mean held-out log-likelihood of the linearised form for each lambda of `GRID`, and the seconds of it all."""
-        (_, seconds), start = self.measured_curvature, perf_counter()
+    def sweep(self) -> Array:
+        """Mean held-out log-likelihood of the linearised form for each lambda of `GRID`."""
         inputs, classes = self.held_out
         mean, variance = self.variances(GRID)(inputs)
-        scores = grid_log_likelihood(mean, variance, classes.numpy(), Classification(mean.shape[1])).mean(1)
-        return scores, seconds + perf_counter() - start
+        scores: Array = grid_log_likelihood(mean, variance, classes.numpy(), Classification(mean.shape[1])).mean(1)
+        return scores
 
     def linearised(self, budget: float) -> Method:
         """The probit approximation with the least lambda that costs at most `budget` nats; 0: with the best lambda."""
-        scores, seconds = self.measured_sweep
-        used = float(GRID[scores >= scores.max() - budget].min())
+        used = float(GRID[self.sweep >= self.sweep.max() - budget].min())
         predict = self.variances(np.array([used]))
 
         def probabilities(x: Tensor) -> Array:
             outputs, spread = predict(x)
             return link_approx(outputs, spread[:, :, 0], 1.0)
 
-        return Method(probabilities, 1.0, self._facts(used) | {"fit_seconds": seconds})
+        return Method(probabilities, 1.0, self._facts(used))
 
     def sampled(self) -> Method:
         """The mean over samples of the weights, with the lambda under which held-out examples are most likely."""
-        (_, shared), start = self.measured_curvature, perf_counter()
         x, classes = (part[:SAMPLED_FOR] for part in self.held_out)
 
         def likely(used: float) -> float:
@@ -118,8 +108,7 @@ class DiagonalLaplace:
         tried = {float(used): likely(float(used)) for used in COARSE}
         best = max(tried, key=tried.__getitem__)
         tried |= {float(best * factor): likely(float(best * factor)) for factor in FINER}
-        method = self._averaged(max(tried, key=tried.__getitem__))
-        return replace(method, facts={**method.facts, "fit_seconds": shared + perf_counter() - start})
+        return self._averaged(max(tried, key=tried.__getitem__))
 
     def _averaged(self, used: float) -> Method:
         std = (self.curvature + used).rsqrt().float()

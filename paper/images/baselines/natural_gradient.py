@@ -93,12 +93,11 @@ def sampled_weights(optimiser: Any) -> AbstractContextManager[Any]:
     return context
 
 
-def variational(network: VariationalNetwork, seconds: float, seed: int) -> Method:
+def variational(network: VariationalNetwork, seed: int) -> Method:
     """The mean over samples of the weights."""
     mean = parameters_of(network.inner)
     sizes = [values.numel() for values in mean.values()]
     parts = zip(mean.items(), torch.split(network.std.cpu(), sizes), strict=True)
     spread = {name: std.reshape(values.shape) for (name, values), std in parts}
     states = gaussian_samples(mean, spread, SAMPLES, seed)
-    facts = {"fit_seconds": seconds, "bytes": 2 * state_bytes(network.inner)}
-    return averaged(network.inner, states, facts)
+    return averaged(network.inner, states, {"bytes": 2 * state_bytes(network.inner)})

@@ -28,7 +28,7 @@ def state_bytes(model: nn.Module) -> int:
 
 def plain(model: nn.Module) -> Method:
     """The network alone (the paper's MAP)."""
-    return Method(lambda x: softmax(model, x), 1.0, {"fit_seconds": 0.0, "bytes": state_bytes(model)})
+    return Method(lambda x: softmax(model, x), 1.0, {"bytes": state_bytes(model)})
 
 
 def tempered(model: nn.Module, held_out: tuple[Tensor, Tensor], budget: float) -> Method:
@@ -48,7 +48,7 @@ def tempered_ensemble(models: Sequence[nn.Module], held_out: tuple[Tensor, Tenso
     outputs, classes = np.stack([logits(model, held_out[0]) for model in models]), held_out[1].numpy()
     scores = np.array([class_log_likelihood(averaged(outputs, t), classes).mean() for t in TEMPERATURES])
     temperature = float(TEMPERATURES[scores >= scores.max() - budget].max())
-    facts = {"fit_seconds": 0.0, "bytes": sum(map(state_bytes, models)), "temperature": temperature}
+    facts = {"bytes": sum(map(state_bytes, models)), "temperature": temperature}
     return Method(probabilities, float(len(models)), facts)
 
 
