@@ -1,5 +1,7 @@
 """Every benchmark by name."""
 
+from benchmarks.core.command import Program
+from benchmarks.core.folders import RESULTS
 from benchmarks.core.settings import Benchmark
 from benchmarks.experiments import drift, scores, table_rejection
 from benchmarks.experiments.frontier import plot as frontier_plot
@@ -60,14 +62,4 @@ BENCHMARKS = (
         needs="minutes, and data, given or downloaded",
     ),
 )
-ALL = "all"
-
-
-def select(name: str) -> list[Benchmark]:
-    """The benchmark called `name`, or those that `all` runs; `KeyError` for an unknown name."""
-    if name == ALL:
-        return [benchmark for benchmark in BENCHMARKS if not benchmark.needs]
-    found = [benchmark for benchmark in BENCHMARKS if benchmark.name == name]
-    if not found:
-        raise KeyError(name)
-    return found
+PROGRAM = Program("benchmarks", BENCHMARKS, RESULTS)

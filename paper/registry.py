@@ -1,5 +1,7 @@
 """Every experiment by name."""
 
+from functools import partial
+
 from benchmarks.core.settings import Benchmark
 from paper.gaps import plot as gaps_plot
 from paper.gaps import run as gaps
@@ -16,7 +18,7 @@ EXPERIMENTS = (
     Benchmark(
         "mnist",
         "rotated MNIST: every method at every angle, and Fashion-MNIST",
-        images.rotated_mnist,
+        partial(images.run, "mnist"),
         images_plot.draw,
         needs=HOURS,
         fast=True,
@@ -24,7 +26,7 @@ EXPERIMENTS = (
     Benchmark(
         "cifar",
         "corrupted CIFAR-10: every method at every level, and SVHN or CIFAR-100",
-        images.corrupted_cifar10,
+        partial(images.run, "cifar"),
         images_plot.draw,
         needs=HOURS,
         fast=True,
@@ -32,14 +34,14 @@ EXPERIMENTS = (
     Benchmark(
         "mnist_resnet50",
         "rotated MNIST with ResNet-50, at full size only: on a GPU",
-        images.deep_rotated_mnist,
+        partial(images.run, "mnist", deep="ResNet-50, grey"),
         images_plot.draw,
         needs=HOURS,
     ),
     Benchmark(
         "cifar_resnet50",
         "corrupted CIFAR-10 with ResNet-50, at full size only: on a GPU",
-        images.deep_corrupted_cifar10,
+        partial(images.run, "cifar", deep="ResNet-50"),
         images_plot.draw,
         needs=HOURS,
     ),

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,13 +82,6 @@ class Benchmark:
 def write_json(path: Path, values: Values) -> None:
     """Write atomically: a reader sees the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".json")
-    try:
-        with os.fdopen(handle, "w") as stream:
-            json.dump(values, stream, indent=1)
-            stream.write("\n")
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    partial = path.with_name(f".{path.stem}-{os.getpid()}.partial")
+    partial.write_text(json.dumps(values, indent=1) + "\n")
+    partial.replace(path)

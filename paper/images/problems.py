@@ -62,9 +62,7 @@ def corrupted_cifar10(train: int, test: int) -> Problem:
     Every test image has one of the 16 corruptions, in equal numbers, and keeps it at all levels: an estimate of the
     mean over all images and corruptions from a sixteenth of the predictions, without bias.
     """
-    parts = [frontier_data.cifar_images("cifar10", f"data_batch_{number}") for number in range(1, 6)]
-    inputs = frontier_data.normalise(torch.cat([pixels for pixels, _ in parts]))
-    targets = torch.cat([classes for _, classes in parts])
+    inputs, targets = frontier_data.cifar10_training()
     pixels, classes = (values[:test] for values in frontier_data.cifar_images("cifar10", "test_batch"))
     kinds = torch.arange(len(classes)) % len(CORRUPTIONS)
     shifted = {level: corrupted(pixels, kinds, level) for level in LEVELS[1:]}

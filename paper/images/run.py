@@ -35,28 +35,8 @@ QUICK_ROWS = ("MAP", "ensemble of 5", "SWAG", OURS_BY_PAPER, RANDOM)
 IN_BUNDLES = frozenset({*OURS, EVERYTHING})  # prices of onnxruntime
 
 
-def rotated_mnist(settings: Settings) -> Values:
-    """MNIST turned by 0 to 180 degrees; Fashion-MNIST as foreign images."""
-    return _run("mnist", settings)
-
-
-def corrupted_cifar10(settings: Settings) -> Values:
-    """CIFAR-10 under 16 corruptions at five levels; CIFAR-100 as foreign images."""
-    return _run("cifar", settings)
-
-
-def deep_rotated_mnist(settings: Settings) -> Values:
-    """The same with ResNet-50."""
-    return _run("mnist", settings, "ResNet-50, grey")
-
-
-def deep_corrupted_cifar10(settings: Settings) -> Values:
-    """The same with ResNet-50."""
-    return _run("cifar", settings, "ResNet-50")
-
-
-def _run(name: str, settings: Settings, deep: str = "") -> Values:
-    """deep: the network in place of the scale's own at full size."""
+def run(name: str, settings: Settings, deep: str = "") -> Values:
+    """One of `PROBLEMS`; deep: the network in place of the scale's own at full size."""
     torch.set_num_threads(settings.threads)
     scale: Scale = settings.scale(FULL, FAST, QUICK)[name]
     if deep and scale is FULL[name]:

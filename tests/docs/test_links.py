@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.registry import select
+from benchmarks.registry import PROGRAM
 from probity.service.settings import PREFIX, Settings
 from tests.support.pages import PAGES, prose
 from tests.support.server import ROOT
@@ -70,4 +70,4 @@ def test_benchmarks_exist() -> None:
     named = re.findall(r"\| `(\w+)` \|$", page, re.MULTILINE) + re.findall(r"^`(\w+)`: ", page, re.MULTILINE)
     named += re.findall(r"python -m benchmarks (\w+)`", page)
     assert len(named) > 10
-    assert all(select(name) for name in named if name != "NAME")
+    assert all(PROGRAM.select(name) for name in named if name != "NAME")

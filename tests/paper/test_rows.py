@@ -92,7 +92,7 @@ def test_rows_of_another_size_are_not_mixed(tmp_path: Path) -> None:
     last = {"scale": {"test": 8, "train": 7}, "runs": []}
     (tmp_path / "mnist_fast.json").write_text(json.dumps(last))
     with pytest.raises(MeasurementError, match="--rows: found a last result with another test and train, expected"):
-        run.rotated_mnist(settings(tmp_path, fast=True, rows=("MAP",)))
+        run.run("mnist", settings(tmp_path, fast=True, rows=("MAP",)))
 
 
 def settings(tmp_path: Path, **options: Any) -> Settings:

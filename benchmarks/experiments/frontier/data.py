@@ -64,9 +64,7 @@ def _grey_photos(count: int) -> Tensor:
 
 
 def _cifar(count: int) -> Problem:
-    parts = [cifar_images("cifar10", f"data_batch_{number}") for number in range(1, 6)]
-    inputs = normalise(torch.cat([pixels for pixels, _ in parts]))
-    targets = torch.cat([classes for _, classes in parts])
+    inputs, targets = cifar10_training()
     pixels, classes = (values[:count] for values in cifar_images("cifar10", "test_batch"))
     shifted = {name: change(pixels) for name, change in UNSEEN.items()}
     train, held_out = _split(inputs, targets)
@@ -92,6 +90,12 @@ def cifar_images(name: str, part: str) -> tuple[Tensor, Tensor]:
     pixels, classes = cifar.read(name, part)
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().float() / 255
     return images, torch.from_numpy(classes).long()
+
+
+def cifar10_training() -> tuple[Tensor, Tensor]:
+    """The 50,000 training images, normalised, and their classes."""
+    parts = [cifar_images("cifar10", f"data_batch_{number}") for number in range(1, 6)]
+    return normalise(torch.cat([pixels for pixels, _ in parts])), torch.cat([classes for _, classes in parts])
 
 
 def normalise(pixels: Tensor) -> Tensor:
