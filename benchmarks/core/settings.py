@@ -53,12 +53,9 @@ class Settings:
         path = self.out / f"{self.name_of(stem)}.json"
         return json.loads(path.read_text())[key] if self.rows and path.exists() else None
 
-    def with_earlier(self, file: str, key: str, rows: list[Values], order: tuple[str, ...]) -> list[Values]:
+    def with_earlier(self, stem: str, key: str, rows: list[Values], order: tuple[str, ...]) -> list[Values]:
         """The rows, and those of the last result that were not measured again, in order."""
-        path, found = self.out / file, {}
-        if self.rows and path.exists():
-            found = {row[key]: row for row in json.loads(path.read_text())["rows"]}
-        found |= {row[key]: row for row in rows}
+        found = {row[key]: row for row in [*(self.earlier(stem, "rows") or []), *rows]}
         return [found[name] for name in order if name in found]
 
 

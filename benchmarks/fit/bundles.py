@@ -31,7 +31,7 @@ def run(settings: Settings) -> Values:
             rows.append({**values, **call("benchmarks.fit.bundles:one", values, settings.threads)})
         except MeasurementError as error:
             rows.append({**values, "failed": str(error)})
-    every = settings.with_earlier("bundles.json", "network", rows, tuple(FULL))
+    every = settings.with_earlier("bundles", "network", rows, tuple(FULL))
     return {"rows": every}
 
 

@@ -72,7 +72,7 @@ def run(settings: Settings) -> Values:
         {**asdict(row), **call("benchmarks.fit.price:one", asdict(row), settings.threads)}
         for row in settings.track(chosen, "Price", len(chosen))
     ]
-    return {"rows": settings.with_earlier("price.json", "name", rows, NAMES)}
+    return {"rows": settings.with_earlier("price", "name", rows, NAMES)}
 
 
 def one(values: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from paper.images.summary import (
     SMALL_TEMPERED,
     TEMPERED,
 )
-from paper.page import caveats, images, regression
+from paper.page import images, regression
 from paper.page.results import frame
 
 ENVIRONMENT = {
@@ -97,11 +97,11 @@ def test_tables_have_five_digits_and_empty_cells() -> None:
 
 
 def test_settings_at_an_edge_are_named() -> None:
-    rows = {"MAP": -3.0, OURS_BY_PAPER: -1.0, caveats.LINEARISED: -3.0, caveats.SAMPLED: -3.0, "IVON": -3.0}
+    rows = {"MAP": -3.0, OURS_BY_PAPER: -1.0, images.LINEARISED: -3.0, images.SAMPLED: -3.0, "IVON": -3.0}
     found = result(rows)
     methods = found["runs"][0]["methods"]
-    methods[caveats.LINEARISED]["prior_precision"] = 1e6
-    methods[caveats.SAMPLED]["prior_precision"] = 1234.0
+    methods[images.LINEARISED]["prior_precision"] = 1e6
+    methods[images.SAMPLED]["prior_precision"] = 1234.0
     assert "IVON learnt" not in images.section(found).text
     methods["IVON"]["shifts"] = methods["IVON"]["shifts"] | {"0": methods["IVON"]["shifts"]["0"] | {"error": 0.6}}
     text = images.section(found).text

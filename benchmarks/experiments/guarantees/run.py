@@ -21,7 +21,7 @@ def run(settings: Settings) -> Values:
     order = (*CLASSES, *VALUES)
     names = settings.names(order, QUICK)
     rows = [(_classes if name in CLASSES else _values)(name, settings) for name in names]
-    return {"rows": settings.with_earlier("guarantees.json", "name", rows, order)}
+    return {"rows": settings.with_earlier("guarantees", "name", rows, order)}
 
 
 def _classes(name: str, settings: Settings) -> Values:
@@ -31,7 +31,6 @@ def _classes(name: str, settings: Settings) -> Values:
     return {
         "name": name,
         "examples": len(found.score),
-        "distinct_scores": len(np.unique(found.score)),
         "calibration": found.calibration,
         "tuning": found.tuning,
         "accuracy": float((found.probabilities.argmax(1) == found.targets).mean()),
@@ -50,7 +49,6 @@ def _values(name: str, settings: Settings) -> Values:
         "name": name,
         "examples": len(found.mean),
         "calibration": found.calibration,
-        "distinct_scores": len(np.unique(found.score)),
         "splits": count,
         "rates": splits.value_rates(found, settings.track(range(count), f"{name}: rates", count), rng),
         "intervals": splits.intervals(found, settings.track(range(count), f"{name}: intervals", count), rng),
