@@ -28,6 +28,8 @@ def build(out: Path) -> int:
             shutil.copy(page, source / page.relative_to(ROOT))
         write(source / "reference", BUNDLE)
         options = ["--quiet", "--fail-on-warning", "--keep-going", "--doctree-dir", f"{scratch}/doctrees"]
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "index.html").write_text('<!doctype html><meta http-equiv="refresh" content="0; url=docs/index.html">')
         return build_main([*options, "--conf-dir", f"{ROOT / 'docs/site'}", f"{source}", f"{out}"])
 
 
