@@ -12,6 +12,7 @@ export class Answer {
     this.card = card;
     this.verdict = document.getElementById("verdict");
     this.decision = document.getElementById("decision");
+    this.label = document.getElementById("label");
     this.sentence = document.getElementById("sentence");
     this.body = element("div");
     this.chart = new ScoreChart(reference, card.decision.threshold ?? card.calibration.threshold, () => this.decide());
@@ -22,33 +23,51 @@ export class Answer {
     this.prediction = prediction;
     this.decide();
     const parts = this.card.task === "regression" ? values(prediction, this.card) : classes(prediction, this.card);
-    this.body.replaceChildren(...parts);
+    const warnings = prediction.warnings.map((text) => element("p", { class: "note" }, `Warning: ${text}`));
+    this.body.replaceChildren(...warnings, ...parts);
+  }
+
+  // No answer to what is shown.
+  clear(why) {
+    this.prediction = null;
+    this.body.replaceChildren();
+    this.chart.mark(null, this.chart.usual);
+    this.#say("", "No answer", "", why);
   }
 
   decide() {
     if (!this.prediction) return;
-    const { score, rejected, reason, degraded } = this.prediction;
+    const { score, rejected, reason, degraded, threshold, p_value: p } = this.prediction;
+    const label = said(this.prediction);
     if (degraded) {
-      this.#say("", "No decision", "The service is overloaded: this is the plain network's answer.");
+      this.chart.mark(null, this.chart.usual);
+      this.#say("", "No decision", label, "The service is overloaded: this is the plain network's answer.");
       return;
     }
-    const said = this.chart.moved ? score > this.chart.threshold : rejected;
-    this.chart.mark(score);
-    const share = this.chart.shareAtLeast(score);
-    const common = `${percent(share)} of the held-out examples score as high or higher.`;
-    const own = `Your threshold rejects ${percent(this.chart.rejectedShare)} of inputs like the training data.`;
-    const why = said ? reason ?? `Its score is above the threshold. ${common}` : `It looks like the training data: ${common}`;
-    this.#say(said ? "rejected" : "accepted", said ? "Rejected" : "Accepted", this.chart.moved ? `${why} ${own}` : why);
+    this.chart.mark(score, threshold);
+    const no = this.chart.moved ? score > this.chart.threshold : rejected;
+    const usual = `${percent(p)} of comparable held-out examples score as high or higher.`;
+    const own = `Score ${short(score)}, your threshold ${short(this.chart.threshold)}, which rejects ${percent(this.chart.rejectedShare)} of inputs like the training data.`;
+    const why = no ? reason : `It looks like the training data: ${usual}`;
+    this.#say(no ? "rejected" : "accepted", no ? "Rejected" : "Accepted", label, this.chart.moved ? own : why);
   }
 
-  #say(kind, decision, sentence) {
+  #say(kind, decision, label, sentence) {
     this.verdict.className = kind;
     this.decision.textContent = decision;
+    this.label.textContent = label;
     this.sentence.textContent = sentence;
   }
 }
 
+// What it answers, in a few words.
+function said({ label, labels, probability, mean, std, names }) {
+  if (mean) return mean.length > 3 ? "" : mean.map((value, i) => `${names ? `${names[i]} ` : ""}${short(value)}${std ? ` ± ${short(std[i])}` : ""}`).join(", ");
+  return labels ? labels.join(", ") || "no label" : `${label}, ${percent(probability)}`;
+}
+
 function classes(prediction, card) {
+  const plain = prediction.map_probabilities;
   const ours = prediction.probabilities;
   const shown = Object.keys(ours).length > MOST_CLASSES
     ? Object.keys(ours).sort((a, b) => ours[b] - ours[a]).slice(0, MOST_CLASSES)
@@ -57,16 +76,21 @@ function classes(prediction, card) {
     const [low, high] = spread(prediction, name, card.map_temperature, card.task === "multilabel");
     return [
       element("dt", {}, name),
-      element("dd", {}, track("ours", ours[name], [low, high]), cell(ours[name])),
-      element("dd", {}, track("plain last", prediction.map_probabilities[name]), cell(prediction.map_probabilities[name], "last")),
+      element("dd", {}, track("ours", ours[name]), cell(ours[name])),
+      element("dd", {}, track("plain last", plain[name], [low, high]), cell(plain[name], "last")),
     ];
   });
   return [
     element("h3", {}, "Probabilities"),
-    element("p", { class: "note" }, element("span", { class: "key ours" }), " with uncertainty of the weights; the line: what the network would say with an output one standard deviation lower or higher. ",
-      element("span", { class: "key plain" }), " plain network"),
-    element("dl", { class: "bars" }, ...rows), ...entropy(prediction, Object.keys(card.class_names ?? ours).length, card.task),
+    element("p", { class: "note" }, element("span", { class: "key ours" }), prediction.degraded ? " without the uncertainty of the weights; " : " with the uncertainty of the weights; ",
+      element("span", { class: "key plain" }), " plain network, with a line: what it would say with this output one standard deviation lower or higher"),
+    element("dl", { class: "bars" }, ...rows), ...members(prediction), ...entropy(prediction, Object.keys(card.class_names ?? ours).length, card.task),
   ];
+}
+
+function members({ prediction_set: set }) {
+  if (!set?.labels) return [];
+  return [element("p", { class: "note" }, `With ${percent(set.level)} one of: ${set.labels.join(", ")}${set.size > set.labels.length ? ", …" : ""}`)];
 }
 
 // The plain network's probability of a class whose output is one standard deviation lower, and higher.

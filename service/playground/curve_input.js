@@ -24,7 +24,9 @@ export class CurveInput {
     });
     this.cells = slider(this.name, { id: "value", min: this.low, max: this.high, step: (this.high - this.low) / 400, value: (low + high) / 2 },
       (value) => this.ask(value));
+    this.told = element("span");
     place.append(this.svg,
+      element("div", { class: "ends note" }, element("span", {}, short(this.low)), this.told, element("span", {}, short(this.high))),
       element("p", { class: "note" }, "Line: mean; band: interval, red where it is rejected; between the dashed lines lie the training data. Click to ask."),
       element("div", { class: "sliders" }, ...this.cells));
     this.#load(service);
@@ -41,7 +43,11 @@ export class CurveInput {
 
   async #load(service) {
     const xs = Array.from({ length: POINTS }, (_, i) => this.low + ((this.high - this.low) * i) / (POINTS - 1));
-    const answers = await service.predictAll({ inputs: xs.map((x) => [x]) });
+    const answers = await service.predictAll({ inputs: xs.map((x) => [x]) }).catch((error) => {
+      this.told.textContent = `No curve: ${error.message}`;
+      return null;
+    });
+    if (answers === null) return;
     this.curve = answers.map((one, i) => ({
       x: xs[i], mean: one.mean[0], low: one.interval?.low[0] ?? one.mean[0], high: one.interval?.high[0] ?? one.mean[0], rejected: one.rejected,
     }));
@@ -50,6 +56,7 @@ export class CurveInput {
 
   #draw() {
     const [least, most] = [Math.min(...this.curve.map(({ low }) => low)), Math.max(...this.curve.map(({ high }) => high))];
+    this.told.textContent = `from bottom to top: ${short(least)} to ${short(most)}`;
     const x = (value) => (WIDTH * (value - this.low)) / (this.high - this.low);
     const y = (value) => HEIGHT - 8 - ((HEIGHT - 16) * (value - least)) / (most - least || 1);
     const bands = this.curve.slice(1).map((to, i) => {

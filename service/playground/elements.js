@@ -21,10 +21,11 @@ export function slider(label, { id, min, max, step, value, unit = "" }, changed)
   return [element("label", { for: id }, label), range, shown];
 }
 
-// Three digits, and no more than a screen has room for.
+// Three digits, of large values six, and no more than a screen has room for.
 export function short(value) {
-  if (value === 0 || (Math.abs(value) >= 0.001 && Math.abs(value) < 1e5)) return String(Number(value.toPrecision(3)));
-  return value.toExponential(1);
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 0.001 || size >= 1e9)) return value.toExponential(2);
+  return value.toLocaleString("en", { maximumSignificantDigits: size < 1000 ? 3 : 6 });
 }
 
 function filled(made, attributes, children) {

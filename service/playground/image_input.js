@@ -5,7 +5,7 @@ import { black, blurred, canvas, disturbed, numbers, placed, reduced, turned } f
 
 const LEAST_SIDE = 280;
 // Of the side: about as thick as the pens of the data sets, by the height of their digits.
-const stroke = (side) => (side === 8 ? 0.14 : 0.085);
+const stroke = (side) => (side === 8 ? 0.14 : 0.12);
 // Strokes of digits on a sheet of side 1, for those who cannot or would rather not draw.
 const DIGITS = {
   0: [[[0.5, 0.12], [0.32, 0.25], [0.27, 0.5], [0.33, 0.76], [0.5, 0.88], [0.67, 0.75], [0.72, 0.5], [0.67, 0.25], [0.5, 0.12]]],
@@ -15,9 +15,9 @@ const DIGITS = {
 
 export class ImageInput {
   // spec: the card's input; changed: called with the body of a request.
-  constructor(place, spec, names, changed) {
+  constructor(place, spec, names, changed, fail) {
     const [channels, height] = spec.shape;
-    Object.assign(this, { side: height, grey: channels === 1, changed });
+    Object.assign(this, { side: height, grey: channels === 1, changed, fail, chosen: null });
     this.effects = { degrees: 0, blur: 0, noise: 0 };
     this.places = this.grey && (height === 8 || height === 28);
     this.paper = this.#paper(Math.max(LEAST_SIDE, height));
@@ -29,12 +29,14 @@ export class ImageInput {
         element("figure", {}, this.seen, element("figcaption", {}, `What the network sees: ${height} × ${height}`))),
       this.#tools(names), this.#sliders(), ...(this.places ? [this.#placing()] : []));
     document.addEventListener("paste", (event) => this.#take(event.clipboardData?.files[0]));
+    for (const name of ["dragover", "drop"]) document.addEventListener(name, (event) => event.preventDefault());
     this.example(names.includes("7") ? "7" : "noise");
   }
 
   clear() {
     black(this.paper);
     this.stroked = false;
+    this.chosen = null;
     this.update();
   }
 
@@ -42,6 +44,7 @@ export class ImageInput {
     const pen = black(this.paper);
     const side = this.paper.width;
     this.stroked = name in DIGITS;
+    this.chosen = null;
     if (name in DIGITS) {
       this.#pen(pen);
       for (const line of DIGITS[name]) {
@@ -60,7 +63,10 @@ export class ImageInput {
     const fitted = this.stroked && this.places && this.centred ? placed(sheet, this.side) : sheet;
     const small = disturbed(reduced(fitted, this.side), this.effects.noise / 100, this.grey);
     this.seen.getContext("2d").drawImage(small, 0, 0);
-    this.changed({ images: [small.toDataURL("image/png").split(",")[1]] });
+    // A file that nothing is done to is sent as it is: the service scales it itself.
+    const { degrees, blur, noise } = this.effects;
+    const untouched = this.chosen !== null && degrees === 0 && blur === 0 && noise === 0;
+    this.changed({ images: [untouched ? this.chosen : small.toDataURL("image/png").split(",")[1]] });
   }
 
   #paper(side) {
@@ -72,14 +78,16 @@ export class ImageInput {
     let last = null;
     const at = (event) => [(event.offsetX * side) / paper.clientWidth, (event.offsetY * side) / paper.clientHeight];
     paper.addEventListener("pointerdown", (event) => {
+      if (!event.isPrimary || event.button !== 0) return;
       paper.setPointerCapture(event.pointerId);
       if (!this.stroked) black(paper);
       this.stroked = true;
+      this.chosen = null;
       last = at(event);
       this.#line(pen, last, last);
     });
     paper.addEventListener("pointermove", (event) => {
-      if (last === null) return;
+      if (last === null || !event.isPrimary) return;
       const next = at(event);
       this.#line(pen, last, next);
       last = next;
@@ -139,15 +147,31 @@ export class ImageInput {
   }
 
   async #take(file) {
-    if (!file?.type.startsWith("image/")) return;
-    const picture = await createImageBitmap(file);
+    if (!file) return;
+    const picture = await createImageBitmap(file).catch(() => null);
+    if (picture === null) {
+      this.fail(new Error(`${file.name} cannot be read: choose a PNG, JPEG or WebP picture.`));
+      return;
+    }
+    // The whole picture on the square sheet, as the service scales it.
     const side = this.paper.width;
-    const scale = side / Math.max(picture.width, picture.height);
-    const [width, height] = [scale * picture.width, scale * picture.height];
-    black(this.paper).drawImage(picture, (side - width) / 2, (side - height) / 2, width, height);
+    const pen = black(this.paper);
+    pen.imageSmoothingQuality = "high";
+    pen.drawImage(picture, 0, 0, side, side);
+    this.chosen = await encoded(file);
     this.stroked = false;
     this.update();
   }
+}
+
+// In base64.
+function encoded(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.split(",")[1]);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
 }
 
 function painted(pen, side, colour) {

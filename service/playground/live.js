@@ -12,10 +12,14 @@ export function parsed(text) {
   for (const line of text.split("\n")) {
     const match = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/.exec(line);
     if (match === null) continue;
-    const labels = Object.fromEntries([...(match[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, name, value]) => [name, value]));
+    const labels = Object.fromEntries([...(match[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, name, value]) => [name, plain(value)]));
     found.set(match[1], [...(found.get(match[1]) ?? []), { labels, value: Number(match[3].replace("Inf", "Infinity")) }]);
   }
   return found;
+}
+
+function plain(escaped) {
+  return escaped.replace(/\\(.)/g, (_, sign) => (sign === "n" ? "\n" : sign));
 }
 
 export class Live {
@@ -42,7 +46,6 @@ export class Live {
     try {
       this.#draw(parsed(await this.service.metrics()), performance.now() / 1000);
     } catch (error) {
-      clearInterval(this.#timer);
       this.fail(error);
     }
   }

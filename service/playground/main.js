@@ -12,17 +12,26 @@ import { TokenInput } from "./token_input.js";
 
 const find = (id) => document.getElementById(id);
 const service = new Service();
+let again = begin; // what is done once a key is given
+
+function told(text) {
+  find("problem").textContent = text;
+  find("problem").hidden = text === "";
+}
 
 function fail(error) {
-  find("problem").textContent = error.message;
-  find("problem").hidden = false;
+  if (error.status === 401) {
+    const known = find("key").value !== "";
+    find("key-note").textContent = known ? error.message : "This service answers with a key only. It is kept until you leave this page.";
+    find("key-form").hidden = false;
+  } else told(error.message);
 }
 
 function withInput(card, changed) {
   const place = find("input");
   const { input } = card;
   if (input.image && input.shape[1] === input.shape[2]) {
-    return new ImageInput(place, input, card.class_names ?? [], changed);
+    return new ImageInput(place, input, card.class_names ?? [], changed, fail);
   }
   if (!input.parts && CurveInput.takes(card)) return new CurveInput(place, card, service, changed);
   if (!input.parts && TokenInput.takes(input)) return new TokenInput(place, input, changed);
@@ -32,33 +41,39 @@ function withInput(card, changed) {
 }
 
 async function start() {
-  find("problem").hidden = true;
   const [card, reference] = await Promise.all([service.card(), service.reference()]);
-  find("key-form").hidden = true;
   find("page").hidden = false;
   find("model").textContent = `${card.name}, version ${card.version}: ${card.task}`;
   document.title = `${card.name} – Probity playground`;
   const answer = new Answer(find("answer"), card, reference.scores);
+  let asked = null;
   const latest = new Latest((body) => service.predict(body), (found) => {
-    find("problem").hidden = true;
+    told(found.digest === card.digest ? "" : "The model was replaced since this page was loaded: load it again.");
     answer.show(found);
     find("trial").dataset.answered = "";
-  }, fail, (busy) => find("trial").setAttribute("aria-busy", busy));
-  withInput(card, (body) => latest.send(body));
+  }, (error) => {
+    answer.clear(error.message);
+    fail(error);
+  }, (busy) => find("trial").setAttribute("aria-busy", busy));
+  const send = (body) => {
+    asked = body;
+    if (body === null) answer.clear("What is entered is no input yet.");
+    else latest.send(body);
+  };
+  withInput(card, send);
+  again = async () => send(asked);
   const live = new Live(find("live"), service, card, fail);
   tabs(find("tabs"), (chosen) => live.show(chosen === "watch"));
 }
 
 function begin() {
-  start().catch((error) => {
-    if (error.status === 401) find("key-form").hidden = false;
-    else fail(error);
-  });
+  return start().catch(fail);
 }
 
 find("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
+  find("key-form").hidden = true;
   service.key = find("key").value;
-  begin();
+  again().then(() => find("try").focus());
 });
 begin();

@@ -50,8 +50,10 @@ export class ScoreChart {
     this.changed();
   }
 
-  mark(score) {
-    this.score = score;
+  // usual: the threshold that the service used for this input; it may differ by class.
+  mark(score, usual) {
+    if (!this.moved) this.threshold = this.range.value = usual;
+    Object.assign(this, { score, usual });
     this.#draw();
   }
 
@@ -82,12 +84,12 @@ export class ScoreChart {
     const parts = [...bars,
       drawn("line", { class: "axis", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT }),
       drawn("line", { class: "limit", x1: limit, x2: limit, y1: 0, y2: HEIGHT + 8 })];
-    if (this.score !== undefined) {
+    if (this.score !== undefined && this.score !== null) {
       const x = this.#x(this.score);
       parts.push(drawn("path", { class: "score", d: `M ${x} ${HEIGHT + 2} l -8 14 h 16 z` }));
     }
     this.svg.replaceChildren(...parts);
-    this.end.textContent = `${short(this.high)}${this.score > this.high ? `; this input: ${short(this.score)}` : ""}`;
+    this.end.textContent = `${short(this.high)}${(this.score ?? 0) > this.high ? `; this input: ${short(this.score)}` : ""}`;
     this.shown.textContent = short(this.threshold);
   }
 }

@@ -38,12 +38,15 @@ export class Service {
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
     });
-    return answer.predictions.map((one) => ({ ...one, warnings: answer.warnings, degraded: answer.degraded }));
+    const { warnings, degraded, model } = answer;
+    return answer.predictions.map((one) => ({ ...one, warnings, degraded, digest: model.digest }));
   }
 
   async #asked(address, options = {}, read = (response) => response.json()) {
     const headers = { ...options.headers, ...(this.#key ? { "X-API-Key": this.#key } : {}) };
-    const response = await fetch(address, { ...options, headers });
+    const response = await fetch(address, { ...options, headers }).catch(() => {
+      throw new Refused(0, "The service cannot be reached.");
+    });
     if (!response.ok) {
       const problem = await response.json().catch(() => ({}));
       throw new Refused(response.status, problem.detail ?? `The service answered ${response.status}.`);
@@ -51,6 +54,9 @@ export class Service {
     return read(response);
   }
 }
+
+const AGAIN = new Set([0, 429, 503]); // no answer, or too busy: the same is asked again
+const PAUSE_MILLISECONDS = 1000;
 
 // Asks for the newest input only: what changes while an answer is awaited is asked once, afterwards.
 export class Latest {
@@ -63,6 +69,7 @@ export class Latest {
   }
 
   async send(body) {
+    clearTimeout(this.timer);
     this.#next = body;
     if (this.#busy) return;
     this.#busy = true;
@@ -71,10 +78,12 @@ export class Latest {
       const sent = this.#next;
       this.#next = null;
       try {
-        const answer = await this.ask(sent);
-        if (this.#next === null) this.show(answer);
+        this.show(await this.ask(sent));
       } catch (error) {
         this.fail(error);
+        if (AGAIN.has(error.status) && this.#next === null) {
+          this.timer = setTimeout(() => this.send(sent), PAUSE_MILLISECONDS);
+        }
       }
     }
     this.#busy = false;

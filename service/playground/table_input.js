@@ -6,6 +6,8 @@ const MOST_FEATURES = 100;
 const BEYOND = 0.5; // of the span, on either side
 
 export class TableInput {
+  #wrong = new Set(); // numbers that are none
+
   static takes(spec) {
     return spec.shape.length === 1 && spec.shape[0] <= MOST_FEATURES && spec.dtype !== "int64";
   }
@@ -16,9 +18,9 @@ export class TableInput {
     const each = (values, other) => (i) => (values ? values[values.length === 1 ? 0 : i] : other);
     const [low, high] = [each(spec.range?.low, 0), each(spec.range?.high, 1)];
     this.values = names.map((_, i) => (low(i) + high(i)) / 2);
-    const rows = names.flatMap((name, i) => this.#row(name, i, low(i), high(i), () => changed({ inputs: [this.values] })));
+    const rows = names.flatMap((name, i) => this.#row(name, i, low(i), high(i), () => changed(this.#wrong.size ? null : { inputs: [this.values] })));
     place.append(
-      element("p", { class: "note" }, "Each slider goes half as far again as the training data on both sides."),
+      element("p", { class: "note" }, "Each slider goes half as far again as the training data on both sides. The middle of every range, with which the page begins, need not be a usual row."),
       element("div", { class: "sliders" }, ...rows));
     changed({ inputs: [this.values] });
   }
@@ -31,10 +33,16 @@ export class TableInput {
     range.addEventListener("input", () => {
       number.value = Number(Number(range.value).toPrecision(4));
       this.values[i] = Number(range.value);
+      this.#wrong.delete(i);
       changed();
     });
     number.addEventListener("input", () => {
-      if (number.value === "" || !Number.isFinite(number.valueAsNumber)) return;
+      if (number.value === "" || !Number.isFinite(number.valueAsNumber)) {
+        this.#wrong.add(i);
+        changed();
+        return;
+      }
+      this.#wrong.delete(i);
       range.value = number.value;
       this.values[i] = number.valueAsNumber;
       changed();

@@ -15,6 +15,7 @@ export class TokenInput {
     const read = () => {
       const words = box.value.split(/[\s,]+/).filter(Boolean);
       const wrong = words.find((word) => !/^-?\d+$/.test(word));
+      if (wrong !== undefined || words.length !== count) changed(null);
       if (wrong !== undefined) said.textContent = `Found "${wrong}", expected whole numbers, one a token.`;
       else if (words.length !== count) said.textContent = `Found ${words.length} tokens, expected ${count}.`;
       else {

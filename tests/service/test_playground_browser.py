@@ -1,6 +1,9 @@
 """The playground in a real browser: what is drawn, turned, chosen and typed, and what the page makes of the answers."""
 
+import base64
+import dataclasses
 import io
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -155,7 +158,7 @@ def test_the_threshold_decides_and_can_be_reset(page: Page) -> None:
     assert decision(page) == "Accepted"
     page.locator("#threshold").fill(page.locator("#threshold").get_attribute("min"))
     assert decision(page) == "Rejected"
-    assert "Your threshold rejects" in page.locator("#sentence").inner_text()
+    assert "your threshold" in page.locator("#sentence").inner_text()
     page.get_by_role("button", name="Reset").click()
     assert decision(page) == "Accepted"
     chart = page.locator("#answer svg").bounding_box()
@@ -163,12 +166,51 @@ def test_the_threshold_decides_and_can_be_reset(page: Page) -> None:
     assert decision(page) == "Rejected"
 
 
-def test_a_picture_can_be_chosen(page: Page) -> None:
+def photograph() -> bytes:
     stream = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 80, 3), np.uint8)).save(stream, "PNG")
-    file = {"name": "photo.png", "mimeType": "image/png", "buffer": stream.getvalue()}
-    after(page, lambda: page.get_by_label("Choose a picture").set_input_files(file))
+    return stream.getvalue()
+
+
+def choose(page: Page, name: str, kind: str, content: bytes) -> None:
+    page.get_by_label("Choose a picture").set_input_files({"name": name, "mimeType": kind, "buffer": content})
+
+
+def test_a_chosen_picture_is_sent_as_it_is(page: Page) -> None:
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.post_data or ""))
+    after(page, lambda: choose(page, "photo.png", "image/png", photograph()))
     assert decision(page) == "Rejected"
+    assert json.loads(sent[-1]) == {"images": [base64.b64encode(photograph()).decode()]}
+    after(page, lambda: turn(page, 90))
+    assert json.loads(sent[-1]) != {"images": [base64.b64encode(photograph()).decode()]}
+
+
+@pytest.mark.parametrize(("name", "kind"), [("broken.png", "image/png"), ("notes.txt", "text/plain")])
+def test_a_file_that_is_no_picture_is_named(page: Page, name: str, kind: str) -> None:
+    choose(page, name, kind, photograph()[:40])
+    page.locator("#problem", has_text=f"{name} cannot be read").wait_for()
+
+
+def test_no_old_decision_stands_where_there_is_no_answer(browser: Any, server: Server) -> None:
+    page = browser.new_page()
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    answered(page)
+    page.route("**/predict*", lambda route: route.abort())
+    page.get_by_role("button", name="Noise").click()
+    page.locator("#decision", has_text="No answer").wait_for()
+    assert "cannot be reached" in page.locator("#sentence").inner_text()
+    page.unroute("**/predict*")
+    page.locator("#decision", has_text="Rejected").wait_for()  # it was asked again
+    page.close()
+
+
+def test_answers_of_another_bundle_are_told(browser: Any, server: Server) -> None:
+    page = browser.new_page()
+    page.route("**/model", lambda route: route.fulfill(json={**route.fetch().json(), "digest": "0" * 64}))
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    page.locator("#problem", has_text="was replaced").wait_for()
+    page.close()
 
 
 def test_the_keyboard_reaches_everything(page: Page) -> None:
@@ -198,13 +240,18 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(page: Page, sche
 
 
 def test_a_table_has_a_form(browser: Any, tmp_path: Path) -> None:
-    bundle = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC)
+    names = ("a", "a very long name of a column, with its unit in brackets [mmol/l] " * 2, "c", 'say "d"')
+    bundle = write_linear(tmp_path / "bundle", outputs=3, spec=dataclasses.replace(FEATURE_SPEC, feature_names=names))
     with running(bundle.path) as server:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
         answered(page)
         after(page, lambda: page.get_by_label("as a number").first.fill("1000"))
         assert page.locator(".bars dt").count() == 3
+        for width in (1000, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.locator("#feature-1").bounding_box()["width"] > 70
         assert decision(page) in ("Accepted", "Rejected")
         page.close()
 
@@ -234,6 +281,7 @@ def test_tokens_are_typed(browser: Any, tmp_path: Path) -> None:
         assert "expected whole numbers" in page.locator("#input [role=status]").inner_text()
         page.get_by_label("2 tokens").fill("1")
         assert "Found 1 tokens, expected 2" in page.locator("#input [role=status]").inner_text()
+        assert decision(page) == "No answer"
         page.close()
 
 
@@ -258,8 +306,12 @@ def test_a_service_with_keys_asks_for_one(browser: Any, tmp_path: Path) -> None:
     with running(DIGITS, PROBITY_API_KEYS_FILE=str(tmp_path / "keys")) as server:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
+        page.get_by_label("API key").fill("wrong")
+        page.keyboard.press("Enter")
+        page.locator("#key-note", has_text="not known here").wait_for()
         page.get_by_label("API key").fill(key)
         page.keyboard.press("Enter")
         answered(page)
+        assert not page.locator("#key-form").is_visible()
         assert decision(page) in ("Accepted", "Rejected")
         page.close()
