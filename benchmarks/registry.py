@@ -8,7 +8,7 @@ from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.fit import against_laplace, bundles, price
-from benchmarks.serving import against_servers, load, soak
+from benchmarks.serving import against_servers, load, playground, soak
 
 HOURS = "hours, and data, given or downloaded"
 BENCHMARKS = (
@@ -25,6 +25,9 @@ BENCHMARKS = (
         "soak",
         "ten minutes at 80 % of capacity: vanishing clients, bad requests, replaced bundles",
         soak.run,
+    ),
+    Benchmark(
+        "playground", "from a stroke to the updated answer in a browser", playground.run, needs="Chromium, and seconds"
     ),
     Benchmark(
         "drift",

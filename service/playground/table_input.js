@@ -1,12 +1,14 @@
 // A form for the features of one row: a slider and a number each, over the range of the training data.
 
 import { element } from "./elements.js";
+import { numbers } from "./pixels.js";
 
 const MOST_FEATURES = 100;
 const BEYOND = 0.5; // of the span, on either side
 
 export class TableInput {
   #wrong = new Set(); // numbers that are none
+  #cells = [];
 
   static takes(spec) {
     return spec.shape.length === 1 && spec.shape[0] <= MOST_FEATURES && spec.dtype !== "int64";
@@ -19,10 +21,28 @@ export class TableInput {
     const [low, high] = [each(spec.range?.low, 0), each(spec.range?.high, 1)];
     this.values = names.map((_, i) => (low(i) + high(i)) / 2);
     const rows = names.flatMap((name, i) => this.#row(name, i, low(i), high(i), () => changed(this.#wrong.size ? null : { inputs: [this.values] })));
+    const random = numbers(1);
+    const rowsToTry = { "The middle": () => 0.5, "At random": random, "The lowest": () => 0, "The highest": () => 1 };
+    const buttons = Object.entries(rowsToTry).map(([title, share]) => {
+      const button = element("button", { type: "button" }, title);
+      button.addEventListener("click", () => {
+        names.forEach((_, i) => this.#set(i, low(i) + share() * (high(i) - low(i))));
+        changed({ inputs: [this.values] });
+      });
+      return button;
+    });
     place.append(
+      element("div", { class: "tools" }, ...buttons),
       element("p", { class: "note" }, "Each slider goes half as far again as the training data on both sides. The middle of every range, with which the page begins, need not be a usual row."),
       element("div", { class: "sliders" }, ...rows));
     changed({ inputs: [this.values] });
+  }
+
+  #set(i, value) {
+    this.values[i] = value;
+    this.#wrong.delete(i);
+    this.#cells[i].range.value = value;
+    this.#cells[i].number.value = Number(value.toPrecision(4));
   }
 
   #row(name, i, low, high, changed) {
@@ -30,6 +50,7 @@ export class TableInput {
     const attributes = { min: low - BEYOND * span, max: high + BEYOND * span, step: span / 200, value: this.values[i] };
     const range = element("input", { type: "range", id: `feature-${i}`, ...attributes });
     const number = element("input", { type: "number", step: "any", value: Number(this.values[i].toPrecision(4)), "aria-label": `${name}, as a number` });
+    this.#cells.push({ range, number });
     range.addEventListener("input", () => {
       number.value = Number(Number(range.value).toPrecision(4));
       this.values[i] = Number(range.value);

@@ -248,6 +248,8 @@ def test_a_table_has_a_form(browser: Any, tmp_path: Path) -> None:
         answered(page)
         after(page, lambda: page.get_by_label("as a number").first.fill("1000"))
         assert page.locator(".bars dt").count() == 3
+        after(page, lambda: page.get_by_role("button", name="The lowest").click())
+        assert page.get_by_label("as a number").first.input_value() == page.locator("#feature-0").input_value()
         for width in (1000, 390):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("document.documentElement.scrollWidth") <= width
