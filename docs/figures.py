@@ -26,6 +26,7 @@ MEASURED = (
     "load",
     "servers",
     "soak",
+    "playground",
 )
 NETWORKS = {"mnist": "MNIST", "fashion": "Fashion-MNIST", "cifar": "CIFAR-10"}
 METHODS = (
