@@ -4,7 +4,7 @@ import { element, short } from "./elements.js";
 import { ScoreChart } from "./score_chart.js";
 
 const MOST_CLASSES = 10;
-const percent = (value) => `${short(100 * value)} %`;
+const percent = (value) => (value < 1 && value > 0.999 ? "over 99.9 %" : `${short(100 * value)} %`);
 
 export class Answer {
   // card: of the model; reference: scores of the held-out examples, ascending.
@@ -127,7 +127,7 @@ function values(prediction, card) {
     element("td", {}, short(prediction.noise_std[i]))));
   const level = prediction.interval ? `${percent(prediction.interval.level)} interval` : "interval";
   const head = ["", "mean", level, "± from the weights", "± from noise"].map((name) => element("th", { scope: "col" }, name));
-  return [element("h3", {}, "Values"), element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows))];
+  return [element("h3", {}, "Values"), element("div", { class: "wide" }, element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)))];
 }
 
 function track(kind, share, whisker) {

@@ -1,9 +1,10 @@
 // A sheet to draw on, or a picture that is chosen, dropped or pasted; turned, blurred and disturbed by sliders.
 
 import { element, slider } from "./elements.js";
-import { black, blurred, canvas, disturbed, numbers, placed, reduced, turned } from "./pixels.js";
+import { black, blurred, canvas, disturbed, numbers, placed, reduced, scaled, turned } from "./pixels.js";
 
 const LEAST_SIDE = 280;
+const MOST_SIDE = 1500; // of a chosen picture that is looked at here; larger ones are sent whole
 // Of the side: about as thick as the pens of the data sets, by the height of their digits.
 const stroke = (side) => (side === 8 ? 0.14 : 0.12);
 // Strokes of digits on a sheet of side 1, for those who cannot or would rather not draw.
@@ -36,7 +37,7 @@ export class ImageInput {
   clear() {
     black(this.paper);
     this.stroked = false;
-    this.chosen = null;
+    this.#drop();
     this.update();
   }
 
@@ -44,7 +45,7 @@ export class ImageInput {
     const pen = black(this.paper);
     const side = this.paper.width;
     this.stroked = name in DIGITS;
-    this.chosen = null;
+    this.#drop();
     if (name in DIGITS) {
       this.#pen(pen);
       for (const line of DIGITS[name]) {
@@ -61,11 +62,13 @@ export class ImageInput {
   update() {
     const sheet = blurred(turned(this.paper, this.effects.degrees), Math.round(this.effects.blur));
     const fitted = this.stroked && this.places && this.centred ? placed(sheet, this.side) : sheet;
-    const small = disturbed(reduced(fitted, this.side), this.effects.noise / 100, this.grey);
-    this.seen.getContext("2d").drawImage(small, 0, 0);
-    // A file that nothing is done to is sent as it is: the service scales it itself.
+    // A file that nothing is done to is sent as it is: the service scales it itself, in the same way.
     const { degrees, blur, noise } = this.effects;
-    const untouched = this.chosen !== null && degrees === 0 && blur === 0 && noise === 0;
+    const still = this.chosen !== null && degrees === 0 && blur === 0;
+    const untouched = still && noise === 0;
+    const size = this.chosen === null ? reduced(fitted, this.side) : scaled(still ? this.original : fitted, this.side);
+    const small = disturbed(size, noise / 100, this.grey);
+    this.seen.getContext("2d").drawImage(small, 0, 0);
     this.changed({ images: [untouched ? this.chosen : small.toDataURL("image/png").split(",")[1]] });
   }
 
@@ -82,7 +85,7 @@ export class ImageInput {
       paper.setPointerCapture(event.pointerId);
       if (!this.stroked) black(paper);
       this.stroked = true;
-      this.chosen = null;
+      this.#drop();
       last = at(event);
       this.#line(pen, last, last);
     });
@@ -103,6 +106,12 @@ export class ImageInput {
     return paper;
   }
 
+  // No chosen file, and none that is still being read.
+  #drop() {
+    this.chosen = null;
+    this.turn = (this.turn ?? 0) + 1;
+  }
+
   #pen(pen) {
     Object.assign(pen, { strokeStyle: "#fff", lineWidth: stroke(this.side) * this.paper.width, lineCap: "round", lineJoin: "round" });
   }
@@ -118,7 +127,10 @@ export class ImageInput {
 
   #tools(names) {
     const file = element("input", { type: "file", accept: "image/*", "aria-label": "Choose a picture" });
-    file.addEventListener("change", () => this.#take(file.files[0]));
+    file.addEventListener("change", () => {
+      this.#take(file.files[0]);
+      file.value = ""; // so that the same file can be chosen again
+    });
     const digits = Object.keys(DIGITS).filter((name) => this.grey && names.includes(name));
     const examples = [...digits, "noise", "checkerboard", "photograph"].map((name) => {
       const button = element("button", { type: "button" }, name in DIGITS ? `A ${name}` : `${name[0].toUpperCase()}${name.slice(1)}`);
@@ -148,7 +160,10 @@ export class ImageInput {
 
   async #take(file) {
     if (!file) return;
+    const turn = (this.turn = (this.turn ?? 0) + 1);
     const picture = await createImageBitmap(file).catch(() => null);
+    const content = await encoded(file);
+    if (turn !== this.turn) return; // something else was drawn or chosen meanwhile
     if (picture === null) {
       this.fail(new Error(`${file.name} cannot be read: choose a PNG, JPEG or WebP picture.`));
       return;
@@ -158,10 +173,20 @@ export class ImageInput {
     const pen = black(this.paper);
     pen.imageSmoothingQuality = "high";
     pen.drawImage(picture, 0, 0, side, side);
-    this.chosen = await encoded(file);
+    this.original = whole(picture);
+    this.chosen = content;
     this.stroked = false;
     this.update();
   }
+}
+
+// On a canvas of its own size, or as large as is looked at here.
+function whole(picture) {
+  const scale = Math.min(1, MOST_SIDE / Math.max(picture.width, picture.height));
+  const made = document.createElement("canvas");
+  [made.width, made.height] = [picture.width, picture.height].map((size) => Math.max(1, Math.round(scale * size)));
+  black(made).drawImage(picture, 0, 0, made.width, made.height);
+  return made;
 }
 
 // In base64.

@@ -45,7 +45,10 @@ export class Live {
   async #read() {
     try {
       this.#draw(parsed(await this.service.metrics()), performance.now() / 1000);
+      if (this.failed) this.fail(null);
+      this.failed = false;
     } catch (error) {
+      this.failed = true;
       this.fail(error);
     }
   }

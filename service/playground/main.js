@@ -5,13 +5,15 @@ import { CurveInput } from "./curve_input.js";
 import { element } from "./elements.js";
 import { ImageInput } from "./image_input.js";
 import { Live } from "./live.js";
-import { Latest, Service } from "./service.js";
+import { AGAIN, Latest, Service } from "./service.js";
 import { TableInput } from "./table_input.js";
 import { tabs } from "./tabs.js";
 import { TokenInput } from "./token_input.js";
 
 const find = (id) => document.getElementById(id);
 const service = new Service();
+const SLOW_MILLISECONDS = 1000; // after which the answer before is no longer shown
+const BEGIN_AGAIN_MILLISECONDS = 2000;
 let again = begin; // what is done once a key is given
 
 function told(text) {
@@ -27,7 +29,7 @@ function fail(error) {
   } else told(error.message);
 }
 
-function withInput(card, changed) {
+function withInput(card, changed, fail) {
   const place = find("input");
   const { input } = card;
   if (input.image && input.shape[1] === input.shape[2]) {
@@ -47,31 +49,53 @@ async function start() {
   document.title = `${card.name} – Probity playground`;
   const answer = new Answer(find("answer"), card, reference.scores);
   let asked = null;
+  let slow = 0;
   const latest = new Latest((body) => service.predict(body), (found) => {
+    clearTimeout(slow);
     told(found.digest === card.digest ? "" : "The model was replaced since this page was loaded: load it again.");
     answer.show(found);
     find("trial").dataset.answered = "";
   }, (error) => {
     answer.clear(error.message);
     fail(error);
-  }, (busy) => find("trial").setAttribute("aria-busy", busy));
+  }, (busy) => {
+    find("trial").setAttribute("aria-busy", busy);
+    clearTimeout(slow);
+    if (busy) slow = setTimeout(() => answer.clear("The service has not answered yet."), SLOW_MILLISECONDS);
+  });
   const send = (body) => {
     asked = body;
-    if (body === null) answer.clear("What is entered is no input yet.");
-    else latest.send(body);
+    if (body !== null) {
+      latest.send(body);
+      return;
+    }
+    latest.cancel();
+    told("");
+    answer.clear("What is entered is no input yet.");
   };
-  withInput(card, send);
+  withInput(card, send, (error) => {
+    latest.cancel();
+    answer.clear(error.message);
+    fail(error);
+  });
   again = async () => send(asked);
-  const live = new Live(find("live"), service, card, fail);
+  const live = new Live(find("live"), service, card, (error) => (error ? fail(error) : told("")));
   tabs(find("tabs"), (chosen) => live.show(chosen === "watch"));
 }
 
 function begin() {
-  return start().catch(fail);
+  return start().catch((error) => {
+    fail(error);
+    if (AGAIN.has(error.status)) setTimeout(begin, BEGIN_AGAIN_MILLISECONDS);
+  });
 }
 
 find("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
+  if (!/^[\x20-\x7e]+$/.test(find("key").value)) {
+    find("key-note").textContent = "A key has letters without accents, digits and signs only.";
+    return;
+  }
   find("key-form").hidden = true;
   service.key = find("key").value;
   again().then(() => find("try").focus());

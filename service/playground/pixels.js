@@ -139,6 +139,40 @@ export function reduced(source, side) {
   return target;
 }
 
+// As the service scales a picture of any size: Pillow's bilinear filter, a triangle as wide as the step between pixels,
+// along rows and then along columns.
+export function scaled(source, side) {
+  const { width, height } = source;
+  const { data } = source.getContext("2d", { willReadFrequently: true }).getImageData(0, 0, width, height);
+  const rows = filtered(data, { count: height, stride: 4 * width, from: width, step: 4, to: side, out: 4 });
+  const all = filtered(rows, { count: side, stride: 4, from: height, step: 4 * side, to: side, out: 4 * side });
+  const target = canvas(side);
+  target.getContext("2d", { willReadFrequently: true }).putImageData(new ImageData(all, side, side), 0, 0);
+  return target;
+}
+
+// `count` lines of `from` pixels become lines of `to` pixels; steps in numbers of the arrays.
+function filtered(data, { count, stride, from, step, to, out }) {
+  const rows = out === 4; // lines lie one after the other
+  const found = new Uint8ClampedArray(4 * count * to).fill(255);
+  const scale = from / to;
+  const reach = Math.max(scale, 1);
+  for (let i = 0; i < to; i += 1) {
+    const centre = (i + 0.5) * scale;
+    const [first, last] = [Math.max(0, Math.round(centre - reach)), Math.min(from, Math.round(centre + reach))];
+    const weights = Array.from({ length: last - first }, (_, k) => Math.max(0, 1 - Math.abs((first + k + 0.5 - centre) / reach)));
+    const total = weights.reduce((sum, weight) => sum + weight, 0);
+    for (let line = 0; line < count; line += 1) {
+      for (let channel = 0; channel < 3; channel += 1) {
+        let sum = 0;
+        weights.forEach((weight, k) => { sum += weight * data[line * stride + (first + k) * step + channel]; });
+        found[(rows ? line * 4 * to + i * 4 : i * out + line * 4) + channel] = Math.round(sum / total);
+      }
+    }
+  }
+  return found;
+}
+
 // A share of each pixel is replaced by a value at random, the same one in all channels of a grey image.
 export function disturbed(target, share, grey) {
   if (share === 0) return target;

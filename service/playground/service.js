@@ -55,22 +55,31 @@ export class Service {
   }
 }
 
-const AGAIN = new Set([0, 429, 503]); // no answer, or too busy: the same is asked again
+export const AGAIN = new Set([0, 429, 503, 504]); // no answer, or too busy: the same is asked again
 const PAUSE_MILLISECONDS = 1000;
 
 // Asks for the newest input only: what changes while an answer is awaited is asked once, afterwards.
 export class Latest {
   #next = null;
   #busy = false;
+  #wanted = true;
 
   // working: told whether an answer is awaited.
   constructor(ask, show, fail, working) {
     Object.assign(this, { ask, show, fail, working });
   }
 
+  // What is awaited is not wanted any more.
+  cancel() {
+    clearTimeout(this.timer);
+    this.#next = null;
+    this.#wanted = false;
+  }
+
   async send(body) {
     clearTimeout(this.timer);
     this.#next = body;
+    this.#wanted = true;
     if (this.#busy) return;
     this.#busy = true;
     this.working(true);
@@ -78,8 +87,10 @@ export class Latest {
       const sent = this.#next;
       this.#next = null;
       try {
-        this.show(await this.ask(sent));
+        const answer = await this.ask(sent);
+        if (this.#wanted) this.show(answer);
       } catch (error) {
+        if (!this.#wanted) continue;
         this.fail(error);
         if (AGAIN.has(error.status) && this.#next === null) {
           this.timer = setTimeout(() => this.send(sent), PAUSE_MILLISECONDS);

@@ -186,10 +186,22 @@ def test_a_chosen_picture_is_sent_as_it_is(page: Page) -> None:
     assert json.loads(sent[-1]) != {"images": [base64.b64encode(photograph()).decode()]}
 
 
+@pytest.mark.parametrize("size", [(8, 8), (50, 80), (280, 280), (5, 3)])
+def test_what_the_network_sees_of_a_picture_is_what_the_service_makes_of_it(page: Page, size: tuple[int, int]) -> None:
+    picture = Image.fromarray(np.random.default_rng(1).integers(0, 255, size, np.uint8))
+    stream = io.BytesIO()
+    picture.save(stream, "PNG")
+    after(page, lambda: choose(page, "grey.png", "image/png", stream.getvalue()))
+    shown = page.evaluate("[...document.querySelector('#seen').getContext('2d').getImageData(0, 0, 8, 8).data]")
+    expected = np.asarray(picture.resize((8, 8), Image.Resampling.BILINEAR))
+    np.testing.assert_allclose(np.reshape(shown, (8, 8, 4))[..., 0], expected, atol=1)
+
+
 @pytest.mark.parametrize(("name", "kind"), [("broken.png", "image/png"), ("notes.txt", "text/plain")])
 def test_a_file_that_is_no_picture_is_named(page: Page, name: str, kind: str) -> None:
     choose(page, name, kind, photograph()[:40])
-    page.locator("#problem", has_text=f"{name} cannot be read").wait_for()
+    page.locator("#sentence", has_text=f"{name} cannot be read").wait_for()
+    assert decision(page) == "No answer"
 
 
 def test_no_old_decision_stands_where_there_is_no_answer(browser: Any, server: Server) -> None:
@@ -274,6 +286,7 @@ def test_a_regression_of_one_input_has_a_curve(browser: Any, tmp_path: Path) -> 
 
 
 def test_tokens_are_typed(browser: Any, tmp_path: Path) -> None:
+    held: list[Any] = []
     with running(write_tokens(tmp_path / "bundle").path) as server:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
@@ -283,6 +296,14 @@ def test_tokens_are_typed(browser: Any, tmp_path: Path) -> None:
         assert "expected whole numbers" in page.locator("#input [role=status]").inner_text()
         page.get_by_label("2 tokens").fill("1")
         assert "Found 1 tokens, expected 2" in page.locator("#input [role=status]").inner_text()
+        assert decision(page) == "No answer"
+        page.route("**/predict*", lambda route: held.append(route))
+        page.get_by_label("2 tokens").fill("1 2")
+        page.wait_for_selector("#trial[aria-busy=true]")
+        page.get_by_label("2 tokens").fill("")  # while an answer is awaited, which must not be shown
+        for route in held:
+            route.continue_()
+        page.wait_for_selector("#trial[aria-busy=false]")
         assert decision(page) == "No answer"
         page.close()
 
@@ -308,6 +329,9 @@ def test_a_service_with_keys_asks_for_one(browser: Any, tmp_path: Path) -> None:
     with running(DIGITS, PROBITY_API_KEYS_FILE=str(tmp_path / "keys")) as server:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
+        page.get_by_label("API key").fill("wrong …")
+        page.keyboard.press("Enter")
+        page.locator("#key-note", has_text="without accents").wait_for()
         page.get_by_label("API key").fill("wrong")
         page.keyboard.press("Enter")
         page.locator("#key-note", has_text="not known here").wait_for()
