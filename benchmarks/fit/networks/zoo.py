@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.fit.networks import small
-from benchmarks.fit.networks.library import images, scaled, tokens
+from benchmarks.fit.networks.from_transformers import attention, images, scaled, tokens
 from benchmarks.fit.networks.resnets import BasicBlock, Bottleneck, ResNet, WideResNet
 
 Size = Literal["full", "miniature"]
@@ -51,11 +51,8 @@ def vit(side: int, patch: int, width: int, layers: int, outputs: int) -> nn.Modu
         outputs,
         image_size=side,
         patch_size=patch,
-        hidden_size=width,
+        **attention(width, layers),
         intermediate_size=2 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        **scaled(width),
     )
 
 
@@ -66,11 +63,8 @@ def bert(vocabulary: int, length: int, width: int, layers: int, outputs: int) ->
         outputs,
         vocab_size=vocabulary,
         max_position_embeddings=length,
-        hidden_size=width,
+        **attention(width, layers),
         intermediate_size=4 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        **scaled(width),
     )
 
 
@@ -82,14 +76,11 @@ def llama(vocabulary: int, length: int, width: int, layers: int, outputs: int) -
         outputs,
         vocab_size=vocabulary,
         max_position_embeddings=length,
-        hidden_size=width,
+        **attention(width, layers),
         intermediate_size=2 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
         num_key_value_heads=2,
         pad_token_id=0,
         use_cache=False,
-        **scaled(width),
     )
 
 

@@ -29,6 +29,11 @@ def tokens(family: str, outputs: int, **options: Any) -> nn.Module:
     return Logits(_made(family, TOKENS, outputs, options), "input_ids")
 
 
+def attention(width: int, layers: int) -> dict[str, Any]:
+    """Sizes of a transformer, with four heads."""
+    return {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, **scaled(width)}
+
+
 def scaled(width: int) -> dict[str, float]:
     """With the default of 0.02, an untrained network is next to constant."""
     return {"initializer_range": width**-0.5}
