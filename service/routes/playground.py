@@ -36,7 +36,7 @@ async def page() -> FileResponse:
 @router.api_route("/playground/reference", methods=GET)
 async def reference(runtime: Annotated[Runtime, Depends(get_runtime)]) -> dict[str, list[float]]:
     """The scores with which the default model compares those of requests, ascending; of many, evenly spaced ones."""
-    scores = np.sort(runtime.store.find().predictor.decision.pooled.scores)
+    scores = runtime.store.find().predictor.decision.pooled.scores
     if len(scores) > MOST_SCORES:
         scores = scores[np.linspace(0, len(scores) - 1, MOST_SCORES).round().astype(np.int64)]
     return {"scores": scores.tolist()}
