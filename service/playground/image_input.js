@@ -18,7 +18,7 @@ export class ImageInput {
   // spec: the card's input; changed: called with the body of a request.
   constructor(place, spec, names, changed, fail) {
     const [channels, height] = spec.shape;
-    Object.assign(this, { side: height, grey: channels === 1, changed, fail, chosen: null });
+    Object.assign(this, { side: height, grey: channels === 1, changed, fail, chosen: null, turn: 0 });
     this.effects = { degrees: 0, blur: 0, noise: 0 };
     this.places = this.grey && (height === 8 || height === 28);
     this.paper = this.#paper(Math.max(LEAST_SIDE, height));
@@ -109,7 +109,7 @@ export class ImageInput {
   // No chosen file, and none that is still being read.
   #drop() {
     this.chosen = null;
-    this.turn = (this.turn ?? 0) + 1;
+    this.turn += 1;
   }
 
   #pen(pen) {
@@ -160,7 +160,8 @@ export class ImageInput {
 
   async #take(file) {
     if (!file) return;
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+    this.turn += 1;
+    const { turn } = this;
     const picture = await createImageBitmap(file).catch(() => null);
     const content = await encoded(file);
     if (turn !== this.turn) return; // something else was drawn or chosen meanwhile

@@ -131,8 +131,9 @@ def test_an_unknown_network_is_refused_with_the_names_there_are() -> None:
         network_spec("resnet19")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_fits")
-@pytest.mark.parametrize("name", quick_among(BUNDLED, ()))
+@pytest.mark.parametrize("name", BUNDLED)
 def test_a_verified_bundle(name: str, tmp_path: Path) -> None:
     network = network_spec(name, "miniature")
     inputs, targets = network.data(60)
