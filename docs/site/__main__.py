@@ -22,7 +22,7 @@ def build(out: Path) -> int:
         source = Path(scratch) / "source"
         source.mkdir()
         for name in LINKED:
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "cache"))
         for page in (page for pattern in PAGES for page in ROOT.glob(pattern)):
             (source / page.relative_to(ROOT)).parent.mkdir(exist_ok=True)
             shutil.copy(page, source / page.relative_to(ROOT))
