@@ -43,7 +43,11 @@ def test_lines_that_nobody_reads_are_left_out_and_counted() -> None:
             else:
                 found.append(text)
     assert left_out >= count - MOST_LINES - LINES_AT_ONCE
-    assert found == [line, *map(str, range(len(found) - 1))]
+    numbers = [int(text) for text in found[1:]]
+    assert found[0] == line
+    # The writer's thread may take its first lines after the queue is full: what is left out has no one place.
+    assert numbers == sorted(set(numbers))
+    assert numbers[:MOST_LINES] == list(range(MOST_LINES))
 
 
 def test_the_lines_of_several_streams_stay_in_their_order() -> None:
