@@ -8,17 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import FileLock
 
 from tests.support.javascript import link_modules, needs_javascript, run_javascript
-from tests.support.pages import PAGES, README, blocks, blocks_in, commands
+from tests.support.pages import BIN, PAGES, README, blocks, blocks_in, commands, compare, environment, run, run_line
 from tests.support.server import ROOT
 from tests.support.sockets import free_port
 
-BIN = Path(sys.executable).parent
 # Run once each, in the order of the pages. What they need is made by those before them.
 IN_ORDER = ("probity fit", "probity evaluate", "probity inspect", "probity export", "probity keys", "probity sign")
 RUN = ("make demo", "probity serve", "curl -s ", *IN_ORDER)
@@ -29,22 +27,6 @@ ELSEWHERE = {
     "docker build --tag probity-offline:0.1.0 --target offline .": "make image-test builds this image",
     "torchrun --nproc-per-node=2 -m probity fit RECIPE.py --out DIR": "tests/offline/recipes/test_imports.py runs it",
 }
-
-
-def environment() -> dict[str, str]:
-    """`ORT_DISABLE_TELEMETRY` for the blocks that use onnxruntime alone."""
-    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "ORT_DISABLE_TELEMETRY": "1"}
-
-
-def run(command: list[str], cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def run_line(line: str, cwd: Path) -> str:
-    return run(["bash", "-c", line], cwd)
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +61,14 @@ def port(place: Path) -> Iterator[int]:
     arguments = command.replace("8000", str(number)).split()
     arguments[0] = str(BIN / "probity")
     with subprocess.Popen(arguments, cwd=place, env=environment(), stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert any("running on" in line for line in process.stderr)
-        yield number
-        process.terminate()
-        assert process.wait(30) == 0
+        try:
+            assert process.stderr is not None
+            assert any("running on" in line for line in process.stderr)
+            yield number
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 def test_every_command_is_run_here_or_accounted_for() -> None:
@@ -124,26 +109,6 @@ def test_curl_answers(port: int, place: Path) -> None:
                 compare(received, json.loads(answer), "answer")
                 asked += 1
     assert asked == len(blocks_in("json")) == sum(line.startswith("curl") for line in commands()) > 1
-
-
-def compare(received: Any, expected: Any, where: str) -> None:
-    """The same keys, words and flags; numbers alike, as training differs in the last digits between machines."""
-    if isinstance(expected, dict):
-        assert received.keys() == expected.keys(), where
-        for key, value in expected.items():
-            if key not in ("id", "timing", "digest"):
-                compare(received[key], value, f"{where}.{key}")
-    elif isinstance(expected, list):
-        assert len(received) == len(expected), where
-        for i, value in enumerate(expected):
-            compare(received[i], value, f"{where}[{i}]")
-    elif isinstance(expected, float):
-        assert received == pytest.approx(expected, rel=0.1, abs=0.01), where
-    elif isinstance(expected, str):
-        number = r"\d[\d,]*(\.\d+)?"
-        assert re.sub(number, "", received) == re.sub(number, "", expected), where
-    else:
-        assert received == expected, where
 
 
 def test_python_blocks(port: int, place: Path) -> None:

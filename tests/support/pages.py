@@ -1,9 +1,17 @@
 """The pages for people, and the blocks of code in them."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.server import ROOT
+
+BIN = Path(sys.executable).parent
 
 README = ROOT / "README.md"
 PAGES = [
@@ -11,6 +19,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "SECURITY")),
 ]
+GUIDES = [ROOT / "docs/tutorial.md", ROOT / "docs/howto.md"]  # run from top to bottom, by tests/docs/test_guides.py
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -20,8 +29,9 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def blocks_in(language: str) -> list[str]:
-    """Every block of one language, in the order of the pages."""
-    return [content for page in PAGES for found, content in blocks(page) if found == language]
+    """Every block of one language, in the order of the pages, without those of the guides."""
+    pages = (page for page in PAGES if page not in GUIDES)
+    return [content for page in pages for found, content in blocks(page) if found == language]
 
 
 def commands() -> list[str]:
@@ -32,3 +42,39 @@ def commands() -> list[str]:
 def prose(page: Path) -> str:
     """The page without its blocks of code."""
     return BLOCK.sub("", page.read_text())
+
+
+def environment() -> dict[str, str]:
+    """`ORT_DISABLE_TELEMETRY` for the blocks that use onnxruntime alone."""
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "ORT_DISABLE_TELEMETRY": "1"}
+
+
+def run(command: list[str], cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def run_line(line: str, cwd: Path) -> str:
+    return run(["bash", "-c", line], cwd)
+
+
+def compare(received: Any, expected: Any, where: str) -> None:
+    """The same keys, words and flags; numbers alike, as training differs in the last digits between machines."""
+    if isinstance(expected, dict):
+        assert received.keys() == expected.keys(), where
+        for key, value in expected.items():
+            if key not in ("id", "timing", "digest"):
+                compare(received[key], value, f"{where}.{key}")
+    elif isinstance(expected, list):
+        assert len(received) == len(expected), where
+        for i, value in enumerate(expected):
+            compare(received[i], value, f"{where}[{i}]")
+    elif isinstance(expected, float):
+        assert received == pytest.approx(expected, rel=0.1, abs=0.01), where
+    elif isinstance(expected, str):
+        number = r"\d[\d,]*(\.\d+)?"
+        assert re.sub(number, "", received) == re.sub(number, "", expected), where
+    else:
+        assert received == expected, where
