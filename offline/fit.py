@@ -22,6 +22,7 @@ from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, c
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
 from probity.offline.data.loaders import Batches, checked_batches
+from probity.offline.data.typical_rows import with_typical_rows
 from probity.offline.estimate.duration import (
     ADDED,
     CURVATURE,
@@ -138,7 +139,7 @@ def fit_bundle(
         # 5. accumulate
         check = CalibrationCheck(tuning.joined(conformal.inputs, conformal.targets))
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint, check)
-        spec = ranges.with_range(spec, check.data.inputs)
+        spec = with_typical_rows(ranges.with_range(spec, check.data.inputs), check.data.inputs)
         description = Description(spec, names, (*doubts, *check.warnings(ranges.ends)))
         enter(job.track, ADDED)
         added = fit_added_weights(job, memory.rows("curvature"))

@@ -10,6 +10,7 @@ from probity.service.format.rules import ManifestError, Part, check_fields
 LARGEST, SMALLEST = 1e30, 1e-30
 # NumPy has at most 32 dimensions before its version 2, and one is the batch's; entries: 1 GiB of float32 an example.
 MAX_DIMENSIONS, MAX_ENTRIES = 31, 2**28
+MAX_TYPICAL = 20
 MAX_NAME = 100  # characters of the name of an input
 
 
@@ -73,9 +74,10 @@ class InputSpec(Part):
     `feature_names` labels the entries of a flat input for people; `image` is present where the service may
     decode images, and then `shape` is (channels, height, width). `range` is what values to expect, where that is known.
     `parts`: of a network with several inputs, whose entries in this order are the one float32 input of the graph.
+    `typical`: a few rows of a flat input for people to begin with.
     """
 
-    left_out: ClassVar[frozenset[str]] = frozenset({"parts"})
+    left_out: ClassVar[frozenset[str]] = frozenset({"parts", "typical"})
 
     shape: tuple[int, ...]
     dtype: Literal["float32", "int64"] = "float32"
@@ -83,6 +85,7 @@ class InputSpec(Part):
     image: ImagePreprocessing | None = None
     range: InputRange | None = None
     parts: tuple[InputPart, ...] | None = None
+    typical: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         self._check_shape()
@@ -98,6 +101,8 @@ class InputSpec(Part):
             raise ManifestError(f"input.range: found one for the dtype {self.dtype!r}, expected null")
         if self.image is not None:
             self._check_image(self.image)
+        if self.typical is not None:
+            self._check_typical(self.typical)
 
     def _check_shape(self) -> None:
         if not isinstance(self.shape, tuple | list) or not all(isinstance(size, int) for size in self.shape):
@@ -134,6 +139,19 @@ class InputSpec(Part):
             )
         if self.feature_names is not None and len(set(self.feature_names)) < len(self.feature_names):
             raise ManifestError(f"input.feature_names: found {self.feature_names!s:.200}, expected names that differ")
+
+    def _check_typical(self, rows: tuple[tuple[float, ...], ...]) -> None:
+        if (
+            self.dtype != "float32"
+            or not 0 < len(rows) <= MAX_TYPICAL
+            or any((len(row),) != self.shape for row in rows)
+        ):
+            raise ManifestError(
+                f"input.typical: found {len(rows)} rows with {sorted({len(row) for row in rows})!s:.100} numbers, "
+                f"expected 1 to {MAX_TYPICAL} rows of a flat float32 input; the shape is {self.shape} {self.dtype}"
+            )
+        if any(not abs(value) <= LARGEST for row in rows for value in row):
+            raise ManifestError(f"input.typical: found other values, expected numbers of at most {LARGEST:g}")
 
     def _check_image(self, image: ImagePreprocessing) -> None:
         channels = 1 if image.mode == "L" else 3

@@ -20,8 +20,9 @@ LARGEST_FLOAT, LARGEST_INT = 1e300, 2**63
 def to_json(manifest: Manifest) -> dict[str, Any]:
     """The manifest as plain data."""
     document = dataclasses.asdict(manifest)
-    if manifest.input.parts is None:
-        del document["input"]["parts"]
+    for name in InputSpec.left_out:
+        if getattr(manifest.input, name) is None:
+            del document["input"][name]
     return document
 
 

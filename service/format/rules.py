@@ -65,6 +65,8 @@ class Part:
         for name in names:
             if name not in data and name not in cls.left_out:
                 raise FieldNameError(name, "missing field")
-        return {
-            name: tuple(data[name]) if isinstance(data[name], list) else data[name] for name in names if name in data
-        }
+        return {name: _tuples(data[name]) for name in names if name in data}
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -33,6 +33,12 @@ export class CurveInput {
     this.ask((low + high) / 2);
   }
 
+  // What is red: what lies above this score, or by null what the service rejects.
+  threshold(value) {
+    this.own = value;
+    if (this.curve) this.#draw();
+  }
+
   ask(value) {
     this.value = value;
     this.cells[1].value = value;
@@ -49,7 +55,8 @@ export class CurveInput {
     });
     if (answers === null) return;
     this.curve = answers.map((one, i) => ({
-      x: xs[i], mean: one.mean[0], low: one.interval?.low[0] ?? one.mean[0], high: one.interval?.high[0] ?? one.mean[0], rejected: one.rejected,
+      x: xs[i], mean: one.mean[0], low: one.interval?.low[0] ?? one.mean[0], high: one.interval?.high[0] ?? one.mean[0],
+      rejected: one.rejected, score: one.score,
     }));
     this.#draw();
   }
@@ -59,10 +66,11 @@ export class CurveInput {
     this.told.textContent = `from bottom to top: ${short(least)} to ${short(most)}`;
     const x = (value) => (WIDTH * (value - this.low)) / (this.high - this.low);
     const y = (value) => HEIGHT - 8 - ((HEIGHT - 16) * (value - least)) / (most - least || 1);
+    const red = ({ rejected, score }) => (this.own == null ? rejected : score > this.own);
     const bands = this.curve.slice(1).map((to, i) => {
       const from = this.curve[i];
       return drawn("polygon", {
-        class: from.rejected || to.rejected ? "band above" : "band",
+        class: red(from) || red(to) ? "band above" : "band",
         points: [[from.x, from.low], [to.x, to.low], [to.x, to.high], [from.x, from.high]].map(([a, b]) => `${x(a)},${y(b)}`).join(" "),
       });
     });

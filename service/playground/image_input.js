@@ -1,34 +1,30 @@
 // A sheet to draw on, or a picture that is chosen, dropped or pasted; turned, blurred and disturbed by sliders.
 
 import { element, slider } from "./elements.js";
-import { black, blurred, canvas, disturbed, numbers, placed, reduced, scaled, turned } from "./pixels.js";
+import { balanced, black, blurred, canvas, disturbed, numbers, reduced, scaled, turned } from "./pixels.js";
+import { DATA_SETS, DIGITS, drawLines, fittedLines, turnedLines } from "./strokes.js";
 
 const LEAST_SIDE = 280;
 const MOST_SIDE = 1500; // of a chosen picture that is looked at here; larger ones are sent whole
-// Of the side: about as thick as the pens of the data sets, by the height of their digits.
-const stroke = (side) => (side === 8 ? 0.14 : 0.12);
-// Strokes of digits on a sheet of side 1, for those who cannot or would rather not draw.
-const DIGITS = {
-  0: [[[0.5, 0.12], [0.32, 0.25], [0.27, 0.5], [0.33, 0.76], [0.5, 0.88], [0.67, 0.75], [0.72, 0.5], [0.67, 0.25], [0.5, 0.12]]],
-  3: [[[0.3, 0.2], [0.5, 0.12], [0.68, 0.22], [0.66, 0.4], [0.46, 0.48], [0.68, 0.57], [0.7, 0.77], [0.5, 0.88], [0.28, 0.79]]],
-  7: [[[0.28, 0.16], [0.72, 0.14], [0.62, 0.42], [0.52, 0.65], [0.44, 0.88]], [[0.34, 0.54], [0.74, 0.5]]],
-};
+const PEN = 0.13; // of the sheet's width
 
 export class ImageInput {
   // spec: the card's input; changed: called with the body of a request.
   constructor(place, spec, names, changed, fail) {
-    const [channels, height] = spec.shape;
-    Object.assign(this, { side: height, grey: channels === 1, changed, fail, chosen: null, turn: 0 });
+    const [channels, height, width] = spec.shape;
+    Object.assign(this, { width, height, grey: channels === 1, changed, fail, chosen: null, turn: 0 });
     this.effects = { degrees: 0, blur: 0, noise: 0 };
-    this.places = this.grey && (height === 8 || height === 28);
-    this.paper = this.#paper(Math.max(LEAST_SIDE, height));
-    this.seen = element("canvas", { id: "seen", width: height, height, role: "img", "aria-label": "What the network sees" });
-    this.stroked = false;
+    this.dataSet = this.grey && width === height ? DATA_SETS[width] : undefined;
+    const enlarged = Math.max(1, LEAST_SIDE / Math.max(width, height));
+    this.paper = this.#paper(Math.round(enlarged * width), Math.round(enlarged * height));
+    this.seen = element("canvas", { id: "seen", width, height, role: "img", "aria-label": "What the network sees" });
+    for (const shown of [this.paper, this.seen]) shown.style.aspectRatio = `${width} / ${height}`;
+    this.lines = []; // drawn, on a sheet of side 1; none of a picture
     place.append(
       element("div", { class: "pictures" },
         element("figure", {}, this.paper, element("figcaption", {}, "Draw here, or drop or paste a picture")),
-        element("figure", {}, this.seen, element("figcaption", {}, `What the network sees: ${height} × ${height}`))),
-      this.#tools(names), this.#sliders(), ...(this.places ? [this.#placing()] : []));
+        element("figure", {}, this.seen, element("figcaption", {}, `What the network sees: ${width} × ${height}`))),
+      this.#tools(names), this.#sliders(), ...(this.dataSet ? [this.#placing()] : []));
     document.addEventListener("paste", (event) => this.#take(event.clipboardData?.files[0]));
     for (const name of ["dragover", "drop"]) document.addEventListener(name, (event) => event.preventDefault());
     this.example(names.includes("7") ? "7" : "noise");
@@ -36,66 +32,70 @@ export class ImageInput {
 
   clear() {
     black(this.paper);
-    this.stroked = false;
     this.#drop();
     this.update();
   }
 
   example(name) {
     const pen = black(this.paper);
-    const side = this.paper.width;
-    this.stroked = name in DIGITS;
     this.#drop();
     if (name in DIGITS) {
-      this.#pen(pen);
-      for (const line of DIGITS[name]) {
-        pen.beginPath();
-        for (const [x, y] of line) pen.lineTo(x * side, y * side);
-        pen.stroke();
-      }
+      this.lines = DIGITS[name].map((line) => [...line]);
+      drawLines(pen, this.lines, PEN);
     } else {
-      painted(pen, side, { noise: random(this.side), checkerboard, photograph }[name]);
+      painted(pen, { noise: random(this.width, this.height), checkerboard, photograph }[name]);
     }
     this.update();
   }
 
   update() {
-    const sheet = blurred(turned(this.paper, this.effects.degrees), Math.round(this.effects.blur));
-    const fitted = this.stroked && this.places && this.centred ? placed(sheet, this.side) : sheet;
-    // A file that nothing is done to is sent as it is: the service scales it itself, in the same way.
     const { degrees, blur, noise } = this.effects;
+    const sheet = blurred(this.#placed(degrees) ?? turned(this.paper, degrees), Math.round(blur));
+    // A file that nothing is done to is sent as it is: the service scales it itself, in the same way.
     const still = this.chosen !== null && degrees === 0 && blur === 0;
     const untouched = still && noise === 0;
-    const size = this.chosen === null ? reduced(fitted, this.side) : scaled(still ? this.original : fitted, this.side);
+    const size = this.chosen === null
+      ? reduced(sheet, this.width, this.height)
+      : scaled(still ? this.original : sheet, this.width, this.height);
     const small = disturbed(size, noise / 100, this.grey);
     this.seen.getContext("2d").drawImage(small, 0, 0);
     this.changed({ images: [untouched ? this.chosen : small.toDataURL("image/png").split(",")[1]] });
   }
 
-  #paper(side) {
-    const paper = canvas(side);
+  // What is drawn, as the data set of digits has it; undefined of a picture, and where it is not wanted.
+  #placed(degrees) {
+    if (!this.dataSet || !this.centred || this.lines.length === 0) return undefined;
+    const sheet = canvas(this.paper.width, this.paper.height);
+    drawLines(black(sheet), fittedLines(turnedLines(this.lines, degrees), this.dataSet), this.dataSet.pen);
+    return this.dataSet.byMass ? balanced(sheet) : sheet;
+  }
+
+  #paper(width, height) {
+    const paper = canvas(width, height);
     paper.id = "paper";
     paper.setAttribute("role", "img");
     paper.setAttribute("aria-label", "Sheet to draw on; the buttons below it draw without a pointer");
     const pen = black(paper);
-    let last = null;
-    const at = (event) => [(event.offsetX * side) / paper.clientWidth, (event.offsetY * side) / paper.clientHeight];
+    let line = null;
+    const at = (event) => [event.offsetX / paper.clientWidth, event.offsetY / paper.clientHeight];
     paper.addEventListener("pointerdown", (event) => {
       if (!event.isPrimary || event.button !== 0) return;
       paper.setPointerCapture(event.pointerId);
-      if (!this.stroked) black(paper);
-      this.stroked = true;
+      if (this.lines.length === 0) black(paper);
+      const { lines } = this;
       this.#drop();
-      last = at(event);
-      this.#line(pen, last, last);
+      line = [at(event)];
+      this.lines = [...lines, line];
+      drawLines(pen, [line], PEN);
+      this.update();
     });
     paper.addEventListener("pointermove", (event) => {
-      if (last === null || !event.isPrimary) return;
-      const next = at(event);
-      this.#line(pen, last, next);
-      last = next;
+      if (line === null || !event.isPrimary || this.lines.at(-1) !== line) return;
+      line.push(at(event));
+      drawLines(pen, [line.slice(-2)], PEN);
+      this.update();
     });
-    for (const name of ["pointerup", "pointercancel"]) paper.addEventListener(name, () => { last = null; });
+    for (const name of ["pointerup", "pointercancel"]) paper.addEventListener(name, () => { line = null; });
     paper.addEventListener("dragover", (event) => { event.preventDefault(); paper.classList.add("over"); });
     paper.addEventListener("dragleave", () => paper.classList.remove("over"));
     paper.addEventListener("drop", (event) => {
@@ -106,23 +106,11 @@ export class ImageInput {
     return paper;
   }
 
-  // No chosen file, and none that is still being read.
+  // Nothing drawn, no chosen file, and none that is still being read.
   #drop() {
+    this.lines = [];
     this.chosen = null;
     this.turn += 1;
-  }
-
-  #pen(pen) {
-    Object.assign(pen, { strokeStyle: "#fff", lineWidth: stroke(this.side) * this.paper.width, lineCap: "round", lineJoin: "round" });
-  }
-
-  #line(pen, from, to) {
-    this.#pen(pen);
-    pen.beginPath();
-    pen.moveTo(...from);
-    pen.lineTo(...to);
-    pen.stroke();
-    this.update();
   }
 
   #tools(names) {
@@ -169,14 +157,13 @@ export class ImageInput {
       this.fail(new Error(`${file.name} cannot be read: choose a PNG, JPEG or WebP picture.`));
       return;
     }
-    // The whole picture on the square sheet, as the service scales it.
-    const side = this.paper.width;
+    // The whole picture on the sheet, as the service scales it.
     const pen = black(this.paper);
     pen.imageSmoothingQuality = "high";
-    pen.drawImage(picture, 0, 0, side, side);
+    pen.drawImage(picture, 0, 0, this.paper.width, this.paper.height);
     this.original = whole(picture);
+    this.lines = [];
     this.chosen = content;
-    this.stroked = false;
     this.update();
   }
 }
@@ -184,8 +171,7 @@ export class ImageInput {
 // On a canvas of its own size, or as large as is looked at here.
 function whole(picture) {
   const scale = Math.min(1, MOST_SIDE / Math.max(picture.width, picture.height));
-  const made = document.createElement("canvas");
-  [made.width, made.height] = [picture.width, picture.height].map((size) => Math.max(1, Math.round(scale * size)));
+  const made = canvas(...[picture.width, picture.height].map((size) => Math.max(1, Math.round(scale * size))));
   black(made).drawImage(picture, 0, 0, made.width, made.height);
   return made;
 }
@@ -200,20 +186,21 @@ function encoded(file) {
   });
 }
 
-function painted(pen, side, colour) {
-  const image = pen.createImageData(side, side);
-  for (let i = 0; i < side * side; i += 1) {
-    const value = colour((i % side) / side, Math.floor(i / side) / side);
+function painted(pen, colour) {
+  const { width, height } = pen.canvas;
+  const image = pen.createImageData(width, height);
+  for (let i = 0; i < width * height; i += 1) {
+    const value = colour((i % width) / width, Math.floor(i / width) / height);
     image.data.set([value, value, value, 255], 4 * i);
   }
   pen.putImageData(image, 0, 0);
 }
 
 // Fields as large as a pixel of the network's.
-function random(side) {
+function random(width, height) {
   const next = numbers(7);
-  const fields = Array.from({ length: side * side }, () => 255 * next());
-  return (x, y) => fields[Math.floor(y * side) * side + Math.floor(x * side)];
+  const fields = Array.from({ length: width * height }, () => 255 * next());
+  return (x, y) => fields[Math.floor(y * height) * width + Math.floor(x * width)];
 }
 
 function checkerboard(x, y) {

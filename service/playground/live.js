@@ -5,6 +5,7 @@ import { drawn, element, short } from "./elements.js";
 const EVERY_MILLISECONDS = 2000;
 const WIDTH = 520;
 const HEIGHT = 140;
+const TEXT = 16;
 
 // Prometheus' text format: name -> samples with labels and a value.
 export function parsed(text) {
@@ -32,7 +33,8 @@ export class Live {
     this.svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": "Shares of p-values, and what is expected of unchanged data" });
     place.append(element("h2", {}, "What it answers everyone"), this.tiles,
       element("h3", {}, "P-values of all requests"), this.svg,
-      element("p", { class: "note" }, "A bar for each tenth from 0 to 1. On data like the held-out examples all are as high as the line; a high one at the left is foreign inputs."));
+      element("div", { class: "ends note" }, element("span", {}, "0"), element("span", {}, "p-value"), element("span", {}, "1")),
+      element("p", { class: "note" }, "A bar for each tenth, with its share of the requests. On data like the held-out examples all are as high as the dashed line, 10 %; a high one at the left is foreign inputs."));
   }
 
   show(shown) {
@@ -96,9 +98,10 @@ export class Live {
     const total = at.get(1) ?? 0;
     const shares = Array.from({ length: 10 }, (_, i) => (total ? ((at.get((i + 1) / 10) ?? 0) - (at.get(i / 10) ?? 0)) / total : 0));
     const most = Math.max(0.3, ...shares);
-    const y = (share) => HEIGHT * (1 - share / most);
+    const y = (share) => HEIGHT - (HEIGHT - TEXT) * (share / most);
     this.svg.replaceChildren(
       ...shares.map((share, i) => drawn("rect", { class: i === 0 ? "bin above" : "bin", x: (i * WIDTH) / 10, y: y(share), width: WIDTH / 10 - 2, height: HEIGHT - y(share) })),
+      ...shares.map((share, i) => drawn("text", { x: ((i + 0.5) * WIDTH) / 10, y: y(share) - 3, "text-anchor": "middle" }, share ? `${short(100 * share)} %` : "")),
       drawn("line", { class: "axis", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT }),
       drawn("line", { class: "edge", x1: 0, x2: WIDTH, y1: y(0.1), y2: y(0.1) }));
   }

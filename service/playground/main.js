@@ -14,6 +14,7 @@ const find = (id) => document.getElementById(id);
 const service = new Service();
 const SLOW_MILLISECONDS = 1000; // after which the answer before is no longer shown
 const BEGIN_AGAIN_MILLISECONDS = 2000;
+const REPLACED = "The model was replaced since this page was loaded: load it again.";
 let again = begin; // what is done once a key is given
 
 function told(text) {
@@ -32,9 +33,7 @@ function fail(error) {
 function withInput(card, changed, fail) {
   const place = find("input");
   const { input } = card;
-  if (input.image && input.shape[1] === input.shape[2]) {
-    return new ImageInput(place, input, card.class_names ?? [], changed, fail);
-  }
+  if (input.image) return new ImageInput(place, input, card.class_names ?? [], changed, fail);
   if (!input.parts && CurveInput.takes(card)) return new CurveInput(place, card, service, changed);
   if (!input.parts && TokenInput.takes(input)) return new TokenInput(place, input, changed);
   if (!input.parts && TableInput.takes(input)) return new TableInput(place, input, changed);
@@ -52,12 +51,14 @@ async function start() {
   let slow = 0;
   const latest = new Latest((body) => service.predict(body), (found) => {
     clearTimeout(slow);
-    told(found.digest === card.digest ? "" : "The model was replaced since this page was loaded: load it again.");
+    told(found.digest === card.digest ? "" : REPLACED);
     answer.show(found);
     find("trial").dataset.answered = "";
   }, (error) => {
     answer.clear(error.message);
     fail(error);
+    // The new model may take other inputs, and refuse those of the old one's form.
+    if (error.status === 422) service.card().then(({ digest }) => digest === card.digest || told(REPLACED)).catch(fail);
   }, (busy) => {
     find("trial").setAttribute("aria-busy", busy);
     clearTimeout(slow);
@@ -73,11 +74,12 @@ async function start() {
     told("");
     answer.clear("What is entered is no input yet.");
   };
-  withInput(card, send, (error) => {
+  const input = withInput(card, send, (error) => {
     latest.cancel();
     answer.clear(error.message);
     fail(error);
   });
+  answer.onThreshold = (threshold) => input?.threshold?.(threshold);
   again = async () => send(asked);
   const live = new Live(find("live"), service, card, (error) => (error ? fail(error) : told("")));
   tabs(find("tabs"), (chosen) => live.show(chosen === "watch"));

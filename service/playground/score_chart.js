@@ -17,7 +17,7 @@ export class ScoreChart {
     this.high = least + BEYOND * span;
     this.svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT + 18}`, "aria-hidden": "true" });
     this.range = element("input", {
-      type: "range", id: "threshold", min: this.low, max: this.high, step: (this.high - this.low) / 400, value: threshold,
+      type: "range", id: "threshold", class: "axis-range", min: this.low, max: this.high, step: (this.high - this.low) / 400, value: threshold,
     });
     this.shown = element("output", { for: "threshold" });
     this.range.addEventListener("input", () => this.move(Number(this.range.value)));
@@ -25,9 +25,9 @@ export class ScoreChart {
     reset.addEventListener("click", () => this.move(this.usual));
     this.#dragging();
     this.end = element("span");
-    this.root = element("div", {}, this.svg,
+    this.root = element("div", {}, this.svg, this.range,
       element("div", { class: "ends note" }, element("span", {}, short(this.low)), this.end),
-      element("div", { class: "sliders" }, element("label", { for: "threshold" }, "Reject above"), this.range, this.shown), reset);
+      element("div", { class: "tools" }, element("label", { for: "threshold" }, "Reject above"), this.shown, reset));
     this.#draw();
   }
 

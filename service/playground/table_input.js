@@ -19,21 +19,30 @@ export class TableInput {
     const names = spec.feature_names ?? Array.from({ length: count }, (_, i) => `feature ${i}`);
     const each = (values, other) => (i) => (values ? values[values.length === 1 ? 0 : i] : other);
     const [low, high] = [each(spec.range?.low, 0), each(spec.range?.high, 1)];
-    this.values = names.map((_, i) => (low(i) + high(i)) / 2);
+    const between = (share) => names.map((_, i) => low(i) + share() * (high(i) - low(i)));
+    const typical = spec.typical ?? [];
+    this.values = typical.length ? [...typical[0]] : between(() => 0.5);
     const rows = names.flatMap((name, i) => this.#row(name, i, low(i), high(i), () => changed(this.#wrong.size ? null : { inputs: [this.values] })));
     const random = numbers(1);
-    const rowsToTry = { "The middle": () => 0.5, "At random": random, "The lowest": () => 0, "The highest": () => 1 };
-    const buttons = Object.entries(rowsToTry).map(([title, share]) => {
+    const rowsToTry = [
+      ...typical.map((row, i) => [`Usual row ${i + 1}`, () => row]),
+      ...(typical.length ? [] : [["The middle", () => between(() => 0.5)]]),
+      ["At random", () => between(random)], ["The lowest", () => between(() => 0)], ["The highest", () => between(() => 1)],
+    ];
+    const buttons = rowsToTry.map(([title, row]) => {
       const button = element("button", { type: "button" }, title);
       button.addEventListener("click", () => {
-        names.forEach((_, i) => this.#set(i, low(i) + share() * (high(i) - low(i))));
+        row().forEach((value, i) => this.#set(i, value));
         changed({ inputs: [this.values] });
       });
       return button;
     });
+    const begins = typical.length
+      ? "A usual row has the medians of a group of held-out examples; the lowest and the highest values together are seldom usual."
+      : "The middle of every range, with which the page begins, need not be a usual row.";
     place.append(
       element("div", { class: "tools" }, ...buttons),
-      element("p", { class: "note" }, "Each slider goes half as far again as the training data on both sides. The middle of every range, with which the page begins, need not be a usual row."),
+      element("p", { class: "note" }, `Each slider goes half as far again as the training data on both sides. ${begins}`),
       element("div", { class: "sliders" }, ...rows));
     changed({ inputs: [this.values] });
   }

@@ -16,7 +16,7 @@ from PIL import Image
 from probity.service.bundle import InputSpec
 from probity.service.security.api_keys import new_key
 from tests.support.browser import CHROMIUM, needs_chromium
-from tests.support.bundles import FEATURE_SPEC, write_linear, write_tokens
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear, write_tokens
 from tests.support.server import ROOT, Server, running
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make test installs it)")
@@ -139,6 +139,21 @@ def test_a_drawn_digit_is_accepted_and_on_its_side_it_is_not(page: Page, strokes
     assert decision(page) == "Accepted"
 
 
+@pytest.mark.parametrize("scale", [0.15, 0.5, 1.0])
+def test_a_digit_is_the_same_however_large_it_is_drawn(page: Page, scale: float) -> None:
+    after(page, lambda: draw(page, [[(0.1 + scale * x, 0.05 + scale * y) for x, y in line] for line in THREE]))
+    assert (decision(page), label(page)) == ("Accepted", "3")
+    rows, columns = np.nonzero(seen(page, 8, 8) > 40)
+    assert (rows.min(), rows.max()) == (0, 7)
+    assert np.ptp(columns) < 6
+
+
+def seen(page: Page, height: int, width: int) -> np.ndarray:
+    pixels = f"getContext('2d').getImageData(0, 0, {width}, {height}).data"
+    shown = page.evaluate(f"[...document.querySelector('#seen').{pixels}]")
+    return np.reshape(shown, (height, width, 4))[..., 0]
+
+
 @pytest.mark.parametrize("name", ["Noise", "Checkerboard", "Photograph"])
 def test_what_is_no_digit_is_rejected_with_a_reason(page: Page, name: str) -> None:
     after(page, lambda: page.get_by_role("button", name=name, exact=True).click())
@@ -192,9 +207,8 @@ def test_what_the_network_sees_of_a_picture_is_what_the_service_makes_of_it(page
     stream = io.BytesIO()
     picture.save(stream, "PNG")
     after(page, lambda: choose(page, "grey.png", "image/png", stream.getvalue()))
-    shown = page.evaluate("[...document.querySelector('#seen').getContext('2d').getImageData(0, 0, 8, 8).data]")
     expected = np.asarray(picture.resize((8, 8), Image.Resampling.BILINEAR))
-    np.testing.assert_allclose(np.reshape(shown, (8, 8, 4))[..., 0], expected, atol=1)
+    np.testing.assert_allclose(seen(page, 8, 8), expected, atol=1)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("broken.png", "image/png"), ("notes.txt", "text/plain")])
@@ -222,7 +236,33 @@ def test_answers_of_another_bundle_are_told(browser: Any, server: Server) -> Non
     page.route("**/model", lambda route: route.fulfill(json={**route.fetch().json(), "digest": "0" * 64}))
     page.goto(f"http://127.0.0.1:{server.port}/")
     page.locator("#problem", has_text="was replaced").wait_for()
+    page.unroute("**/model")
+    page.route("**/predict*", lambda route: route.fulfill(status=422, json={"detail": "found 8 entries"}))
+    page.get_by_role("button", name="Noise").click()
+    page.locator("#sentence", has_text="found 8 entries").wait_for()
+    page.locator("#problem", has_text="was replaced").wait_for()
     page.close()
+
+
+def test_images_need_not_be_square(browser: Any, tmp_path: Path) -> None:
+    bundle = write_linear(tmp_path / "bundle", outputs=3, spec=IMAGE_SPEC)
+    with running(bundle.path) as server:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        answered(page)
+        box = page.locator("#paper").bounding_box()
+        assert box["width"] / box["height"] == pytest.approx(5 / 4, rel=0.02)
+        picture = Image.fromarray(np.random.default_rng(1).integers(0, 255, (30, 20), np.uint8))
+        stream = io.BytesIO()
+        picture.save(stream, "PNG")
+        after(page, lambda: choose(page, "grey.png", "image/png", stream.getvalue()))
+        expected = np.asarray(picture.resize((5, 4), Image.Resampling.BILINEAR))
+        np.testing.assert_allclose(seen(page, 4, 5), expected, atol=1)
+        after(page, lambda: turn(page, 90))
+        after(page, lambda: turn(page, 9, "blur"))
+        after(page, lambda: draw(page, SEVEN))
+        assert decision(page) in ("Accepted", "Rejected")
+        page.close()
 
 
 def test_the_keyboard_reaches_everything(page: Page) -> None:
@@ -270,6 +310,19 @@ def test_a_table_has_a_form(browser: Any, tmp_path: Path) -> None:
         page.close()
 
 
+def test_a_table_begins_with_a_usual_row(browser: Any, tmp_path: Path) -> None:
+    spec = dataclasses.replace(FEATURE_SPEC, typical=((0.5, -1.25, 3.0, 0.0), (1.0, 2.0, 3.0, 4.0)))
+    with running(write_linear(tmp_path / "bundle", outputs=3, spec=spec).path) as server:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        answered(page)
+        cells = page.get_by_label("as a number")
+        assert [cell.input_value() for cell in cells.all()] == ["0.5", "-1.25", "3", "0"]
+        after(page, lambda: page.get_by_role("button", name="Usual row 2").click())
+        assert [cell.input_value() for cell in cells.all()] == ["1", "2", "3", "4"]
+        page.close()
+
+
 def test_a_regression_of_one_input_has_a_curve(browser: Any, tmp_path: Path) -> None:
     bundle = write_linear(tmp_path / "bundle", outputs=1, spec=InputSpec(shape=(1,)), size=2, regression=True)
     with running(bundle.path) as server:
@@ -281,6 +334,11 @@ def test_a_regression_of_one_input_has_a_curve(browser: Any, tmp_path: Path) -> 
         box = page.locator("#input svg").bounding_box()
         after(page, lambda: page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2))
         assert page.locator("output[for=value]").inner_text() != asked
+        red = page.locator("#input svg .band.above").count()
+        page.locator("#threshold").fill(page.locator("#threshold").get_attribute("min"))
+        assert page.locator("#input svg .band.above").count() > red
+        page.get_by_role("button", name="Reset").click()
+        assert page.locator("#input svg .band.above").count() == red
         assert " to " in page.locator("#answer tbody td").nth(1).inner_text()
         page.close()
 

@@ -208,3 +208,27 @@ def test_images_are_float32_with_three_dimensions() -> None:
         InputSpec(shape=(1, 4, 4), dtype="int64", image=ImagePreprocessing())
     with pytest.raises(ManifestError, match=r"input\.image\.mode"):
         InputSpec(shape=(16,), image=ImagePreprocessing())
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "rows"),
+    [
+        ((2,), "float32", ()),
+        ((2,), "float32", ((1.0,),)),
+        ((2,), "float32", ((1.0, 2.0), (1.0,))),
+        ((2,), "float32", ((1.0, 1e31),)),
+        ((2,), "float32", ((0.0, 0.0),) * 21),
+        ((2, 1), "float32", ((1.0, 2.0),)),
+        ((2,), "int64", ((1.0, 2.0),)),
+    ],
+)
+def test_typical_rows_are_rows_of_the_input(shape: Any, dtype: Any, rows: Any) -> None:
+    with pytest.raises(ManifestError, match=r"input\.typical: found"):
+        InputSpec(shape=shape, dtype=dtype, typical=rows)
+
+
+def test_typical_rows_come_back(classification: Synthetic) -> None:
+    spec = dataclasses.replace(classification.manifest.input, typical=((1.0, 2.0, 3.0, 4.5),))
+    manifest = dataclasses.replace(classification.manifest, input=spec)
+    assert manifest_from_json(json.loads(json.dumps(to_json(manifest)))) == manifest
+    assert "typical" not in to_json(classification.manifest)["input"]
