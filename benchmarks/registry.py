@@ -7,6 +7,7 @@ from benchmarks.experiments import drift, scores, table_rejection
 from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
+from benchmarks.experiments.strangers import run as strangers
 from benchmarks.fit import against_laplace, bundles, price
 from benchmarks.serving import against_servers, load, playground, soak
 
@@ -49,6 +50,13 @@ BENCHMARKS = (
         frontier.run,
         frontier_plot.draw,
         needs=HOURS,
+    ),
+    Benchmark(
+        "strangers",
+        "plain network, temperature and default on six data sets that were not chosen for a strength",
+        strangers.run,
+        threads=1,
+        needs="minutes, and packages of the index",
     ),
     Benchmark(
         "table_rejection",

@@ -1,0 +1,1 @@
+"""The default on data and networks that nobody chose for a strength, beside a temperature."""
