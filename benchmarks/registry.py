@@ -3,7 +3,7 @@
 from benchmarks.core.command import Program
 from benchmarks.core.folders import RESULTS
 from benchmarks.core.settings import Benchmark
-from benchmarks.experiments import drift, scores, table_rejection
+from benchmarks.experiments import drift, robustness, scores, table_rejection
 from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
@@ -57,6 +57,13 @@ BENCHMARKS = (
         strangers.run,
         threads=1,
         needs="minutes, and packages of the index",
+    ),
+    Benchmark(
+        "robustness",
+        "the default with its constants varied, and with fewer, uneven and mislabelled examples",
+        robustness.run,
+        threads=1,
+        needs=HOURS,
     ),
     Benchmark(
         "table_rejection",
