@@ -3,7 +3,7 @@
 from benchmarks.core.command import Program
 from benchmarks.core.folders import RESULTS
 from benchmarks.core.settings import Benchmark
-from benchmarks.experiments import drift, robustness, scores, table_rejection
+from benchmarks.experiments import drift, robustness, scores
 from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
@@ -64,13 +64,6 @@ BENCHMARKS = (
         robustness.run,
         threads=1,
         needs=HOURS,
-    ),
-    Benchmark(
-        "table_rejection",
-        "what default bundles of two tables reject: rows scaled, of zeros, with reversed columns",
-        table_rejection.run,
-        threads=1,
-        needs="a minute or two",
     ),
     Benchmark(
         "scores",

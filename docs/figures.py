@@ -5,6 +5,9 @@ gets the same in full.
 """
 
 import json
+import math
+import statistics
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,8 @@ MEASURED = (
     "baseline",
     "price",
     "frontier",
-    "table_rejection",
+    "strangers",
+    "robustness",
     "scores",
     "guarantees",
     "drift",
@@ -41,6 +45,14 @@ QUALITY = {
     "auroc": ("AUROC, entropy", 3),
     "score_auroc": ("AUROC, score", 3),
 }
+VERDICTS = {
+    "a temperature over the plain network": ("best temperature", "plain network"),
+    "a subnetwork over a temperature": ("subnetwork alone", "best temperature"),
+    "added weights over a temperature": ("added weights alone", "best temperature"),
+    "both over added weights alone": ("default bundle", "added weights alone"),
+    "both over an ensemble of 5, tempered": ("default bundle", "ensemble of 5, best temperature"),
+}
+ROBUSTNESS = {"cost": "+.4f", "gain": "+.3f", "ece": ".3f"}
 RATE, LEVEL, ACCURACY = 0.05, 0.95, 0.95
 Row = dict[str, Any]
 
@@ -103,6 +115,35 @@ def _mean(value: Row | None, digits: int) -> str:
     return "" if value is None or value["mean"] is None else number(value["mean"], digits)
 
 
+def verdicts(result: Row) -> str:
+    """What each part adds to the one before it: paired differences, means and standard errors over the seeds."""
+    rows = []
+    for network in result["summary"]:
+        runs = [run["methods"] for run in result["runs"] if run["network"] == network]
+        for label, (method, other) in VERDICTS.items():
+            own = [(run[method], run[other]) for run in runs if method in run and other in run]
+            cells = [_paired([part(one) - part(two) for one, two in own]) for part in VERDICT_PARTS.values()]
+            rows.append([f"{NETWORKS[network]}, {label}", *cells])
+    return table(["", *VERDICT_PARTS], rows)
+
+
+def _paired(values: list[float]) -> str:
+    if any(math.isnan(value) for value in values):
+        return ""
+    error = f"± {statistics.stdev(values) / math.sqrt(len(values)):.3f}" if len(values) > 1 else "(one seed)"
+    return f"{statistics.mean(values):+.3f} {error}"
+
+
+def _likelihood(wanted: Callable[[str], bool]) -> Callable[[Row], float]:
+    """The mean over the test sets with such names, NaN without any."""
+
+    def mean(row: Row) -> float:
+        found = [value for name, value in row["log_likelihood"].items() if wanted(name)]
+        return statistics.mean(found) if found else math.nan
+
+    return mean
+
+
 def frontier_in_full(result: Row) -> list[dict[str, Cell]]:
     """Every method, its means and deviations over the seeds."""
     summary = result["summary"]
@@ -116,6 +157,45 @@ def frontier_in_full(result: Row) -> list[dict[str, Cell]]:
                 row |= {name: own["mean"], f"{name}_std": own["std"]}
             rows.append(row)
     return rows
+
+
+def strangers(result: Row) -> str:
+    """A row for each data set, ordinary and disturbed."""
+    rows = []
+    for found in result["rows"]:
+        for where in ("ordinary", "disturbed"):
+            part = found[where]
+            gain = f"{part['gain']['mean']:+.3f} ± {part['gain']['error']:.3f}"
+            eces = (number(part["ece"][method], 3) for method in ("plain", "temperature", "default"))
+            aurocs = (number(part["auroc_wrong"][method] or math.nan, 3) for method in ("temperature", "default"))
+            shares = (_percent(share, 0) for share in (part["wrong"], part["rejected"]))
+            plain = number(part["log_likelihood"]["plain"], 3)
+            default = number(part["log_likelihood"]["default"], 3)
+            rows.append(
+                [f"{found['data']}, {where}", plain, default, gain, " / ".join(eces), " / ".join(aurocs), *shares]
+            )
+    head = ["", "plain", "default", "over temperature", "ECE: plain / temperature / default"]
+    return table([*head, "AUROC for wrong answers: temperature / default", "wrong", "rejected"], rows)
+
+
+def strangers_foreign(result: Row) -> str:
+    """What is rejected of obvious foreigners."""
+    rows = [
+        [found["data"], ", ".join(f"{kind} {_percent(share, 0)}" for kind, share in found["foreign"].items())]
+        for found in result["rows"]
+    ]
+    return table(["", "rejected"], rows)
+
+
+def robustness(result: Row) -> str:
+    """A row for each variation, with the standard error over the seeds of what matters."""
+    rows = []
+    for found in result["rows"]:
+        cells = [f"{found[name]:{form}} ± {found[f'{name}_error']:.3f}" for name, form in ROBUSTNESS.items()]
+        rejected = (_percent(found[f"rejected_{name}"], 0) for name in ("usual", "foreign", "least"))
+        rows.append([found["label"], *cells, number(found["ece_temperature"], 3), *rejected])
+    head = ["", "cost", "gain under shift", "ECE", "ECE, temperature"]
+    return table([*head, "rejected: ordinary", "digits", "least of the obvious"], rows)
 
 
 def scores_in_full(result: Row) -> list[dict[str, Cell]]:
@@ -259,9 +339,17 @@ def _percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+VERDICT_PARTS: dict[str, Callable[[Row], float]] = {
+    "ordinary": _likelihood("usual".__eq__),
+    "turned": _likelihood(lambda name: name.startswith("rotation")),
+    "other shifts": _likelihood(lambda name: name != "usual" and not name.startswith("rotation")),
+    "AUROC, entropy": lambda row: float(next(iter(row["auroc"].values()))),
+}
 # Part of the page -> the results that it is made of, and how.
-MADE = {make.__name__: (make.__name__, make) for make in (baseline, price, frontier, guarantees, drift, load, servers)}
+TABLES_OF = (baseline, price, frontier, strangers, robustness, guarantees, drift, load, servers)
+MADE = {make.__name__: (make.__name__, make) for make in TABLES_OF}
 MADE |= {"few_foreign": ("drift", few_foreign), "mishaps": ("servers", mishaps)}
+MADE |= {"verdicts": ("frontier", verdicts), "strangers_foreign": ("strangers", strangers_foreign)}
 FULL = {"frontier": frontier_in_full, "scores": scores_in_full, "guarantees": guarantees_in_full}
 
 if __name__ == "__main__":

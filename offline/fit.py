@@ -22,7 +22,7 @@ from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, c
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
 from probity.offline.data.loaders import Batches, checked_batches
-from probity.offline.data.typical_rows import with_typical_rows
+from probity.offline.data.typical_rows import typical_rows
 from probity.offline.estimate.duration import (
     ADDED,
     CURVATURE,
@@ -139,8 +139,9 @@ def fit_bundle(
         # 5. accumulate
         check = CalibrationCheck(tuning.joined(conformal.inputs, conformal.targets))
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint, check)
-        spec = with_typical_rows(ranges.with_range(spec, check.data.inputs), check.data.inputs)
-        description = Description(spec, names, (*doubts, *check.warnings(ranges.ends)))
+        spec = ranges.with_range(spec, check.data.inputs)
+        warned = (*doubts, *check.warnings(ranges.ends))
+        description = Description(spec, names, warned, typical_rows(spec, check.data))
         enter(job.track, ADDED)
         added = fit_added_weights(job, memory.rows("curvature"))
 

@@ -7,17 +7,20 @@ from typing import Any, Literal
 from torch import Tensor
 
 from probity.offline.config import FitConfig
+from probity.offline.data.typical_rows import Rows
 from probity.offline.section import Section
 from probity.service.bundle import InputPart, InputSpec, ManifestError, check_input
 
 
 @dataclass(frozen=True)
 class Description:
-    """The input spec, the names of classes, labels or values, if there are any, and warnings about the data."""
+    """The input spec, the names of classes, labels or values, if there are any, warnings about the data, and candidates
+    for usual rows."""
 
     spec: InputSpec
     names: tuple[str, ...] | None
     doubts: tuple[str, ...] = ()
+    typical: Rows = ()
 
     def section(self, config: FitConfig) -> Section:
         """In the manifest."""

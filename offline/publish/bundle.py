@@ -44,6 +44,7 @@ def publish(job: Job, fitted: Fitted, destination: Path, exporter: Exporter | No
         measured = exporter.measure(job, fitted, folder)
         verified = replace(
             sealed,
+            input=replace(sealed.input, typical=measured.typical or sealed.input.typical),
             verification=measured.verification,
             rejection=measured.rejection,
             graph=replace(graph, price=published(measured.timings) if measured.timings else None),

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from probity.offline.data.typical_rows import Rows
 from probity.offline.export.graph import export_variance
 from probity.offline.export.price import Timing, time_both
 from probity.offline.export.verify import Truth, verify
@@ -13,6 +14,7 @@ from probity.offline.job import Job
 from probity.offline.publish.fitted import Fitted
 from probity.offline.publish.foreign_rejection import foreign_rejection
 from probity.offline.publish.plain_answers import PlainAnswers, WholePosterior
+from probity.offline.publish.usual_rows import usual_rows
 from probity.offline.runtime.progress import one_step
 from probity.service.bundle import RejectedShare, Verification
 from probity.service.inference.predictor import Predictor
@@ -23,12 +25,13 @@ VERIFY_EXAMPLES = 8
 @dataclass(frozen=True)
 class Measured:
     """On the finished bundle: how far its answers are from torch's, what it rejects of foreigners, what a prediction
-    costs (empty where that is not asked for), and warnings."""
+    costs (empty where that is not asked for), warnings, and rows that it takes for usual."""
 
     verification: Verification | None
     rejection: tuple[RejectedShare, ...] | None
     timings: tuple[Timing, ...]
     warnings: tuple[str, ...]
+    typical: Rows = ()
 
 
 class Exporter(Protocol):
@@ -58,7 +61,8 @@ class OnnxExporter:
         verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))
         inputs, seed = fitted.calibrated.data.inputs, job.config.seed
         rejection = one_step(job.track, "Foreign inputs", lambda: foreign_rejection(folder, inputs, seed))
-        return Measured(verification, rejection, _timings(job, folder, truth), _imprecise(truth))
+        typical = usual_rows(fitted.description.typical, folder)
+        return Measured(verification, rejection, _timings(job, folder, truth), _imprecise(truth), typical)
 
 
 def _plain_answers(job: Job, fitted: Fitted) -> PlainAnswers:

@@ -24,12 +24,13 @@ from probity.service.maths.scores import SCORES
 LEVELS: Array = np.linspace(0.05, 0.95, 19)
 
 
-def reliability_picture(plain: Reliability, full: Reliability) -> Picture:
-    """Accuracy against confidence, without and with weight uncertainty, above the examples in each bin."""
+def reliability_picture(plain: Reliability, full: Reliability, beside: str) -> Picture:
+    """Accuracy against confidence, without weight uncertainty, called `beside`, and with it, above the examples in each
+    bin."""
 
     def paint(axes: Axes, counts: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1.2, label="perfect")
-        for curve, name, colour, style in ((plain, "plain network", VERMILLION, "s--"), (full, "Probity", BLUE, "o-")):
+        for curve, name, colour, style in ((plain, beside, VERMILLION, "s--"), (full, "Probity", BLUE, "o-")):
             axes.plot(curve.confidence, curve.accuracy, style, color=colour, label=f"{name}, ECE {curve.ece:.3f}")
             counts.plot(curve.confidence, curve.count, style, color=colour, markersize=4, linewidth=1)
         axes.set(ylabel="Accuracy", ylim=(-0.03, 1.03))
@@ -41,8 +42,8 @@ def reliability_picture(plain: Reliability, full: Reliability) -> Picture:
     return Picture(
         "Reliability",
         render(paint, (0.85, 0.35)),
-        f"Reliability diagram: accuracy against confidence. Expected calibration error {plain.ece:.3f} for the plain "
-        f"network, {full.ece:.3f} for Probity.",
+        f"Reliability diagram: accuracy against confidence. Expected calibration error {plain.ece:.3f} for the "
+        f"{beside}, {full.ece:.3f} for Probity.",
         "Below the dotted line the model is surer than it should be, above it less sure; points with few examples "
         "(lower panel) scatter.",
     )

@@ -40,6 +40,7 @@ from probity.offline.report.text import (
 )
 from probity.offline.runtime.arrays import Array
 from probity.service.bundle import Manifest
+from probity.service.format.steps import STEPS
 from probity.service.inference.graph import GraphOutputs
 from probity.service.inference.prediction import Prediction, Predictive
 from probity.service.maths.outcomes import Outcomes
@@ -177,7 +178,12 @@ def _classification(prediction: Prediction, y: Array, scores: Array, in_use: flo
         wrong = p.argmax(axis=1) != y
     share, error = rejection_curve(prediction.score, wrong)
     rejecting = [rejection_picture(share, 100 * (1 - error), in_use, "Accuracy of the accepted (%)")]
-    return _HeldOut(rejecting, [reliability_picture(plain, full)], scores, calibration_error=(plain.ece, full.ece))
+    return _HeldOut(
+        rejecting,
+        [reliability_picture(plain, full, STEPS["classification"]["_map"])],
+        scores,
+        calibration_error=(plain.ece, full.ece),
+    )
 
 
 def _regression(prediction: Prediction, y: Array, scores: Array, in_use: float) -> _HeldOut:

@@ -97,10 +97,15 @@ def _cost(manifest: Manifest) -> Iterator[Check]:
     if plain is None or full is None:
         return
     added = manifest.added_weights
-    cost, budget = plain - full, manifest.prior.budget if added is None else added.budget
+    budget = manifest.prior.budget if added is None else added.budget
+    costs = {STEPS[manifest.task]["_map"]: plain - full}
+    if (untempered := manifest.metrics.get("calibration_log_likelihood_plain")) is not None:
+        costs |= {STEPS[manifest.task]["_plain"]: untempered - full}
+    beside, cost = max(costs.items(), key=lambda pair: pair[1])
     price = f"costs {cost:.2g} nats an example" if cost > 0 else f"gains {-cost:.2g} nats an example"
     limit = "" if budget is None else f"; the budget was {number(budget)}, spent on other held-out data"
-    yield Check(budget is None or cost <= budget, f"Weight uncertainty {price} on held-out data{limit}.")
+    where = f"on {manifest.calibration.examples:,} held-out examples, beside the {beside}"
+    yield Check(budget is None or cost <= budget, f"Weight uncertainty {price} {where}{limit}.")
 
 
 def _covered(manifest: Manifest) -> Iterator[Check]:

@@ -210,10 +210,13 @@ class Repository:
         self._refuse_clash(record, predictor)
         model = self._serve(predictor)
         model.metrics.announce()
-        self.store.put(model)
+        default = self.store.default
+        self.store.put(model, old)
         if old is not None:
             self.store.remove(old)
             self._retire(old)
+            if self.store.default != default:
+                log.warning("%r answers /predict now, having taken the place of %r", self.store.default, default)
         record.loaded(model)
         described = printable(f"{model.name} version {model.version}")
         log.info("%s: serving %s, digest %s", record.place, described, model.digest)

@@ -81,17 +81,19 @@ class ServedModel:
         return self._rates.decision(self.predictor.decision, rate)
 
     async def predict(
-        self, inputs: Array, deadline: float = math.inf, decision: Decision | None = None
+        self, inputs: Array, deadline: float = math.inf, decision: Decision | None = None, *, observed: bool = True
     ) -> Answered[AnyPrediction]:
         """Predict `inputs` (B, *input_shape), B >= 1, of the bundle's dtype, through the queue.
 
-        `decision`: in place of the model's own, which the metrics count by.
+        `decision`: in place of the model's own, which the metrics count by. observed: whether they, and the test for
+        drift, see the examples.
 
         Raises what `DynamicBatcher.submit` raises, `NonFinitePrediction` and `NetworkError`.
         """
         answered = await self._batcher.submit(inputs, deadline)
         check_finite(answered.result)
-        self.metrics.answered(answered.result, answered.queue_seconds, inputs)
+        if observed:
+            self.metrics.answered(answered.result, answered.queue_seconds, inputs)
         if decision is None or decision is self.predictor.decision or not isinstance(answered.result, Prediction):
             return answered
         return replace(answered, result=decision.again(answered.result))

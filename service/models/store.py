@@ -22,13 +22,14 @@ class ModelsLoading(ModelNotFound):
 
 
 class ModelStore:
-    """Models by name and version. `default` answers requests that name no model; unset, it is the first one put.
+    """Models by name and version. `default` answers requests that name no model; unset, it is the first one put,
+    or what takes the place of its bundle.
 
     `loading`: bundles that were there at the start are still tried for the first time.
     """
 
     def __init__(self, default: str | None = None) -> None:
-        self._default, self.loading = default, False
+        self._default, self._chosen, self.loading = default, default is not None, False
         self._models: dict[str, dict[str, ServedModel]] = {}
         self._latest: dict[str, ServedModel] = {}
 
@@ -58,9 +59,11 @@ class ModelStore:
         """The loaded versions of a model, oldest first."""
         return sorted(self._models.get(name, {}), key=version_key)
 
-    def put(self, model: ServedModel) -> ServedModel | None:
-        """Serve the model from now on. Returns the one that it replaces, to be retired."""
-        if self._default is None:
+    def put(self, model: ServedModel, instead_of: ServedModel | None = None) -> ServedModel | None:
+        """Serve the model from now on. Returns the one that it replaces, to be retired. instead_of: what the same
+        folder held before."""
+        was_default = instead_of is not None and not self._chosen and self.latest(self._default) is instead_of
+        if self._default is None or was_default:
             self._default = model.name
         versions = self._models.get(model.name, {})
         self._set(model.name, {**versions, model.version: model})

@@ -4,6 +4,7 @@ import { element, short } from "./elements.js";
 import { ScoreChart } from "./score_chart.js";
 
 const MOST_CLASSES = 10;
+const SELDOM = 0.15; // a p-value below which an accepted input is called unusual
 const percent = (value) => (value < 1 && value > 0.999 ? "over 99.9 %" : `${short(100 * value)} %`);
 
 export class Answer {
@@ -49,9 +50,8 @@ export class Answer {
     }
     this.chart.mark(score, threshold);
     const no = this.chart.moved ? score > this.chart.threshold : rejected;
-    const usual = `${percent(p)} of comparable held-out examples score as high or higher.`;
-    const own = `Score ${short(score)}, your threshold ${short(this.chart.threshold)}, which rejects ${percent(this.chart.rejectedShare)} of inputs like the training data.`;
-    const why = no ? reason : `It looks like the training data: ${usual}`;
+    const own = `Score ${short(score)}, your threshold ${short(this.chart.threshold)}, above which ${this.chart.rejectedCount} of ${this.chart.reference.length} held-out examples lie.`;
+    const why = no ? reason : `It looks ${p < SELDOM ? "unusual, but not enough to be rejected" : "like the held-out examples"}: its p-value is ${short(p)}.`;
     this.#say(no ? "rejected" : "accepted", no ? "Rejected" : "Accepted", label, this.chart.moved ? own : why);
   }
 
@@ -64,8 +64,9 @@ export class Answer {
 }
 
 // What it answers, in a few words.
-function said({ label, labels, probability, mean, std, names }) {
-  if (mean) return mean.length > 3 ? "" : mean.map((value, i) => `${names ? `${names[i]} ` : ""}${short(value)}${std ? ` ± ${short(std[i])}` : ""}`).join(", ");
+function said({ label, labels, probability, mean, interval, names }) {
+  const span = (i) => (interval ? ` (${short(interval.low[i])} to ${short(interval.high[i])})` : "");
+  if (mean) return mean.length > 3 ? "" : mean.map((value, i) => `${names ? `${names[i]} ` : ""}${short(value)}${span(i)}`).join(", ");
   return labels ? labels.join(", ") || "no label" : `${label}, ${percent(probability)}`;
 }
 
@@ -91,9 +92,14 @@ function classes(prediction, card) {
   ];
 }
 
-function members({ prediction_set: set }) {
-  if (!set?.labels) return [];
-  return [element("p", { class: "note" }, `With ${percent(set.level)} one of: ${set.labels.join(", ")}${set.size > set.labels.length ? ", …" : ""}`)];
+// Of an input that is rejected, and so unlike the held-out ones, a set says nothing.
+function members({ prediction_set: set, rejected }) {
+  if (!set || rejected) return [];
+  const shown = set.labels
+    ? `${set.labels.join(", ")}${set.size > set.labels.length ? ", …" : ""}`
+    : ["present", "undecided", "absent"].map((part) => `${part}: ${set[part].join(", ") || "none"}`).join("; ");
+  const truth = set.labels ? "hold the truth" : "are right about each label";
+  return [element("p", { class: "note" }, `Prediction set: ${shown}. Of inputs like the held-out ones, ${percent(set.level)} of such sets ${truth}.`)];
 }
 
 // The plain network's probability of a class whose output is one standard deviation lower, and higher.

@@ -2,11 +2,15 @@
 
 import { element, slider } from "./elements.js";
 import { balanced, black, blurred, canvas, disturbed, numbers, reduced, scaled, turned } from "./pixels.js";
-import { DATA_SETS, DIGITS, drawLines, fittedLines, turnedLines } from "./strokes.js";
+import { DATA_SETS, DIGITS, drawLines, fittedLines, stretch, turnedLines } from "./strokes.js";
 
 const LEAST_SIDE = 280;
 const MOST_SIDE = 1500; // of a chosen picture that is looked at here; larger ones are sent whole
 const PEN = 0.13; // of the sheet's width
+// A file is sent as it is where the service reads such files, and it is small enough; another one as it is seen here.
+const SENT = new Set(["image/png", "image/jpeg", "image/webp"]);
+const MOST_BYTES = 4e6;
+const MOST_PIXELS = 16e6;
 
 export class ImageInput {
   // spec: the card's input; changed: called with the body of a request.
@@ -58,7 +62,7 @@ export class ImageInput {
       ? reduced(sheet, this.width, this.height)
       : scaled(still ? this.original : sheet, this.width, this.height);
     const small = disturbed(size, noise / 100, this.grey);
-    this.seen.getContext("2d").drawImage(small, 0, 0);
+    this.seen.getContext("2d", { willReadFrequently: true }).drawImage(small, 0, 0);
     this.changed({ images: [untouched ? this.chosen : small.toDataURL("image/png").split(",")[1]] });
   }
 
@@ -66,7 +70,12 @@ export class ImageInput {
   #placed(degrees) {
     if (!this.dataSet || !this.centred || this.lines.length === 0) return undefined;
     const sheet = canvas(this.paper.width, this.paper.height);
-    drawLines(black(sheet), fittedLines(turnedLines(this.lines, degrees), this.dataSet), this.dataSet.pen);
+    const lines = fittedLines(turnedLines(this.lines, degrees), this.dataSet);
+    const pen = black(sheet);
+    pen.translate(sheet.width / 2, 0);
+    pen.scale(stretch(lines, this.dataSet), 1);
+    pen.translate(-sheet.width / 2, 0);
+    drawLines(pen, lines, this.dataSet.pen);
     return this.dataSet.byMass ? balanced(sheet) : sheet;
   }
 
@@ -163,7 +172,8 @@ export class ImageInput {
     pen.drawImage(picture, 0, 0, this.paper.width, this.paper.height);
     this.original = whole(picture);
     this.lines = [];
-    this.chosen = content;
+    this.chosen = SENT.has(file.type) && file.size <= MOST_BYTES && picture.width * picture.height <= MOST_PIXELS
+      ? content : this.original.toDataURL("image/png").split(",")[1];
     this.update();
   }
 }

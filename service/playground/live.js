@@ -31,10 +31,10 @@ export class Live {
     Object.assign(this, { service, card, fail });
     this.tiles = element("dl", { class: "tiles" });
     this.svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": "Shares of p-values, and what is expected of unchanged data" });
-    place.append(element("h2", {}, "What it answers everyone"), this.tiles,
-      element("h3", {}, "P-values of all requests"), this.svg,
+    place.append(element("h2", {}, "What it answers others"), this.tiles,
+      element("h3", {}, "P-values of the examples"), this.svg,
       element("div", { class: "ends note" }, element("span", {}, "0"), element("span", {}, "p-value"), element("span", {}, "1")),
-      element("p", { class: "note" }, "A bar for each tenth, with its share of the requests. On data like the held-out examples all are as high as the dashed line, 10 %; a high one at the left is foreign inputs."));
+      element("p", { class: "note" }, "A bar for each tenth, with its share of the examples. On data like the held-out examples all are as high as the dashed line, 10 %; a high one at the left is foreign inputs. What this page asks while you try the model is not counted."));
   }
 
   show(shown) {
@@ -69,7 +69,7 @@ export class Live {
       "Examples answered": answered.toLocaleString("en"),
       "Rejected": answered ? `${short((100 * rejected) / answered)} %` : "–",
       "Median latency": this.#median(metrics),
-      "Evidence of drift": own("probity_drift_evidence").length ? `${short(10 ** sum(own("probity_drift_evidence")))} : 1` : "–",
+      "Evidence of drift since the last alarm": own("probity_drift_evidence").length ? `${short(10 ** sum(own("probity_drift_evidence")))} : 1` : "–",
       "Drift alarms": String(sum(own("probity_drift_alarms_total"))),
     };
     this.tiles.replaceChildren(...Object.entries(tiles).map(([title, value]) => element("div", {}, element("dt", {}, title), element("dd", {}, value))));
@@ -100,7 +100,7 @@ export class Live {
     const most = Math.max(0.3, ...shares);
     const y = (share) => HEIGHT - (HEIGHT - TEXT) * (share / most);
     this.svg.replaceChildren(
-      ...shares.map((share, i) => drawn("rect", { class: i === 0 ? "bin above" : "bin", x: (i * WIDTH) / 10, y: y(share), width: WIDTH / 10 - 2, height: HEIGHT - y(share) })),
+      ...shares.map((share, i) => drawn("rect", { class: "bin", x: (i * WIDTH) / 10, y: y(share), width: WIDTH / 10 - 2, height: HEIGHT - y(share) })),
       ...shares.map((share, i) => drawn("text", { x: ((i + 0.5) * WIDTH) / 10, y: y(share) - 3, "text-anchor": "middle" }, share ? `${short(100 * share)} %` : "")),
       drawn("line", { class: "axis", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT }),
       drawn("line", { class: "edge", x1: 0, x2: WIDTH, y1: y(0.1), y2: y(0.1) }));

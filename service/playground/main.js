@@ -37,7 +37,9 @@ function withInput(card, changed, fail) {
   if (!input.parts && CurveInput.takes(card)) return new CurveInput(place, card, service, changed);
   if (!input.parts && TokenInput.takes(input)) return new TokenInput(place, input, changed);
   if (!input.parts && TableInput.takes(input)) return new TableInput(place, input, changed);
-  place.append(element("p", {}, "This model's inputs have no form here. Ask it over the ", element("a", { href: "./docs" }, "API"), "."));
+  const parts = input.parts?.map(({ name, shape }) => `${name} (${shape.join(" × ")})`).join(", ") ?? input.shape.join(" × ");
+  place.append(element("p", {}, `This model's inputs have no form here: ${parts}. Ask it over the `, element("a", { href: "./docs" }, "API"), "."));
+  for (const part of [".decided", "#answer"]) document.querySelector(part).hidden = true;
   return null;
 }
 
@@ -99,6 +101,7 @@ find("key-form").addEventListener("submit", (event) => {
     return;
   }
   find("key-form").hidden = true;
+  find("pages").hidden = true; // a link sends no key
   service.key = find("key").value;
   again().then(() => find("try").focus());
 });

@@ -35,12 +35,8 @@ export class ScoreChart {
     return this.threshold !== this.usual;
   }
 
-  get rejectedShare() {
-    return this.reference.filter((score) => score > this.threshold).length / this.reference.length;
-  }
-
-  shareAtLeast(score) {
-    return this.reference.filter((one) => one >= score).length / this.reference.length;
+  get rejectedCount() {
+    return this.reference.filter((score) => score > this.threshold).length;
   }
 
   move(threshold) {

@@ -33,7 +33,7 @@ export class Service {
   }
 
   async predictAll(body) {
-    const answer = await this.#asked("./predict?detail=full", {
+    const answer = await this.#asked("./predict?detail=full&trial=true", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),

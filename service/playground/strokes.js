@@ -9,10 +9,11 @@ export const DIGITS = {
 const DOT = 0.05; // what is smaller is no digit, and not made larger
 
 // How data sets of digits were made, by the side of their images. UCI (8 x 8): the ink fills the height and at most six
-// of eight columns. MNIST (28 x 28): it fits a box of 20 x 20, and its centre of mass is the image's centre.
+// of eight columns; a one is as black as other digits, so narrow ink is stretched. MNIST (28 x 28): it fits a box of
+// 20 x 20, and its centre of mass is the image's centre. The pens leave as much ink as the data sets have on average.
 export const DATA_SETS = {
-  8: { width: 6 / 8, height: 1, pen: 0.15, byMass: false },
-  28: { width: 20 / 28, height: 20 / 28, pen: 0.105, byMass: true },
+  8: { width: 6 / 8, height: 1, pen: 0.17, leastWidth: 0.4, byMass: false },
+  28: { width: 20 / 28, height: 20 / 28, pen: 0.105, leastWidth: 0, byMass: true },
 };
 
 export function turnedLines(lines, degrees) {
@@ -35,6 +36,12 @@ export function fittedLines(lines, { width, height, pen }) {
   ]));
 }
 
+// By how much the lines' ink is stretched to be as wide as the data set's narrowest.
+export function stretch(lines, { pen, leastWidth }) {
+  const xs = lines.flat().map(([x]) => x);
+  return Math.max(1, leastWidth / (Math.max(...xs) - Math.min(...xs) + pen));
+}
+
 // On a context whose canvas is the sheet; pen: its thickness.
 export function drawLines(context, lines, pen) {
   const { width, height } = context.canvas;
@@ -42,6 +49,7 @@ export function drawLines(context, lines, pen) {
   for (const line of lines) {
     context.beginPath();
     context.moveTo(line[0][0] * width, line[0][1] * height);
+    context.lineTo(line[0][0] * width + 0.01, line[0][1] * height); // a point alone is a dot
     for (const [x, y] of line) context.lineTo(x * width, y * height);
     context.stroke();
   }

@@ -110,7 +110,7 @@ async def _predict(request: Request) -> Response:
         reserve(lease, inputs.array.nbytes)
         try:
             async with CancelOnDisconnect(request):
-                answered = await model.predict(inputs.array, deadline.at, decision)
+                answered = await model.predict(inputs.array, deadline.at, decision, observed=not query.trial)
         except NonFinitePrediction as error:
             raise _non_finite(f"{inputs.field}[{error.index}]") from None
         runtime.record(model, decision, identity, answered.result, inputs.array)

@@ -1,4 +1,4 @@
-"""What the query of a prediction asks for: a rate, and which fields of the answer."""
+"""What the query of a prediction asks for: a rate, which fields of the answer, and whether it is only a trial."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,8 @@ from probity.service.format.manifest import Manifest
 from probity.service.format.text import suggestion
 from probity.service.http.problems import ProblemError
 
-RATE, DETAIL, FULL, CHOSEN, TOP = "false_reject_rate", "detail", "full", "fields", "top"
+RATE, DETAIL, FULL, CHOSEN, TOP, TRIAL = "false_reject_rate", "detail", "full", "fields", "top", "trial"
+NAMES = (RATE, DETAIL, CHOSEN, TOP, TRIAL)
 PARAMETERS: list[dict[str, Any]] = [
     {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
     for name, description, schema in (
@@ -29,18 +30,26 @@ PARAMETERS: list[dict[str, Any]] = [
             "How many classes to show, the most probable first; without it, all where there are at most ten, else ten.",
             {"type": "integer", "minimum": 1},
         ),
+        (
+            TRIAL,
+            "`true`: the examples are no traffic of the model: its metrics and the test for drift do not see them, the "
+            "audit trail does.",
+            {"type": "string", "enum": ["true"]},
+        ),
     )
 ]
 
 
 @dataclass(frozen=True)
 class Query:
-    """rate: None for the model's own; full: whether the answer says everything."""
+    """rate: None for the model's own; full: whether the answer says everything; trial: whether the
+    model's metrics leave the examples out."""
 
     rate: float | None = None
     full: bool = False
     fields: Sequence[str] | None = None
     top: int | None = None
+    trial: bool = False
 
     def view(self, manifest: Manifest) -> View:
         """What an answer of this model shows; raises `ProblemError` (422) for a field that it does not have."""
@@ -61,8 +70,8 @@ def query_of(request: Request) -> Query:
         return USUAL
     given: dict[str, str] = {}
     for name, text in request.query_params.multi_items():
-        if name not in (RATE, DETAIL, CHOSEN, TOP):
-            hint, expected = suggestion(name, [RATE, DETAIL, CHOSEN, TOP]), f"{RATE}, {DETAIL}, {CHOSEN}, {TOP} or none"
+        if name not in NAMES:
+            hint, expected = suggestion(name, NAMES), f"{', '.join(NAMES)} or none"
             detail = f"Found the query parameter {name!r:.100}{hint}, expected {expected}."
             raise ProblemError(422, "field", detail, field=name[:100], found=name[:100], expected=expected)
         if name in given:
@@ -70,8 +79,10 @@ def query_of(request: Request) -> Query:
         given[name] = text
     if given.get(DETAIL, FULL) != FULL:
         raise _wrong(DETAIL, given[DETAIL], f"{FULL!r}, or no such parameter", suggestion(given[DETAIL], [FULL]))
+    if given.get(TRIAL, "true") != "true":
+        raise _wrong(TRIAL, given[TRIAL], "'true', or no such parameter")
     fields = [name.strip() for name in given[CHOSEN].split(",")] if CHOSEN in given else None
-    return Query(_rate(given.get(RATE)), DETAIL in given, fields, _top(given.get(TOP)))
+    return Query(_rate(given.get(RATE)), DETAIL in given, fields, _top(given.get(TOP)), TRIAL in given)
 
 
 def _rate(text: str | None) -> float | None:

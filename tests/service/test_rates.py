@@ -148,8 +148,9 @@ def test_a_pickle_keeps_the_rate(classification: Synthetic, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("query", "words"),
     [
+        ("trial=yes", "trial: found 'yes', expected 'true', or no such parameter"),
         ("false_reject_rat=0.1", "(did you mean 'false_reject_rate'?)"),
-        ("x=1", "expected false_reject_rate, detail, fields, top or none"),
+        ("x=1", "expected false_reject_rate, detail, fields, top, trial or none"),
     ],
 )
 def test_other_query_parameters_are_refused(classification: Synthetic, query: str, words: str) -> None:
@@ -158,3 +159,12 @@ def test_other_query_parameters_are_refused(classification: Synthetic, query: st
     found = problem(response, 422, "field")
     assert words in found.detail
     assert found.field == query.split("=", maxsplit=1)[0]
+
+
+def test_a_trial_is_answered_and_not_counted(classification: Synthetic) -> None:
+    body = {"inputs": rows(3)}
+    with serving(Predictor.load(classification.path)) as client:
+        trial, usual = client.predict(body, "?trial=true").json(), client.predict(body).json()
+        assert trial["predictions"] == usual["predictions"]
+        counted = [line for line in client.get("/metrics").text.splitlines() if line.startswith("probity_predictions_")]
+    assert sum(float(line.rsplit(" ", 1)[1]) for line in counted if "_total" in line) == 3

@@ -42,9 +42,13 @@ def test_it_says_what_they_read_and_why_their_prior_is_what_it_is(task: str) -> 
 def test_what_they_cost_is_compared_with_their_budget(served: float, fine: bool) -> None:
     name = "calibration_log_likelihood"
     given = replace(manifest(), metrics={name: served, f"{name}_map": -0.2})
-    (found,) = [check for check in checks(given) if "on held-out data; the budget was" in check.text]
+    (found,) = [check for check in checks(given) if "; the budget was" in check.text]
     assert found.fine is fine
-    assert "the budget was 0.005," in found.text
+    assert "beside the temperature alone; the budget was 0.005," in found.text
+    given = replace(given, metrics={**given.metrics, f"{name}_plain": -0.19})
+    (found,) = [check for check in checks(given) if "; the budget was" in check.text]
+    assert not found.fine
+    assert "beside the plain network" in found.text
 
 
 def test_layers_are_escaped() -> None:

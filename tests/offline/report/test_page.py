@@ -110,7 +110,7 @@ def test_classification_figures_and_their_numbers(classification: Page) -> None:
     plain = expected_calibration_error(softmax(data.mean), data.targets)
     full = expected_calibration_error(link_approx(data.mean, data.variance), data.targets)
     alts = " ".join(image["alt"] or "" for image in classification.all("img"))
-    assert f"{plain:.3f} for the plain network, {full:.3f} for Probity" in alts
+    assert f"{plain:.3f} for the temperature alone, {full:.3f} for Probity" in alts
     rejected = int((Predictive().undecided(GraphOutputs(data.mean, data.variance)).score > THRESHOLD).sum())
     assert 0 < rejected < 120
     assert f"{rejected} lie above the threshold 0.9" in alts

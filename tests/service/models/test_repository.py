@@ -20,6 +20,19 @@ def test_a_new_version_in_the_same_folder_replaces_the_old_one(tmp_path: Path) -
     run(test, None, (folder,))
 
 
+def test_a_new_name_in_the_same_folder_answers_by_default(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "a", "a").path
+
+    async def test(world: World) -> None:
+        bundle(folder, "b", seed=1)
+        await world.repository.refresh()
+        assert set(world.serving()) == {"b 1"}
+        assert world.repository.store.find().name == "b"
+        assert world.repository.missing("named", None) == []
+
+    run(test, None, (folder,))
+
+
 def test_two_folders_with_the_same_model_and_version_are_an_error(tmp_path: Path) -> None:
     first, second = bundle(tmp_path / "a", "a"), bundle(tmp_path / "b", "a", seed=1)
 

@@ -58,6 +58,23 @@ def test_a_new_one_takes_the_place_of_the_old_one() -> None:
         store.find("a")
 
 
+def test_what_takes_the_place_of_the_first_one_answers_by_default() -> None:
+    store = ModelStore()
+    old, other, new = model("a"), model("b"), model("c")
+    store.put(old)
+    store.put(other, other)
+    assert store.default == "a"
+    store.put(new, old)
+    store.remove(old)
+    assert store.find() is new
+    store.remove(new)
+    assert store.default == "c"
+    chosen = ModelStore("a")
+    chosen.put(old)
+    chosen.put(new, old)
+    assert chosen.default == "a"
+
+
 def test_versions_compare_by_their_numbers() -> None:
     versions = ["2024-01-02", "v10", "1.10", "v9", "1.9", "2", "10", "beta"]
     assert sorted(versions, key=version_key)[-4:] == ["1.10", "2", "10", "2024-01-02"]
