@@ -87,7 +87,7 @@ function classes(prediction, card) {
   return [
     element("h3", {}, "Probabilities"),
     element("p", { class: "note" }, element("span", { class: "key ours" }), prediction.degraded ? " without the uncertainty of the weights; " : " with the uncertainty of the weights; ",
-      element("span", { class: "key plain" }), " plain network, with a line: what it would say with this output one standard deviation lower or higher"),
+      element("span", { class: "key plain" }), " plain network, with a line: what it would say with this output one standard deviation lower or higher; each at the temperature that suits it"),
     element("dl", { class: "bars" }, ...rows), ...members(prediction), ...entropy(prediction, Object.keys(card.class_names ?? ours).length, card.task),
   ];
 }

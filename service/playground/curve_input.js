@@ -27,7 +27,7 @@ export class CurveInput {
     this.told = element("span");
     place.append(this.svg,
       element("div", { class: "ends note" }, element("span", {}, short(this.low)), this.told, element("span", {}, short(this.high))),
-      element("p", { class: "note" }, "Line: mean; band: interval, red where it is rejected; between the dashed lines lie the training data. Click to ask."),
+      element("p", { class: "note" }, "Line: mean; band: interval, red where it is rejected; dashed: the ends of the training data. Click to ask."),
       element("div", { class: "sliders" }, ...this.cells));
     this.#load(service);
     this.ask((low + high) / 2);
@@ -63,7 +63,7 @@ export class CurveInput {
 
   #draw() {
     const [least, most] = [Math.min(...this.curve.map(({ low }) => low)), Math.max(...this.curve.map(({ high }) => high))];
-    this.told.textContent = `from bottom to top: ${short(least)} to ${short(most)}`;
+    this.told.textContent = this.name;
     const x = (value) => (WIDTH * (value - this.low)) / (this.high - this.low);
     const y = (value) => HEIGHT - 8 - ((HEIGHT - 16) * (value - least)) / (most - least || 1);
     const red = ({ rejected, score }) => (this.own == null ? rejected : score > this.own);
@@ -77,6 +77,7 @@ export class CurveInput {
     const line = (value, kind) => drawn("line", { class: kind, x1: x(value), x2: x(value), y1: 0, y2: HEIGHT });
     this.svg.replaceChildren(...bands,
       drawn("polyline", { class: "mean", points: this.curve.map((one) => `${x(one.x)},${y(one.mean)}`).join(" ") }),
-      ...this.trained.map((value) => line(value, "edge")), line(this.value, "asked"));
+      ...this.trained.map((value) => line(value, "edge")), line(this.value, "asked"),
+      drawn("text", { x: 2, y: 12 }, short(most)), drawn("text", { x: 2, y: HEIGHT - 2 }, short(least)));
   }
 }

@@ -58,7 +58,7 @@ async function start() {
     find("trial").dataset.answered = "";
   }, (error) => {
     answer.clear(error.message);
-    fail(error);
+    if (error.status === 401) fail(error);
     // The new model may take other inputs, and refuse those of the old one's form.
     if (error.status === 422) service.card().then(({ digest }) => digest === card.digest || told(REPLACED)).catch(fail);
   }, (busy) => {
@@ -79,7 +79,6 @@ async function start() {
   const input = withInput(card, send, (error) => {
     latest.cancel();
     answer.clear(error.message);
-    fail(error);
   });
   answer.onThreshold = (threshold) => input?.threshold?.(threshold);
   again = async () => send(asked);

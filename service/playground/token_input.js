@@ -11,12 +11,12 @@ export class TokenInput {
     const [count] = spec.shape;
     const box = element("textarea", { id: "tokens", rows: 6, spellcheck: "false" });
     const said = element("p", { class: "note", role: "status" });
-    box.value = new Array(count).fill(0).join(" ");
     const read = () => {
       const words = box.value.split(/[\s,]+/).filter(Boolean);
       const wrong = words.find((word) => !/^-?\d+$/.test(word));
       if (wrong !== undefined || words.length !== count) changed(null);
-      if (wrong !== undefined) said.textContent = `Found "${wrong}", expected whole numbers, one a token.`;
+      if (words.length === 0) said.textContent = `Enter ${count} whole numbers with spaces between them.`;
+      else if (wrong !== undefined) said.textContent = `Found "${wrong}", expected whole numbers, one a token.`;
       else if (words.length !== count) said.textContent = `Found ${words.length} tokens, expected ${count}.`;
       else {
         said.textContent = "";

@@ -357,7 +357,7 @@ def test_tokens_are_typed(browser: Any, tmp_path: Path) -> None:
     with running(write_tokens(tmp_path / "bundle").path) as server:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
-        answered(page)
+        page.get_by_text("Enter 2 whole numbers").wait_for()
         after(page, lambda: page.get_by_label("2 tokens").fill("1 2"))
         page.get_by_label("2 tokens").fill("1 x")
         assert "expected whole numbers" in page.locator("#input [role=status]").inner_text()
