@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Iterator
 
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from probity.offline.data.held_out import HeldOut
 from probity.offline.runtime.arrays import Array, to_numpy
@@ -54,6 +52,9 @@ def _classes(targets: Array) -> Iterator[Array]:
 
 def _neighbours(x: Array) -> Iterator[Array]:
     """Places of rows near each other, the largest group first."""
+    from sklearn.cluster import KMeans  # imported where it is needed: it takes a second
+    from sklearn.exceptions import ConvergenceWarning
+
     groups = min(MOST_ROWS, len(x) // (2 * LEAST_GROUP))
     if groups < 1:
         return
