@@ -31,7 +31,7 @@ export class ImageInput {
       this.#tools(names), this.#sliders(), ...(this.dataSet ? [this.#placing()] : []));
     document.addEventListener("paste", (event) => this.#take(event.clipboardData?.files[0]));
     for (const name of ["dragover", "drop"]) document.addEventListener(name, (event) => event.preventDefault());
-    this.example(names.includes("7") ? "7" : "noise");
+    this.example(names.includes("3") ? "3" : "noise");
   }
 
   clear() {
