@@ -62,8 +62,9 @@ class ModelStore:
     def put(self, model: ServedModel, instead_of: ServedModel | None = None) -> ServedModel | None:
         """Serve the model from now on. Returns the one that it replaces, to be retired. instead_of: what the same
         folder held before."""
-        was_default = instead_of is not None and not self._chosen and self.latest(self._default) is instead_of
-        if self._default is None or was_default:
+        by_default = self._models.get(self._default or "", {})
+        takes_over = not self._chosen and len(by_default) == 1 and instead_of in by_default.values()
+        if self._default is None or takes_over:
             self._default = model.name
         versions = self._models.get(model.name, {})
         self._set(model.name, {**versions, model.version: model})

@@ -69,6 +69,11 @@ def test_what_takes_the_place_of_the_first_one_answers_by_default() -> None:
     assert store.find() is new
     store.remove(new)
     assert store.default == "c"
+    several = ModelStore()
+    for one in (model("a", "2"), old):
+        several.put(one)
+    several.put(new, several.find("a", "2"))
+    assert several.default == "a"  # of which a version is left
     chosen = ModelStore("a")
     chosen.put(old)
     chosen.put(new, old)
