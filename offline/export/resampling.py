@@ -65,7 +65,9 @@ def avg_pool_backward(
             area = area * lengths.reshape(-1, *(1,) * (dimensions - 1 - axis))
         assert isinstance(area, Tensor)
         area = area.to(x.dtype)
-    weight, none = x.new_ones((channels, 1, *kernel)), [0] * dimensions
+    # No window needs to reach beyond the input; one of 1,280 over two pixels would take gigabytes in onnxruntime.
+    reach = [min(length, size + p) for length, size, p in zip(kernel, sizes, pad, strict=True)]
+    weight, none = x.new_ones((channels, 1, *reach)), [0] * dimensions
     spread = aten.convolution.default(
         grad_output / area, weight, None, step, none, [1] * dimensions, True, none, channels
     )

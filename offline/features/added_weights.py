@@ -33,6 +33,7 @@ from probity.offline.features.layers import MOST_INPUTS, FeatureLayers
 from probity.offline.runtime.arrays import Array, to_numpy
 
 PAIRS = 10_000  # of examples, for the median distance
+LEAST_DISTANCE = 1e-3  # of two that are not alike, where coordinates are deviations: less is rounding
 BLOCK = 1024
 
 
@@ -108,7 +109,7 @@ def _median_distance(t: Tensor, generator: torch.Generator) -> float:
     """Of two different examples drawn at random; 1 where all are alike."""
     first, second = (torch.randint(len(t), (PAIRS,), generator=generator) for _ in range(2))
     distances = torch.linalg.vector_norm(t[first] - t[second], dim=1)
-    some = distances[distances > 0]
+    some = distances[distances > LEAST_DISTANCE]
     return float(some.median()) if len(some) else 1.0
 
 

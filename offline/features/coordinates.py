@@ -41,7 +41,8 @@ RIDGE = 0.01  # r, relative to the mean eigenvalue
 # Lengths that are alike to this share, as behind a normalisation, tell nothing but rounding.
 LEAST_DEVIATION = 0.02
 MOST_DEVIATIONS = 50.0  # beyond, everything is equally far, and a cosine has no digits in float32
-LEAST_REST = 1e-3  # relative to the root mean square of z: less is rounding
+LEAST_REST = 1e-3  # relative to the root mean square of a z_l: less is rounding
+LEAST_SCALE = 1e-4  # s_l, of directions of length 1: less is rounding, behind many layers
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class Coordinates:
             centre = unit.mean(0)
             moved = unit - centre
             scale = float(moved.square().sum(1).mean().sqrt())
-            scale = scale if scale > LEAST_LENGTH else 1.0  # all alike
+            scale = scale if scale > LEAST_SCALE else 1.0  # all alike
             centres.append(centre)
             scales.append(torch.full_like(centre, scale))
             standard.append(moved / scale)
@@ -176,7 +177,7 @@ class Coordinates:
         own, between = _halves(z)
         directions = _leading(own, generator)
         outside = _outside(between, directions)
-        shown = float(outside.square().mean()) > LEAST_REST**2 * float(z.square().sum(1).mean())
+        shown = float(outside.square().mean()) > LEAST_REST**2 * len(parts)
         return cls(
             torch.cat(centres),
             torch.cat(scales),

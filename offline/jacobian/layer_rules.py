@@ -17,6 +17,9 @@ from probity.offline.jacobian.unfold import CONVOLUTIONS, Convolution, PatchRows
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 CHANNELS_FIRST = (*CONVOLUTIONS, *BATCH_NORMS, nn.GroupNorm)
+KINDS = (nn.Linear, *CONVOLUTIONS, *BATCH_NORMS, nn.LayerNorm, nn.GroupNorm, nn.Embedding)
+HARMLESS = frozenset({"reset_parameters", "extra_repr"})
+CALLS = frozenset({"__call__", "__getattr__", "__getattribute__"})
 Entries = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
@@ -96,13 +99,31 @@ class ExpandedEntries:
         return take(gradient.flatten(2), 2, self.positions)
 
 
+def kind_of(layer: nn.Module) -> type[nn.Module] | None:
+    """The one of `KINDS` that the layer computes as, or None.
+
+    A class derived from it may add a constructor and helpers (the depthwise convolution of transformers' EfficientNet),
+    but no method in place of its own and no property: it may compute something else.
+    """
+    kind = next((each for each in KINDS if isinstance(layer, each)), None)
+    if kind is None:
+        return None
+    order = type(layer).__mro__
+    added = {name: value for derived in order[: order.index(kind)] for name, value in vars(derived).items()}
+    methods = {name for name in added if name in CALLS or (hasattr(kind, name) and not name.startswith("__"))}
+    computed = any(isinstance(value, property) for value in added.values())
+    return None if computed or methods - HARMLESS else kind
+
+
 def is_structured(layer: nn.Module) -> bool:
-    """Whether there are rules for the layer's parameters. Exact types: a subclass may compute something else."""
-    if type(layer) is nn.Embedding:
+    """Whether there are rules for the layer's parameters."""
+    kind = kind_of(layer)
+    if kind is nn.Embedding:
+        assert isinstance(layer, nn.Embedding)
         return layer.max_norm is None and not layer.scale_grad_by_freq
-    if type(layer) in BATCH_NORMS:  # without running statistics it normalises by the batch, also in eval mode
+    if kind in BATCH_NORMS:  # without running statistics it normalises by the batch, also in eval mode
         return layer.running_mean is not None
-    return type(layer) in (nn.Linear, *CONVOLUTIONS, nn.LayerNorm, nn.GroupNorm)
+    return kind is not None
 
 
 def entries_of(layer: nn.Module, role: str, positions: Tensor) -> Entries:

@@ -52,7 +52,7 @@ def scaled_directions(training: list[Array], usual: float | None) -> Callable[[l
         units = [direction(layer, other) for other in others]
         centre = sum(units) / len(units)
         scale = math.sqrt(sum(float((one - centre) @ (one - centre)) for one in units) / len(units))
-        known.append((centre, scale if scale > 1e-12 else 1.0))
+        known.append((centre, scale if scale > 1e-4 else 1.0))
 
     def z(parts: list[Array]) -> Array:
         pairs = zip(parts, known, strict=True)

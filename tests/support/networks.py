@@ -160,6 +160,36 @@ class Hooked(nn.Sequential):
         self[2].register_forward_pre_hook(lambda _, args: (args[0].square(),))
 
 
+class Depthwise(nn.Conv1d):
+    """A convolution with a constructor of its own, as libraries of networks have it."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, channels, 3, padding=1, groups=channels)
+
+    def extra_repr(self) -> str:
+        return "depthwise"
+
+
+class Doubled(nn.Linear):
+    """Computes something else than the layer that it derives from."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+class Derived(nn.Module):
+    """Layers of classes that derive from torch's, and attention, whose last layer is one that is never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixed, self.depthwise = nn.MultiheadAttention(4, 2, batch_first=True), Depthwise(4)
+        self.doubled, self.head = Doubled(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.depthwise(self.mixed(x, x, x)[0].transpose(1, 2)).transpose(1, 2)
+        return self.head(torch.tanh(self.doubled(x)).mean(1))
+
+
 NETWORKS: dict[str, tuple[type[nn.Module], tuple[int, ...], float]] = {
     # name: (network, shape of one input, share of the weights to choose)
     "tied": (Tied, (5,), 0.5),
@@ -175,6 +205,7 @@ NETWORKS: dict[str, tuple[type[nn.Module], tuple[int, ...], float]] = {
     "transposed": (Transposed, (1, 8, 8), 0.2),
     "attention": (Attention, (5, 8), 0.3),
     "recurrent": (Recurrent, (7, 6), 0.4),
+    "derived": (Derived, (5, 4), 1.0),
     "hooked": (Hooked, (5,), 1.0),
 }
 

@@ -35,6 +35,10 @@ CASES: dict[str, tuple[list[Tensor], list[Tensor]]] = {
         [torch.ones(30, 3, dtype=torch.float64), *activations((30, 5))],
         [torch.ones(4, 3, dtype=torch.float64), *activations((4, 5), seed=2)],
     ),
+    "a layer that is alike but for rounding": (
+        [1 + 1e-7 * activations((30, 3))[0], *activations((30, 5))],
+        [1 + 1e-7 * activations((4, 3), seed=2)[0], *activations((4, 5), seed=2)],
+    ),
     "no activation at all": (activations((30, 5)), [torch.zeros(4, 5, dtype=torch.float64)]),
     "two examples": (activations((2, 4)), activations((4, 4), seed=2)),
 }
@@ -107,6 +111,15 @@ def test_the_variance_is_that_of_the_definition(case: str, form: str) -> None:
     known = [phi_of(training, n) for n in range(len(training[0]))]
     expected = [added_variance(phi_of(new, n), known, SMALL.precision, SMALL.kept) for n in range(len(new[0]))]
     np.testing.assert_allclose(fitted.of(new).numpy(), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["directions", "lengths"])
+def test_rounding_is_no_distance(form: str) -> None:
+    """Behind units that no input activates, examples are alike: served in float32, they must not be far apart."""
+    training, new = (1 + 1e-7 * h for h in activations((30, 5), (4, 5)))
+    fitted = FeatureVariance.fit([training], SMALL, **FORMS[form], generator=generator())
+    served = fitted.to(torch.zeros(())).of([new.float()])
+    np.testing.assert_allclose(served.numpy(), fitted.of([new]).numpy(), atol=1e-5)
 
 
 def test_the_length_scale_is_in_units_of_the_median_distance() -> None:

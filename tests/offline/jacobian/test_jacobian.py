@@ -55,6 +55,11 @@ def test_equals_plain_differentiation(name: str) -> None:
         ("groups-all", set()),
         ("residual", set()),
         ("scaled", {"scale"}),
+        (
+            "derived",
+            {f"mixed.{name}" for name in ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")}
+            | {"doubled.weight", "doubled.bias"},
+        ),
     ],
 )
 def test_route_of_each_parameter(name: str, generic: set[str]) -> None:
