@@ -138,6 +138,20 @@ def need_recipe(path: Path, bundle: Path | None = None) -> None:
         raise ValueError(problem)
 
 
+def need_network(path: Path) -> None:
+    """`ValueError` for an ONNX file that is not there."""
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file, expected a network in ONNX")
+
+
+def refuse_files(**options: Path | None) -> None:
+    """`ValueError` for data in files beside a recipe, which has its own."""
+    for name, path in options.items():
+        if path is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option}: found {path} beside a recipe, which has its own data; leave the option out")
+
+
 def need_onnx() -> None:
     """A clear word where the packages that edit a graph are not installed. Torch is not needed for that."""
     if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "probity.offline")):
@@ -176,8 +190,13 @@ def new(
 @app.command()
 @with_config_options
 def fit(
-    recipe: RecipeArgument,
+    recipe: Annotated[
+        Path,
+        typer.Argument(help="A Python file with model(), train_data(), calibration_data(); or a network in ONNX."),
+    ],
     out: Annotated[Path, typer.Option(help="Where to write the bundle.")],
+    data: Annotated[Path | None, typer.Option(help="Of an ONNX network: .npz of what it was trained on.")] = None,
+    held_out: Annotated[Path | None, typer.Option(help="Of an ONNX network: .npz of examples like these.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take: memory and time.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing bundle, once the new one is ready.")
@@ -197,19 +216,26 @@ def fit(
     from probity.offline.config import check_each
 
     try:  # before torch is imported, which takes seconds
-        need_recipe(recipe)
+        in_files = recipe.suffix.lower() == ".onnx"
+        if in_files:
+            need_network(recipe)
+        else:
+            need_recipe(recipe)
+            refuse_files(data=data, held_out=held_out)
         stated = parsed(given)
         check_each(stated)
         check_new(out, force or dry_run)
         check_writable(out)
     except (BundleError, ValueError) as error:
         fail(str(error))
+    from probity.offline.recipes.from_files import recipe_of_files
     from probity.offline.recipes.run import dry_run_recipe, fit_recipe
 
     with said_what_is_kept(out), explained_errors(debug):
+        source = recipe_of_files(recipe, data, held_out) if in_files else recipe
         if dry_run:
-            print_lines(dry_run_recipe(recipe, stated))
-        elif fit_recipe(recipe, out, stated, restart):
+            print_lines(dry_run_recipe(source, stated))
+        elif fit_recipe(source, out, stated, restart):
             print_card(out, warned=True)
             print_lines(["", f"Report: {out / 'report.html'}", f"Serve it: probity serve {shlex.quote(str(out))}"])
 

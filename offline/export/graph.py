@@ -3,8 +3,6 @@
 With added weights also their part of each variance, "added_variance" (B,), and "feature_scores" (B, 1), the distance.
 """
 
-import logging
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,12 +16,14 @@ from probity.offline.export.added_graph import AddedWeightsGraph
 from probity.offline.export.errors import ExportError, export_error, first_cause, operator_of
 from probity.offline.export.failing_layer import failing_layer
 from probity.offline.export.jacobian_graph import FilledVarianceGraph, JacobianGraph, StructuredVarianceGraph
+from probity.offline.export.onnx_bodies import put_back, translations
 from probity.offline.export.split_graph import traced
 from probity.offline.features.added_weights import AddedWeights
 from probity.offline.jacobian.jacobian import SubnetworkJacobian
 from probity.offline.jacobian.routes import JacobianPlan
 from probity.offline.laplace.served_factor import StructuredFactor
 from probity.offline.laplace.whole_factor import WholeFactor
+from probity.offline.runtime.quiet import quiet_exporter
 
 # The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
 NAMES = {"probity_inputs": "inputs", "probity_mean": "mean"}
@@ -37,7 +37,6 @@ RESULTS = {
 # of the input's other sizes (nor 1, to which shapes would be specialised).
 TRACE_ROWS = (11, 13, 17, 19, 23, 29, 31, 37)
 PROTOBUF_LIMIT = 2**31
-TALKATIVE = ("torch.onnx", "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
 
 def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> tuple[bytes, int]:
@@ -81,9 +80,10 @@ def _export(
     count = next(number for number in TRACE_ROWS if number not in example.shape[1:])
     rows = example[:1].expand(count, *example.shape[1:]).contiguous()
     try:
-        with _quiet(), _plain_kernels():
+        with quiet_exporter(), _plain_kernels():
             dynamic = ({0: torch.export.Dim.DYNAMIC},)
-            model = _convert(torch.export.export(graph(rows), (rows,), dynamic_shapes=dynamic), results)
+            program = torch.export.export(graph(rows), (rows,), dynamic_shapes=dynamic)
+            model = _convert(program, results, jacobian.model)
     except Exception as error:  # tracing and conversion raise a wide family of errors
         raise _explained(error, jacobian, rows) from error
     _strip(model)
@@ -93,13 +93,21 @@ def _export(
     return model.SerializeToString(deterministic=True), opset
 
 
-def _convert(program: torch.export.ExportedProgram, results: list[str]) -> onnx.ModelProto:
+def _convert(program: torch.export.ExportedProgram, results: list[str], network: nn.Module) -> onnx.ModelProto:
     inputs, mean = NAMES
     exported = torch.onnx.export(
-        program, (), dynamo=True, input_names=[inputs], output_names=[mean, *results], verbose=False, optimize=False
+        program,
+        (),
+        dynamo=True,
+        input_names=[inputs],
+        output_names=[mean, *results],
+        verbose=False,
+        optimize=False,
+        custom_translation_table=translations(network),
     )
     assert exported is not None
     assert exported.model is not None
+    put_back(exported.model, network)
     fold(exported.model)
     return exported.model_proto
 
@@ -133,7 +141,7 @@ def _explained(error: BaseException, jacobian: SubnetworkJacobian, rows: Tensor)
         other_cause = first_cause(other)
         return operator_of(other_cause) == operator_of(cause) and type(other_cause) is type(cause)
 
-    with _quiet(), _plain_kernels():
+    with quiet_exporter(), _plain_kernels():
         layer = failing_layer(jacobian.model, rows, _attempt, same)
     return export_error(cause, layer, _touched(jacobian.plan))
 
@@ -198,19 +206,3 @@ def _plain_kernels() -> Iterator[None]:
     """Trace attention and recurrent layers as ordinary operators, not as fused kernels that ONNX does not know."""
     with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
         yield
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter reports every optional operator it skips, and every failure before it is raised; none of that
-    concerns the user."""
-    levels = {name: logging.getLogger(name).level for name in TALKATIVE}
-    for name in TALKATIVE:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)

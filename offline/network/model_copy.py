@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from probity.offline.network.finite import check_finite_outputs
+from probity.offline.network.given_network import network_of
 from probity.offline.network.inputs import ONE_INPUT, InputForm
 from probity.offline.network.invented import for_invented
 from probity.offline.network.layer_outputs import layer_outputs
@@ -26,14 +27,13 @@ FROM_FLOAT64, FROM_HALF = 1e-3, 5e-2
 
 
 def usable(model: object) -> nn.Module:
-    """The module without the wrapper of torch.compile or of several devices; `TypeError` or `ValueError` for others."""
-    if not isinstance(model, nn.Module):
-        weights = isinstance(model, Mapping) and all(isinstance(value, Tensor) for value in model.values())
-        remedy = "; load this state into a model first: model.load_state_dict(state)" if weights else ""
-        raise TypeError(f"model: found {_kind(model)}, expected a torch.nn.Module that is trained{remedy}")
+    """What `network_of` gives, without the wrapper of torch.compile or of several devices; `TypeError` or `ValueError`
+    for others."""
+    model = network_of(model)
     if isinstance(model, torch.jit.ScriptModule):
         raise UnsupportedModelError(
-            "model: found a TorchScript module, expected the plain torch.nn.Module that it was made of"
+            "model: found a TorchScript module, expected the network that it was made of, as its Python class, with "
+            "the same weights: network.load_state_dict(scripted.state_dict())"
         )
     plain = getattr(model, "_orig_mod", model)
     if isinstance(plain, nn.DataParallel | nn.parallel.DistributedDataParallel):
@@ -325,10 +325,6 @@ def highest_precision(model: nn.Module, x: Tensor) -> Iterator[Tensor]:
         return
     with in_float64(model):
         yield x.double() if x.is_floating_point() else x
-
-
-def _kind(model: object) -> str:
-    return f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
 
 
 def _line(error: Exception) -> str:

@@ -21,6 +21,7 @@ from torch import nn
 
 from probity.offline.config import FitConfig
 from probity.offline.data.description import listed_names
+from probity.offline.network.given_network import network_of
 from probity.offline.recipes.imports import RecipeImports
 from probity.service.bundle import InputSpec
 from probity.service.format.text import suggestion
@@ -81,11 +82,11 @@ class Recipe:
         return spec
 
     def model(self) -> nn.Module:
-        model = self._call("model")
-        if not isinstance(model, nn.Module):
-            found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
-            raise RecipeError(f"{self.path}: model() returned {found}, expected a torch.nn.Module")
-        return model
+        found = self._call("model")
+        try:
+            return network_of(found, f"{self.path}: model()")
+        except TypeError as error:
+            raise RecipeError(str(error)) from None
 
     def data(self, name: str) -> Any:
         """What `train_data`, `calibration_data`, `score_data`, `test_data` or `ood_data` returns, or is."""

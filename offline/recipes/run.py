@@ -20,13 +20,13 @@ from probity.service.format.files import check_destination, check_writable
 from probity.service.inference.predictor import Predictor
 
 
-def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any], restart: bool = False) -> bool:
-    """Run a recipe with progress bars; `given` replaces fields of its configuration. restart: what an interrupted fit
-    has kept is removed first.
+def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart: bool = False) -> bool:
+    """Run a recipe, or the one in a file, with progress bars; `given` replaces fields of its configuration. restart:
+    what an interrupted fit has kept is removed first.
 
     Returns whether this is the process that wrote the bundle: under torchrun the first one shows and writes.
     """
-    recipe = load_recipe(recipe_path)
+    recipe = _loaded(recipe)
     config = _config(recipe, given)
     check_options(config.selection, config.selection_options)
     check_destination(out)
@@ -57,12 +57,16 @@ def fit_recipe(recipe_path: Path, out: Path, given: dict[str, Any], restart: boo
     return main
 
 
-def dry_run_recipe(recipe_path: Path, given: dict[str, Any]) -> list[str]:
+def dry_run_recipe(recipe: Path | Recipe, given: dict[str, Any]) -> list[str]:
     """What fitting the recipe would take, as lines for people."""
-    recipe = load_recipe(recipe_path)
+    recipe = _loaded(recipe)
     config, held_out = _config(recipe, given), recipe.data("calibration_data")
     with recipe.running():
         return dry_run(recipe.model(), recipe.data("train_data"), config, calibration_loader=held_out)
+
+
+def _loaded(recipe: Path | Recipe) -> Recipe:
+    return recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
 
 
 def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:

@@ -456,7 +456,7 @@ def test_in_a_recipe_before_its_model_is_trained(change: str, words: list[str], 
 ONE_OUTPUT = "def data(seed, count=60):\n    x = torch.randn(count, 4)\n    return x, "
 MODELS = {
     "a class": ("def model():\n    return nn.Linear", "model() returned the class Linear"),
-    "nothing": ("def model():\n    nn.Linear(4, 3)", "model() returned NoneType, expected a torch.nn.Module"),
+    "nothing": ("def model():\n    nn.Linear(4, 3)", "model(): found NoneType, expected a trained network"),
     "other weights": (
         "def model():\n    net = nn.Linear(4, 3)\n    net.load_state_dict({'w': torch.zeros(3, 4)})\n    return net",
         "Missing key(s) in state_dict",
@@ -465,7 +465,7 @@ MODELS = {
     "a list of layers": ("def model():\n    return nn.ModuleList([nn.Linear(4, 3)])", "nn.Sequential(*layers)"),
     "a state": (
         "def model():\n    return nn.Linear(4, 3).state_dict()",
-        "expected a torch.nn.Module",
+        "load this state into a network first",
     ),
     "time first": (
         "class Last(nn.Module):\n    def __init__(self):\n"

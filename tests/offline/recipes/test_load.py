@@ -125,7 +125,7 @@ def test_bytes_are_no_recipe(tmp_path: Path) -> None:
 
 
 def test_a_model_of_another_type(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"model\(\) returned dict, expected a torch.nn.Module"):
+    with pytest.raises(RecipeError, match=r"model\(\): found dict, expected a trained network"):
         recipe(tmp_path, "def model(): return {}").model()
 
 

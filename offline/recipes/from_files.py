@@ -1,0 +1,52 @@
+"""A recipe made of files: a network in ONNX, and examples in NumPy's .npz format."""
+
+import zipfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from probity.offline.recipes.imports import RecipeImports
+from probity.offline.recipes.load import Recipe, RecipeError
+
+ONNX, NPZ = ".onnx", ".npz"
+X, Y = "x", "y"
+EXPECTED = (
+    f"numpy.savez(file, {X}=inputs, {Y}=targets), with the inputs' own names in place of {X} where there are several"
+)
+
+
+def recipe_of_files(network: Path, train: Path | None, held_out: Path | None) -> Recipe:
+    """The recipe that has the ONNX file as its model, and these examples.
+
+    Raises `RecipeError` for missing files, and for others than `numpy.savez(file, x=inputs, y=targets)`.
+    """
+    if train is None or held_out is None:
+        missing = "--data" if train is None else "--held-out"
+        raise RecipeError(
+            f"{missing}: found none, expected an {NPZ} file: of {network.name} both are needed, --data, which it was "
+            "trained on, and --held-out, which it was not"
+        )
+    name = "probity_recipe_of_files"
+    module = ModuleType(name)
+    vars(module).update(model=network, train_data=_examples(train), calibration_data=_examples(held_out))
+    return Recipe(network, module, RecipeImports(network, name))
+
+
+def _examples(path: Path) -> tuple[Any, Any]:
+    """Inputs, an array or several by name, and targets."""
+    if not path.is_file():
+        raise RecipeError(f"{path}: no such file, expected an {NPZ} file")
+    try:
+        with zipfile.ZipFile(path):  # np.load reads other formats too
+            pass
+        with np.load(path, allow_pickle=False) as file:
+            found = {key: file[key] for key in file.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        reason = " ".join(str(error).split())[:150]
+        raise RecipeError(f"{path}: found no {NPZ} file of numbers ({reason}), expected {EXPECTED}") from None
+    if Y not in found or len(found) < 2:
+        raise RecipeError(f"{path}: found the arrays {', '.join(found) or 'none'}, expected {EXPECTED}")
+    targets = found.pop(Y)
+    return (found[X] if list(found) == [X] else found), targets

@@ -1,0 +1,119 @@
+"""A network in ONNX and examples in files, on the command line."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from typer.testing import CliRunner, Result
+
+from probity.cli import app
+from probity.offline.recipes.from_files import recipe_of_files
+from probity.offline.recipes.load import RecipeError
+from probity.service.inference.onnx_runtime import onnxruntime
+from probity.service.inference.predictor import Predictor
+from tests.support.onnx_files import perceptron
+
+DRAW = np.random.default_rng(0)
+NODES = [helper.make_node("Gemm", ["h", "w", "b"], ["z"]), helper.make_node("Softmax", ["z"], ["out"], axis=-1)]
+CONSTANTS = {"w": DRAW.normal(size=(5, 3)).astype(np.float32), "b": np.zeros(3, np.float32)}
+
+
+def run_probity(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with a network, and examples whose classes it tells."""
+    network = perceptron(NODES, CONSTANTS)
+    onnx.save(network, tmp_path / "net.onnx")
+    session = onnxruntime.InferenceSession(network.SerializeToString())
+    for name, count in (("train", 300), ("held_out", 200)):
+        x = DRAW.normal(size=(count, 2)).astype(np.float32)
+        probabilities = session.run(None, {"x": x})[0]
+        y = [DRAW.choice(3, p=p / p.sum()) for p in probabilities.astype(np.float64)]
+        np.savez(tmp_path / f"{name}.npz", x=x, y=np.array(y))
+    return tmp_path
+
+
+def test_a_network_in_onnx_is_fitted_and_served(files: Path) -> None:
+    done = run_probity(
+        "fit",
+        files / "net.onnx",
+        "--data",
+        files / "train.npz",
+        "--held-out",
+        files / "held_out.npz",
+        "--out",
+        files / "bundle",
+        "--name",
+        "net",
+    )
+    assert done.exit_code == 0, done.stderr
+    predictor = Predictor.load(files / "bundle")
+    x = np.load(files / "held_out.npz")["x"]
+    found = predictor.predict(x)
+    (probabilities,) = onnxruntime.InferenceSession(files / "net.onnx").run(None, {"x": x})
+    assert found.probabilities is not None
+    assert (found.probabilities.argmax(1) == probabilities.argmax(1)).all()
+    assert found.rejected.mean() < 0.15
+    assert predictor.predict(1000 * x[:20]).rejected.all()
+    operators = [node.op_type for node in onnx.load(files / "bundle" / "model.onnx").graph.node]
+    assert operators.count("Relu") == 1  # the file's own nodes, once
+
+
+def test_several_inputs_have_their_names(files: Path) -> None:
+    onnx.save(perceptron(NODES, CONSTANTS, second="tokens"), files / "two.onnx")
+    for name in ("train", "held_out"):
+        with np.load(files / f"{name}.npz") as file:
+            tokens = DRAW.integers(0, 5, (len(file["y"]), 1))
+            np.savez(files / f"{name}.npz", x=file["x"], tokens=tokens, y=file["y"])
+    done = run_probity(
+        "fit",
+        files / "two.onnx",
+        "--data",
+        files / "train.npz",
+        "--held-out",
+        files / "held_out.npz",
+        "--out",
+        files / "bundle",
+    )
+    assert done.exit_code == 0, done.stderr
+    assert [part.name for part in Predictor.load(files / "bundle").manifest.input.parts or ()] == ["tokens", "x"]
+
+
+def test_a_dry_run_says_what_it_takes(files: Path) -> None:
+    data = "--data", files / "train.npz", "--held-out", files / "held_out.npz"
+    done = run_probity("fit", files / "net.onnx", *data, "--out", files / "bundle", "--dry-run")
+    assert done.exit_code == 0, done.stderr
+    assert "D = 18" in done.stdout
+    assert not (files / "bundle").exists()
+
+
+def test_other_files_are_refused(files: Path) -> None:
+    train = files / "train.npz"
+    (files / "text.npz").write_text("x")
+    np.savez(files / "alone.npz", x=np.zeros((3, 2)))
+    np.savez(files / "objects.npz", x=np.array([{}], dtype=object), y=np.zeros(1))
+    np.save(files / "one.npy", np.zeros(3))
+    for held_out, named in (
+        (None, "--held-out"),
+        (files / "none.npz", "no such file"),
+        (files / "text.npz", "numpy.savez"),
+        (files / "alone.npz", "found the arrays x"),
+        (files / "objects.npz", "numpy.savez"),
+        (files / "one.npy", "numpy.savez"),
+    ):
+        with pytest.raises(RecipeError, match=named):
+            recipe_of_files(files / "net.onnx", train, held_out)
+    with pytest.raises(RecipeError, match="--data"):
+        recipe_of_files(files / "net.onnx", None, train)
+
+
+def test_data_beside_a_recipe_are_refused(files: Path) -> None:
+    (files / "recipe.py").write_text("")
+    done = run_probity("fit", files / "recipe.py", "--data", files / "train.npz", "--out", files / "bundle")
+    assert done.exit_code == 2
+    assert "which has its own data" in done.stderr
