@@ -11,6 +11,7 @@ from probity.offline.config import FitConfig
 from probity.service.bundle import ImagePreprocessing, InputSpec
 
 if TYPE_CHECKING:
+    from probity.offline.data.image_spec import image_spec
     from probity.offline.export.errors import ExportError
     from probity.offline.export.verify import VerificationError
     from probity.offline.fit import fit_bundle
@@ -30,6 +31,7 @@ __all__ = [
     "NotFiniteError",
     "VerificationError",
     "fit_bundle",
+    "image_spec",
 ]
 NEED_TORCH = {
     "CheckpointError": "probity.offline.runtime.checkpoint",
@@ -39,6 +41,7 @@ NEED_TORCH = {
     "NotFiniteError": "probity.offline.network.finite",
     "VerificationError": "probity.offline.export.verify",
     "fit_bundle": "probity.offline.fit",
+    "image_spec": "probity.offline.data.image_spec",
 }
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from probity.offline.config import FitConfig
 from probity.offline.data.agreement import check_inputs_like
 from probity.offline.data.calibration_check import CalibrationCheck, target_warnings
 from probity.offline.data.description import Description, check_class_names, check_input_spec, check_is_spec
 from probity.offline.data.foreign import check_foreign, collect_foreign
-from probity.offline.data.given import given_data, given_like
+from probity.offline.data.given import GivenData, given_data, given_like
 from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, collect_held_out
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
@@ -42,6 +42,7 @@ from probity.offline.laplace.ggn import Curvature, accumulate_ggn
 from probity.offline.laplace.inference import infer
 from probity.offline.laplace.noise import residual_noise
 from probity.offline.laplace.temperature import plain_temperature
+from probity.offline.network.given_network import class_names_of
 from probity.offline.publish.bundle import publish
 from probity.offline.publish.fitted import Fitted
 from probity.offline.publish.served_form import check_size, choose_form
@@ -65,7 +66,7 @@ def quiet(line: str) -> None:
 
 
 def fit_bundle(
-    model: nn.Module,
+    model: Any,
     train_loader: Any,
     out: str | Path,
     *,
@@ -79,18 +80,20 @@ def fit_bundle(
 ) -> Path:
     """Fit a subnetwork Laplace posterior around a trained network and write it to `out` as a bundle.
 
-    model: outputs (B, K), logits or regression means; or (B,), and of a classification one logit, that of class 1;
-    alone, first in a tuple, or called `logits`; any mode; never changed, also not on an error. train_loader,
-    calibration_loader: a pair (X, y) of tensors, arrays or data frames, a dataset, or batches (inputs, targets) that
-    can be read several times; the columns of a data frame are the names of the features, and those of the calibration
-    data are put in their order. The calibration data are held out of training, are kept in memory, and tune prior
-    precision, observation noise, temperature and reject threshold. out: a new folder; an existing bundle is replaced
-    atomically, anything else there is refused. class_names: K names, of classes, labels or values; by default, those of
-    a data frame of several targets. input_spec: how the service makes inputs (images, feature names); by default, plain
-    arrays of the loader's shape. progress: wraps the long loops (see `probity.offline.runtime.progress`). say: called
-    with lines of text, such as the predicted memory before the work starts, and at the end what the manifest warns of;
-    without it, that is logged by "probity". foreign_loader: batches of inputs unlike the training data and of anything
-    in place of targets: with score "fused" or "auto", they choose the score in place of synthetic shifts.
+    model: a module of torch, the path of an ONNX file, or a perceptron of scikit-learn; outputs (B, K), logits or
+    regression means; or (B,), and of a classification one logit, that of class 1; alone, first in a tuple, or called
+    `logits`; any mode; never changed, also not on an error. train_loader, calibration_loader: a pair (X, y) of tensors,
+    arrays or data frames, a dataset, or batches (inputs, targets) that can be read several times; the columns of a data
+    frame are the names of the features, and those of the calibration data are put in their order. The calibration data
+    are held out of training, are kept in memory, and tune prior precision, observation noise, temperature and reject
+    threshold. out: a new folder; an existing bundle is replaced atomically, anything else there is refused.
+    class_names: K names, of classes, labels or values; by default, those of a data frame of several targets, or the
+    model's own. input_spec: how the service makes inputs (images, feature names; `image_spec` reads those of timm and
+    transformers); by default, plain arrays of the loader's shape. progress: wraps the long loops (see
+    `probity.offline.runtime.progress`). say: called with lines of text, such as the predicted memory before the work
+    starts, and at the end what the manifest warns of; without it, that is logged by "probity". foreign_loader: batches
+    of inputs unlike the training data and of anything in place of targets: with score "fused" or "auto", they choose
+    the score in place of synthetic shifts.
 
     A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`. Under torchrun
     every process calls this; each takes its share of the data, and the first one writes.
@@ -114,7 +117,7 @@ def fit_bundle(
         for line in job.notes:
             say(line)
         spec = check_input_spec(input_spec, job.example, train.columns, job.takes.parts)
-        names = check_class_names(train.targets if class_names is None else class_names, job.likelihood.outputs)
+        names = check_class_names(_names(model, job, train, class_names), job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination, say)
 
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
@@ -180,7 +183,7 @@ def fit_bundle(
 
 
 def dry_run(
-    model: nn.Module,
+    model: Any,
     train_loader: Any,
     config: FitConfig | None = None,
     *,
@@ -201,6 +204,13 @@ def dry_run(
         reach = reachable_weights(job)
         expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
         return [*job.notes, *expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]
+
+
+def _names(model: object, job: Job, train: GivenData, given: Sequence[str] | None) -> Sequence[str] | None:
+    """The given names, those of a data frame of several targets, or the model's own of its classes."""
+    if given is not None or train.targets is not None or isinstance(job.likelihood, Regression):
+        return train.targets if given is None else given
+    return class_names_of(model, job.likelihood.outputs)
 
 
 def _usable_config(config: FitConfig | None) -> FitConfig:
@@ -224,7 +234,7 @@ def _usable_path(out: str | Path) -> Path:
 
 
 @contextmanager
-def _prepared(model: nn.Module, train_loader: Batches, config: FitConfig, track: Track) -> Iterator[Job]:
+def _prepared(model: object, train_loader: Batches, config: FitConfig, track: Track) -> Iterator[Job]:
     """The job, inside its process group; torch's random state follows the seed and is restored afterwards."""
     device = local_device(resolve_device(config.device))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as distributed:

@@ -99,7 +99,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def prepare(
-    model: nn.Module,
+    given_model: object,
     train: Batches,
     config: FitConfig,
     device: torch.device,
@@ -107,7 +107,7 @@ def prepare(
     track: Track,
 ) -> Job:
     """Check model and first batch; `ValueError` for NaN in the weights, outputs of a wrong shape, S > D."""
-    model = usable(model)
+    model = usable(given_model)
     network = copied_model(model, device)
     layout = WeightLayout.of(model)
     for name, tensor in network.state_dict().items():

@@ -13,7 +13,7 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probity.offline import FitConfig, fit_bundle
+    from probity.offline import FitConfig, fit_bundle, image_spec
     from probity.service import (
         BundleError,
         ImagePreprocessing,
@@ -43,6 +43,7 @@ __all__ = [
     "ProbityError",
     "__version__",
     "fit_bundle",
+    "image_spec",
     "read_bundle",
     "write_bundle",
 ]
@@ -53,6 +54,7 @@ OPTIONAL = {
     "ProbityError": ("probity.service.client", "client"),
     "FitConfig": ("probity.offline", "offline"),
     "fit_bundle": ("probity.offline", "offline"),
+    "image_spec": ("probity.offline", "offline"),
 }
 
 

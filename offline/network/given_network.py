@@ -47,6 +47,20 @@ def network_of(model: object, where: str = "model") -> nn.Module:
     raise TypeError(f"{where}: found {_kind(model)}, expected {EXPECTED}{_remedy(model)}")
 
 
+def class_names_of(model: object, outputs: int) -> tuple[str, ...] | None:
+    """The names that the model itself has for its outputs: transformers' `config.id2label` where they are none of its
+    own making ("LABEL_0"), or scikit-learn's `classes_`; None for other numbers of them."""
+    labels = getattr(getattr(model, "config", None), "id2label", None)
+    classes = getattr(model, "classes_", None)
+    found: tuple[str, ...] = ()
+    if isinstance(labels, Mapping) and sorted(labels) == list(range(len(labels))):
+        found = tuple(str(labels[place]) for place in sorted(labels))
+        found = () if all(name == f"LABEL_{place}" for place, name in enumerate(found)) else found
+    elif classes is not None and hasattr(classes, "tolist"):
+        found = tuple(map(str, classes.tolist()))
+    return found if len(set(found)) == len(found) == outputs and all(found) else None
+
+
 def _from_file(path: str | os.PathLike[str], where: str) -> nn.Module:
     if Path(path).suffix.lower() == ".onnx":
         if not Path(path).is_file():

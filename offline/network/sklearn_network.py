@@ -38,7 +38,13 @@ class Scaling(nn.Module):
         return scaled
 
 
-def from_sklearn(model: Any) -> nn.Sequential:
+class Perceptron(nn.Sequential):
+    """classes_: scikit-learn's, of a classification."""
+
+    classes_: Array | None = None
+
+
+def from_sklearn(model: Any) -> Perceptron:
     """Of an MLPClassifier or MLPRegressor, alone or in a Pipeline behind scalers: logits, or the means.
 
     Raises `UnsupportedModelError` for one that is not trained, and for other steps.
@@ -54,7 +60,9 @@ def from_sklearn(model: Any) -> nn.Sequential:
             f"model: found {type(last).__name__} with the outputs' activation {last.out_activation_!r}, expected one "
             f"of {', '.join(LINKS)}"
         )
-    return nn.Sequential(*map(_scaling, before), *_layers(last)).eval()
+    network = Perceptron(*map(_scaling, before), *_layers(last))
+    network.classes_ = getattr(last, "classes_", None)
+    return network.eval()
 
 
 def _scaling(step: Any) -> Scaling:

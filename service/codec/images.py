@@ -132,13 +132,44 @@ def _array_of(image: Image.Image, spec: InputSpec, field: str) -> Array:
     with contextlib.suppress(SyntaxError):  # what is no EXIF says nothing of the orientation, in a JPEG neither
         ImageOps.exif_transpose(image, in_place=True)
     picture = _convert(image, spec.image)
-    if picture.size != (width, height):
-        if not spec.image.resize:
-            raise InputError(
-                field, f"{picture.width} x {picture.height} pixels", f"{width} x {height} pixels (no resizing)"
-            )
-        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+    if picture.size != (width, height) and not spec.image.resize:
+        raise InputError(
+            field, f"{picture.width} x {picture.height} pixels", f"{width} x {height} pixels (no resizing)"
+        )
+    picture = _resized(picture, (width, height), spec.image)
     return _normalise(np.asarray(picture, np.float32), spec.image)
+
+
+def _resized(picture: Image.Image, size: tuple[int, int], image: ImagePreprocessing) -> Image.Image:
+    """The size (width, height), after `resize_to` and a cut of the middle, if there are any.
+
+    Only what is cut out is computed: the rest of an image that is much longer than wide would take gigabytes.
+    """
+    whole = picture.size
+    between = size if image.resize_to is None else _size_between(whole, image.resize_to)
+    if size == whole == between:
+        return picture
+    (left, right), (upper, lower) = (
+        (start * length / longer, (start + own) * length / longer)
+        for start, own, length, longer in (
+            (round((longer - own) / 2), own, length, longer)
+            for own, length, longer in zip(size, whole, between, strict=True)
+        )
+    )
+    filters = Image.Resampling
+    chosen = filters.BILINEAR if image.interpolation is None else filters[image.interpolation.upper()]
+    return picture.resize(size, chosen, (left, upper, right, lower))
+
+
+def _size_between(whole: tuple[int, int], resize_to: tuple[int, ...]) -> tuple[int, int]:
+    """Width and height before the cut, rounded as torchvision does."""
+    if len(resize_to) == 2:
+        return resize_to[1], resize_to[0]
+    (shorter,) = resize_to
+    width, height = whole
+    if width <= height:
+        return shorter, shorter * height // width
+    return shorter * width // height, shorter
 
 
 @contextlib.contextmanager

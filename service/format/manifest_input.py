@@ -11,6 +11,7 @@ LARGEST, SMALLEST = 1e30, 1e-30
 # NumPy has at most 32 dimensions before its version 2, and one is the batch's; entries: 1 GiB of float32 an example.
 MAX_DIMENSIONS, MAX_ENTRIES = 31, 2**28
 MAX_TYPICAL = 20
+MAX_SIDE = 2**14  # pixels of an image before its middle is cut out
 MAX_NAME = 100  # characters of the name of an input
 
 
@@ -19,14 +20,20 @@ class ImagePreprocessing(Part):
     """How a decoded image becomes one input: `(pixel * scale - mean) / std`, channels first.
 
     `mode` is Pillow's name of the colour space (one or three channels); `resize` allows images of another
-    size to be scaled (bilinear) to the input's height and width, otherwise they are refused.
+    size to be scaled, otherwise they are refused: to the input's height and width, or to `resize_to`, of whose middle
+    the input's height and width are cut. (s,) is the length of the shorter side, which keeps the proportions, (h, w)
+    the height and width. `interpolation`: null is bilinear; all take the mean where images become smaller.
     """
+
+    left_out: ClassVar[frozenset[str]] = frozenset({"resize_to", "interpolation"})
 
     mode: Literal["L", "RGB"] = "L"
     scale: float = 1.0 / 255.0
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     resize: bool = True
+    resize_to: tuple[int, ...] | None = None
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = None
 
 
 @dataclass(frozen=True)
@@ -163,6 +170,8 @@ class InputSpec(Part):
         if self.dtype != "float32":
             raise ManifestError(f"input.dtype: found {self.dtype!r}, expected 'float32' for images")
         _check_numbers(image)
+        if image.resize_to is not None:
+            _check_resize_to(image, self.shape)
         for name, values in (("mean", image.mean), ("std", image.std)):
             if len(values) not in (1, channels):
                 raise ManifestError(f"input.image.{name}: found {len(values)} values, expected 1 or {channels}")
@@ -172,6 +181,23 @@ class InputSpec(Part):
             raise ManifestError(
                 f"input.image: found mean {image.mean} and scale {image.scale}, expected at most {LARGEST:g}"
             )
+
+
+def _check_resize_to(image: ImagePreprocessing, shape: tuple[int, ...]) -> None:
+    """One or two whole numbers, from which the input's height and width can be cut."""
+    found, size = image.resize_to, shape[1:]
+    whole = isinstance(found, tuple | list) and all(type(number) is int for number in found)
+    if not whole or len(found or ()) not in (1, 2) or not image.resize:
+        raise ManifestError(
+            f"input.image.resize_to: found {found!r:.100}, expected null, or with resize the length of the shorter "
+            "side, (s,), or height and width, (h, w)"
+        )
+    least = size if len(found or ()) == 2 else (max(size),)
+    if not all(a <= b <= MAX_SIDE for a, b in zip(least, found or (), strict=True)):
+        raise ManifestError(
+            f"input.image.resize_to: found {found}, expected at least {least}, of which {size} is cut, and at most "
+            f"{MAX_SIDE}"
+        )
 
 
 def _check_numbers(image: ImagePreprocessing) -> None:

@@ -20,9 +20,10 @@ LARGEST_FLOAT, LARGEST_INT = 1e300, 2**63
 def to_json(manifest: Manifest) -> dict[str, Any]:
     """The manifest as plain data."""
     document = dataclasses.asdict(manifest)
-    for name in InputSpec.left_out:
-        if getattr(manifest.input, name) is None:
-            del document["input"][name]
+    for part, data in ((manifest.input, document["input"]), (manifest.input.image, document["input"]["image"])):
+        for name in () if part is None else type(part).left_out:
+            if data[name] is None:
+                del data[name]
     return document
 
 

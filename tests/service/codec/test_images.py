@@ -173,6 +173,30 @@ def slow_resize(pixels: Array, length: int) -> Array:
     return np.array(rows)
 
 
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("whole", [(40, 64), (64, 40), (33, 33), (20, 20), (17, 90)], ids=str)
+@pytest.mark.parametrize("resize_to", [(20,), (24,), (31,), (20, 30), (24, 36)], ids=str)
+def test_the_middle_is_that_of_the_whole_resized_image(
+    resize_to: tuple[int, ...], whole: tuple[int, int], interpolation: str
+) -> None:
+    waves = np.sin(np.arange(whole[0]) / 9)[:, None] + np.cos(
+        np.arange(whole[1]) / 7
+    )  # Pillow may turn its passes round
+    picture = Image.fromarray((128 + 50 * waves).astype(np.uint8))
+    between = resize_to if len(resize_to) == 2 else tuple(resize_to[0] * side // min(whole) for side in whole)
+    resized = picture.resize((between[1], between[0]), Image.Resampling[interpolation.upper()])
+    left, upper = (round((length - 20) / 2) for length in (between[1], between[0]))
+    expected = np.asarray(resized.crop((left, upper, left + 20, upper + 20)), np.float32)
+    found = levels(encoded(picture), resize=True, size=(20, 20), resize_to=resize_to, interpolation=interpolation)
+    np.testing.assert_allclose(found[0], expected, atol=20 if interpolation == "nearest" else ONE_LEVEL)
+
+
+def test_the_middle_of_a_very_long_image_takes_no_more_memory() -> None:
+    column = Image.fromarray(np.full((MAX_PIXELS, 1), 90, np.uint8))
+    found = levels(encoded(column), resize=True, size=(64, 64), resize_to=(2**14,))
+    np.testing.assert_allclose(found, 90)
+
+
 @pytest.mark.parametrize("size", [(2, 3), (8, 12), (4, 3), (9, 6), (1, 1)], ids=str)
 def test_another_size_is_resized_or_refused(size: tuple[int, int]) -> None:
     pixels = random_pixels()

@@ -190,6 +190,14 @@ def test_any_other_document_is_refused(data: Any) -> None:
         ({"std": (-1.0,)}, "input.image.std"),
         ({"mean": 0.5}, r"input.image.mean: found 0.5, expected numbers such as \(0.5,\)"),
         ({"scale": "1/255"}, "input.image.scale: found '1/255', expected a number such as 1 / 255"),
+        ({"resize_to": ()}, "input.image.resize_to"),
+        ({"resize_to": (8, 8, 8)}, "input.image.resize_to"),
+        ({"resize_to": 8}, "input.image.resize_to"),
+        ({"resize_to": (8.0,)}, "input.image.resize_to"),
+        ({"resize_to": (3,)}, r"input.image.resize_to: found \(3,\), expected at least \(4,\)"),
+        ({"resize_to": (4, 3)}, r"expected at least \(4, 4\)"),
+        ({"resize_to": (2**20,)}, "at most 16384"),
+        ({"resize_to": (8,), "resize": False}, "input.image.resize_to"),
     ],
 )
 def test_preprocessing_must_fit_the_input(changes: dict[str, Any], message: str) -> None:
