@@ -13,6 +13,7 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from probity.estimators import ProbityClassifier, ProbityRegressor
     from probity.offline import FitConfig, fit_bundle, image_spec
     from probity.service import (
         BundleError,
@@ -40,7 +41,9 @@ __all__ = [
     "Policy",
     "Prediction",
     "Predictor",
+    "ProbityClassifier",
     "ProbityError",
+    "ProbityRegressor",
     "__version__",
     "fit_bundle",
     "image_spec",
@@ -52,6 +55,8 @@ OPTIONAL = {
     "AsyncClient": ("probity.service.client", "client"),
     "Client": ("probity.service.client", "client"),
     "ProbityError": ("probity.service.client", "client"),
+    "ProbityClassifier": ("probity.estimators", "offline"),
+    "ProbityRegressor": ("probity.estimators", "offline"),
     "FitConfig": ("probity.offline", "offline"),
     "fit_bundle": ("probity.offline", "offline"),
     "image_spec": ("probity.offline", "offline"),
