@@ -455,7 +455,7 @@ def test_in_a_recipe_before_its_model_is_trained(change: str, words: list[str], 
 
 ONE_OUTPUT = "def data(seed, count=60):\n    x = torch.randn(count, 4)\n    return x, "
 MODELS = {
-    "a class": ("def model():\n    return nn.Linear", "model() returned the class Linear"),
+    "a class": ("def model():\n    return nn.Linear", "model(): found the class Linear"),
     "nothing": ("def model():\n    nn.Linear(4, 3)", "model(): found NoneType, expected a trained network"),
     "other weights": (
         "def model():\n    net = nn.Linear(4, 3)\n    net.load_state_dict({'w': torch.zeros(3, 4)})\n    return net",
