@@ -35,6 +35,8 @@ def put_back(exported: ir.Model, model: nn.Module) -> None:
     for body in _bodies(model):
         function = body.function(exported.opset_imports[""])
         exported.functions[function.identifier()] = function
+        for domain, version in function.opset_imports.items():
+            exported.opset_imports.setdefault(domain, version)
         exported.opset_imports[DOMAIN] = VERSION
 
 

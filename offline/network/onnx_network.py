@@ -150,7 +150,13 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> onnx.ModelProto:
         onnx.checker.check_model(model)
     except Exception as error:  # of protobuf, of onnx, or of the file system
         raise UnsupportedModelError(f"model: {where}: found {_line(error)}, expected a readable ONNX file") from None
-    model = onnx.version_converter.convert_version(model, ONNX_OPSET)
+    try:
+        model = onnx.version_converter.convert_version(model, ONNX_OPSET)
+    except Exception as error:  # the converter knows not every operator of every version
+        raise UnsupportedModelError(
+            f"model: {where}: found {_line(error)}, expected operators that can be brought to version {ONNX_OPSET} of "
+            "ONNX; export the network again, with this opset"
+        ) from None
     known = {tensor.name for tensor in model.graph.initializer}
     kept = [value for value in model.graph.input if value.name not in known]
     del model.graph.input[:], model.graph.value_info[:]

@@ -14,8 +14,10 @@ def perceptron(
     batch: int | str = "n",
     kind: int = TensorProto.FLOAT,
     second: str | None = None,
+    activation: str = "Relu",
 ) -> onnx.ModelProto:
-    """x (B, 2) -> h (B, 5), ReLUs, -> `nodes` -> "out" of the type `kind`; second: the name of tokens (B, 1) below 5
+    """x (B, 2) -> h (B, 5), ReLUs, -> `nodes` -> "out" of the type `kind`; activation: another
+    one, of onnxruntime's own; second: the name of tokens (B, 1) below 5
     that add a vector to what comes before the ReLUs."""
     draw = np.random.default_rng(1)
     own = {"first": draw.normal(size=(2, 5)).astype(np.float32)}
@@ -30,7 +32,8 @@ def perceptron(
             helper.make_node("Reshape", ["rows", "shape"], ["flat"]),
             helper.make_node("Add", ["a", "flat"], ["sum"]),
         ]
-    before.append(helper.make_node("Relu", [before[-1].output[0]], ["h"]))
+    domain = "" if activation == "Relu" else "com.microsoft"
+    before.append(helper.make_node(activation, [before[-1].output[0]], ["h"], domain=domain))
     graph = helper.make_graph(
         [*before, *nodes],
         "perceptron",
@@ -38,4 +41,5 @@ def perceptron(
         [helper.make_tensor_value_info("out", kind, [batch, 3])],
         [numpy_helper.from_array(value, name) for name, value in (own | dict(constants)).items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    versions = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    return helper.make_model(graph, opset_imports=versions, ir_version=8)

@@ -64,6 +64,15 @@ def test_a_network_in_onnx_is_fitted_and_served(files: Path) -> None:
     assert operators.count("Relu") == 1  # the file's own nodes, once
 
 
+def test_operators_of_onnxruntime_stay(files: Path) -> None:
+    onnx.save(perceptron(NODES, CONSTANTS, activation="Gelu"), files / "own.onnx")
+    data = "--data", files / "train.npz", "--held-out", files / "held_out.npz"
+    done = run_probity("fit", files / "own.onnx", *data, "--out", files / "bundle")
+    assert done.exit_code == 0, done.stderr
+    operators = {(node.domain, node.op_type) for node in onnx.load(files / "bundle" / "model.onnx").graph.node}
+    assert ("com.microsoft", "Gelu") in operators
+
+
 def test_several_inputs_have_their_names(files: Path) -> None:
     onnx.save(perceptron(NODES, CONSTANTS, second="tokens"), files / "two.onnx")
     for name in ("train", "held_out"):
