@@ -24,6 +24,8 @@ from torch import nn
 
 from probity.offline.config import FitConfig
 from probity.offline.fit import fit_bundle
+from probity.service.bundle import staged_bundle
+from probity.service.format.files import check_new
 from probity.service.inference.decision import Decision
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Prediction, Predictor
@@ -101,13 +103,15 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def write_bundle(self, out: str | Path) -> Path:
-        """The fitted bundle as a new folder, to be served; raises `FileExistsError` where there is something."""
+        """The fitted bundle as a new folder, whole or not at all, to be served; raises `BundleError` where there is
+        something."""
         check_is_fitted(self)
-        folder = Path(out)
-        folder.mkdir(parents=True)
-        for name, content in self.bundle_.items():
-            (folder / name).write_bytes(content)
-        return folder
+        path = Path(out)
+        check_new(path, replace=False)
+        with staged_bundle(path) as folder:
+            for name, content in self.bundle_.items():
+                (folder / name).write_bytes(content)
+        return path
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()

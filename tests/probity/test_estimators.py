@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.neural_network import MLPClassifier
@@ -17,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
-from probity import FitConfig, Predictor, ProbityClassifier, ProbityRegressor
+from probity import BundleError, FitConfig, Predictor, ProbityClassifier, ProbityRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 DRAW = np.random.default_rng(0)
@@ -63,7 +64,7 @@ def test_the_bundle_can_be_served(classifier: Any, tmp_path: Path) -> None:
     path = classifier[-1].write_bundle(tmp_path / "bundle")
     x = classifier[:-1].transform(X[:5]).astype(np.float32)
     assert (Predictor.load(path).predict(x).labels == classifier.predict(X[:5])).all()
-    with pytest.raises(FileExistsError):
+    with pytest.raises(BundleError, match="holds a bundle"):
         classifier[-1].write_bundle(path)
 
 
@@ -117,7 +118,8 @@ def test_values_have_deviations_and_intervals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "error", "named"), [("net", TypeError, "found str"), (BaseEstimator(), AttributeError, "fit")]
+    ("network", "error", "named"),
+    [("net", TypeError, "found str"), (RandomForestClassifier(5), TypeError, "no posterior")],
 )
 def test_what_is_no_network_is_refused(network: Any, error: type[Exception], named: str) -> None:
     with pytest.raises(error, match=named):
