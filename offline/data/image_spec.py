@@ -2,17 +2,16 @@
 
 import io
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 from PIL import Image
 
 from probity.service.bundle import ImagePreprocessing, InputSpec, ManifestError
 from probity.service.codec.images import image_to_array
+from probity.service.format.manifest_input import Interpolation
 
-Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
-PILLOW: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
-NAMES: tuple[Interpolation, ...] = ("nearest", "bilinear", "bicubic", "lanczos")
+INTERPOLATIONS: dict[str, Interpolation] = {name: name for name in get_args(Interpolation)}
 EXPECTED = (
     "an image processor of transformers, a network of timm, or what timm.data.resolve_data_config(...) or "
     "preprocessor_config.json holds"
@@ -144,9 +143,10 @@ def _numbers(given: Any, default: float) -> tuple[float, ...]:
 
 
 def _interpolation(given: Any) -> Interpolation:
-    name = PILLOW.get(int(given)) if isinstance(given, int) else str(given)
-    if name == "random":  # of timm, while it trains
-        name = "bicubic"
-    if name not in NAMES:
-        raise ValueError(f"image_spec: found the interpolation {given!r}, expected one of {', '.join(NAMES)}")
-    return next(known for known in NAMES if known == name)
+    """By its name, or as Pillow's number."""
+    numbers = {kind.value: kind.name.lower() for kind in Image.Resampling}
+    name = numbers.get(int(given)) if isinstance(given, int) else given
+    name = "bicubic" if name == "random" else name  # of timm, while it trains
+    if name not in INTERPOLATIONS:
+        raise ValueError(f"image_spec: found the interpolation {given!r}, expected one of {', '.join(INTERPOLATIONS)}")
+    return INTERPOLATIONS[name]

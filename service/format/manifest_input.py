@@ -12,6 +12,7 @@ LARGEST, SMALLEST = 1e30, 1e-30
 MAX_DIMENSIONS, MAX_ENTRIES = 31, 2**28
 MAX_TYPICAL = 20
 MAX_SIDE = 2**14  # pixels of an image before its middle is cut out
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 MAX_NAME = 100  # characters of the name of an input
 
 
@@ -33,7 +34,7 @@ class ImagePreprocessing(Part):
     std: tuple[float, ...] = (1.0,)
     resize: bool = True
     resize_to: tuple[int, ...] | None = None
-    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = None
+    interpolation: Interpolation | None = None
 
 
 @dataclass(frozen=True)
