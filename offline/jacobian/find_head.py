@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from probity.offline.jacobian.layer_rules import CHANNELS_FIRST, is_structured, kind_of
+from probity.offline.jacobian.layer_rules import CHANNELS_FIRST, computes_as, is_structured
 from probity.offline.jacobian.linear_head import HeadInput, LinearHead
 
 MOST_MIXED = 3  # layers in a row
@@ -25,7 +25,7 @@ def find_head(model: nn.Module, x: Tensor) -> LinearHead | None:
     for call in calls:
         layer = model.get_submodule(call.path)
         last = _is_same(call.output, mean) and call.version == _writes(mean) and called.count(call.path) == 1
-        if last and kind_of(layer) is nn.Linear:
+        if last and computes_as(layer) is nn.Linear:
             return LinearHead(call.path, _separate_layers(model, LinearHead(call.path), called, x))
     return None
 

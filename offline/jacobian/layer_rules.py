@@ -99,7 +99,7 @@ class ExpandedEntries:
         return take(gradient.flatten(2), 2, self.positions)
 
 
-def kind_of(layer: nn.Module) -> type[nn.Module] | None:
+def computes_as(layer: nn.Module) -> type[nn.Module] | None:
     """The one of `KINDS` that the layer computes as, or None.
 
     A class derived from it may add a constructor and helpers (the depthwise convolution of transformers' EfficientNet),
@@ -117,7 +117,7 @@ def kind_of(layer: nn.Module) -> type[nn.Module] | None:
 
 def is_structured(layer: nn.Module) -> bool:
     """Whether there are rules for the layer's parameters."""
-    kind = kind_of(layer)
+    kind = computes_as(layer)
     if kind is nn.Embedding:
         assert isinstance(layer, nn.Embedding)
         return layer.max_norm is None and not layer.scale_grad_by_freq

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from probity.offline.jacobian.layer_rules import is_structured, kind_of
+from probity.offline.jacobian.layer_rules import computes_as, is_structured
 
 
 class Named(nn.Linear):
@@ -41,13 +41,13 @@ class Padded(nn.Conv2d):
 
 
 def test_a_class_that_computes_nothing_is_the_layer_that_it_derives_from() -> None:
-    assert kind_of(Named()) is nn.Linear
-    assert kind_of(nn.MultiheadAttention(4, 2).out_proj) is nn.Linear
-    assert kind_of(nn.BatchNorm1d(3)) is nn.BatchNorm1d
+    assert computes_as(Named()) is nn.Linear
+    assert computes_as(nn.MultiheadAttention(4, 2).out_proj) is nn.Linear
+    assert computes_as(nn.BatchNorm1d(3)) is nn.BatchNorm1d
     assert not is_structured(nn.BatchNorm1d(3, track_running_stats=False))
 
 
 def test_what_computes_something_else_has_no_rules() -> None:
     layers = [Twice(), Called(), Padded(1, 1, 1), weight_norm(nn.Linear(3, 2)), nn.ConvTranspose1d(1, 1, 1), nn.ReLU()]
-    assert [kind_of(layer) for layer in layers] == [None] * len(layers)
+    assert [computes_as(layer) for layer in layers] == [None] * len(layers)
     assert not any(is_structured(layer) for layer in layers)
