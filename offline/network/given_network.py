@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import onnx
 from torch import Tensor, nn
 
 from probity.offline.network.onnx_network import load_onnx
@@ -26,9 +27,9 @@ def network_of(model: object, where: str = "model") -> nn.Module:
         return model
     if isinstance(model, str | os.PathLike):
         return _from_file(model, where)
+    if isinstance(model, onnx.ModelProto):
+        return load_onnx(model)
     package = type(model).__module__
-    if package.startswith("onnx.") or package.startswith("onnx_ml"):
-        return load_onnx(model)  # type: ignore[arg-type]
     if package.startswith(TREES):
         raise TypeError(
             f"{where}: found {type(model).__name__}, expected {EXPECTED}. Trees have no weights that outputs can be "

@@ -17,7 +17,7 @@ from probity.offline.network.inputs import ONE_INPUT, InputForm
 from probity.offline.network.invented import for_invented
 from probity.offline.network.layer_outputs import layer_outputs
 from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
-from probity.offline.network.unsupported import UnsupportedModelError, forward_remedy
+from probity.offline.network.unsupported import UnsupportedModelError, forward_remedy, one_line
 
 FEW = 2
 REPEATS = 8  # of a forward pass that should be the same each time: rare dropout seldom shows in one
@@ -97,9 +97,9 @@ def _why_not_copied(model: nn.Module, error: Exception) -> str:
                         "and spectral_norm (those of torch.nn.utils.parametrizations can be copied), and keep no "
                         "results of a forward pass"
                     )
-                found = f"found the attribute {place!r}, a {type(value).__name__} ({_line(own)})"
+                found = f"found the attribute {place!r}, a {type(value).__name__} ({one_line(own)})"
                 return f"{found}; take it off before the fit, or make it where it is used"
-    return f"found {_line(error)}, expected a model that copy.deepcopy takes"
+    return f"found {one_line(error)}, expected a model that copy.deepcopy takes"
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def check_private(
         )
         remedy = forward_remedy(error, inputs.dim()) or usual
         raise UnsupportedModelError(
-            f"model: cannot process the inputs of train_loader, found {given}: {_line(error)}; {remedy}"
+            f"model: cannot process the inputs of train_loader, found {given}: {one_line(error)}; {remedy}"
         ) from error
     if not torch.equal(few, inputs[:FEW]):
         raise UnsupportedModelError(
@@ -325,10 +325,6 @@ def highest_precision(model: nn.Module, x: Tensor) -> Iterator[Tensor]:
         return
     with in_float64(model):
         yield x.double() if x.is_floating_point() else x
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 def private_copy(model: nn.Module, device: torch.device, dtype: torch.dtype = torch.float32) -> nn.Module:

@@ -14,14 +14,14 @@ import onnx
 import torch
 from onnx import numpy_helper
 from onnxscript import ir, optimizer
-from torch import Tensor, nn
+from torch import Tensor, library, nn
 
-from probity.offline.network.unsupported import UnsupportedModelError
+from probity.offline.network.unsupported import UnsupportedModelError, one_line
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.offline.runtime.quiet import quiet_exporter
 from probity.service.inference.onnx_runtime import onnxruntime
 
-DOMAIN = "probity"
+DOMAIN, FEATURES = "probity", "probity_features"
 # Of the end of a classifier: the outputs before it are the logits.
 LINKS = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
 PASSING = frozenset({"Identity", "Cast"})
@@ -31,6 +31,7 @@ TYPES = {
     onnx.TensorProto.INT32: "int32",
     onnx.TensorProto.BOOL: "bool",
 }
+IR_VERSION = 10  # of files; the newest that onnx writes is newer than onnxruntime reads
 ONNX_OPSET = 20  # what torch's exporter writes
 
 
@@ -67,10 +68,10 @@ class OnnxBody(nn.Module):
             try:
                 (found,) = session.run(None, given)
             except Exception as error:  # of onnxruntime's own kinds; a network of torch raises this one
-                raise RuntimeError(_line(error)) from error
+                raise RuntimeError(one_line(error)) from error
             return torch.from_numpy(np.ascontiguousarray(found, np.float32)).to(inputs[0].device)
 
-        operator = torch.library.custom_op(
+        operator = library.custom_op(
             f"{DOMAIN}::{self.name}", run, mutates_args=(), schema="(Tensor[] inputs) -> Tensor"
         )
         operator.register_fake(
@@ -101,7 +102,7 @@ class OnnxBody(nn.Module):
         graph = ir.serde.deserialize_model(onnx.version_converter.convert_version(self.model, opset)).graph
         for name, value in list(graph.initializers.items()):
             constant = ir.node("Constant", [], attributes={"value": value.const_value}, outputs=[ir.Value(name=name)])
-            graph.insert_before(graph[0], constant) if len(graph) else graph.append(constant)
+            graph.insert_before(graph[0], constant)
             value.replace_all_uses_with(constant.outputs[0])
         graph.initializers.clear()
         return ir.Function(DOMAIN, self.name, graph=graph, attributes=())
@@ -140,7 +141,7 @@ def load_onnx(source: str | Path | onnx.ModelProto) -> OnnxNetwork:
         head.weight.copy_(torch.from_numpy(weight.copy()))
         head.bias.copy_(torch.from_numpy(bias.copy()))
     names = [value.name for value in graph.input]
-    return OnnxNetwork(OnnxBody(_cut(model, features, names, weight.shape[1]), names, weight.shape[1]), head).eval()
+    return OnnxNetwork(OnnxBody(_cut(model, features, weight.shape[1]), names, weight.shape[1]), head).eval()
 
 
 def _read(source: str | Path | onnx.ModelProto, where: str) -> onnx.ModelProto:
@@ -149,13 +150,13 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> onnx.ModelProto:
         model = source if isinstance(source, onnx.ModelProto) else onnx.load(str(source))
         onnx.checker.check_model(model)
     except Exception as error:  # of protobuf, of onnx, or of the file system
-        raise UnsupportedModelError(f"model: {where}: found {_line(error)}, expected a readable ONNX file") from None
+        raise UnsupportedModelError(f"model: {where}: found {one_line(error)}, expected a readable ONNX file") from None
     try:
         model = onnx.version_converter.convert_version(model, ONNX_OPSET)
     except Exception as error:  # the converter knows not every operator of every version
         raise UnsupportedModelError(
-            f"model: {where}: found {_line(error)}, expected operators that can be brought to version {ONNX_OPSET} of "
-            "ONNX; export the network again, with this opset"
+            f"model: {where}: found {one_line(error)}, expected operators that can be brought to version {ONNX_OPSET} "
+            "of ONNX; export the network again, with this opset"
         ) from None
     known = {tensor.name for tensor in model.graph.initializer}
     kept = [value for value in model.graph.input if value.name not in known]
@@ -171,6 +172,7 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> onnx.ModelProto:
         optimizer.fold_constants(representation)
     ir.passes.common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(representation)
     ir.passes.common.RemoveUnusedNodesPass()(representation)
+    representation.ir_version = IR_VERSION
     return ir.serde.serialize_model(representation)
 
 
@@ -222,19 +224,14 @@ def _linear(
     )
 
 
-def _cut(model: onnx.ModelProto, features: str, names: Sequence[str], width: int) -> onnx.ModelProto:
-    """The part up to the features."""
+def _cut(model: onnx.ModelProto, features: str, width: int) -> onnx.ModelProto:
+    """The part up to the features, which are an output of their own: of a linear model they are an input."""
     body = onnx.ModelProto()
     body.CopyFrom(model)
+    body.graph.node.append(onnx.helper.make_node("Identity", [features], [FEATURES]))
     del body.graph.output[:]
-    body.graph.output.append(onnx.helper.make_tensor_value_info(features, onnx.TensorProto.FLOAT, ["batch", width]))
+    body.graph.output.append(onnx.helper.make_tensor_value_info(FEATURES, onnx.TensorProto.FLOAT, ["batch", width]))
     representation = ir.serde.deserialize_model(body)
-    if features in names:  # a linear model
-        return body
     ir.passes.common.RemoveUnusedNodesPass()(representation)
     found: onnx.ModelProto = ir.serde.serialize_model(representation)
     return found
-
-
-def _line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from probity.offline.network.unsupported import UnsupportedModelError
+from probity.offline.network.unsupported import UnsupportedModelError, one_line
 from probity.offline.network.weights import WeightLayout
 
 
@@ -21,7 +21,7 @@ def reached_parameters(network: nn.Module, layout: WeightLayout, inputs: Tensor)
             outputs = functional_call(network, leaves, (inputs.clone(),))
         except Exception as error:  # the user's forward may raise anything
             raise UnsupportedModelError(
-                f"model: its forward pass fails where derivatives are asked for: {' '.join(str(error).split())[:300]}"
+                f"model: its forward pass fails where derivatives are asked for: {one_line(error)}"
             ) from error
         if not outputs.requires_grad:
             raise UnsupportedModelError(

@@ -42,6 +42,11 @@ def forward_remedy(error: Exception, dimensions: int) -> str | None:
     return next((remedy for part, remedy in FORWARD_REMEDIES.items() if part in str(error)), None)
 
 
+def one_line(error: Exception) -> str:
+    """What an exception says, without its line breaks."""
+    return " ".join(str(error).split())[:300]
+
+
 class UnsupportedModelError(ValueError):
     """A model that cannot be used as it is."""
 
@@ -58,6 +63,6 @@ def differentiated_for_the_first_time() -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        cause = " ".join(str(error).split())[:200]
+        cause = one_line(error)
         remedy = next((remedy for part, remedy in REMEDIES.items() if part in cause), WRITE_OUT)
         raise UnsupportedModelError(f"model: cannot be differentiated for each example: {cause}; {remedy}") from error

@@ -10,7 +10,7 @@ import numpy as np
 from probity.offline.recipes.imports import RecipeImports
 from probity.offline.recipes.load import Recipe, RecipeError
 
-ONNX, NPZ = ".onnx", ".npz"
+NPZ = ".npz"
 X, Y = "x", "y"
 EXPECTED = (
     f"numpy.savez(file, {X}=inputs, {Y}=targets), with the inputs' own names in place of {X} where there are several"

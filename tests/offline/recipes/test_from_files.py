@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from typer.testing import CliRunner, Result
 
 from probity.cli import app
@@ -24,6 +24,15 @@ def run_probity(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 
+def fit(files: Path, network: onnx.ModelProto, *options: str) -> Result:
+    """`probity fit` of a network in ONNX, with the folder's examples, to the folder's bundle."""
+    onnx.save(network, files / "net.onnx")
+    data = "--data", files / "train.npz", "--held-out", files / "held_out.npz"
+    done = run_probity("fit", files / "net.onnx", *data, "--out", files / "bundle", *options)
+    assert done.exit_code == 0, done.stderr
+    return done
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """A folder with a network, and examples whose classes it tells."""
@@ -39,19 +48,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_a_network_in_onnx_is_fitted_and_served(files: Path) -> None:
-    done = run_probity(
-        "fit",
-        files / "net.onnx",
-        "--data",
-        files / "train.npz",
-        "--held-out",
-        files / "held_out.npz",
-        "--out",
-        files / "bundle",
-        "--name",
-        "net",
-    )
-    assert done.exit_code == 0, done.stderr
+    fit(files, perceptron(NODES, CONSTANTS), "--name", "net")
     predictor = Predictor.load(files / "bundle")
     x = np.load(files / "held_out.npz")["x"]
     found = predictor.predict(x)
@@ -65,38 +62,32 @@ def test_a_network_in_onnx_is_fitted_and_served(files: Path) -> None:
 
 
 def test_operators_of_onnxruntime_stay(files: Path) -> None:
-    onnx.save(perceptron(NODES, CONSTANTS, activation="Gelu"), files / "own.onnx")
-    data = "--data", files / "train.npz", "--held-out", files / "held_out.npz"
-    done = run_probity("fit", files / "own.onnx", *data, "--out", files / "bundle")
-    assert done.exit_code == 0, done.stderr
+    fit(files, perceptron(NODES, CONSTANTS, activation="Gelu"))
     operators = {(node.domain, node.op_type) for node in onnx.load(files / "bundle" / "model.onnx").graph.node}
     assert ("com.microsoft", "Gelu") in operators
 
 
+def test_a_linear_network_has_nothing_before_its_layer(files: Path) -> None:
+    weight = DRAW.normal(size=(2, 3)).astype(np.float32)
+    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])]
+    outputs = [helper.make_tensor_value_info("out", onnx.TensorProto.FLOAT, ["n", 3])]
+    node, constant = helper.make_node("MatMul", ["x", "w"], ["out"]), numpy_helper.from_array(weight, "w")
+    fit(files, helper.make_model(helper.make_graph([node], "linear", inputs, outputs, [constant])))
+    x = np.load(files / "held_out.npz")["x"]
+    np.testing.assert_allclose(Predictor.load(files / "bundle").predict(x).mean, x @ weight, rtol=1e-4, atol=1e-5)
+
+
 def test_several_inputs_have_their_names(files: Path) -> None:
-    onnx.save(perceptron(NODES, CONSTANTS, second="tokens"), files / "two.onnx")
     for name in ("train", "held_out"):
         with np.load(files / f"{name}.npz") as file:
             tokens = DRAW.integers(0, 5, (len(file["y"]), 1))
             np.savez(files / f"{name}.npz", x=file["x"], tokens=tokens, y=file["y"])
-    done = run_probity(
-        "fit",
-        files / "two.onnx",
-        "--data",
-        files / "train.npz",
-        "--held-out",
-        files / "held_out.npz",
-        "--out",
-        files / "bundle",
-    )
-    assert done.exit_code == 0, done.stderr
+    fit(files, perceptron(NODES, CONSTANTS, second="tokens"))
     assert [part.name for part in Predictor.load(files / "bundle").manifest.input.parts or ()] == ["tokens", "x"]
 
 
 def test_a_dry_run_says_what_it_takes(files: Path) -> None:
-    data = "--data", files / "train.npz", "--held-out", files / "held_out.npz"
-    done = run_probity("fit", files / "net.onnx", *data, "--out", files / "bundle", "--dry-run")
-    assert done.exit_code == 0, done.stderr
+    done = fit(files, perceptron(NODES, CONSTANTS), "--dry-run")
     assert "D = 18" in done.stdout
     assert not (files / "bundle").exists()
 
