@@ -21,7 +21,8 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
 FROM tools AS service-packages
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     python -m venv --without-pip /venv \
-    && pip --python /venv/bin/python install --require-hashes -r deploy/requirements/service.txt
+    && pip --python /venv/bin/python install --require-hashes -r deploy/requirements/service.txt \
+    && pip --python /venv/bin/python install --require-hashes --no-deps -r deploy/requirements/texts.txt
 
 
 FROM tools AS offline-packages

@@ -22,6 +22,7 @@ from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, c
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
 from probity.offline.data.loaders import Batches, checked_batches
+from probity.offline.data.texts import TextEncoder, texts_in, with_text
 from probity.offline.data.typical_rows import typical_rows
 from probity.offline.estimate.duration import (
     ADDED,
@@ -42,7 +43,7 @@ from probity.offline.laplace.ggn import Curvature, accumulate_ggn
 from probity.offline.laplace.inference import infer
 from probity.offline.laplace.noise import residual_noise
 from probity.offline.laplace.temperature import plain_temperature
-from probity.offline.network.given_network import class_names_of
+from probity.offline.network.given_network import class_names_of, network_of
 from probity.offline.publish.bundle import publish
 from probity.offline.publish.fitted import Fitted
 from probity.offline.publish.served_form import check_size, choose_form
@@ -75,6 +76,7 @@ def fit_bundle(
     config: FitConfig | None = None,
     class_names: Sequence[str] | None = None,
     input_spec: InputSpec | None = None,
+    tokenizer: Any = None,
     progress: Track = silent,
     say: Say = quiet,
 ) -> Path:
@@ -89,11 +91,12 @@ def fit_bundle(
     threshold. out: a new folder; an existing bundle is replaced atomically, anything else there is refused.
     class_names: K names, of classes, labels or values; by default, those of a data frame of several targets, or the
     model's own. input_spec: how the service makes inputs (images, feature names; `image_spec` reads those of timm and
-    transformers); by default, plain arrays of the loader's shape. progress: wraps the long loops (see
-    `probity.offline.runtime.progress`). say: called with lines of text, such as the predicted memory before the work
-    starts, and at the end what the manifest warns of; without it, that is logged by "probity". foreign_loader: batches
-    of inputs unlike the training data and of anything in place of targets: with score "fused" or "auto", they choose
-    the score in place of synthetic shifts.
+    transformers); by default, plain arrays of the loader's shape. tokenizer: a fast one of transformers, or one of the
+    package tokenizers; the data may be pairs (texts, y) then, and the service takes texts. progress: wraps the long
+    loops (see `probity.offline.runtime.progress`). say: called with lines of text, such as the predicted memory before
+    the work starts, and at the end what the manifest warns of; without it, that is logged by "probity". foreign_loader:
+    batches of inputs unlike the training data and of anything in place of targets: with score "fused" or "auto", they
+    choose the score in place of synthetic shifts.
 
     A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`. Under torchrun
     every process calls this; each takes its share of the data, and the first one writes.
@@ -106,17 +109,16 @@ def fit_bundle(
     destination = _usable_path(out)
     check_is_spec(input_spec)
     columns = None if input_spec is None else input_spec.feature_names
-    train = given_data(train_loader, "train_loader", columns)
+    train = given_data(train_loader, "train_loader", columns, encoder=_encoder(model, train_loader, tokenizer))
     held_out = given_like(train, calibration_loader, "calibration_loader", columns)
-    foreign = None
-    if foreign_loader is not None:
-        foreign = given_data(foreign_loader, "foreign_loader", columns or train.columns)
-        check_foreign(config)
+    foreign = _given_foreign(foreign_loader, train, columns, config)
     with _prepared(model, train.batches, config, progress) as job:  # 1. prepare
         say = say if job.distributed.is_main else quiet
         for line in job.notes:
             say(line)
-        spec = check_input_spec(input_spec, job.example, train.columns, job.takes.parts)
+        spec, file = with_text(
+            check_input_spec(input_spec, job.example, train.columns, job.takes.parts), tokenizer, train.encoder
+        )
         names = check_class_names(_names(model, job, train, class_names), job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination, say)
 
@@ -125,7 +127,7 @@ def fit_bundle(
         job = _with_scale(job, tuning)
         doubts = _doubts(job, tuning, conformal, names, say)
 
-        job = _with_foreign(job, None if foreign is None else foreign.batches)
+        job = _with_foreign(job, foreign)
 
         # 3. estimate memory and time
         for line in _estimate(job, tuning, conformal):
@@ -144,7 +146,7 @@ def fit_bundle(
         curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint, check)
         spec = ranges.with_range(spec, check.data.inputs)
         warned = (*doubts, *check.warnings(ranges.ends))
-        description = Description(spec, names, warned, typical_rows(spec, check.data))
+        description = Description(spec, names, warned, typical_rows(spec, check.data), file)
         enter(job.track, ADDED)
         added = fit_added_weights(job, memory.rows("curvature"))
 
@@ -188,6 +190,7 @@ def dry_run(
     config: FitConfig | None = None,
     *,
     calibration_loader: Any = None,
+    tokenizer: Any = None,
 ) -> list[str]:
     """What a fit would take, in readable lines: D, S, K, memory, and the time of every stage.
 
@@ -195,7 +198,7 @@ def dry_run(
     way to onnxruntime; raises `ExportError` for a model that cannot be exported.
     """
     config = _usable_config(config)
-    train = given_data(train_loader, "train_loader")
+    train = given_data(train_loader, "train_loader", encoder=_encoder(model, train_loader, tokenizer))
     with _prepared(model, train.batches, config, silent) as job:
         halves: Sequence[HeldOut] = ()
         if calibration_loader is not None:
@@ -204,6 +207,21 @@ def dry_run(
         reach = reachable_weights(job)
         expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
         return [*job.notes, *expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]
+
+
+def _given_foreign(loader: Any, train: GivenData, columns: Sequence[str] | None, config: FitConfig) -> Batches | None:
+    """The foreign data as batches, where some are given, with the columns and the tokens of the training data."""
+    if loader is None:
+        return None
+    found = given_data(loader, "foreign_loader", columns or train.columns, encoder=train.encoder)
+    check_foreign(config)
+    return found.batches
+
+
+def _encoder(model: Any, train_loader: Any, tokenizer: Any) -> TextEncoder | None:
+    """What makes tokens of the training data; None where they are no texts, or without a tokenizer."""
+    texts = None if tokenizer is None else texts_in(train_loader)
+    return None if texts is None else TextEncoder.of(tokenizer, texts, network_of(model))
 
 
 def _names(model: object, job: Job, train: GivenData, given: Sequence[str] | None) -> Sequence[str] | None:

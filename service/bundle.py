@@ -31,6 +31,7 @@ from probity.service.format.files import (
     REPORT,
     REQUIRED_FILES,
     SIGNATURE,
+    TOKENIZER,
     UNLISTED_FILES,
     BundleError,
     Folder,
@@ -41,7 +42,7 @@ from probity.service.format.files import (
     write_file,
 )
 from probity.service.format.manifest import FORMAT_VERSION, Manifest
-from probity.service.format.manifest_input import ImagePreprocessing, InputPart, InputRange, InputSpec
+from probity.service.format.manifest_input import ImagePreprocessing, InputPart, InputRange, InputSpec, InputText
 from probity.service.format.manifest_json import check_input
 from probity.service.format.manifest_parts import (
     AddedWeights,
@@ -89,6 +90,7 @@ __all__ = [
     "REQUIRED_FILES",
     "SEAL",
     "SIGNATURE",
+    "TOKENIZER",
     "AddedWeights",
     "Bundle",
     "BundleError",
@@ -104,6 +106,7 @@ __all__ = [
     "InputPart",
     "InputRange",
     "InputSpec",
+    "InputText",
     "Manifest",
     "ManifestError",
     "MeasuredPrice",
@@ -145,7 +148,7 @@ class Bundle:
     `posterior` gives the variance of the outputs; `subnetwork_indices` (S,) int64 ascending positions in the flattened
     trainable weights; `calibration` has the scores of the held-out examples; `digest` is the manifest's seal, and
     through the hashes in it the whole bundle's; `manifest_bytes` is manifest.json as it is on disk, which `signature`,
-    if there is one, covers.
+    if there is one, covers; `tokenizer` is tokenizer.json, where the input is made of texts.
     """
 
     path: Path
@@ -157,6 +160,7 @@ class Bundle:
     calibration: CalibrationTensors
     manifest_bytes: bytes
     signature: Signature | None
+    tokenizer: bytes | None = None
 
     @property
     def manifest_sha256(self) -> str:
@@ -175,18 +179,25 @@ def seal_bundle(
     subnetwork_indices: Array,
     calibration: CalibrationTensors,
     report: bytes | None = None,
+    tokenizer: bytes | None = None,
 ) -> Manifest:
     """Write every file of a bundle into an existing folder, the manifest last. Returns it with the files' hashes.
 
-    `ValueError` where the posterior or the score is not that that the manifest describes.
+    tokenizer: tokenizer.json of an input that is made of texts. `ValueError` where the posterior or the score is not
+    that that the manifest describes, and for a tokenizer that it does not describe, or none that it does.
     """
     check_posterior(posterior, manifest)
     check_scoring(calibration.scoring, manifest.calibration)
+    if (tokenizer is None) != (manifest.input.text is None):
+        found = "none" if tokenizer is None else "one"
+        raise ValueError(f"tokenizer: found {found}, expected one where the manifest has input.text, and else none")
     files = {
         MODEL: _write(folder, MODEL, model),
         POSTERIOR: _write(folder, POSTERIOR, posterior_to_bytes(posterior, subnetwork_indices)),
         CALIBRATION: _write(folder, CALIBRATION, calibration_to_bytes(calibration)),
     }
+    if tokenizer is not None:
+        files[TOKENIZER] = _write(folder, TOKENIZER, tokenizer)
     return reseal_manifest(folder, dataclasses.replace(manifest, files=files), report)
 
 
@@ -217,10 +228,11 @@ def write_bundle(
     subnetwork_indices: Array,
     calibration: CalibrationTensors,
     report: bytes | None = None,
+    tokenizer: bytes | None = None,
 ) -> Path:
     """Write a whole bundle to `out`, atomically: `out` holds all of it or what it held before."""
     with staged_bundle(Path(out)) as folder:
-        seal_bundle(folder, manifest, model, posterior, subnetwork_indices, calibration, report)
+        seal_bundle(folder, manifest, model, posterior, subnetwork_indices, calibration, report, tokenizer)
     return Path(out)
 
 
@@ -276,6 +288,7 @@ def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
         calibration=calibration_from_bytes(folder.path / CALIBRATION, contents.pop(CALIBRATION), manifest),
         manifest_bytes=manifest_bytes,
         signature=signature,
+        tokenizer=contents.get(TOKENIZER),
     )
 
 
@@ -294,8 +307,11 @@ def _check_file_names(folder: Folder, manifest: Manifest) -> None:
     file = folder.path / MANIFEST
     for name in sorted(named - allowed):
         raise BundleError(file, f"files: found the name {name!r:.100}, expected only {sorted(allowed)}")
-    for name in sorted(REQUIRED_FILES - named):
+    required = REQUIRED_FILES if manifest.input.text is None else REQUIRED_FILES | {TOKENIZER}
+    for name in sorted(required - named):
         raise BundleError(file, f"files: {name!r} is not listed")
+    if TOKENIZER in named - required:
+        raise BundleError(file, f"files: found {TOKENIZER!r}, expected none: input.text is null")
     for name in sorted(folder.names() - named - UNLISTED_FILES):
         remedy = "remove it, or copy the bundle again"
         raise BundleError(folder.path / name, "extra file, not listed in the manifest", remedy)

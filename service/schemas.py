@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class PredictRequest(BaseModel):
-    """Exactly one of `inputs` and `images`."""
+    """Exactly one of `inputs`, `images` and `texts`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -22,11 +22,15 @@ class PredictRequest(BaseModel):
         Annotated[list[str], Field(fail_fast=True)] | None,
         Field(description="Base64 PNG, JPEG or WebP files; decoded and scaled as the bundle's input spec says."),
     ] = None
+    texts: Annotated[
+        Annotated[list[str], Field(fail_fast=True)] | None,
+        Field(description="Texts, where the bundle has a tokenizer."),
+    ] = None
 
     @model_validator(mode="after")
     def exactly_one(self) -> "PredictRequest":
-        if (self.inputs is None) == (self.images is None):
-            raise ValueError("expected exactly one of the fields 'inputs' and 'images'")
+        if sum(given is not None for given in (self.inputs, self.images, self.texts)) != 1:
+            raise ValueError("expected exactly one of the fields 'inputs', 'images' and 'texts'")
         return self
 
 

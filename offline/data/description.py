@@ -14,13 +14,14 @@ from probity.service.bundle import InputPart, InputSpec, ManifestError, check_in
 
 @dataclass(frozen=True)
 class Description:
-    """The input spec, the names of classes, labels or values, if there are any, warnings about the data, and candidates
-    for usual rows."""
+    """The input spec, the names of classes, labels or values, if there are any, warnings about the data, candidates for
+    usual rows, and tokenizer.json where the input is made of texts."""
 
     spec: InputSpec
     names: tuple[str, ...] | None
     doubts: tuple[str, ...] = ()
     typical: Rows = ()
+    tokenizer: bytes | None = None
 
     def section(self, config: FitConfig) -> Section:
         """In the manifest."""

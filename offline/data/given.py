@@ -1,4 +1,4 @@
-"""What users give as data: a pair (X, y) of tensors, arrays or data frames, a dataset, or batches."""
+"""What users give as data: a pair (X, y) of tensors, arrays, data frames or texts, a dataset, or batches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from probity.offline.data.loaders import Batches, check_loader, refuse_sparse
+from probity.offline.data.texts import TextEncoder, TextExamples, texts_in
 from probity.offline.network.inputs import is_several, refuse_frames
 from probity.offline.runtime.arrays import Array
 from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
@@ -20,26 +21,34 @@ BATCH_SIZE = 128
 @dataclass(frozen=True)
 class GivenData:
     """batches: (inputs, targets), readable several times; columns: the names of a data frame's, or None; targets: those
-    of a data frame of several targets."""
+    of a data frame of several targets; encoder: what made tokens of texts."""
 
     batches: Batches
     columns: tuple[str, ...] | None = None
     targets: tuple[str, ...] | None = None
+    encoder: TextEncoder | None = None
 
 
 def given_data(
-    data: Any, name: str, columns: Sequence[str] | None = None, targets: Sequence[str] | None = None
+    data: Any,
+    name: str,
+    columns: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None,
+    encoder: TextEncoder | None = None,
 ) -> GivenData:
     """`data` as batches; a data frame's columns are put in the order of `columns`, or stay in their own for None; the
     same of several targets.
 
     A pair of tensors, arrays or data frames, and a dataset of examples, are cut into batches in the given order;
-    anything else must be batches, and passes as it is. name: of the argument, for errors. Raises `ValueError` for
+    anything else must be batches, and passes as it is. name: of the argument, for errors. encoder: what makes tokens of
+    texts, of a pair too; None: texts are refused. Raises `ValueError` for
     columns that are missing or hold no numbers, for unequal lengths, and for inputs alone; `TypeError` for what gives
     no batches.
     """
     if isinstance(data, GivenData):
         return data
+    if (texts := texts_in(data)) is not None:
+        return _given_texts(texts, data[1], name, encoder)
     _refuse_alone(data, name)
     _refuse_sparse(data, name)
     if _is_pair(data):
@@ -63,12 +72,23 @@ def given_like(train: GivenData, data: Any, name: str, columns: Sequence[str] | 
 
     Raises as `given_data`, and `ValueError` for columns with names where the training data have none to order them by.
     """
-    found = given_data(data, name, columns or train.columns, train.targets)
+    found = given_data(data, name, columns or train.columns, train.targets, train.encoder)
     if columns is None and train.columns is None and found.columns is not None:
         raise ValueError(
             f"{name}: found columns with names, and training data without; give both as data frames, or both as arrays"
         )
     return found
+
+
+def _given_texts(texts: Sequence[Any], y: Any, name: str, encoder: TextEncoder | None) -> GivenData:
+    if encoder is None:
+        raise ValueError(
+            f"{name}: found texts, expected numbers; give the tokenizer too: fit_bundle(..., tokenizer=tokenizer), or "
+            "tokenizer in a recipe"
+        )
+    listed = y.to_list() if hasattr(y, "to_list") else list(y) if not hasattr(y, "__array__") else y
+    examples = TextExamples(encoder, texts, _tensor(listed, f"{name}, targets"), name)
+    return GivenData(DataLoader(examples, batch_size=BATCH_SIZE), encoder=encoder)
 
 
 def _refuse_alone(data: Any, name: str) -> None:

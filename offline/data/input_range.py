@@ -45,11 +45,12 @@ class RangeMeter:
     def with_range(self, spec: InputSpec, held_out: Tensor) -> InputSpec:
         """The spec with the range of the inputs noted and of `held_out` (n, *shape); one that the user gave stays.
 
-        The range goes by features or channels where these have sizes of their own. It goes by all entries together
-        where there are many, and where the noted inputs' range would call held-out examples strange: places that are
-        mostly zero, such as an image's corners, say little by themselves.
+        Inputs of whole numbers alone have none. The range goes by features or channels where these have sizes of their
+        own. It goes by all entries together where there are many, and where the noted inputs' range would call held-out
+        examples strange: places that are mostly zero, such as an image's corners, say little by themselves.
         """
-        if spec.range is not None or self._low is None:
+        tokens = spec.parts is not None and all(part.dtype != "float32" for part in spec.parts)
+        if spec.range is not None or self._low is None or tokens:
             return spec
         by_place = len(spec.shape) in (1, 3) and spec.shape[0] <= MAX_PLACES
         if by_place and RangeCheck(self._ranged(spec, by_place)).outside(held_out.cpu().numpy()).any():

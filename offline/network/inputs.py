@@ -142,6 +142,12 @@ def input_form(model: nn.Module, inputs: object) -> InputForm:
     )
 
 
+def argument_names(model: nn.Module) -> tuple[str, ...]:
+    """What the arguments of its `forward` are called, or the inputs of its file."""
+    own: Sequence[str] | None = getattr(model, "input_names", None)
+    return tuple(inspect.signature(model.forward).parameters if own is None else own)
+
+
 def dtype_of(tensor: Tensor, where: str) -> str:
     """The type that a network takes: float32, int64 or bool; `ValueError` for anything else."""
     if tensor.dtype == torch.bool:

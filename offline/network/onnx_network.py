@@ -115,6 +115,11 @@ class OnnxNetwork(nn.Module):
         super().__init__()
         self.body, self.head = body, head
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Of the file's inputs."""
+        return tuple(self.body.names)
+
     def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
         """Outputs (B, K): logits, or the means of a regression."""
         outputs: Tensor = self.head(self.body(*inputs, **named))

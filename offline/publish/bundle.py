@@ -40,7 +40,15 @@ def publish(job: Job, fitted: Fitted, destination: Path, exporter: Exporter | No
     manifest = make_manifest(Section.joined([*fitted.sections(job), of_graph]))
     indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
-        sealed = seal_bundle(folder, manifest, model, fitted.inference.factor, indices, fitted.calibrated.tensors())
+        sealed = seal_bundle(
+            folder,
+            manifest,
+            model,
+            fitted.inference.factor,
+            indices,
+            fitted.calibrated.tensors(),
+            tokenizer=fitted.description.tokenizer,
+        )
         measured = exporter.measure(job, fitted, folder)
         verified = replace(
             sealed,

@@ -1,8 +1,8 @@
 """A recipe: the plain Python file in which a user says what to fit. It may import the modules beside it.
 
 It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`,
-`score_data()`, `config` (a `FitConfig`), `class_names` and `input_spec`; each a function, or the value itself. Data are
-what `fit_bundle` takes.
+`score_data()`, `config` (a `FitConfig`), `class_names`, `input_spec` and `tokenizer`; each a function, or the value
+itself. Data are what `fit_bundle` takes.
 """
 
 import difflib
@@ -36,6 +36,7 @@ READ = (
     "config",
     "class_names",
     "input_spec",
+    "tokenizer",
 )
 ALIKE = 0.85  # how much two names are, by difflib
 
@@ -80,6 +81,15 @@ class Recipe:
         if spec is not None and not isinstance(spec, InputSpec):
             raise RecipeError(f"{self.path}: input_spec: found {type(spec).__name__}, expected an InputSpec")
         return spec
+
+    @property
+    def tokenizer(self) -> Any:
+        """What makes tokens of texts, or None. One of transformers is itself a function, and is not called."""
+        found = getattr(self.module, "tokenizer", None)
+        if not inspect.isroutine(found):
+            return found
+        with self.running():
+            return found()
 
     def model(self) -> nn.Module:
         found = self._call("model")

@@ -13,6 +13,7 @@ from probity.offline.data.foreign import check_foreign
 from probity.offline.data.given import GivenData, given_data, given_like
 from probity.offline.data.held_out import TUNING_SHARE, check_enough
 from probity.offline.data.loaders import first_batch
+from probity.offline.data.texts import COMPARED, TextEncoder, texts_in
 from probity.offline.network.inputs import is_several
 from probity.offline.recipes.load import Recipe
 from probity.offline.runtime.progress import length_of
@@ -22,29 +23,39 @@ TRAIN, HELD_OUT, FOREIGN = "train_data", "calibration_data", "score_data"
 
 
 def looked_at(
-    recipe: Recipe, config: FitConfig, names: Sequence[str] | None, spec: InputSpec | None
-) -> dict[str, GivenData]:
+    recipe: Recipe, config: FitConfig, names: Sequence[str] | None, spec: InputSpec | None, tokenizer: Any = None
+) -> dict[str, Any]:
     """The recipe's data by the name of their function, once the first batches are found to suit each other, the
-    likelihood, the recipe's class names and its input spec. Random numbers are left as they were.
+    likelihood, the recipe's class names and its input spec. Random numbers are left as they were. Of texts, what the
+    network takes is not known yet, so they stay texts.
 
     Raises `ValueError` or `TypeError` for what cannot be used.
     """
     given = {name: recipe.data(name) for name in (TRAIN, HELD_OUT, FOREIGN) if name != FOREIGN or recipe.has(name)}
     with recipe.running(), torch.random.fork_rng(devices=[]):
-        return _checked(given, config, spec, names)
+        texts = None if tokenizer is None else texts_in(given[TRAIN])
+        encoder = None if texts is None else TextEncoder.of(tokenizer, texts[:COMPARED])
+        found = _checked(given, config, spec, names, encoder)
+        return found if encoder is None else given
 
 
 def _checked(
-    given: dict[str, Any], config: FitConfig, spec: InputSpec | None, names: Sequence[str] | None
+    given: dict[str, Any],
+    config: FitConfig,
+    spec: InputSpec | None,
+    names: Sequence[str] | None,
+    encoder: TextEncoder | None,
 ) -> dict[str, GivenData]:
     if names is not None:
         check_class_names(names, len(names))
     columns = None if spec is None else spec.feature_names
-    train = given_data(given[TRAIN], f"{TRAIN}()", columns)
+    train = given_data(given[TRAIN], f"{TRAIN}()", columns, encoder=encoder)
     example, targets, raw = _first(train, TRAIN)
     check_targets_alone(targets, config.likelihood, f"{TRAIN}()")
     check_class_count(names, targets, config.likelihood)
-    if not is_several(raw):  # of several inputs, what the network takes is known from its own arguments
+    if (
+        not is_several(raw) and encoder is None
+    ):  # of several inputs, what the network takes is known from its own arguments
         check_input_spec(spec, example, train.columns)
     if FOREIGN in given:
         check_foreign(config)

@@ -34,8 +34,8 @@ def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart:
     if restart:
         discard_checkpoint(out, environment_context().rank)
     resolve_device(config.device)
-    names, spec = recipe.class_names, recipe.input_spec
-    data = looked_at(recipe, config, names, spec)
+    names, spec, tokenizer = recipe.class_names, recipe.input_spec, recipe.tokenizer
+    data = looked_at(recipe, config, names, spec, tokenizer)
     main = environment_context().is_main
     shown = Bars() if main else None
     if shown is not None:
@@ -51,6 +51,7 @@ def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart:
             config=config,
             class_names=names,
             input_spec=spec,
+            tokenizer=tokenizer,
             progress=bars or silent,
             say=bars.say if bars else quiet,
         )
@@ -61,8 +62,9 @@ def dry_run_recipe(recipe: Path | Recipe, given: dict[str, Any]) -> list[str]:
     """What fitting the recipe would take, as lines for people."""
     recipe = _loaded(recipe)
     config, held_out = _config(recipe, given), recipe.data("calibration_data")
+    train, tokenizer = recipe.data("train_data"), recipe.tokenizer
     with recipe.running():
-        return dry_run(recipe.model(), recipe.data("train_data"), config, calibration_loader=held_out)
+        return dry_run(recipe.model(), train, config, calibration_loader=held_out, tokenizer=tokenizer)
 
 
 def _loaded(recipe: Path | Recipe) -> Recipe:

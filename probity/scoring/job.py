@@ -15,24 +15,31 @@ from probity.scoring.output import check_format, publish
 from probity.scoring.progress_file import REMEDY, Job, ProgressFile
 from probity.scoring.rows import Row, columns, scored
 from probity.scoring.tables import open_csv, open_parquet
+from probity.scoring.texts import TextColumn, open_lines
 from probity.service.bundle import InputSpec
 from probity.service.format.files import misplaced_file
 from probity.service.inference.graph import NetworkError
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
 
 SAVE_SECONDS = 2.0
-ARRAY, CSV, PARQUET = ".npy", ".csv", ".parquet"
+ARRAY, CSV, PARQUET, LINES = ".npy", ".csv", ".parquet", ".txt"
 TABLES = (CSV, PARQUET)
 Report = Callable[[int, int], None]
 Warn = Callable[[str], None]
 RowsOf = Callable[[Batch, int], list[Row]]
 
 
-def open_source(path: Path, spec: InputSpec, csv_header: bool | None = None, keep: Sequence[str] = ()) -> Source:
+def open_source(
+    path: Path,
+    spec: InputSpec,
+    csv_header: bool | None = None,
+    keep: Sequence[str] = (),
+    texts: TextColumn | None = None,
+) -> Source:
     """Inputs by the file's suffix, or of a folder of images; raises `ScoringError`.
 
     csv_header: whether the first line of a .csv file is a header; None: see `open_csv`. keep: the columns of a table to
-    write beside the predictions.
+    write beside the predictions. texts: what reads texts, where the bundle takes them; arrays hold their tokens.
     """
     if csv_header is not None and path.suffix != CSV:
         option = "--header" if csv_header else "--no-header"
@@ -43,12 +50,15 @@ def open_source(path: Path, spec: InputSpec, csv_header: bool | None = None, kee
         return open_images(path, spec)
     if not path.exists():
         raise ScoringError(f"{path}: no such file or folder")
-    if path.suffix not in (ARRAY, *TABLES):
-        expected = f"{', '.join((ARRAY, *TABLES))}, or a folder of images"
+    known = (ARRAY, *TABLES) if texts is None else (ARRAY, *TABLES, LINES)
+    if path.suffix not in known:
+        expected = f"{', '.join(known)}, or a folder of images"
         raise ScoringError(f"{path}: found the suffix {path.suffix!r}, expected {expected}")
+    if path.suffix == LINES and texts is not None:
+        return open_lines(path, texts)
     if path.suffix == CSV:
-        return open_csv(path, spec, csv_header, keep)
-    return open_parquet(path, spec, keep) if path.suffix == PARQUET else open_array(path, spec)
+        return open_csv(path, spec, csv_header, keep, texts)
+    return open_parquet(path, spec, keep, texts) if path.suffix == PARQUET else open_array(path, spec)
 
 
 def score_file(
@@ -75,7 +85,8 @@ def score_file(
         raise ScoringError(f"--out {out}: {problem}")
     if out.exists() and not force:
         raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
-    source = open_source(path, predictor.manifest.input, csv_header, keep)
+    texts = None if predictor.reader is None else TextColumn(predictor.reader, predictor.manifest.input)
+    source = open_source(path, predictor.manifest.input, csv_header, keep, texts)
     progress = ProgressFile(out, _job(predictor, path, source)).open(force)
     strange = OutOfRange(predictor.range_check)
     rows_of = partial(scored, predictor, strange=strange)

@@ -14,6 +14,7 @@ import numpy as np
 
 from probity.scoring.errors import ScoringError
 from probity.scoring.inputs import Array, Batch, Source, checked_rows
+from probity.scoring.texts import TextColumn
 from probity.service.bundle import InputSpec
 from probity.service.inference.frames import places_by_name
 
@@ -32,18 +33,26 @@ class _Layout:
     has_header: bool
 
 
-def open_csv(path: Path, spec: InputSpec, has_header: bool | None = None, keep: Sequence[str] = ()) -> Source:
+def open_csv(
+    path: Path,
+    spec: InputSpec,
+    has_header: bool | None = None,
+    keep: Sequence[str] = (),
+    texts: TextColumn | None = None,
+) -> Source:
     """A .csv file; a header chooses columns by the bundle's feature names, if it has any. Empty lines are left out.
 
     has_header: whether the first line is one; None: if it has all feature names, or no number at all. A line of the
     numbers 0, 1, 2, ... may be what pandas writes for columns without names, and raises `ScoringError` then. keep: the
-    names of columns to keep as they are.
+    names of columns to keep as they are. texts: one column holds texts, and a header names it.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = filter(None, csv.reader(file, strict=True))
             first = next(rows, [])
-            is_header = _is_header(first, spec, path) if has_header is None else has_header
+            if has_header is None:
+                has_header = texts is not None or _is_header(first, spec, path)
+            is_header = has_header and bool(first)
             count = sum(1 for _ in rows) + (not is_header and bool(first))
     except (csv.Error, UnicodeDecodeError) as error:
         found = f"found no .csv file ({error}), expected one in UTF-8 in which every quoted cell ends with its quote"
@@ -52,7 +61,7 @@ def open_csv(path: Path, spec: InputSpec, has_header: bool | None = None, keep: 
         raise ScoringError(f"{path}: found no row, expected at least one input")
     if keep and not is_header:
         raise ScoringError(f"--keep: found no header in {path}, expected one that names the columns; or --header")
-    layout = _layout(first if is_header else None, spec, path, keep)
+    layout = _layout(first if is_header else None, spec, path, keep, texts)
 
     def batches(start: int, size: int) -> Iterator[Batch]:
         with open(path, newline="", encoding="utf-8-sig") as file:
@@ -61,17 +70,23 @@ def open_csv(path: Path, spec: InputSpec, has_header: bool | None = None, keep: 
             rest = islice(lines, start + is_header, None)
             first = start
             while block := list(islice(rest, size)):
-                numbers = _numbers(block, layout, spec, path, first)
+                _check_widths(block, layout, path, first)
                 kept = {name: [row[place] for _, row in block] for name, place in layout.kept.items()}
                 where = [f"row {first + i} (line {number})" for i, (number, _) in enumerate(block)]
-                yield Batch(checked_rows(numbers.reshape(-1, *spec.shape), spec, path, where), kept=kept)
+                if texts is None:
+                    numbers = _numbers(block, layout, spec, path, first)
+                    rows = checked_rows(numbers.reshape(-1, *spec.shape), spec, path, where)
+                else:
+                    rows = texts.array([row[layout.entries[0]] for _, row in block], path, where)
+                yield Batch(rows, kept=kept)
                 first += len(block)
 
     return Source(count, batches, dict.fromkeys(layout.kept, str))
 
 
-def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Source:
-    """A .parquet file: columns by the bundle's feature names, or all of them in order; `keep` those as they are."""
+def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = (), texts: TextColumn | None = None) -> Source:
+    """A .parquet file: columns by the bundle's feature names, or all of them in order; `keep` those as they are. texts:
+    one column holds texts."""
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -85,9 +100,10 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Sourc
     if not count:
         raise ScoringError(f"{path}: found no row, expected at least one input")
     names = list(schema.names)
-    layout = _layout(names, spec, path, keep)
+    layout = _layout(names, spec, path, keep, texts)
     wanted = [names[place] for place in layout.entries]
-    _check_types(path, [(names[place], schema.field(place).type) for place in layout.entries])
+    if texts is None:
+        _check_types(path, [(names[place], schema.field(place).type) for place in layout.entries])
     kinds = {name: _kind(schema.field(place).type) for name, place in layout.kept.items()}
 
     def batches(start: int, size: int) -> Iterator[Batch]:
@@ -97,16 +113,23 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = ()) -> Sourc
                 skipped, begin = max(0, start - first), first
                 first += len(table)
                 if skipped < len(table):
-                    columns = [_column(table.column(name))[skipped:] for name in wanted]
-                    rows = np.stack(columns, axis=1).reshape(-1, *spec.shape)
                     kept = {
                         name: [_cell(value, kind) for value in _listed(table.column(name))[skipped:]]
                         for name, kind in kinds.items()
                     }
-                    where = [f"row {begin + skipped + i}" for i in range(len(rows))]
-                    yield Batch(checked_rows(rows, spec, path, where), kept=kept)
+                    where = [f"row {begin + i}" for i in range(skipped, len(table))]
+                    columns = [table.column(name).slice(skipped) for name in wanted]
+                    yield Batch(_rows(columns, spec, path, where, texts), kept=kept)
 
     return Source(count, batches, kinds)
+
+
+def _rows(columns: list[Any], spec: InputSpec, path: Path, where: list[str], texts: TextColumn | None) -> Array:
+    """Columns of Arrow as the network takes them."""
+    if texts is not None:
+        return texts.array(_listed(columns[0]), path, where)
+    rows = np.stack([_column(column) for column in columns], axis=1)
+    return checked_rows(rows.reshape(-1, *spec.shape), spec, path, where)
 
 
 def _check_types(path: Path, columns: Sequence[tuple[str, Any]]) -> None:
@@ -165,14 +188,18 @@ def _cell(value: Any, kind: type) -> Any:
     return kind(value)
 
 
-def _layout(header: Sequence[str] | None, spec: InputSpec, path: Path, keep: Sequence[str]) -> _Layout:
-    """Without feature names, all columns that are not kept are the network's entries, in order."""
-    width = math.prod(spec.shape)
+def _layout(
+    header: Sequence[str] | None, spec: InputSpec, path: Path, keep: Sequence[str], texts: TextColumn | None
+) -> _Layout:
+    """Without feature names, all columns that are not kept are the network's entries, in order; of texts, one is."""
+    width = 1 if texts is not None else math.prod(spec.shape)
     if header is None:
         return _Layout(width, range(width), {}, has_header=False)
     names = [name.strip() for name in header]
     try:
         kept = dict(zip(keep, places_by_name(names, keep, "--keep", f"columns of {path}"), strict=True))
+        if texts is not None:
+            return _Layout(len(names), [texts.place(names, path)], kept, has_header=True)
         if spec.feature_names is not None:
             return _Layout(len(names), places_by_name(names, spec.feature_names, str(path)), kept, has_header=True)
     except ValueError as error:
@@ -190,14 +217,18 @@ def _separator(header: Sequence[str]) -> str:
     return "" if other is None else f"; the header is separated by {other!r}, expected commas"
 
 
-def _numbers(block: list[Line], layout: _Layout, spec: InputSpec, path: Path, first: int) -> Array:
-    """The cells of a block of rows as numbers, (B, entries); the error names row, line and column."""
-    kind = np.int64 if spec.dtype == "int64" else np.float64
+def _check_widths(block: list[Line], layout: _Layout, path: Path, first: int) -> None:
+    """`ScoringError` for a row of more or fewer columns than the others."""
     for i, (line, row) in enumerate(block):
         if len(row) != layout.width:
             expected = f"{layout.width} as in the header" if layout.has_header else str(layout.width)
             found = f"found {len(row)} columns, expected {expected}{_separator(row)}"
             raise ScoringError(f"{path}: row {first + i} (line {line}): {found}")
+
+
+def _numbers(block: list[Line], layout: _Layout, spec: InputSpec, path: Path, first: int) -> Array:
+    """The cells of a block of rows as numbers, (B, entries); the error names row, line and column."""
+    kind = np.int64 if spec.dtype == "int64" else np.float64
     cells = [[TRUTHS.get(row[place], row[place]) for place in layout.entries] for _, row in block]
     try:
         if any("_" in "".join(row) for row in cells):  # Python would read 1_000 as a thousand

@@ -1,41 +1,31 @@
-"""Texts as numbers of words, all of one length: one class each.
+"""Texts, one class each. The service takes texts, too.
 
     probity fit NAME.py --out bundles/text
 
-Replace the data, the words and the network by yours; everything else is optional. The service takes the numbers, too:
-turn texts into numbers in the same way before you ask.
+Replace the data, the tokenizer and the network by yours; everything else is optional. A network of transformers does
+as well, with its own tokenizer: `tokenizer = AutoTokenizer.from_pretrained(...)`.
 """
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from torch import nn
 
 from probity import FitConfig
 
-WORDS, LENGTH = 50, 12
 config = FitConfig(name="text", seed=0)  # docs/fitting.md lists every option
 class_names = ["complaint", "praise"]
-
-
-class Classifier(nn.Module):
-    """The mean of the words' vectors, and two layers."""
-
-    def __init__(self):
-        super().__init__()
-        self.words = nn.Embedding(WORDS, 16)
-        self.head = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))
-
-    def forward(self, tokens):
-        return self.head(self.words(tokens).mean(1))
+THINGS = ["the film", "the room", "our guide", "the soup", "my seat", "the staff", "this book", "the band"]
+WORDS = ["awful", "poor", "dull", "broken", "cold"], ["great", "lovely", "superb", "fine", "warm"]
 
 
 def texts(count: int, seed: int):
-    """Numbers of words (n, length), int64, and class numbers. A `DataLoader` or a dataset does as well."""
+    """Texts and class numbers, two lists or arrays. Those of a table: frame["text"], frame["label"]."""
     draw = np.random.default_rng(seed)
     y = draw.integers(0, 2, count)
-    usual, telling = draw.integers(0, WORDS - 20, (count, LENGTH)), draw.integers(0, 10, (count, LENGTH))
-    tokens = np.where(draw.uniform(size=usual.shape) < 0.3, WORDS - 20 + 10 * y[:, None] + telling, usual)
-    return tokens.astype(np.int64), y
+    verbs, degrees = ["was", "is", "seemed", "felt"], ["", " really", " rather", " quite"]
+    rows = (map(draw.choice, (THINGS, verbs, degrees, WORDS[label])) for label in y)
+    return [f"{thing} {verb}{degree} {word}" for thing, verb, degree, word in rows], y
 
 
 def train_data():
@@ -53,15 +43,40 @@ def test_data():
     return texts(500, seed=2)
 
 
+def tokenizer():
+    """Numbers of words; it goes into the bundle. The filling is as for training."""
+    found = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    found.normalizer, found.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
+    found.train_from_iterator(train_data()[0], trainers.WordLevelTrainer(special_tokens=["[PAD]", "[UNK]"]))
+    found.enable_padding(pad_id=0, pad_token="[PAD]")
+    return found
+
+
+class Classifier(nn.Module):
+    """The mean of the words' vectors, and two layers."""
+
+    def __init__(self, words: int):
+        super().__init__()
+        self.words = nn.Embedding(words, 16, padding_idx=0)
+        self.head = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))
+
+    def forward(self, input_ids, attention_mask):
+        mask = attention_mask.unsqueeze(-1)
+        return self.head((self.words(input_ids) * mask).sum(1) / mask.sum(1).clamp(min=1))
+
+
 def model():
     """The trained network. One that is trained elsewhere: build it, then
     `network.load_state_dict(torch.load("weights.pt", weights_only=True))`."""
     torch.manual_seed(0)
-    network = Classifier()
-    x, y = map(torch.as_tensor, train_data())
+    words, (given, y) = tokenizer(), train_data()
+    encoded, y = words.encode_batch(given), torch.as_tensor(y)
+    ids, mask = (torch.tensor([getattr(one, name) for one in encoded]) for name in ("ids", "attention_mask"))
+    ids[torch.rand(ids.shape) * mask > 0.95] = 1  # some words are hidden: it must know the number of unknown ones
+    network = Classifier(words.get_vocab_size())
     optimiser = torch.optim.Adam(network.parameters(), 1e-2)
     for _ in range(100):
         optimiser.zero_grad()
-        nn.functional.cross_entropy(network(x), y).backward()
+        nn.functional.cross_entropy(network(ids, mask), y).backward()
         optimiser.step()
     return network.eval()

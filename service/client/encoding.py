@@ -37,8 +37,10 @@ def encode_inputs(inputs: Inputs) -> tuple[bytes, str]:
     """The body and its media type; `TypeError` or `ValueError` for anything but an array, a frame or lists of numbers.
 
     The rows of a frame become objects, so that the service finds the columns by name. Numbers that are not finite are
-    sent: the service names them in its error.
+    sent: the service names them in its error. Texts, in a list or a column, are sent as such.
     """
+    if (texts := _texts(inputs)) is not None:
+        return json.dumps({"texts": texts}).encode(), JSON
     # A caller with a NumPy array has imported NumPy.
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(inputs, numpy.ndarray):
@@ -49,6 +51,20 @@ def encode_inputs(inputs: Inputs) -> tuple[bytes, str]:
         # The service says which value is no number, if the model has a feature of that name.
         return json.dumps({"inputs": _rows(inputs)}, default=str).encode(), JSON
     return json.dumps({"inputs": inputs}, default=_listed).encode(), JSON
+
+
+def _texts(inputs: Any) -> list[Any] | None:
+    """The entries of a list, an array or a column that begins with a text, or one text; None for anything else."""
+    if isinstance(inputs, str):
+        return [inputs]
+    if hasattr(inputs, "columns") or isinstance(inputs, Mapping | bytes):
+        return None
+    listed = getattr(inputs, "tolist", None) or getattr(inputs, "to_list", None)
+    if listed is not None and getattr(getattr(inputs, "dtype", None), "kind", "O") not in "OUT":
+        return None
+    entries = listed() if listed is not None else inputs
+    begins = isinstance(entries, Sequence) and len(entries) > 0 and isinstance(entries[0], str)
+    return list(entries) if begins else None
 
 
 def _rows(frame: Any) -> list[Any]:

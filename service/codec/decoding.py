@@ -4,6 +4,7 @@ import codecs
 import io
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from probity.service.codec.arrays import (
 from probity.service.codec.encoded_images import ImageTexts
 from probity.service.codec.images import check_images
 from probity.service.codec.json_limits import check_json_size, json_limits_for
+from probity.service.codec.plain_texts import PlainTexts
 from probity.service.format.validation import refused_field
 from probity.service.schemas import PredictRequest
 
@@ -47,20 +49,26 @@ class FieldError(ValueError):
 
 @dataclass(frozen=True)
 class Decoded:
-    """`array` (B, *input_shape), and the request's name for it, for errors and warnings."""
+    """`array` (B, *input_shape), the request's name for it, for errors and warnings, and warnings from decoding it."""
 
     array: Array
     field: str
+    warnings: Sequence[str] = ()
 
 
-def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded | ImageTexts:
-    """`{"inputs": [...]}`, or `{"images": [...]}`, not decoded yet; raises `NotJson`, `FieldError` or `InputError`."""
+def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded | ImageTexts | PlainTexts:
+    """`{"inputs": [...]}`, or `{"images": [...]}` or `{"texts": [...]}`, not decoded yet; raises `NotJson`,
+    `FieldError` or `InputError`."""
     rows = limits.rows(spec)
     check_json_size(body, json_limits_for(spec, rows))
     request = parse_json(body, PredictRequest)
     if request.images is not None:
         check_images("images", len(request.images), spec, rows)
         return ImageTexts(request.images, "images")
+    if request.texts is not None:
+        texts = PlainTexts(request.texts, "texts")
+        texts.check(spec, limits)
+        return texts
     assert request.inputs is not None
     if isinstance(request.inputs, dict):
         return Decoded(array_from_named(request.inputs, spec, rows), "inputs")

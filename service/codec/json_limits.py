@@ -11,6 +11,7 @@ from probity.service.codec.arrays import InputTooLarge
 MAX_NUMBERS = 2_000_000
 # A request that is somewhat too large should reach the error that names what is too large.
 FACTOR, SLACK = 2, 20_000
+MARKS_IN_TEXTS = 200_000  # brackets and colons, which texts hold too
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ def json_limits_for(spec: InputSpec, rows: int) -> JsonLimits:
     values = rows * math.prod(spec.shape)
     shapes = [spec.shape] if spec.parts is None else [part.shape for part in spec.parts]
     lists = sum(rows * math.prod(shape[:depth]) for shape in shapes for depth in range(len(shape))) + len(shapes)
+    if spec.text is not None:
+        return JsonLimits(MAX_NUMBERS, MARKS_IN_TEXTS, MARKS_IN_TEXTS)
     fields = values + rows if spec.feature_names else rows  # examples may be objects with a field for each feature
     return JsonLimits(
         min(MAX_NUMBERS, FACTOR * values + SLACK), FACTOR * lists + SLACK, min(MAX_NUMBERS, FACTOR * fields + SLACK)

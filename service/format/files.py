@@ -21,9 +21,9 @@ from probity.service.format.text import printable
 
 MANIFEST, MODEL = "manifest.json", "model.onnx"
 POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
-REPORT, SIGNATURE = "report.html", "signature.json"
+REPORT, TOKENIZER, SIGNATURE = "report.html", "tokenizer.json", "signature.json"
 REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
-OPTIONAL_FILES = frozenset({REPORT})
+OPTIONAL_FILES = frozenset({REPORT, TOKENIZER})
 UNLISTED_FILES = frozenset({MANIFEST, SIGNATURE})  # a manifest can name neither itself nor what is made from it
 REPLACED_TRIES = 10
 BLOCK_BYTES = 2**20

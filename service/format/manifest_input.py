@@ -14,6 +14,7 @@ MAX_TYPICAL = 20
 MAX_SIDE = 2**14  # pixels of an image before its middle is cut out
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 MAX_NAME = 100  # characters of the name of an input
+TokenKind = Literal["ids", "mask", "types"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,17 @@ class InputRange(Part):
 
 
 @dataclass(frozen=True)
+class InputText(Part):
+    """Texts become whole numbers by the bundle's tokenizer.json, cut and filled to the length of the input.
+
+    takes: what each input holds, in the order of the input's parts: the numbers of the tokens, 1 where there is one and
+    0 where the rest is filled, or which segment a token belongs to.
+    """
+
+    takes: tuple[TokenKind, ...]
+
+
+@dataclass(frozen=True)
 class InputPart(Part):
     """One of several inputs: its name, the shape of ONE example, and what its values are."""
 
@@ -82,10 +94,11 @@ class InputSpec(Part):
     `feature_names` labels the entries of a flat input for people; `image` is present where the service may
     decode images, and then `shape` is (channels, height, width). `range` is what values to expect, where that is known.
     `parts`: of a network with several inputs, whose entries in this order are the one float32 input of the graph.
-    `typical`: a few rows of a flat input for people to begin with.
+    `typical`: a few rows of a flat input for people to begin with. `text`: present where the bundle has a tokenizer;
+    the input, or each of its parts, then holds whole numbers, one a token.
     """
 
-    left_out: ClassVar[frozenset[str]] = frozenset({"parts", "typical"})
+    left_out: ClassVar[frozenset[str]] = frozenset({"parts", "typical", "text"})
 
     shape: tuple[int, ...]
     dtype: Literal["float32", "int64"] = "float32"
@@ -94,6 +107,7 @@ class InputSpec(Part):
     range: InputRange | None = None
     parts: tuple[InputPart, ...] | None = None
     typical: tuple[tuple[float, ...], ...] | None = None
+    text: InputText | None = None
 
     def __post_init__(self) -> None:
         self._check_shape()
@@ -111,6 +125,13 @@ class InputSpec(Part):
             self._check_image(self.image)
         if self.typical is not None:
             self._check_typical(self.typical)
+        if self.text is not None:
+            self._check_text(self.text)
+
+    @property
+    def pieces(self) -> tuple[InputPart, ...]:
+        """The parts; of a single input, that one, without a name."""
+        return self.parts or (InputPart("", self.shape, self.dtype),)
 
     def _check_shape(self) -> None:
         if not isinstance(self.shape, tuple | list) or not all(isinstance(size, int) for size in self.shape):
@@ -160,6 +181,19 @@ class InputSpec(Part):
             )
         if any(not abs(value) <= LARGEST for row in rows for value in row):
             raise ManifestError(f"input.typical: found other values, expected numbers of at most {LARGEST:g}")
+
+    def _check_text(self, text: InputText) -> None:
+        pieces = self.pieces
+        if len(text.takes) != len(pieces) or "ids" not in text.takes or len(set(text.takes)) < len(text.takes):
+            raise ManifestError(
+                f"input.text.takes: found {text.takes!s:.200}, expected one for each of {len(pieces)} inputs, no two "
+                "alike, and 'ids' among them"
+            )
+        shapes = {(piece.shape, piece.dtype) for piece in pieces}
+        if len(shapes) > 1 or len(pieces[0].shape) != 1 or pieces[0].dtype != "int64":
+            raise ManifestError(
+                f"input.text: found inputs of {sorted(map(str, shapes))!s:.200}, expected int64 and one length"
+            )
 
     def _check_image(self, image: ImagePreprocessing) -> None:
         channels = 1 if image.mode == "L" else 3

@@ -1,13 +1,13 @@
 """Predictor: the graph of one bundle, and what is decided of its outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import Bundle, BundleError, Manifest, read_bundle
+from probity.service.bundle import TOKENIZER, Bundle, BundleError, InputSpec, Manifest, read_bundle
 from probity.service.inference.decision import Decision
 from probity.service.inference.frames import frame_array, is_frame, numbers_of
 from probity.service.inference.graph import Graph
@@ -18,6 +18,7 @@ from probity.service.inference.prediction import NonFinitePrediction as NonFinit
 from probity.service.inference.prediction import PlainPrediction as PlainPrediction
 from probity.service.inference.prediction import Prediction as Prediction
 from probity.service.inference.prediction import check_finite as check_finite
+from probity.service.inference.texts import NEED_TOKENIZERS, TextError, TextReader, TokenizerError, texts_of
 
 Array = npt.NDArray[Any]
 
@@ -50,6 +51,7 @@ class Predictor:
         self.digest, self.manifest_sha256 = bundle.digest, bundle.manifest_sha256
         self.reference = dict(bundle.calibration.reference)
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
+        self.reader = _reader_of(bundle)
         self.decision = Decision.of(bundle, _one_policy(policy, false_reject_rate))
         self.graph = Graph(bundle, threads=threads, plain_too=plain_too)
 
@@ -78,11 +80,12 @@ class Predictor:
         return _reopen, (str(self.path.resolve()), self.digest, options)
 
     def predict(self, inputs: Any) -> Prediction:
-        """inputs (B, *input_shape), B >= 1, or a data frame -> Prediction; raises `ValueError` for a wrong shape.
+        """inputs (B, *input_shape), B >= 1, a data frame or texts -> Prediction; raises `ValueError` for a wrong shape.
 
         The columns of a data frame are found by the bundle's feature names, whatever their order, and others are left
         out; `ValueError` for missing ones, and for a bundle without feature names. Several inputs are given by name, as
-        a mapping of arrays (B, *shape), or as a tuple in the order of the manifest.
+        a mapping of arrays (B, *shape), or as a tuple in the order of the manifest. Texts, in a list, an array or a
+        column, are read by the bundle's tokenizer.
 
         An example for which the network's output is not finite is rejected whatever the threshold, with an infinite
         score; its other values are the network's. `Prediction.finite` marks such examples, `check_finite` raises for
@@ -102,34 +105,59 @@ class Predictor:
         mean = self.graph.mean(inputs)
         return PlainPrediction(mean, self.decision.predictive.plain(mean), self._outside(inputs))
 
+    def _check_inputs(self, inputs: Any) -> Array:
+        texts = [inputs] if isinstance(inputs, str) else texts_of(inputs)
+        return _numbers(inputs, self.manifest.input) if texts is None else self._read(texts)
+
+    def _read(self, texts: Sequence[Any]) -> Array:
+        if self.reader is None:
+            raise ValueError(
+                "inputs: found texts, expected numbers: the bundle has no tokenizer; fit it with "
+                "fit_bundle(..., tokenizer=...)"
+            )
+        return self.reader.read(texts, "inputs").array(self.manifest.input)
+
     def _outside(self, inputs: Array) -> Array | None:
         return None if self.range_check is None else self.range_check.outside(inputs)
 
-    def _check_inputs(self, inputs: Any) -> Array:
-        spec = self.manifest.input
-        values = inputs
-        if is_frame(inputs):
-            values = frame_array(inputs, spec.feature_names, "inputs")
-        elif isinstance(inputs, tuple) and spec.parts is not None:
-            if len(inputs) != len(spec.parts):
-                names = ", ".join(repr(part.name) for part in spec.parts)
-                raise ValueError(f"inputs: found {len(inputs)} arrays, expected those of {names}, in this order")
-            named = {part.name: value for part, value in zip(spec.parts, inputs, strict=True)}
-            values = packed(named, spec.parts, "inputs")
-        elif isinstance(inputs, Mapping):
-            if spec.parts is None:
-                found = ", ".join(map(repr, inputs))
-                raise ValueError(f"inputs: found {found!s:.100}, expected one array; of columns, a data frame")
-            values = packed(inputs, spec.parts, "inputs")
-        given = numbers_of(values, "inputs")
-        if spec.dtype == "int64" and given.dtype.kind == "f" and not (given == np.trunc(given)).all():
-            place = np.argwhere(given != np.trunc(given))[0].tolist()
-            raise ValueError(f"inputs: found {given[*place]:g} at {place}, expected whole numbers, such as of tokens")
-        array: Array = np.ascontiguousarray(given, np.dtype(spec.dtype))
-        if array.shape[1:] != spec.shape or not len(array):
-            shape = ", ".join(map(str, ("n", *spec.shape)))
-            raise ValueError(f"inputs: found shape {array.shape}, expected ({shape}) of at least one example")
-        return array
+
+def _reader_of(bundle: Bundle) -> TextReader | None:
+    """The bundle's tokenizer; `BundleError` for one that cannot be used."""
+    if bundle.tokenizer is None:
+        return None
+    try:
+        return TextReader(bundle.tokenizer, *bundle.manifest.input.pieces[0].shape)
+    except (TokenizerError, TextError) as error:
+        problem = str(error)
+        remedy = "install it" if problem == NEED_TOKENIZERS else "fit the bundle again"
+        raise BundleError(bundle.path / TOKENIZER, problem, remedy) from None
+
+
+def _numbers(inputs: Any, spec: InputSpec) -> Array:
+    """Arrays, several by name or in order, or a data frame, as the network takes them."""
+    values = inputs
+    if is_frame(inputs):
+        values = frame_array(inputs, spec.feature_names, "inputs")
+    elif isinstance(inputs, tuple) and spec.parts is not None:
+        if len(inputs) != len(spec.parts):
+            names = ", ".join(repr(part.name) for part in spec.parts)
+            raise ValueError(f"inputs: found {len(inputs)} arrays, expected those of {names}, in this order")
+        named = {part.name: value for part, value in zip(spec.parts, inputs, strict=True)}
+        values = packed(named, spec.parts, "inputs")
+    elif isinstance(inputs, Mapping):
+        if spec.parts is None:
+            found = ", ".join(map(repr, inputs))
+            raise ValueError(f"inputs: found {found!s:.100}, expected one array; of columns, a data frame")
+        values = packed(inputs, spec.parts, "inputs")
+    given = numbers_of(values, "inputs")
+    if spec.dtype == "int64" and given.dtype.kind == "f" and not (given == np.trunc(given)).all():
+        place = np.argwhere(given != np.trunc(given))[0].tolist()
+        raise ValueError(f"inputs: found {given[*place]:g} at {place}, expected whole numbers, such as of tokens")
+    array: Array = np.ascontiguousarray(given, np.dtype(spec.dtype))
+    if array.shape[1:] != spec.shape or not len(array):
+        shape = ", ".join(map(str, ("n", *spec.shape)))
+        raise ValueError(f"inputs: found shape {array.shape}, expected ({shape}) of at least one example")
+    return array
 
 
 def _one_policy(policy: Policy | None, false_reject_rate: float | None) -> Policy:

@@ -6,7 +6,7 @@ A request that is wrong raises `NotJson` or `InputError`, of which `RequestError
 """
 
 from probity.service.oip.errors import OutputUnavailable, RequestError
-from probity.service.oip.inputs import array_of, input_of
+from probity.service.oip.inputs import Undecoded, array_of, input_of
 from probity.service.oip.request import InferRequest, parse_request
 from probity.service.oip.response import Encoded, encode
 
@@ -15,6 +15,7 @@ __all__ = [
     "InferRequest",
     "OutputUnavailable",
     "RequestError",
+    "Undecoded",
     "array_of",
     "encode",
     "input_of",

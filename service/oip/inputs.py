@@ -1,4 +1,4 @@
-"""Input tensors -> one array (B, *input_shape), or the image files in it."""
+"""Input tensors -> one array (B, *input_shape), or the image files or texts in it."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ from probity.service.bundle import InputSpec
 from probity.service.codec.arrays import InputLimits, array_from_array
 from probity.service.codec.encoded_images import ImageFiles, ImageTexts
 from probity.service.codec.images import check_images
+from probity.service.codec.plain_texts import PlainTexts
 from probity.service.format.manifest_input import InputPart
 from probity.service.format.text import suggestion
 from probity.service.inference.parts import PartsError, packed
@@ -20,14 +21,20 @@ from probity.service.oip.tensor import Tensor
 IMAGE_SHAPES = "the shape (batch,) or (batch, 1): an encoded image file in each element"
 
 
+Undecoded = ImageFiles | ImageTexts | PlainTexts
+
+
 def array_of(tensors: Sequence[Tensor], spec: InputSpec, limits: InputLimits) -> Array:
     """The tensors as one array of the network's datatype. Elements of BYTES are encoded image files."""
     found = input_of(tensors, spec, limits)
+    assert not isinstance(found, PlainTexts)
     return found.array(spec, limits) if isinstance(found, ImageFiles | ImageTexts) else found
 
 
-def input_of(tensors: Sequence[Tensor], spec: InputSpec, limits: InputLimits) -> Array | ImageFiles | ImageTexts:
-    """Like `array_of`, without decoding images."""
+def input_of(tensors: Sequence[Tensor], spec: InputSpec, limits: InputLimits) -> Array | Undecoded:
+    """Like `array_of`, without decoding images or reading texts."""
+    if spec.text is not None and len(tensors) == 1 and tensors[0].datatype == BYTES:
+        return _plain_texts(tensors[0], spec, limits)
     if spec.parts is not None:
         return _several(tensors, spec.parts, spec, limits)
     for tensor in tensors:
@@ -58,6 +65,25 @@ def _several(tensors: Sequence[Tensor], parts: Sequence[InputPart], spec: InputS
         raise RequestError(error.field, error.found, error.expected) from None
 
 
+def _plain_texts(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> PlainTexts:
+    """The elements of a tensor (batch,) or (batch, 1), UTF-8; raises `RequestError` and `InputError`."""
+    if tensor.name != INPUT:
+        raise RequestError(f"{tensor.place}.name", shown(tensor.name), f"{INPUT!r}, of texts")
+    if tensor.shape[1:] not in ((), (1,)):
+        raise RequestError(f"{tensor.place}.shape", tensor.shape_text, "(batch,) or (batch, 1): a text an element")
+    if tensor.data is None:
+        elements = tensor.elements(limits.rows(spec))
+        try:
+            texts = [element.decode() for element in elements]
+        except UnicodeDecodeError as error:
+            raise RequestError(f"{tensor.place}.data", f"{error.object[:40]!r}", "texts in UTF-8") from None
+    else:
+        texts = _texts(tensor, "a text")
+    found = PlainTexts(texts, INPUT)
+    found.check(spec, limits)
+    return found
+
+
 def _images(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> ImageFiles | ImageTexts:
     if spec.image is None:
         expected = "numbers, such as FP32: the bundle has no image input spec"
@@ -67,15 +93,15 @@ def _images(tensor: Tensor, spec: InputSpec, limits: InputLimits) -> ImageFiles 
     rows = limits.rows(spec)
     if tensor.data is None:
         return ImageFiles(tensor.elements(rows), INPUT)
-    texts = _texts(tensor)
+    texts = _texts(tensor, "a base64 text")
     check_images(INPUT, len(texts), spec, rows)
     return ImageTexts(texts, INPUT)
 
 
-def _texts(tensor: Tensor) -> list[str]:
-    """In JSON, a file is base64 text."""
+def _texts(tensor: Tensor, expected: str) -> list[str]:
+    """The elements of JSON, in which a file is base64 text."""
     texts = tensor.values()
     for i, text in enumerate(texts):
         if type(text) is not str:
-            raise RequestError(f"{tensor.place}.data[{i}]", shown(text), "a base64 text")
+            raise RequestError(f"{tensor.place}.data[{i}]", shown(text), expected)
     return texts

@@ -8,6 +8,7 @@ import { Live } from "./live.js";
 import { AGAIN, Latest, Service } from "./service.js";
 import { TableInput } from "./table_input.js";
 import { tabs } from "./tabs.js";
+import { TextInput } from "./text_input.js";
 import { TokenInput } from "./token_input.js";
 
 const find = (id) => document.getElementById(id);
@@ -34,6 +35,7 @@ function withInput(card, changed, fail) {
   const place = find("input");
   const { input } = card;
   if (input.image) return new ImageInput(place, input, card.class_names ?? [], changed, fail);
+  if (input.text) return new TextInput(place, changed);
   if (!input.parts && CurveInput.takes(card)) return new CurveInput(place, card, service, changed);
   if (!input.parts && TokenInput.takes(input)) return new TokenInput(place, input, changed);
   if (!input.parts && TableInput.takes(input)) return new TableInput(place, input, changed);

@@ -1,4 +1,4 @@
-// Text as the network takes it: whole numbers, one a token. The bundle holds no vocabulary.
+// Text as the network takes it: whole numbers, one a token, where the bundle holds no tokenizer.
 
 import { element } from "./elements.js";
 

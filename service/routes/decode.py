@@ -1,4 +1,5 @@
-"""Read a body, and decode it on the event loop if that is quick; otherwise numbers in a thread, images in a process."""
+"""Read a body, and decode it on the event loop if that is quick; otherwise numbers and texts in a thread, images in a
+process."""
 
 import asyncio
 import contextlib
@@ -13,10 +14,12 @@ from probity.service.bundle import InputSpec
 from probity.service.codec.arrays import Array, InputTooLarge
 from probity.service.codec.encoded_images import CHEAP_PIXELS, EncodedImages
 from probity.service.codec.images import check_images
+from probity.service.codec.plain_texts import CHEAP_CHARACTERS, PlainTexts
 from probity.service.http.admission import Lease
 from probity.service.http.bodies import read_body
 from probity.service.http.disconnect import CancelOnDisconnect
 from probity.service.http.problems import ProblemError
+from probity.service.inference.predictor import Predictor
 from probity.service.runtime import RequestDeadline, Runtime
 
 T = TypeVar("T")
@@ -65,6 +68,21 @@ async def decode_images(
             return pictures.array(spec, replace(limits, max_pixels=min(limits.max_pixels, CHEAP_PIXELS)))
     async with _until(request, deadline):
         return await runtime.decoders.array(pictures, spec, limits)
+
+
+async def decode_texts(
+    request: Request, runtime: Runtime, deadline: float, texts: PlainTexts, predictor: Predictor
+) -> tuple[Array, list[str]]:
+    """The texts as the network takes them, and warnings; they were checked, and so the predictor has a tokenizer.
+
+    Raises what `PlainTexts.read` raises, and `DeadlineExceeded` or `ClientDisconnect`; the thread stays busy then.
+    """
+    reader, spec = predictor.reader, predictor.manifest.input
+    assert reader is not None
+    if texts.size <= CHEAP_CHARACTERS:
+        return texts.read(reader, spec)
+    async with _until(request, deadline):
+        return await runtime.in_thread(lambda: texts.read(reader, spec))
 
 
 @contextlib.asynccontextmanager

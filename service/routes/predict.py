@@ -8,10 +8,10 @@ from fastapi import Request, Response
 from pydantic_core import to_json
 
 from probity.service.batching import Answered
-from probity.service.bundle import InputSpec
 from probity.service.codec.answers import View, predictions_json, warnings_of
 from probity.service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
 from probity.service.codec.encoded_images import Form, ImageFiles, ImageTexts
+from probity.service.codec.plain_texts import PlainTexts
 from probity.service.http.admission import Lease
 from probity.service.http.bodies import media_type, reserve, reserve_response
 from probity.service.http.disconnect import CancelOnDisconnect
@@ -19,9 +19,9 @@ from probity.service.http.problems import MEDIA_TYPE, ProblemError
 from probity.service.http.request_id import HEADER as ID_HEADER
 from probity.service.http.request_id import request_id
 from probity.service.inference.decision import Decision
-from probity.service.inference.predictor import NonFinitePrediction
+from probity.service.inference.predictor import NonFinitePrediction, Predictor
 from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.routes.decode import decode_images, decode_numbers, read
+from probity.service.routes.decode import decode_images, decode_numbers, decode_texts, read
 from probity.service.routes.direct import direct_router, lease_of, path_parameters
 from probity.service.routes.query import PARAMETERS, query_of
 from probity.service.runtime import RequestDeadline, Runtime, runtime_of
@@ -105,7 +105,7 @@ async def _predict(request: Request) -> Response:
         decision, view = model.decision(query.rate), query.view(model.manifest)
         kind, body = _kind(request), await _read(request, runtime, model, deadline, lease)
         started = time.perf_counter()
-        inputs = await _decode(request, runtime, deadline.at, kind, body, model.manifest.input)
+        inputs = await _decode(request, runtime, deadline.at, kind, body, model.predictor)
         seconds = time.perf_counter() - started
         reserve(lease, inputs.array.nbytes)
         try:
@@ -114,7 +114,8 @@ async def _predict(request: Request) -> Response:
         except NonFinitePrediction as error:
             raise _non_finite(f"{inputs.field}[{error.index}]") from None
         runtime.record(model, decision, identity, answered.result, inputs.array)
-        warnings = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
+        strange = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
+        warnings = [*inputs.warnings, *strange]
         response = _JsonResponse(runtime, model, identity, decision, answered, warnings, seconds, view, query.full)
         few = len(answered.result) <= INLINE_ROWS
         content = response.body() if few else await runtime.in_thread(response.body)
@@ -138,10 +139,11 @@ async def _read(
 
 
 async def _decode(
-    request: Request, runtime: Runtime, deadline: float, kind: str, body: bytes, spec: InputSpec
+    request: Request, runtime: Runtime, deadline: float, kind: str, body: bytes, predictor: Predictor
 ) -> Decoded:
+    spec = predictor.manifest.input
     if kind == MULTIPART:
-        content: Form | ImageFiles | ImageTexts | Decoded = Form(request.headers["content-type"], body)
+        content: Form | ImageFiles | ImageTexts | PlainTexts | Decoded = Form(request.headers["content-type"], body)
     elif kind in IMAGES:
         content = ImageFiles([body], "files")
     else:
@@ -149,6 +151,9 @@ async def _decode(
         content = await decode_numbers(request, runtime, deadline, len(body), lambda: read(body, spec, runtime.limits))
     if isinstance(content, Decoded):
         return content
+    if isinstance(content, PlainTexts):
+        array, warnings = await decode_texts(request, runtime, deadline, content, predictor)
+        return Decoded(array, content.field, warnings)
     return Decoded(await decode_images(request, runtime, deadline, content, spec), content.field)
 
 

@@ -12,6 +12,7 @@ from probity.service.codec.answers import warnings_of
 from probity.service.codec.decoding import JSON
 from probity.service.codec.encoded_images import ImageFiles, ImageTexts
 from probity.service.codec.json_limits import json_limits_for
+from probity.service.codec.plain_texts import PlainTexts
 from probity.service.http.admission import Lease
 from probity.service.http.bodies import media_type, reserve, reserve_response
 from probity.service.http.disconnect import CancelOnDisconnect
@@ -19,14 +20,14 @@ from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import given_id
 from probity.service.inference.decision import Decision
 from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.oip import Encoded, InferRequest, OutputUnavailable, encode, input_of, parse_request
+from probity.service.oip import Encoded, InferRequest, OutputUnavailable, Undecoded, encode, input_of, parse_request
 from probity.service.oip.datatypes import Array
 from probity.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
 from probity.service.oip.request import LENGTH_HEADER, header_length
 from probity.service.oip.response import Head
 from probity.service.oip.schemas import INPUT, InferResponse, inlined
 from probity.service.oip.schemas import InferRequest as DocumentedRequest
-from probity.service.routes.decode import decode_images, decode_numbers, read
+from probity.service.routes.decode import decode_images, decode_numbers, decode_texts, read
 from probity.service.routes.direct import lease_of
 from probity.service.routes.v2_errors import ALL_ERRORS
 from probity.service.runtime import RequestDeadline, Runtime, runtime_of
@@ -67,14 +68,14 @@ async def infer(request: Request) -> Response:
     lease, own_id = lease_of(request), given_id(request)
     with runtime.store.find(name, version).in_use() as model:
         with deadline.attributed():
-            infer_request, array = await _read_and_decode(request, runtime, model, lease, deadline)
+            infer_request, array, warned = await _read_and_decode(request, runtime, model, lease, deadline)
         decision = model.decision(infer_request.false_reject_rate)
         deadline = deadline.sooner(began + (infer_request.timeout_seconds or math.inf))
         with deadline.attributed():
             async with CancelOnDisconnect(request):
                 answered = await model.predict(array, deadline.at, decision)
         runtime.record(model, decision, infer_request.id or own_id, answered.result, array)
-        warnings = warnings_of(answered.result, model.predictor, array, INPUT)
+        warnings = [*warned, *warnings_of(answered.result, model.predictor, array, INPUT)]
         encoding = functools.partial(_encoded, infer_request, model, runtime, decision, answered, warnings)
         few = answered.result.mean.size <= INLINE_NUMBERS
         encoded = encoding() if few else await runtime.in_thread(encoding)
@@ -84,8 +85,8 @@ async def infer(request: Request) -> Response:
 
 async def _read_and_decode(
     request: Request, runtime: Runtime, model: ServedModel, lease: Lease, deadline: RequestDeadline
-) -> tuple[InferRequest, Array]:
-    """The request, and the model's input, (B, ...) as the model takes it."""
+) -> tuple[InferRequest, Array, list[str]]:
+    """The request, the model's input, (B, ...) as the model takes it, and warnings from decoding it."""
     kind = media_type(request)
     if kind not in {"", JSON, OCTETS}:
         expected = f"{JSON}, {OCTETS} or none"
@@ -96,16 +97,19 @@ async def _read_and_decode(
     spec, known = model.manifest.input, outputs_of(model.manifest)
     bounds = json_limits_for(spec, runtime.limits.rows(spec))
 
-    def decode() -> tuple[InferRequest, Array | ImageFiles | ImageTexts]:
+    def decode() -> tuple[InferRequest, Array | Undecoded]:
         infer_request = parse_request(body, length, bounds)
         check_outputs(infer_request, known)
         return infer_request, input_of(infer_request.tensors, spec, runtime.limits)
 
     infer_request, inputs = await decode_numbers(request, runtime, deadline.at, _effort(body, length), decode)
+    warnings: list[str] = []
     if isinstance(inputs, ImageFiles | ImageTexts):
         inputs = await decode_images(request, runtime, deadline.at, inputs, spec)
+    elif isinstance(inputs, PlainTexts):
+        inputs, warnings = await decode_texts(request, runtime, deadline.at, inputs, model.predictor)
     reserve(lease, inputs.nbytes)
-    return infer_request, inputs
+    return infer_request, inputs, warnings
 
 
 def _effort(body: bytes, length: int | None) -> int:

@@ -13,7 +13,7 @@ from tests.support.server import ROOT
 
 LOCKS = ROOT / "deploy/requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BASE, OFFLINE = PROJECT["dependencies"], PROJECT["optional-dependencies"]["offline"]
+BASE, EXTRAS = PROJECT["dependencies"], PROJECT["optional-dependencies"]
 BUILD = [line for line in (LOCKS / "build.in").read_text().splitlines() if not line.startswith("#")]
 REMEDY = "run `make lock`"
 
@@ -24,7 +24,14 @@ def pinned(path: Path) -> dict[str, Version]:
 
 
 @pytest.mark.parametrize(
-    ("lock", "lines"), [("service", BASE), ("offline", [*BASE, *OFFLINE]), ("build", BUILD)], ids=lambda x: str(x)[:8]
+    ("lock", "lines"),
+    [
+        ("service", BASE),
+        ("texts", EXTRAS["text"]),
+        ("offline", [*BASE, *EXTRAS["offline"]]),
+        ("build", BUILD),
+    ],
+    ids=lambda x: str(x)[:8],
 )
 def test_a_lock_has_what_is_declared(lock: str, lines: list[str]) -> None:
     pins = pinned(LOCKS / f"{lock}.txt")
@@ -34,14 +41,14 @@ def test_a_lock_has_what_is_declared(lock: str, lines: list[str]) -> None:
         assert requirement.specifier.contains(found, prereleases=True), f"{requirement}, found {found}: {REMEDY}"
 
 
-@pytest.mark.parametrize("lock", ["service", "offline", "build"])
+@pytest.mark.parametrize("lock", ["service", "texts", "offline", "build"])
 def test_a_lock_has_the_versions_that_were_tested(lock: str) -> None:
     tested = pinned(ROOT / "constraints.txt")
     pins = {name: Version(version.public) for name, version in pinned(LOCKS / f"{lock}.txt").items()}
     assert {name: version for name, version in pins.items() if tested.get(name, version) != version} == {}, REMEDY
 
 
-@pytest.mark.parametrize("lock", ["service", "offline", "build"])
+@pytest.mark.parametrize("lock", ["service", "texts", "offline", "build"])
 def test_every_package_of_a_lock_has_a_hash(lock: str) -> None:
     text = re.sub(r"^#.*\n", "", (LOCKS / f"{lock}.txt").read_text(), flags=re.MULTILINE)
     for entry in text.replace("\\\n", " ").splitlines():

@@ -18,6 +18,7 @@ TUTORIAL, HOWTO = GUIDES
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning:lightning", "ignore::FutureWarning:typing_extensions")  # its own
 def test_each_python_block_of_the_how_tos_stands_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     follow(HOWTO, lambda: {"__name__": "block"})

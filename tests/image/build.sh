@@ -16,8 +16,9 @@ sh "$root/tests/image/base.sh" "$work/base.tar"
 rm "$work/base.tar"
 passed "base image"
 
-for lock in build service offline; do
+for lock in build service texts offline; do
     "$python" -m pip download --quiet --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+        $([ $lock = texts ] && echo --no-deps) \
         --python-version 3.11 ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} \
         --dest "$work/wheels" -r "$root/deploy/requirements/$lock.txt"
 done

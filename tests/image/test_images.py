@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.bundles import TEXT_SPEC, tokenizer_json, write_linear
 from tests.support.server import ROOT
 
 PODMAN = os.environ.get("PROBITY_TEST_PODMAN", "")
@@ -141,8 +142,20 @@ def test_the_service_holds_no_torch_no_offline_code_no_compiler_and_no_installer
     assert found["modules"] == ["probity", "probity.service"]
     assert found["programs"] == ["probity"]
     assert found["left"] == []
-    locked = re.findall(r"^([\w.-]+)==", (ROOT / "deploy/requirements/service.txt").read_text(), re.MULTILINE)
+    files = [(ROOT / f"deploy/requirements/{name}.txt").read_text() for name in ("service", "texts")]
+    locked = re.findall(r"^([\w.-]+)==", "\n".join(files), re.MULTILINE)
     assert set(found["distributions"]) <= {"probity-serve", *locked}
+
+
+def test_the_service_reads_texts(tmp_path: Path) -> None:
+    path = write_linear(tmp_path / "bundle", outputs=3, spec=TEXT_SPEC, tokenizer=tokenizer_json()).path
+    for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        parent.chmod(0o755)
+    code = (
+        "from probity.service.predictor import Predictor; print(Predictor.load('/bundle').predict(['the film']).labels)"
+    )
+    options = ["--rm", "--no-healthcheck", *HARDENED, f"--volume={path}:/bundle:ro", "--entrypoint=python"]
+    assert podman("run", *options, SERVICE, "-c", code).stdout.startswith("['")
 
 
 @pytest.mark.parametrize("image", [SERVICE, OFFLINE])

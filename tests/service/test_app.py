@@ -262,7 +262,7 @@ def test_the_openapi_document(client: Client) -> None:
     body = operation["requestBody"]
     assert body["required"] is True
     request = resolve(document, body["content"]["application/json"]["schema"])
-    assert set(request["properties"]) == {"inputs", "images"}
+    assert set(request["properties"]) == {"inputs", "images", "texts"}
     assert all(part["description"] for part in request["properties"].values())
     answer = resolve(document, operation["responses"]["200"]["content"]["application/json"]["schema"])
     assert set(answer["properties"]) == set(PredictResponse.model_fields)

@@ -5,6 +5,7 @@ d mean_k / d W[j, i] = x_i where j = k, and d mean_k / d b[j] = 1 where j = k.
 """
 
 import dataclasses
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,9 @@ from probity.service.bundle import (
     CalibrationTensors,
     CholeskyPosterior,
     ImagePreprocessing,
+    InputPart,
     InputSpec,
+    InputText,
     Manifest,
     read_bundle,
     write_bundle,
@@ -152,6 +155,7 @@ def write_linear(
     several: bool = False,
     seed: int = 0,
     examples: int = 40,
+    tokenizer: bytes | None = None,
     **changes: Any,
 ) -> Synthetic:
     """Draw a linear network from `seed` and write its bundle to `out`."""
@@ -186,6 +190,7 @@ def write_linear(
             even_outcomes(scores, outputs, regression, several),
             {"functional_variance": levels * high, "normalised_entropy": levels},
         ),
+        tokenizer=tokenizer,
     )
     return Synthetic(out, manifest, weight, bias, posterior, indices, scores)
 
@@ -211,6 +216,7 @@ def rewrite(source: Path, out: Path, **changes: Any) -> Path:
         "posterior": bundle.posterior,
         "subnetwork_indices": bundle.subnetwork_indices,
         "calibration": bundle.calibration,
+        "tokenizer": bundle.tokenizer,
     }
     return write_bundle(out, **(parts | changes))
 
@@ -261,6 +267,38 @@ def write_tokens(out: Path, vocabulary: int = 5, length: int = 2) -> Synthetic:
         calibration=CalibrationTensors(scores, even_outcomes(scores, 2)),
     )
     return Synthetic(out, manifest, table, np.zeros(2, np.float32), posterior, indices, scores)
+
+
+WORDS = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "the", "film", "was", "good", "bad"])}
+TOKENS = 4  # of a text
+TEXT_SPEC = InputSpec(
+    shape=(2 * TOKENS,),
+    parts=(InputPart("attention_mask", (TOKENS,), "int64"), InputPart("input_ids", (TOKENS,), "int64")),
+    text=InputText(("mask", "ids")),
+)
+
+
+def tokenizer_json(length: int = TOKENS, **changes: Any) -> bytes:
+    """A tokenizer of `WORDS`, which begins with [CLS], cuts and fills."""
+    filling = {"direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+    single = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    content: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": {"direction": "Right", "max_length": length, "strategy": "LongestFirst", "stride": 0},
+        "padding": {"strategy": {"Fixed": length}, **filling},
+        "added_tokens": [],
+        "normalizer": {"type": "Lowercase"},
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": single,
+            "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [WORDS["[CLS]"]], "tokens": ["[CLS]"]}},
+        },
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": WORDS, "unk_token": "[UNK]"},
+    }
+    return json.dumps(content | changes).encode()
 
 
 IMAGE_SPEC = InputSpec(shape=(1, 4, 5), image=ImagePreprocessing(mode="L", scale=1 / 255, mean=(0.5,), std=(0.25,)))

@@ -33,6 +33,17 @@ def test_lists_are_sent_as_json(kind: str) -> None:
     assert request.content == b'{"inputs": [[1, 2.5], [NaN, 3.0], [0, 1]]}'
 
 
+@pytest.mark.parametrize(
+    "texts", [["a", "b"], ("a", "b"), np.array(["a", "b"]), np.array(["a", "b"], object), pd.Series(["a", "b"])]
+)
+def test_texts_are_sent_as_such(kind: str, texts: Any) -> None:
+    assert sent(kind, "predict", texts).content == b'{"texts": ["a", "b"]}'
+
+
+def test_one_text_is_sent_as_one(kind: str) -> None:
+    assert sent(kind, "predict", "a").content == b'{"texts": ["a"]}'
+
+
 def test_other_arrays_are_sent_as_json(kind: str) -> None:
     class Tensor:
         def tolist(self) -> list[float]:

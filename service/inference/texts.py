@@ -1,0 +1,134 @@
+"""Texts -> the whole numbers that a network takes, by the tokenizer of its bundle."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from probity.service.format.manifest_input import InputSpec, TokenKind
+from probity.service.inference.parts import packed
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Array = npt.NDArray[Any]
+NEED_TOKENIZERS = "texts need the package tokenizers: pip install 'probity-serve[text]'"
+# All of a text is read before it is cut to the network's length: of many megabytes, for seconds.
+MAX_CHARACTERS = 100_000
+MAX_NAMED = 3  # texts named in warnings; the others are counted
+
+
+class TextError(ValueError):
+    """A text that cannot be read: which, what was found, what was expected."""
+
+    def __init__(self, field: str, found: str, expected: str) -> None:
+        self.field, self.found, self.expected = field, found, expected
+        super().__init__(f"{field}: found {found}, expected {expected}")
+
+    def __reduce__(self) -> tuple[type["TextError"], tuple[str, str, str]]:
+        return TextError, (self.field, self.found, self.expected)
+
+
+class TokenizerError(ValueError):
+    """The tokenizer cannot be used, or the package that reads it is missing."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """numbers: of each kind (B, L) int64; cut (B,) bool: texts of more tokens than L, whose rest is left out."""
+
+    numbers: Mapping[TokenKind, Array]
+    cut: Array
+
+    def array(self, spec: InputSpec) -> Array:
+        """As the network takes them: its parts packed (B, F) float32, or the numbers of the tokens (B, L) int64."""
+        assert spec.text is not None
+        if spec.parts is None:
+            return self.numbers["ids"]
+        named = {part.name: self.numbers[kind] for part, kind in zip(spec.parts, spec.text.takes, strict=True)}
+        return packed(named, spec.parts, "texts")
+
+    def warnings(self, field: str) -> list[str]:
+        """What was left out; field: what the request calls the texts."""
+        rows = np.flatnonzero(self.cut).tolist()
+        length = self.numbers["ids"].shape[1]
+        named = [
+            f"{field}[{row}]: has more than the {length} tokens that the network takes; the rest is left out"
+            for row in rows[:MAX_NAMED]
+        ]
+        return [*named, f"{field}: {len(rows) - MAX_NAMED} more such texts"] if rows[MAX_NAMED:] else named
+
+
+class TextReader:
+    """The tokenizer of a bundle, which makes `length` tokens of each text. Thread-safe."""
+
+    def __init__(self, data: bytes, length: int) -> None:
+        """data: tokenizer.json, in the format of the package tokenizers, which cuts and fills to `length`.
+
+        Raises `TokenizerError` for another file, and without that package.
+        """
+        self.data, self.length = data, length
+        self._tokenizer = tokenizer_of(data)
+        cut, filled = self._tokenizer.truncation or {}, self._tokenizer.padding or {}
+        found = cut.get("max_length"), filled.get("length")
+        if found != (length, length):
+            raise TokenizerError(f"found truncation and padding to {found}, expected {length} for both")
+        self.read([""], "")  # a tokenizer that cannot cut so short says so here
+
+    def read(self, texts: Sequence[str], field: str) -> Tokens:
+        """The tokens of the texts; field: what to call them in errors. Raises `TextError` for anything but texts, for
+        none, and for those of more than `MAX_CHARACTERS`."""
+        check_texts(texts, field)
+        try:
+            encoded = self._tokenizer.encode_batch_fast(list(texts))
+        except Exception as error:  # the package raises kinds of its own
+            raise TextError(field, f"texts that cannot be read ({error!s:.100})", "other texts") from None
+        numbers: dict[TokenKind, Array] = {
+            "ids": np.array([one.ids for one in encoded], np.int64),
+            "mask": np.array([one.attention_mask for one in encoded], np.int64),
+            "types": np.array([one.type_ids for one in encoded], np.int64),
+        }
+        if any(array.shape != (len(texts), self.length) for array in numbers.values()):
+            raise TextError(field, "a text whose tokens the tokenizer did not cut", f"{self.length} tokens")
+        return Tokens(numbers, np.array([bool(one.overflowing) for one in encoded]))
+
+
+def tokenizer_of(data: bytes) -> "Tokenizer":
+    """What the package makes of a tokenizer.json; raises `TokenizerError`."""
+    # Threads of its own would be as many as there are processors for each process, and warn of every later fork.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise TokenizerError(NEED_TOKENIZERS) from None
+    try:
+        return Tokenizer.from_str(data.decode())
+    except Exception as error:  # the package raises Exception itself
+        raise TokenizerError(f"found no tokenizer ({' '.join(str(error).split()):.150})") from None
+
+
+def check_texts(texts: Sequence[Any], field: str) -> None:
+    """`TextError` for anything but texts of at most `MAX_CHARACTERS`, at least one."""
+    if not len(texts):
+        raise TextError(field, "an empty list", "at least one text")
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TextError(f"{field}[{place}]", f"{text!r:.60}", "a text")
+        if len(text) > MAX_CHARACTERS:
+            raise TextError(f"{field}[{place}]", f"{len(text)} characters", f"at most {MAX_CHARACTERS} in a text")
+
+
+def texts_of(values: Any) -> list[Any] | None:
+    """The entries of a list, an array or a column that begins with a text; None for anything else."""
+    if isinstance(values, str | bytes | Mapping) or hasattr(values, "columns"):
+        return None
+    if isinstance(values, np.ndarray) or hasattr(values, "to_list"):
+        if getattr(values, "ndim", 1) != 1 or getattr(values, "dtype", None) in (np.float32, np.float64, np.int64):
+            return None
+        values = values.tolist() if isinstance(values, np.ndarray) else values.to_list()
+    if not isinstance(values, Sequence) or not len(values) or not isinstance(values[0], str):
+        return None
+    return list(values)

@@ -1,0 +1,150 @@
+"""A text classifier, from texts to texts: fitted, served, evaluated, and by a recipe."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from probity.offline import FitConfig, fit_bundle
+from probity.offline.evaluation.evaluate import evaluate
+from probity.offline.recipes.run import dry_run_recipe, evaluate_recipe, fit_recipe
+from probity.service.inference.predictor import Predictor
+from tests.support.bundles import WORDS, tokenizer_json
+
+RNG = np.random.default_rng(0)
+FILLING = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0}
+TOKENIZER = Tokenizer.from_str(
+    tokenizer_json(truncation=None, padding={**FILLING, "pad_type_id": 0, "pad_token": "[PAD]"}).decode()
+)
+
+
+def drawn(count: int) -> tuple[list[str], list[int]]:
+    """Texts of up to six words, and whether their last word is the better one."""
+    labels = RNG.integers(0, 2, count)
+    ends = np.where(labels == 1, "good", "bad")
+    starts = [" ".join(RNG.choice(["the", "film", "was"], RNG.integers(1, 6))) for _ in range(count)]
+    return [f"{start} {end}" for start, end in zip(starts, ends, strict=True)], labels.tolist()
+
+
+class Mean(nn.Module):
+    """The mean over the words of a text, of vectors, and a layer; small, and by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(len(WORDS), 8)
+        self.head = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        mask = attention_mask.unsqueeze(-1).to(self.words.weight.dtype)
+        found: Tensor = self.head((self.words(input_ids) * mask).sum(1) / mask.sum(1))
+        return found
+
+
+def trained(texts: list[str], labels: list[int]) -> Mean:
+    torch.manual_seed(0)
+    network, encoded = Mean(), TOKENIZER.encode_batch(texts)
+    ids = torch.tensor([one.ids for one in encoded])
+    mask = torch.tensor([one.attention_mask for one in encoded])
+    optimiser = torch.optim.Adam(network.parameters(), 2e-2)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(ids, mask), torch.tensor(labels)).backward()
+        optimiser.step()
+    return network.eval()
+
+
+TRAIN, HELD_OUT, TEST = drawn(300), drawn(200), drawn(100)
+CONFIG = FitConfig(subnetwork_size=40)
+
+
+@pytest.fixture(scope="module")
+def network() -> Mean:
+    return trained(*TRAIN)
+
+
+@pytest.fixture(scope="module")
+def predictor(network: Mean, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    out = tmp_path_factory.mktemp("texts") / "bundle"
+    fit_bundle(network, TRAIN, out, calibration_loader=HELD_OUT, tokenizer=TOKENIZER, config=CONFIG)
+    return Predictor.load(out)
+
+
+def test_texts_go_all_the_way(network: Mean, predictor: Predictor) -> None:
+    texts, labels = TEST
+    found = predictor.predict(texts)
+    with torch.no_grad():
+        for text, mean in zip(texts[:10], found.mean, strict=False):
+            one = TOKENIZER.encode(text)
+            expected = network(torch.tensor([one.ids]), torch.tensor([one.attention_mask]))[0]
+            np.testing.assert_allclose(mean, expected, rtol=1e-4, atol=1e-5)
+    assert found.probabilities is not None
+    assert (found.probabilities.argmax(1) == labels).mean() > 0.95
+    assert predictor.manifest.input.range is None
+    assert predictor.manifest.input.text is not None
+    assert predictor.predict(["[UNK] [UNK] [UNK]"]).score[0] > np.median(found.score)
+
+
+def test_they_are_evaluated(predictor: Predictor) -> None:
+    figures = evaluate(predictor, TEST, (["unheard of words"] * 20, [0] * 20))
+    assert figures.laplace["accuracy"].value > 0.95
+    assert figures.foreign_examples == 20
+
+
+def test_tokens_and_texts_give_the_same_bundle(network: Mean, predictor: Predictor, tmp_path: Path) -> None:
+    assert predictor.reader is not None
+
+    def tokens(texts: list[str], labels: list[int]) -> list[tuple[dict[str, Tensor], Tensor]]:
+        assert predictor.reader is not None
+        numbers = predictor.reader.read(texts, "").numbers
+        named = {"input_ids": numbers["ids"], "attention_mask": numbers["mask"]}
+        return [({name: torch.as_tensor(array) for name, array in named.items()}, torch.tensor(labels))]
+
+    out, held_out = tmp_path / "bundle", tokens(*HELD_OUT)
+    fit_bundle(network, tokens(*TRAIN), out, calibration_loader=held_out, tokenizer=TOKENIZER, config=CONFIG)
+    again = Predictor.load(out)
+    assert again.manifest.input == predictor.manifest.input
+    np.testing.assert_allclose(again.predict(TEST[0]).variance, predictor.predict(TEST[0]).variance, rtol=1e-3)
+
+
+def test_a_recipe_has_a_tokenizer(tmp_path: Path) -> None:
+    recipe = tmp_path / "texts.py"
+    recipe.write_text(RECIPE)
+    assert any("2 inputs" in line for line in dry_run_recipe(recipe, {}))
+    assert fit_recipe(recipe, tmp_path / "bundle", {})
+    figures = evaluate_recipe(Predictor.load(tmp_path / "bundle"), recipe)
+    assert figures.examples == 40
+
+
+RECIPE = f"""
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+from probity import FitConfig
+
+config = FitConfig(subnetwork_size=20)
+tokenizer = Tokenizer.from_str({TOKENIZER.to_str()!r})
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(8, 4), nn.Linear(4, 2)
+
+    def forward(self, ids, mask):
+        return self.head((self.words(ids) * mask.unsqueeze(-1)).sum(1))
+
+def model():
+    torch.manual_seed(0)
+    return Network()
+
+def train_data():
+    return ["the film was good", "bad film"] * 100, [1, 0] * 100
+
+def calibration_data():
+    return ["the film was good film", "film bad"] * 50, [1, 0] * 50
+
+def test_data():
+    return ["good film", "film bad"] * 20, [1, 0] * 20
+"""
