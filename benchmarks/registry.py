@@ -9,7 +9,7 @@ from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.strangers import run as strangers
 from benchmarks.fit import against_laplace, bundles, price
-from benchmarks.serving import against_servers, load, playground, soak
+from benchmarks.serving import against_servers, load, playground, soak, texts
 
 HOURS = "hours, and data, given or downloaded"
 BENCHMARKS = (
@@ -22,6 +22,7 @@ BENCHMARKS = (
         "the service and LitServe, BentoML, MLServer, FastAPI around the same predictor",
         against_servers.run,
     ),
+    Benchmark("texts", "texts to the service, and to FastAPI around the plain network", texts.run),
     Benchmark(
         "soak",
         "ten minutes at 80 % of capacity: vanishing clients, bad requests, replaced bundles",
