@@ -17,9 +17,10 @@ LIBRARIES = ("torch", "numpy", "onnxruntime", "onnx", "onnxscript", "laplace-tor
 
 
 def environment(program: str, threads: int) -> dict[str, Any]:
-    """Command line (`python -m program ...`), commit, processor, cores, threads, memory, system, versions and date."""
+    """Command line (`python -m program ...`, but for where results go), commit, processor, cores, threads, memory, system,
+    versions and date."""
     return {
-        "command": ["python", "-m", program, *sys.argv[1:]],
+        "command": ["python", "-m", program, *_without_out(sys.argv[1:])],
         "git_commit": git_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu_model(),
@@ -30,6 +31,14 @@ def environment(program: str, threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "libraries": {name: version for name in LIBRARIES if (version := library_version(name))},
     }
+
+
+def _without_out(arguments: list[str]) -> list[str]:
+    """Without `--out` and its folder, which is one of this machine alone."""
+    if "--out" not in arguments:
+        return arguments
+    place = arguments.index("--out")
+    return [*arguments[:place], *arguments[place + 2 :]]
 
 
 def git_commit() -> str:

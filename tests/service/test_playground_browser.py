@@ -16,7 +16,7 @@ from PIL import Image
 from probity.service.bundle import InputSpec
 from probity.service.security.api_keys import new_key
 from tests.support.browser import CHROMIUM, needs_chromium
-from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear, write_tokens
+from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, TEXT_SPEC, tokenizer_json, write_linear, write_tokens
 from tests.support.server import ROOT, Server, running
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make test installs it)")
@@ -372,6 +372,22 @@ def test_tokens_are_typed(browser: Any, tmp_path: Path) -> None:
             route.continue_()
         page.wait_for_selector("#trial[aria-busy=false]")
         assert decision(page) == "No answer"
+        page.close()
+
+
+def test_texts_are_typed(browser: Any, tmp_path: Path) -> None:
+    path = write_linear(tmp_path / "bundle", outputs=3, spec=TEXT_SPEC, tokenizer=tokenizer_json()).path
+    with running(path) as server:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        page.get_by_text("Enter a text.").wait_for()
+        after(page, lambda: page.get_by_label("Text", exact=True).fill("the film was good"))
+        assert decision(page) != "No answer"
+        assert page.get_by_text("has more than the 4 tokens that the network takes").is_visible()
+        page.get_by_label("Text", exact=True).fill("  ")
+        assert decision(page) == "No answer"
+        assert page.get_by_text("Enter a text.").is_visible()
+        assert [one["id"] for one in axe.Axe().run(page).response["violations"]] == []
         page.close()
 
 
