@@ -29,6 +29,7 @@ MEASURED = (
     "drift",
     "load",
     "servers",
+    "texts",
     "soak",
     "playground",
 )
@@ -301,6 +302,20 @@ def load(result: Row) -> str:
         ]
         rows.append([name, *cells])
     return table(["request", "examples per second", "of the graph", "of the plain network", "of an empty route"], rows)
+
+
+def texts(result: Row) -> str:
+    """Texts a second of the service and of FastAPI around the plain network, and the ratio of both in a round."""
+    rows = [
+        [
+            name.replace("1 texts", "1 text").replace("1 connections", "1 connection"),
+            f"{found['probity']:,.0f}",
+            f"{found['fastapi']:,.0f}",
+            f"{found['ratio']:.2f} ({found['least_ratio']:.2f} to {found['largest_ratio']:.2f})",
+        ]
+        for name, found in result["rows"].items()
+    ]
+    return table(["a request", "texts per second", "of FastAPI", "ratio, and its range over rounds"], rows)
 
 
 def servers(result: Row) -> str:

@@ -17,8 +17,8 @@ LIBRARIES = ("torch", "numpy", "onnxruntime", "onnx", "onnxscript", "laplace-tor
 
 
 def environment(program: str, threads: int) -> dict[str, Any]:
-    """Command line (`python -m program ...`, but for where results go), commit, processor, cores, threads, memory, system,
-    versions and date."""
+    """Command line (`python -m program ...`, without where results go), commit, processor, cores, threads, memory,
+    system, versions and date."""
     return {
         "command": ["python", "-m", program, *_without_out(sys.argv[1:])],
         "git_commit": git_commit(),
