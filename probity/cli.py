@@ -25,6 +25,7 @@ from probity.service.format.text import suggestion
 from probity.service.keys import app as keys
 from probity.service.keys import sign
 from probity.service.process.startup_signals import Terminated
+from probity.tag import tag_bundle
 
 
 def _show_version(asked: bool) -> None:
@@ -275,7 +276,7 @@ def evaluate(
 @with_policy_options
 def score(
     bundle: BundleArgument,
-    inputs: Annotated[Path, typer.Argument(help="An .npy, .csv or .parquet file, or a folder of images.")],
+    inputs: Annotated[Path, typer.Argument(help="An .npy, .csv, .parquet or .txt file, or a folder of images.")],
     *,
     out: Annotated[Path, typer.Option(help="Where to write the rows: a .csv, .parquet or .jsonl file.")],
     batch_size: Annotated[
@@ -350,6 +351,25 @@ def inspect(bundle: BundleArgument) -> None:
     except BundleError as error:
         fail(str(error))
     print_card(bundle)
+
+
+@app.command()
+def tag(
+    bundle: BundleArgument,
+    out: Annotated[Path, typer.Option(help="Where to write the copy.")],
+    name: Annotated[str | None, typer.Option(help="Its name; that of the bundle unless given.")] = None,
+    version: Annotated[str | None, typer.Option(help="Its version; that of the bundle unless given.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing bundle, once the copy is ready.")] = False,
+) -> None:
+    """Write a copy of a bundle under another name or version, without a fit. The copy is not signed."""
+    try:
+        if name is None and version is None:
+            raise ValueError("found neither, expected --name, --version or both")
+        check_new(out, force)
+        manifest = tag_bundle(bundle, out, name, version)
+    except (BundleError, ValueError) as error:
+        fail(str(error))
+    print_lines([f"Wrote {manifest.name} version {manifest.version}: {out}"])
 
 
 @app.command()
