@@ -35,7 +35,7 @@ class TextColumn:
         try:
             return self.reader.read(texts, "").array(self.spec)  # type: ignore[arg-type]
         except TextError as error:
-            place = where[int(error.field[1:-1])] if error.field else f"{where[0]} and after"
+            place = where[int(error.field[1:-1])]
             raise ScoringError(f"{path}: {place}: found {error.found}, expected {error.expected}") from None
 
 

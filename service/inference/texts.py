@@ -82,18 +82,20 @@ class TextReader:
         """The tokens of the texts; field: what to call them in errors. Raises `TextError` for anything but texts, for
         none, and for those of more than `MAX_CHARACTERS`."""
         check_texts(texts, field)
-        try:
-            encoded = self._tokenizer.encode_batch_fast(list(texts))
-        except Exception as error:  # the package raises kinds of its own
-            raise TextError(field, f"texts that cannot be read ({error!s:.100})", "other texts") from None
-        numbers: dict[TokenKind, Array] = {
-            "ids": np.array([one.ids for one in encoded], np.int64),
-            "mask": np.array([one.attention_mask for one in encoded], np.int64),
-            "types": np.array([one.type_ids for one in encoded], np.int64),
-        }
-        if any(array.shape != (len(texts), self.length) for array in numbers.values()):
-            raise TextError(field, "a text whose tokens the tokenizer did not cut", f"{self.length} tokens")
-        return Tokens(numbers, np.array([bool(one.overflowing) for one in encoded]))
+        shape = len(texts), self.length
+        numbers: dict[TokenKind, Array] = {kind: np.empty(shape, np.int64) for kind in ("ids", "mask", "types")}
+        cut = np.empty(len(texts), bool)
+        # One after the other: what is left out of a text takes a hundred times its memory.
+        for place, text in enumerate(texts):
+            try:
+                (one,) = self._tokenizer.encode_batch_fast([text])  # unlike `encode`, it lets other threads run
+            except Exception as error:  # the package raises kinds of its own
+                raise TextError(f"{field}[{place}]", f"no text that can be read ({error!s:.100})", "another") from None
+            if len(one.ids) != self.length:
+                raise TextError(f"{field}[{place}]", f"{len(one.ids)} tokens of the tokenizer", f"{self.length}")
+            numbers["ids"][place], numbers["mask"][place] = one.ids, one.attention_mask
+            numbers["types"][place], cut[place] = one.type_ids, bool(one.overflowing)
+        return Tokens(numbers, cut)
 
 
 def tokenizer_of(data: bytes) -> "Tokenizer":

@@ -56,7 +56,7 @@ def test_any_text_has_tokens_of_the_vocabulary(texts: list[str]) -> None:
         ([], "texts", "found an empty list"),
         (["a", None], r"texts\[1\]", "found None, expected a text"),
         (["a" * (MAX_CHARACTERS + 1)], r"texts\[0\]", "found 100001 characters, expected at most 100000"),
-        (["\ud800"], "texts", "texts that cannot be read"),
+        (["a", "\ud800"], r"texts\[1\]", "no text that can be read"),
     ],
 )
 def test_what_is_no_text(texts: list[Any], field: str, words: str) -> None:
