@@ -196,8 +196,9 @@ def _accepted(result: dict[str, Any]) -> list[str]:
         return []
     strongest = str(STRONG[published][-1])
     own, ((foreign, share),) = row["rejection"], row["rejection"]["foreign"].items()
+    place = f"{strongest}{UNITS[published]}" if UNITS[published] else f"severity {strongest}"
     return [
-        f"* At {strongest}{UNITS[published]} {percent(row['shifts'][strongest]['error']['mean'])} of the answers are "
+        f"* At {place}, {percent(row['shifts'][strongest]['error']['mean'])} of the answers are "
         f"wrong, and the default bundle, at a false-reject rate of 5 %, rejects {percent(own['wrong'][strongest])} of "
         f"these; the others look like what the network knows. It rejects {percent(share)} of {foreign}, and "
         f"{percent(own['all']['0'])} of ordinary images."

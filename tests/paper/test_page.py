@@ -163,7 +163,7 @@ def test_steps_are_paired_and_say_what_is_accepted_though_it_is_wrong() -> None:
     assert "* Added weights over a temperature at the same 0.005 nats: +0.500 ± 3.177 nats under strong shift" in text
     assert "* Both over added weights alone: 0.000 ± 0.000 nats" in text
     assert (
-        "At 180° 50 % of the answers are wrong, and the default bundle, at a false-reject rate of 5 %, rejects 75 %"
+        "At 180°, 50 % of the answers are wrong, and the default bundle, at a false-reject rate of 5 %, rejects 75 %"
         in text
     )
 
