@@ -22,7 +22,7 @@ from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, c
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
 from probity.offline.data.loaders import Batches, checked_batches
-from probity.offline.data.texts import TextEncoder, texts_in, with_text
+from probity.offline.data.texts import TextEncoder, texts_alone, texts_in, with_text
 from probity.offline.data.typical_rows import typical_rows
 from probity.offline.estimate.duration import (
     ADDED,
@@ -109,7 +109,8 @@ def fit_bundle(
     destination = _usable_path(out)
     check_is_spec(input_spec)
     columns = None if input_spec is None else input_spec.feature_names
-    train = given_data(train_loader, "train_loader", columns, encoder=_encoder(model, train_loader, tokenizer))
+    encoder = _encoder(model, (train_loader, calibration_loader), tokenizer)
+    train = given_data(train_loader, "train_loader", columns, encoder=encoder)
     held_out = given_like(train, calibration_loader, "calibration_loader", columns)
     foreign = _given_foreign(foreign_loader, train, columns, config)
     with _prepared(model, train.batches, config, progress) as job:  # 1. prepare
@@ -198,7 +199,8 @@ def dry_run(
     way to onnxruntime; raises `ExportError` for a model that cannot be exported.
     """
     config = _usable_config(config)
-    train = given_data(train_loader, "train_loader", encoder=_encoder(model, train_loader, tokenizer))
+    encoder = _encoder(model, (train_loader, calibration_loader), tokenizer)
+    train = given_data(train_loader, "train_loader", encoder=encoder)
     with _prepared(model, train.batches, config, silent) as job:
         halves: Sequence[HeldOut] = ()
         if calibration_loader is not None:
@@ -213,15 +215,15 @@ def _given_foreign(loader: Any, train: GivenData, columns: Sequence[str] | None,
     """The foreign data as batches, where some are given, with the columns and the tokens of the training data."""
     if loader is None:
         return None
-    found = given_data(loader, "foreign_loader", columns or train.columns, encoder=train.encoder)
+    found = given_data(texts_alone(loader), "foreign_loader", columns or train.columns, encoder=train.encoder)
     check_foreign(config)
     return found.batches
 
 
-def _encoder(model: Any, train_loader: Any, tokenizer: Any) -> TextEncoder | None:
-    """What makes tokens of the training data; None where they are no texts, or without a tokenizer."""
-    texts = None if tokenizer is None else texts_in(train_loader)
-    return None if texts is None else TextEncoder.of(tokenizer, texts, network_of(model))
+def _encoder(model: Any, data: tuple[Any, Any], tokenizer: Any) -> TextEncoder | None:
+    """What makes tokens of training and calibration data; None where they are no texts, or without a tokenizer."""
+    train, held_out = (None if tokenizer is None else texts_in(each) for each in data)
+    return None if train is None else TextEncoder.of(tokenizer, [*train, *(held_out or ())], network_of(model))
 
 
 def _names(model: object, job: Job, train: GivenData, given: Sequence[str] | None) -> Sequence[str] | None:

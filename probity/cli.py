@@ -54,6 +54,7 @@ def common(
 app.command("serve")(serve)
 app.command("sign")(sign)
 app.add_typer(keys, name="keys")
+FIRST_BYTES = 4096  # of a file, which tell whether it is text
 TEMPLATES = ("images", "series", "table", "text")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
 BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
@@ -133,6 +134,11 @@ def need_recipe(path: Path, bundle: Path | None = None) -> None:
         raise ValueError(f"{path}: found a bundle, expected a recipe, a Python file")
     if not path.is_file():
         raise ValueError(f"{path}: no such file, expected a recipe; probity new TYPE {path} writes one to begin with")
+    if b"\0" in path.read_bytes()[:FIRST_BYTES]:
+        raise ValueError(
+            f"{path}: found a file that is no text, expected a recipe, a Python file; its model() loads weights: "
+            "network.load_state_dict(torch.load(path, weights_only=True))"
+        )
     from probity.offline.recipes.user_errors import syntax_problem
 
     if problem := syntax_problem(path):

@@ -21,6 +21,7 @@ from probity.offline.data.shifts import (
     value_range,
     wide,
 )
+from probity.service.bundle import InputSpec
 
 Change = Callable[[Tensor, torch.Generator], Tensor]
 FOREIGN_EXAMPLES = 100  # of each kind: shares to within 10 %, in the time of a few hundred predictions
@@ -50,6 +51,22 @@ def obvious_foreigners(inputs: Tensor, seed: int) -> dict[str, Tensor]:
         for number, (name, change) in enumerate(FOREIGNERS[kind].items())
         if several or name not in NEEDS_SEVERAL
     }
+
+
+def text_foreigners(inputs: Tensor, spec: InputSpec, seed: int) -> dict[str, Tensor]:
+    """As `obvious_foreigners`, of tokens (B, F) packed beside their mask: the tokens change where there are any.
+
+    Raises `ValueError` for an empty batch.
+    """
+    assert spec.parts is not None
+    assert spec.text is not None
+    pieces = dict(zip(spec.text.takes, torch.split(inputs, [part.size for part in spec.parts], dim=1), strict=True))
+    ids, there = pieces["ids"], pieces["mask"].bool() if "mask" in pieces else torch.ones(())
+    found = {}
+    for name, changed in obvious_foreigners(ids.long(), seed).items():
+        foreign = pieces | {"ids": torch.where(there.bool(), changed.to(ids.dtype), ids)}
+        found[name] = torch.cat([foreign[kind] for kind in spec.text.takes], dim=1)
+    return found
 
 
 def is_judged(name: str) -> bool:

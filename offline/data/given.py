@@ -14,8 +14,10 @@ from probity.offline.data.texts import TextEncoder, TextExamples, texts_in
 from probity.offline.network.inputs import is_several, refuse_frames
 from probity.offline.runtime.arrays import Array
 from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
+from probity.service.inference.texts import texts_of
 
 BATCH_SIZE = 128
+GIVE_TEXTS = "give (texts, labels), such as (list(texts), labels) or (frame['text'], frame['label'])"
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ def given_data(
     if isinstance(data, GivenData):
         return data
     if (texts := texts_in(data)) is not None:
-        return _given_texts(texts, data[1], name, encoder)
+        return _given_texts(texts, data[1], name, targets, encoder)
+    _refuse_other_texts(data, name)
     _refuse_alone(data, name)
     _refuse_sparse(data, name)
     if _is_pair(data):
@@ -80,15 +83,37 @@ def given_like(train: GivenData, data: Any, name: str, columns: Sequence[str] | 
     return found
 
 
-def _given_texts(texts: Sequence[Any], y: Any, name: str, encoder: TextEncoder | None) -> GivenData:
+def _given_texts(
+    texts: Sequence[Any], y: Any, name: str, targets: Sequence[str] | None, encoder: TextEncoder | None
+) -> GivenData:
     if encoder is None:
         raise ValueError(
-            f"{name}: found texts, expected numbers; give the tokenizer too: fit_bundle(..., tokenizer=tokenizer), or "
-            "tokenizer in a recipe"
+            f"{name}: found texts, expected numbers; of texts, all data are pairs (texts, labels), with a tokenizer: "
+            "fit_bundle(..., tokenizer=tokenizer), or tokenizer in a recipe"
         )
-    listed = y.to_list() if hasattr(y, "to_list") else list(y) if not hasattr(y, "__array__") else y
-    examples = TextExamples(encoder, texts, _tensor(listed, f"{name}, targets"), name)
-    return GivenData(DataLoader(examples, batch_size=BATCH_SIZE), encoder=encoder)
+    if is_frame(y) and targets is None and len(y.columns) > 1:
+        targets = frame_columns(y, f"{name}, targets")
+    values = y if _is_array(y) else list(y)
+    examples = TextExamples(encoder, texts, _targets(values, targets, name), name)
+    return GivenData(DataLoader(examples, batch_size=BATCH_SIZE), targets=_named(y, targets), encoder=encoder)
+
+
+def _refuse_other_texts(data: Any, name: str) -> None:
+    """`ValueError` for texts in another form than a list, an array or a column, in a pair."""
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return
+    inputs = data[0]
+    if is_frame(inputs) and len(inputs.columns) == 1:
+        column = inputs.columns[0]
+        if texts_of(inputs[column]) is not None:
+            raise ValueError(f"{name}: found a data frame with one column of texts, expected the column; {GIVE_TEXTS}")
+    nested = next(iter(inputs.values()), None) if isinstance(inputs, Mapping) else inputs
+    if isinstance(nested, list | np.ndarray) and len(nested) and not isinstance(inputs, list | tuple):
+        nested = nested[0]
+    first = nested[0] if isinstance(nested, list | np.ndarray) and np.ndim(nested) and len(nested) else nested
+    inner = first[0] if isinstance(first, list) and first else first
+    if isinstance(inner, str | bytes):
+        raise ValueError(f"{name}: found texts in another form, expected a list, an array or a column; {GIVE_TEXTS}")
 
 
 def _refuse_alone(data: Any, name: str) -> None:

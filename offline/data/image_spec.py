@@ -16,6 +16,10 @@ EXPECTED = (
     "an image processor of transformers, a network of timm, or what timm.data.resolve_data_config(...) or "
     "preprocessor_config.json holds"
 )
+KNOWN = frozenset({"do_resize", "do_rescale", "do_normalize", "do_center_crop", "do_convert_rgb"})
+# Classes whose `size` is both sides, and classes that do more than their settings say.
+STRETCHING = ("ViT", "DeiT", "Beit", "EfficientNet", "Swin")
+OWN_STEPS = ("Levit", "PoolFormer", "MobileViT")
 LEVELS = 3  # of 256, by which two ways to resize may differ
 WHOLE = 384  # from this size on, ConvNeXt's processor stretches the whole image
 
@@ -32,6 +36,8 @@ def image_spec(source: Any) -> InputSpec:
         if "input_size" in found:
             return _of_timm(found)
         if "image_mean" in found or "do_normalize" in found:
+            if not callable(source):
+                _refuse_unclear(found)
             spec = _of_transformers(found)
             if callable(source):
                 _check_alike(source, spec)
@@ -43,12 +49,29 @@ def image_spec(source: Any) -> InputSpec:
 
 def _settings(source: Any) -> dict[str, Any]:
     if isinstance(source, Mapping):
-        return dict(source)
+        settings = source.get("pretrained_cfg")  # of the config.json of timm
+        return dict(settings if isinstance(settings, Mapping) else source)
     for name in ("pretrained_cfg", "default_cfg"):
         if isinstance(settings := getattr(source, name, None), Mapping):
             return dict(settings)
     to_dict = getattr(source, "to_dict", None)
     return dict(to_dict()) if callable(to_dict) and hasattr(source, "image_mean") else {}
+
+
+def _refuse_unclear(found: Mapping[str, Any]) -> None:
+    """`ValueError` for settings of transformers that mean one thing or another, by the class that reads them."""
+    kind = str(found.get("image_processor_type") or found.get("feature_extractor_type") or "")
+    unknown = [name for name, value in found.items() if name.startswith("do_") and value and name not in KNOWN]
+    problem = ""
+    if isinstance(found.get("size"), int) and not kind.startswith(STRETCHING):
+        problem = f"the size {found['size']}, which is one side or both"
+    elif kind.startswith(OWN_STEPS) or unknown or found.get("offset"):
+        problem = ", ".join(unknown) or ("offset" if found.get("offset") else kind)
+    if problem:
+        raise ValueError(
+            f"image_spec: found {problem}, expected settings that say all; give the processor itself: "
+            "image_spec(AutoImageProcessor.from_pretrained(...))"
+        )
 
 
 def _of_timm(found: Mapping[str, Any]) -> InputSpec:

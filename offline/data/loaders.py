@@ -188,6 +188,8 @@ def _many(batch: Any) -> bool:
 
 def _remedy(batch: Any) -> str:
     """What to do about a batch that is no pair."""
+    if _holds_texts(batch):
+        return "; of texts, give the pair (texts, labels), two lists or columns, with the tokenizer, and no loader"
     if _many(batch):
         return "; give several inputs as ((a, b), targets)"
     if isinstance(batch, Mapping):
@@ -198,6 +200,15 @@ def _remedy(batch: Any) -> str:
     if isinstance(targets, str) or (isinstance(targets, tuple | list) and isinstance(next(iter(targets), 0), str)):
         return "; encode words as class numbers, in the order of class_names"
     return ""
+
+
+def _holds_texts(batch: Any) -> bool:
+    """Whether a batch or an example has a text, or a list of texts, in place of its inputs."""
+    inputs = next(iter(batch.values()), None) if isinstance(batch, Mapping) else batch
+    if isinstance(inputs, tuple | list) and not isinstance(batch, Mapping):
+        inputs = next(iter(inputs), None)
+    first = next(iter(inputs), None) if isinstance(inputs, tuple | list) else inputs
+    return isinstance(first, str)
 
 
 def _describe(batch: Any) -> str:

@@ -41,11 +41,11 @@ class TextEncoder:
         """That of a user's tokenizer for a network; None: for any that takes tokens.
 
         The length is that to which the tokenizer fills, or else of the longest of these texts, at most that to which it
-        cuts, or 512. Raises `TypeError` for anything but a tokenizer that a service can run, and `ValueError` for one
-        that cannot fill, or that gives other tokens than its own file.
+        cuts, that of the network's positions, or 512. Raises `TypeError` for anything but a tokenizer that a service
+        can run, and `ValueError` for one that cannot fill, or that gives other tokens than its own file.
         """
         given = _Given.of(tokenizer)
-        reader = given.reader(given.length(texts))
+        reader = given.reader(given.length(texts, positions_of(network)))
         given.check_alike(reader, texts[:COMPARED])
         return cls(reader, None if network is None else given.taken_by(network))
 
@@ -89,9 +89,27 @@ class TextExamples(Dataset[Any]):
         return list(zip(rows, targets, strict=True))
 
 
+def positions_of(network: nn.Module | None) -> int | None:
+    """The most tokens that a network of transformers has positions for; None where it does not say."""
+    config = getattr(network, "config", None)
+    found = getattr(config, "max_position_embeddings", None)
+    if not isinstance(found, int) or found < 1:
+        return None
+    # Those of RoBERTa's kind begin behind the number of the token that fills.
+    first = config.pad_token_id + 1 if "roberta" in str(getattr(config, "model_type", "")) else 0  # type: ignore[union-attr]
+    return found - first
+
+
 def texts_in(data: Any) -> list[Any] | None:
     """The texts of a pair (texts, targets); None for other data."""
     return texts_of(data[0]) if isinstance(data, tuple | list) and len(data) == 2 else None
+
+
+def texts_alone(data: Any) -> Any:
+    """Texts without targets as a pair, with targets that nobody reads; other data as they are."""
+    pair = isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data[1], str)
+    texts = None if pair else texts_of(data)
+    return data if texts is None else (texts, [0] * len(texts))
 
 
 def with_text(spec: InputSpec, tokenizer: Any, encoder: TextEncoder | None) -> tuple[InputSpec, bytes | None]:
@@ -160,32 +178,36 @@ class _Given:
             backend.to_str().encode(), filling, cut.get("max_length") or most, own.get("length"), names, tokenizer
         )
 
-    def length(self, texts: Sequence[str]) -> int:
+    def length(self, texts: Sequence[str], positions: int | None) -> int:
         """Of the inputs."""
-        check_texts(texts, "texts")
+        check_texts(texts, "train_loader, texts")
         if self.fixed is not None:
             return self.fixed
+        most = self.most if positions is None else min(self.most, positions)
         whole, longest = tokenizer_of(self.data), 1
         whole.no_truncation()
         whole.no_padding()
         for start in range(0, len(texts), BLOCK):
             found = whole.encode_batch_fast(list(texts[start : start + BLOCK]))
             longest = max(longest, *(len(one.ids) for one in found))
-            if longest >= self.most:
-                return self.most
+            if longest >= most:
+                return most
         return longest
 
     def reader(self, length: int) -> TextReader:
         """One that cuts and fills to this length."""
         tokenizer = tokenizer_of(self.data)
-        kept = {name: value for name, value in (tokenizer.truncation or {}).items() if name != "max_length"}
-        tokenizer.enable_truncation(max_length=length, **kept)
+        own = dict(tokenizer.truncation or {})
+        cut = min(own.pop("max_length", length), length)
+        tokenizer.enable_truncation(max_length=cut, **own)
         tokenizer.enable_padding(length=length, **self.filling)
         return TextReader(tokenizer.to_str().encode(), length)
 
     def check_alike(self, reader: TextReader, texts: Sequence[str]) -> None:
         """`ValueError` where a tokenizer of transformers does more than its file says."""
         if not callable(self.source):
+            return
+        if reader.most < reader.length:  # it cannot be asked for both
             return
         options = {"truncation": True, "padding": "max_length", "max_length": reader.length}
         found = reader.read(texts, "texts").numbers["ids"].tolist()

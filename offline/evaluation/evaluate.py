@@ -11,7 +11,7 @@ import torch
 from probity.offline.data.given import given_data
 from probity.offline.data.likelihood import likelihood_of
 from probity.offline.data.loaders import Batches, checked_batches
-from probity.offline.data.texts import TextEncoder
+from probity.offline.data.texts import TextEncoder, texts_alone
 from probity.offline.evaluation.auroc import auroc
 from probity.offline.evaluation.certificates import certified_figures
 from probity.offline.evaluation.columns import (
@@ -84,7 +84,9 @@ def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Level
     found = joined(_test_columns(predictor, given_data(test, "test_data", names, targets, encoder).batches, levels))
     others = None
     if foreign is not None:
-        others = joined(_foreign_columns(predictor, given_data(foreign, "ood_data", names, encoder=encoder).batches))
+        others = joined(
+            _foreign_columns(predictor, given_data(texts_alone(foreign), "ood_data", names, encoder=encoder).batches)
+        )
     classification = predictor.manifest.task != "regression"
     laplace, plain = _classification(found, levels) if classification else _regression(found, levels)
     laplace["false_reject_rate"] = measured_share(found["rejected"].mean(), len(found["rejected"]))

@@ -9,9 +9,16 @@ from torch import Tensor, nn
 
 from probity.offline.network.onnx_network import load_onnx
 from probity.offline.network.sklearn_network import PERCEPTRONS, SCALERS, from_sklearn
-from probity.offline.network.unsupported import UnsupportedModelError
+from probity.offline.network.unsupported import TREES_HAVE_NO_WEIGHTS, UnsupportedModelError
 
 TREES = ("xgboost", "lightgbm", "catboost", "sklearn.ensemble", "sklearn.tree")
+LOAD = (
+    "weights of torch are loaded into the network that they belong to: "
+    "network.load_state_dict(torch.load(path, weights_only=True))"
+)
+KERAS = "a network of Keras is exported to ONNX: network.export(path, format='onnx')"
+PICKLED = "an estimator is loaded first: joblib.load(path)"
+FILES = {".h5": KERAS, ".keras": KERAS, ".pkl": PICKLED, ".joblib": PICKLED}
 EXPECTED = (
     f"a trained network: a torch.nn.Module, the path of an .onnx file, or scikit-learn's {' or '.join(PERCEPTRONS)}"
 )
@@ -30,22 +37,33 @@ def network_of(model: object, where: str = "model") -> nn.Module:
     if isinstance(model, onnx.ModelProto):
         return load_onnx(model)
     package = type(model).__module__
-    if package.startswith(TREES):
-        raise TypeError(
-            f"{where}: found {type(model).__name__}, expected {EXPECTED}. Trees have no weights that outputs can be "
-            "differentiated in, so there is no posterior over them: train a network on the same columns (probity new "
-            "table), or keep the trees and set thresholds on their own probabilities by conformal prediction "
-            "(crepes, MAPIE), which says nothing of inputs unlike the training data"
-        )
+    if _is_tree(model):
+        raise TypeError(f"{where}: found {type(model).__name__}, expected {EXPECTED}. {TREES_HAVE_NO_WEIGHTS}")
     if package.startswith("sklearn."):
-        steps = [type(step).__name__ for _, step in getattr(model, "steps", [(None, model)])]
-        if steps[-1] in PERCEPTRONS:
-            return from_sklearn(model)
-        raise TypeError(
-            f"{where}: found {type(model).__name__}, whose last step is {steps[-1]}, expected {EXPECTED}, alone "
-            f"or in a Pipeline behind {', '.join(SCALERS)}"
-        )
+        return _from_sklearn(model, where)
     raise TypeError(f"{where}: found {_kind(model)}, expected {EXPECTED}{_remedy(model)}")
+
+
+def _is_tree(model: object) -> bool:
+    """Whether it is made of trees; an ensemble of other estimators is in the same package."""
+    name = type(model).__name__
+    of_others = name.startswith(("Voting", "Stacking", "Bagging"))
+    return type(model).__module__.startswith(TREES) and not of_others
+
+
+def _from_sklearn(model: object, where: str) -> nn.Module:
+    """A perceptron, alone or as the last step of a Pipeline; `TypeError` for anything else of scikit-learn."""
+    step = getattr(model, "steps", [(None, model)])[-1][1]
+    kind = type(step).__name__
+    if kind in PERCEPTRONS:
+        return from_sklearn(model)
+    if _is_tree(step):
+        raise TypeError(f"{where}: found {kind} in a Pipeline, expected {EXPECTED}. {TREES_HAVE_NO_WEIGHTS}")
+    found = kind if step is model else f"{type(model).__name__}, whose last step is {kind}"
+    best = "; give its best_estimator_" if hasattr(model, "best_estimator_") else ""
+    raise TypeError(
+        f"{where}: found {found}, expected {EXPECTED}, alone or in a Pipeline behind {', '.join(SCALERS)}{best}"
+    )
 
 
 def class_names_of(model: object, outputs: int) -> tuple[str, ...] | None:
@@ -67,18 +85,23 @@ def _from_file(path: str | os.PathLike[str], where: str) -> nn.Module:
         if not Path(path).is_file():
             raise UnsupportedModelError(f"{where}: {path}: no such file")
         return load_onnx(Path(path))
-    raise TypeError(
-        f"{where}: found {type(path).__name__} {str(path)!r:.200}, expected {EXPECTED}; weights of torch are loaded "
-        "into the network that they belong to: network.load_state_dict(torch.load(path, weights_only=True))"
-    )
+    remedy = FILES.get(Path(path).suffix.lower(), LOAD)
+    raise TypeError(f"{where}: found {type(path).__name__} {str(path)!r:.200}, expected {EXPECTED}; {remedy}")
 
 
 def _remedy(model: object) -> str:
-    if isinstance(model, Mapping) and all(isinstance(value, Tensor) for value in model.values()):
+    if _is_state(model):
         return "; load this state into a network first: network.load_state_dict(state)"
+    states = [key for key, value in model.items() if _is_state(value)] if isinstance(model, Mapping) else []
+    if states:
+        return f"; load its state into a network first: network.load_state_dict(checkpoint[{states[0]!r}])"
     if isinstance(model, type) and issubclass(model, nn.Module):
         return f"; give an instance: {model.__name__}(...)"
     return ""
+
+
+def _is_state(model: object) -> bool:
+    return isinstance(model, Mapping) and bool(model) and all(isinstance(value, Tensor) for value in model.values())
 
 
 def _kind(model: object) -> str:

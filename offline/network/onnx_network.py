@@ -12,19 +12,17 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from onnx import numpy_helper
 from onnxscript import ir, optimizer
 from torch import Tensor, library, nn
 
+from probity.offline.network.onnx_batch import freed
+from probity.offline.network.onnx_tail import Network, last_layer
 from probity.offline.network.unsupported import UnsupportedModelError, one_line
-from probity.offline.runtime.arrays import Array, to_numpy
+from probity.offline.runtime.arrays import to_numpy
 from probity.offline.runtime.quiet import quiet_exporter
 from probity.service.inference.onnx_runtime import onnxruntime
 
 DOMAIN, FEATURES = "probity", "probity_features"
-# Of the end of a classifier: the outputs before it are the logits.
-LINKS = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
-PASSING = frozenset({"Identity", "Cast"})
 TYPES = {
     onnx.TensorProto.FLOAT: "float",
     onnx.TensorProto.INT64: "int64",
@@ -33,17 +31,22 @@ TYPES = {
 }
 IR_VERSION = 10  # of files; the newest that onnx writes is newer than onnxruntime reads
 ONNX_OPSET = 20  # what torch's exporter writes
+EXPORT_AGAIN = (
+    "the file was exported for {} examples at a time; export it again for any number, with torch "
+    "dynamic_shapes=({{0: torch.export.Dim('batch')}},), an entry an input: "
+)
 
 
 class OnnxBody(nn.Module):
     """Inputs (B, ...) each -> features (B, F), by onnxruntime, in float32; no derivative passes through it.
 
-    model: with the features as its one output; names: of its inputs, in order; width: F.
+    model: with the features as its one output; names: of its inputs, in order; width: F; batch: the number of examples
+    that the file was exported for, None for any.
     """
 
-    def __init__(self, model: onnx.ModelProto, names: Sequence[str], width: int) -> None:
+    def __init__(self, model: onnx.ModelProto, names: Sequence[str], width: int, batch: int | None = None) -> None:
         super().__init__()
-        self.model, self.names, self.width = model, tuple(names), width
+        self.model, self.names, self.width, self.batch = model, tuple(names), width, batch
         content = model.SerializeToString(deterministic=True)
         self.name = f"body_{sha256(content).hexdigest()[:16]}"
         self.register_buffer("digest", torch.tensor(list(sha256(content).digest()), dtype=torch.uint8))
@@ -59,6 +62,7 @@ class OnnxBody(nn.Module):
         options.intra_op_num_threads = torch.get_num_threads()
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         names, kinds, width = self.names, self.kinds, self.width
+        hint = "" if self.batch is None else EXPORT_AGAIN.format(self.batch)
 
         def run(inputs: Sequence[Tensor]) -> Tensor:
             given = {
@@ -68,7 +72,7 @@ class OnnxBody(nn.Module):
             try:
                 (found,) = session.run(None, given)
             except Exception as error:  # of onnxruntime's own kinds; a network of torch raises this one
-                raise RuntimeError(one_line(error)) from error
+                raise RuntimeError(f"{hint}{one_line(error)}") from error
             return torch.from_numpy(np.ascontiguousarray(found, np.float32)).to(inputs[0].device)
 
         operator = library.custom_op(
@@ -88,14 +92,17 @@ class OnnxBody(nn.Module):
         return {name: f"tensor({TYPES[self.kinds[name]]})" for name in self.names}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "OnnxBody":
-        return OnnxBody(self.model, self.names, self.width)
+        return OnnxBody(self.model, self.names, self.width, self.batch)
 
     def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
         """In order, or by name."""
+        if len(inputs) + len(named) != len(self.names) or not set(named) <= set(self.names[len(inputs) :]):
+            found = ", ".join(map(repr, named)) if named else f"{len(inputs)} without names"
+            raise ValueError(f"found the inputs {found}, expected {', '.join(map(repr, self.names))}")
         given = [*inputs, *(named[name] for name in self.names[len(inputs) :])]
         floats = [x.dtype for x in given if x.is_floating_point()]
-        found: Tensor = self.operator([x.float() if x.is_floating_point() else x for x in given])
-        return found.to(floats[0] if floats else torch.get_default_dtype())
+        features: Tensor = self.operator([x.float() if x.is_floating_point() else x for x in given])
+        return features.to(floats[0] if floats else torch.get_default_dtype())
 
     def function(self, opset: int) -> ir.Function:
         """The same in this version of ONNX, to be put in the place of the operator."""
@@ -127,30 +134,26 @@ class OnnxNetwork(nn.Module):
 
 
 def load_onnx(source: str | Path | onnx.ModelProto) -> OnnxNetwork:
-    """The network of an ONNX file. A softmax, its logarithm or a sigmoid at the end is left out.
+    """The network of an ONNX file. A softmax, its logarithm or a sigmoid at the end is left out; a scale and a shift go
+    into the last layer.
 
     Raises `UnsupportedModelError` for a file that is none, or whose outputs do not come from a linear layer.
     """
     where = "the ONNX model" if isinstance(source, onnx.ModelProto) else str(source)
-    model = _read(source, where)
-    graph = model.graph
-    makers = {name: node for node in graph.node for name in node.output}
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    output = _output_of(graph, where)
-    maker = _through(makers.get(output), makers)
-    if maker is not None and maker.op_type in LINKS:
-        maker = _through(makers.get(maker.input[0]), makers)
-    features, weight, bias = _linear(maker, makers, constants, where)
-    head = nn.Linear(weight.shape[1], weight.shape[0])
+    model, batch = _read(source, where)
+    layer = last_layer(_output_of(model.graph, where), Network.of(model.graph, where))
+    outputs, width = layer.weight.shape
+    head = nn.Linear(width, outputs)
     with torch.no_grad():
-        head.weight.copy_(torch.from_numpy(weight.copy()))
-        head.bias.copy_(torch.from_numpy(bias.copy()))
-    names = [value.name for value in graph.input]
-    return OnnxNetwork(OnnxBody(_cut(model, features, weight.shape[1]), names, weight.shape[1]), head).eval()
+        head.weight.copy_(torch.from_numpy(layer.weight.copy()))
+        head.bias.copy_(torch.from_numpy(layer.bias.copy()))
+    names = [value.name for value in model.graph.input]
+    return OnnxNetwork(OnnxBody(_cut(model, layer.features, width), names, width, batch), head).eval()
 
 
-def _read(source: str | Path | onnx.ModelProto, where: str) -> onnx.ModelProto:
-    """In the exporter's version of ONNX, constants folded; its first axis for any number of examples."""
+def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelProto, int | None]:
+    """In the exporter's version of ONNX, constants folded; its first axis for any number of examples. And the number of
+    examples that it was exported for, None for any."""
     try:
         model = source if isinstance(source, onnx.ModelProto) else onnx.load(str(source))
         onnx.checker.check_model(model)
@@ -167,18 +170,33 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> onnx.ModelProto:
     kept = [value for value in model.graph.input if value.name not in known]
     del model.graph.input[:], model.graph.value_info[:]
     model.graph.input.extend(kept)
+    batch = _fixed_batch(model.graph)
     for value in (*model.graph.input, *model.graph.output):
         axes = value.type.tensor_type.shape.dim
         if axes:
             axes[0].dim_param = "batch"
-    representation = ir.serde.deserialize_model(model)
+    try:
+        representation = ir.serde.deserialize_model(model)
+    except ir.serde.SerdeError as error:
+        raise UnsupportedModelError(
+            f"model: {where}: found {one_line(error)}, expected inputs and outputs that are tensors; skl2onnx gives "
+            "them with options={'zipmap': False}"
+        ) from None
     with quiet_exporter():
         optimizer.inline(representation)
         optimizer.fold_constants(representation)
     ir.passes.common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(representation)
     ir.passes.common.RemoveUnusedNodesPass()(representation)
     representation.ir_version = IR_VERSION
-    return ir.serde.serialize_model(representation)
+    folded: onnx.ModelProto = ir.serde.serialize_model(representation)
+    return (folded if batch is None else freed(folded, batch)), batch
+
+
+def _fixed_batch(graph: onnx.GraphProto) -> int | None:
+    """The number of examples that the inputs are of; None for any."""
+    axes = [value.type.tensor_type.shape.dim for value in graph.input]
+    sizes = {dims[0].dim_value for dims in axes if dims}
+    return sizes.pop() if len(sizes) == 1 and 0 not in sizes else None
 
 
 def _output_of(graph: onnx.GraphProto, where: str) -> str:
@@ -188,45 +206,6 @@ def _output_of(graph: onnx.GraphProto, where: str) -> str:
         found = ", ".join(value.name for value in graph.output)
         raise UnsupportedModelError(f"model: {where}: found the outputs {found}, expected one of float32 numbers")
     return "logits" if "logits" in floats else floats[0]
-
-
-def _through(node: onnx.NodeProto | None, makers: dict[str, onnx.NodeProto]) -> onnx.NodeProto | None:
-    while node is not None and node.op_type in PASSING:
-        node = makers.get(node.input[0])
-    return node
-
-
-def _linear(
-    node: onnx.NodeProto | None,
-    makers: dict[str, onnx.NodeProto],
-    constants: dict[str, onnx.TensorProto],
-    where: str,
-) -> tuple[str, Array, Array]:
-    """The name of the features, and weight (K, F) and bias (K,) of the last layer."""
-    if node is not None and node.op_type == "Gemm" and node.input[1] in constants:
-        options = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-        if not options.get("transA"):
-            weight = numpy_helper.to_array(constants[node.input[1]]) * options.get("alpha", 1.0)
-            weight = weight if options.get("transB") else weight.T
-            bias = np.zeros(len(weight))
-            if len(node.input) > 2 and node.input[2] in constants:
-                bias = bias + options.get("beta", 1.0) * numpy_helper.to_array(constants[node.input[2]]).reshape(-1)
-            return node.input[0], weight.astype(np.float32), bias.astype(np.float32)
-    added: Array | None = None
-    if node is not None and node.op_type == "Add":
-        for one, other in (node.input, list(node.input)[::-1]):
-            product = makers.get(one)
-            if other in constants and product is not None and product.op_type == "MatMul":
-                added, node = numpy_helper.to_array(constants[other]).reshape(-1), product
-                break
-    if node is not None and node.op_type == "MatMul" and node.input[1] in constants:
-        weight = numpy_helper.to_array(constants[node.input[1]]).T
-        bias = np.zeros(len(weight)) if added is None else np.broadcast_to(added, (len(weight),))
-        return node.input[0], weight.astype(np.float32), bias.astype(np.float32)
-    raise UnsupportedModelError(
-        f"model: {where}: found outputs of the operator {node.op_type if node is not None else 'none'}, expected those "
-        "of a linear layer (Gemm, or MatMul and Add, of constant weights), with or without a softmax or sigmoid behind"
-    )
 
 
 def _cut(model: onnx.ModelProto, features: str, width: int) -> onnx.ModelProto:

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from probity.offline.config import COMPARED_SCORES, FitConfig
-from probity.offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
+from probity.offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners, text_foreigners
 from probity.offline.report.foreign import passing
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.bundle import RejectedShare
@@ -33,8 +33,10 @@ def foreign_rejection(folder: Path, inputs: Tensor, seed: int) -> tuple[Rejected
     foreigners.
     """
     predictor = Predictor.load(folder)
-    kinds = obvious_foreigners(inputs[:FOREIGN_EXAMPLES], seed).items()
-    shares = tuple(_share(name, _rejected(predictor, to_numpy(foreign))) for name, foreign in kinds)
+    spec, some = predictor.manifest.input, inputs[:FOREIGN_EXAMPLES]
+    packed = spec.text is not None and spec.parts is not None
+    kinds = text_foreigners(some, spec, seed) if packed else obvious_foreigners(some, seed)
+    shares = tuple(_share(name, _rejected(predictor, to_numpy(foreign))) for name, foreign in kinds.items())
     return shares or None
 
 

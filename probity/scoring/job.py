@@ -99,6 +99,8 @@ def score_file(
         progress.close()
         if strange.count:
             warn(f"{path}: {strange.text}")
+        if texts is not None and texts.cut:
+            warn(f"{path}: {texts.text}")
     return source.count
 
 

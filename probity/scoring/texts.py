@@ -13,12 +13,14 @@ from probity.service.inference.texts import TextError, TextReader
 COLUMN = "text"
 
 
-@dataclass(frozen=True)
+@dataclass
 class TextColumn:
-    """What makes inputs of the texts of a file: the tokenizer of a bundle, and its input spec."""
+    """What makes inputs of the texts of a file: the tokenizer of a bundle, and its input spec. cut: how many texts had
+    more tokens than the network takes."""
 
     reader: TextReader
     spec: InputSpec
+    cut: int = 0
 
     def place(self, header: Sequence[str], path: Path) -> int:
         """Where the column of texts is; raises `ScoringError` without one."""
@@ -33,14 +35,21 @@ class TextColumn:
     def array(self, texts: Sequence[object], path: Path, where: Sequence[str]) -> Array:
         """As the network takes them; raises `ScoringError` that says of the first bad one `where` it is."""
         try:
-            return self.reader.read(texts, "").array(self.spec)  # type: ignore[arg-type]
+            tokens = self.reader.read(texts, "")  # type: ignore[arg-type]
         except TextError as error:
             place = where[int(error.field[1:-1])]
             raise ScoringError(f"{path}: {place}: found {error.found}, expected {error.expected}") from None
+        self.cut += int(tokens.cut.sum())
+        return tokens.array(self.spec)
+
+    @property
+    def text(self) -> str:
+        """One sentence on what was cut."""
+        return f"{self.cut:,} texts have more than the {self.reader.most} tokens that the network takes: cut"
 
 
 def open_lines(path: Path, column: TextColumn) -> Source:
-    """A .txt file in UTF-8: a text a line. Empty lines are left out."""
+    """A .txt file in UTF-8: a text a line, an empty one too."""
     try:
         count = sum(1 for _ in _lines(path))
     except UnicodeDecodeError as error:
@@ -60,8 +69,7 @@ def open_lines(path: Path, column: TextColumn) -> Source:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines that are not empty, and their numbers from 1."""
+    """Lines without their ends, and their numbers from 1."""
     with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
-            if text := line.strip():
-                yield number, text
+            yield number, line.rstrip("\r\n")

@@ -70,6 +70,8 @@ def from_json(body: bytes, spec: InputSpec, limits: InputLimits) -> Decoded | Im
         texts.check(spec, limits)
         return texts
     assert request.inputs is not None
+    if spec.text is not None and isinstance(request.inputs, list) and any(type(x) is str for x in request.inputs[:1]):
+        raise InputError("inputs", "texts", 'them in "texts"')
     if isinstance(request.inputs, dict):
         return Decoded(array_from_named(request.inputs, spec, rows), "inputs")
     if spec.parts is not None:

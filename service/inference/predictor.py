@@ -106,6 +106,8 @@ class Predictor:
         return PlainPrediction(mean, self.decision.predictive.plain(mean), self._outside(inputs))
 
     def _check_inputs(self, inputs: Any) -> Array:
+        if self.reader is not None and is_frame(inputs):
+            raise ValueError("inputs: found a data frame, expected texts, such as frame['text']")
         texts = [inputs] if isinstance(inputs, str) else texts_of(inputs)
         return _numbers(inputs, self.manifest.input) if texts is None else self._read(texts)
 

@@ -38,10 +38,11 @@ class TokenizerError(ValueError):
 
 @dataclass(frozen=True)
 class Tokens:
-    """numbers: of each kind (B, L) int64; cut (B,) bool: texts of more tokens than L, whose rest is left out."""
+    """numbers: of each kind (B, L) int64; cut (B,) bool: texts of more tokens than `most`, whose rest is left out."""
 
     numbers: Mapping[TokenKind, Array]
     cut: Array
+    most: int
 
     def array(self, spec: InputSpec) -> Array:
         """As the network takes them: its parts packed (B, F) float32, or the numbers of the tokens (B, L) int64."""
@@ -54,28 +55,28 @@ class Tokens:
     def warnings(self, field: str) -> list[str]:
         """What was left out; field: what the request calls the texts."""
         rows = np.flatnonzero(self.cut).tolist()
-        length = self.numbers["ids"].shape[1]
         named = [
-            f"{field}[{row}]: has more than the {length} tokens that the network takes; the rest is left out"
+            f"{field}[{row}]: has more than the {self.most} tokens that the network takes; the rest is left out"
             for row in rows[:MAX_NAMED]
         ]
         return [*named, f"{field}: {len(rows) - MAX_NAMED} more such texts"] if rows[MAX_NAMED:] else named
 
 
 class TextReader:
-    """The tokenizer of a bundle, which makes `length` tokens of each text. Thread-safe."""
+    """The tokenizer of a bundle, which makes `length` tokens of each text, `most` of them its own. Thread-safe."""
 
     def __init__(self, data: bytes, length: int) -> None:
-        """data: tokenizer.json, in the format of the package tokenizers, which cuts and fills to `length`.
+        """data: tokenizer.json, in the format of the package tokenizers, which fills to `length` and cuts no later.
 
         Raises `TokenizerError` for another file, and without that package.
         """
         self.data, self.length = data, length
         self._tokenizer = tokenizer_of(data)
         cut, filled = self._tokenizer.truncation or {}, self._tokenizer.padding or {}
-        found = cut.get("max_length"), filled.get("length")
-        if found != (length, length):
-            raise TokenizerError(f"found truncation and padding to {found}, expected {length} for both")
+        self.most = cut.get("max_length") or 0
+        if filled.get("length") != length or not 0 < self.most <= length:
+            found = self.most or None, filled.get("length")
+            raise TokenizerError(f"found truncation and padding to {found}, expected at most, and exactly, {length}")
         self.read([""], "")  # a tokenizer that cannot cut so short says so here
 
     def read(self, texts: Sequence[str], field: str) -> Tokens:
@@ -95,7 +96,7 @@ class TextReader:
                 raise TextError(f"{field}[{place}]", f"{len(one.ids)} tokens of the tokenizer", f"{self.length}")
             numbers["ids"][place], numbers["mask"][place] = one.ids, one.attention_mask
             numbers["types"][place], cut[place] = one.type_ids, bool(one.overflowing)
-        return Tokens(numbers, cut)
+        return Tokens(numbers, cut, self.most)
 
 
 def tokenizer_of(data: bytes) -> "Tokenizer":

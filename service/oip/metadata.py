@@ -6,6 +6,7 @@ from probity.service.bundle import InputSpec
 from probity.service.format.manifest_input import InputPart
 from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import Predictor
+from probity.service.oip.datatypes import BYTES
 from probity.service.oip.outputs import FP32, outputs_of
 from probity.service.oip.schemas import INPUT
 
@@ -29,7 +30,9 @@ def metadata(predictor: Predictor, versions: list[str]) -> Json:
         "inputs": [
             {"name": part.name, "datatype": DATATYPES[part.dtype], "shape": [ANY_NUMBER, *part.shape]}
             for part in _inputs(manifest.input)
-        ],
+        ]
+        if manifest.input.text is None
+        else [{"name": INPUT, "datatype": BYTES, "shape": [ANY_NUMBER]}],
         "outputs": outputs,
         "parameters": {"digest": predictor.digest, "task": manifest.task, **_levels(predictor.decision)},
     }

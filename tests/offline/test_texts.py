@@ -84,11 +84,12 @@ def test_texts_go_all_the_way(network: Mean, predictor: Predictor) -> None:
     assert (found.probabilities.argmax(1) == labels).mean() > 0.95
     assert predictor.manifest.input.range is None
     assert predictor.manifest.input.text is not None
+    assert [one.name for one in predictor.manifest.rejection or ()] == ["random-tokens", "constant-token"]
     assert predictor.predict(["[UNK] [UNK] [UNK]"]).score[0] > np.median(found.score)
 
 
 def test_they_are_evaluated(predictor: Predictor) -> None:
-    figures = evaluate(predictor, TEST, (["unheard of words"] * 20, [0] * 20))
+    figures = evaluate(predictor, TEST, ["unheard of words"] * 20)
     assert figures.laplace["accuracy"].value > 0.95
     assert figures.foreign_examples == 20
 

@@ -37,6 +37,15 @@ PACKED = np.array(
 INFER = "/v2/models/synthetic/infer"
 
 
+class Frame:
+    """What makes a data frame one here."""
+
+    columns = ("text",)
+
+    def to_numpy(self) -> np.ndarray:
+        return np.array([["good"]])
+
+
 @pytest.fixture(scope="module")
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
     path = tmp_path_factory.mktemp("texts") / "bundle"
@@ -54,6 +63,8 @@ def test_the_predictor_reads_texts(synthetic: Synthetic) -> None:
     for texts in (TEXTS, tuple(TEXTS), np.array(TEXTS)):
         np.testing.assert_allclose(predictor.predict(texts).mean, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(predictor.predict(TEXTS[0]).mean, expected[:1], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"found a data frame, expected texts, such as frame\['text'\]"):
+        predictor.predict(Frame())
     with pytest.raises(ValueError, match=r"inputs\[1\]: found None, expected a text"):
         predictor.predict(["good", None])
 
@@ -99,6 +110,7 @@ def test_many_characters_are_read_in_a_thread(client: Client, monkeypatch: pytes
         ({"texts": ["a"] * 9}, 413, "input_too_large", "texts: found 9 examples, expected at most 8"),
         ({"texts": ["a", "b" * (MAX_CHARACTERS + 1)]}, 413, "input_too_large", "texts[1]: found 100001 characters"),
         ({"images": ["a"]}, 422, "input", "this model takes arrays"),
+        ({"inputs": ["good"]}, 422, "input", 'inputs: found texts, expected them in "texts"'),
     ],
 )
 def test_requests_that_are_refused(client: Client, body: Any, status: int, code: str, words: str) -> None:
@@ -114,6 +126,11 @@ def test_all_texts_together_are_bounded(client: Client, monkeypatch: pytest.Monk
 
 def test_texts_hold_commas_brackets_and_colons(client: Client) -> None:
     assert client.predict({"texts": ["[12:00:00, 3] {a: b}, " * 2000]}).status_code == 200
+
+
+def test_metadata_name_the_texts(client: Client) -> None:
+    found = client.get("/v2/models/synthetic").json()["inputs"]
+    assert found == [{"name": "inputs", "datatype": "BYTES", "shape": [-1]}]
 
 
 @pytest.mark.parametrize("shape", [[3], [3, 1]])
@@ -175,7 +192,9 @@ def test_a_changed_tokenizer_is_refused(synthetic: Synthetic, tmp_path: Path) ->
         Predictor.load(copy)
 
 
-@pytest.mark.parametrize(("data", "words"), [(tokenizer_json(5), "expected 4 for both"), (b"{}", "no tokenizer")])
+@pytest.mark.parametrize(
+    ("data", "words"), [(tokenizer_json(5), "expected at most, and exactly, 4"), (b"{}", "no tokenizer")]
+)
 def test_a_tokenizer_that_does_not_suit_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
     path = write_linear(tmp_path / "bundle", outputs=3, spec=TEXT_SPEC, tokenizer=data).path
     with pytest.raises(BundleError, match=rf"tokenizer\.json: .*{words}.*\(remedy: fit the bundle again\)"):

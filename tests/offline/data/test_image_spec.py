@@ -107,6 +107,33 @@ def test_settings_of_transformers_that_a_service_does_not_take_are_refused(setti
         image_spec(settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (
+            {"feature_extractor_type": "CLIPFeatureExtractor", "size": 224, "crop_size": 224, "do_center_crop": True},
+            "224",
+        ),
+        ({"image_processor_type": "LevitImageProcessor", "size": {"shortest_edge": 224}}, "LevitImageProcessor"),
+        ({"size": {"height": 32, "width": 32}, "do_flip_channel_order": True}, "do_flip_channel_order"),
+        ({"size": {"height": 32, "width": 32}, "do_pad": True}, "do_pad"),
+        ({"size": {"height": 32, "width": 32}, "offset": True}, "offset"),
+    ],
+)
+def test_settings_that_depend_on_their_class_are_refused(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=rf"found .*{named}.*give the processor itself: image_spec\(AutoImage"):
+        image_spec({"do_normalize": True, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, **settings})
+
+
+def test_a_size_of_both_sides_is_known_of_some_classes() -> None:
+    settings = {"feature_extractor_type": "ViTFeatureExtractor", "size": 224, "image_mean": [0.5] * 3}
+    assert image_spec({**settings, "image_std": [0.5] * 3}).shape == (3, 224, 224)
+
+
+def test_the_file_of_timm_holds_its_settings() -> None:
+    assert image_spec({"architecture": "vit", "pretrained_cfg": TIMM}) == image_spec(TIMM)
+
+
 @pytest.mark.parametrize("source", [None, {}, {"size": 3}, "google/vit"])
 def test_anything_else_is_refused(source: object) -> None:
     with pytest.raises(TypeError, match="expected an image processor"):

@@ -1,6 +1,7 @@
 """offline/data/texts.py: a user's tokenizer as a bundle holds it, and texts as a network takes them."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
 from probity.offline.data.given import given_data
 from probity.offline.data.loaders import checked_batches
-from probity.offline.data.texts import MOST_TOKENS, TextEncoder, with_text
+from probity.offline.data.texts import MOST_TOKENS, TextEncoder, texts_alone, with_text
 from probity.service.bundle import InputPart, InputSpec, InputText
 from probity.service.inference.texts import TextError
 from tests.support.bundles import tokenizer_json
@@ -119,7 +121,12 @@ def test_pairs_of_texts_and_targets(texts: Any, targets: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "encoder", "words"),
     [
-        ((TEXTS, TARGETS), None, r"found texts, expected numbers; give the tokenizer too: fit_bundle\("),
+        ((TEXTS, TARGETS), None, r"found texts, expected numbers; of texts, all data are pairs.*fit_bundle\("),
+        ((pd.DataFrame({"text": TEXTS}), TARGETS), plain(pad=True), "one column of texts, expected the column; give"),
+        (({"text": TEXTS}, TARGETS), plain(pad=True), r"found texts in another form.*frame\['text'\]"),
+        ((np.array(TEXTS)[:, None], np.array(TARGETS)), plain(pad=True), "found texts in another form"),
+        (([[text] for text in TEXTS], TARGETS), plain(pad=True), "found texts in another form"),
+        (([b"good", b"bad"], [0, 1]), plain(pad=True), "found texts in another form"),
         ((TEXTS, TARGETS[:3]), plain(pad=True), "found 4 texts and 3 targets, expected as many of each"),
         (([*TEXTS, None], [*TARGETS, 0]), plain(pad=True), r"data, texts\[4\]: found None, expected a text"),
         ((TEXTS, ["good"] * 4), plain(pad=True), "data, targets, row 0: found 'good', expected a number"),
@@ -150,6 +157,55 @@ class OwnSteps(PreTrainedTokenizerFast):
 def test_tokenizers_that_are_refused(tokenizer: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         TextEncoder.of(tokenizer, TEXTS)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [(["good", "bad"], torch.tensor([1, 0]))],
+        [(("good", "bad"), torch.tensor([1, 0]))],
+        [{"text": ["good"], "label": torch.tensor([1])}],
+        [("good", 1), ("bad", 0), ("bad", 0)],
+        DataLoader([("good", 1), ("bad", 0)], batch_size=2),  # type: ignore[arg-type]
+    ],
+)
+def test_batches_of_texts_are_refused_with_the_remedy(batches: Any) -> None:
+    with pytest.raises(ValueError, match=r"of texts, give the pair \(texts, labels\), two lists or columns"):
+        list(checked_batches(given_data(batches, "data").batches, "data", torch.device("cpu")))
+
+
+def test_columns_of_targets_have_their_names() -> None:
+    targets = pd.DataFrame({"stars": [1.0, 2.0, 3.0, 4.0], "length": [4.0, 2.0, 1.0, 4.0]})
+    data = given_data((pd.Series(TEXTS), targets), "data", encoder=TextEncoder.of(fast(), TEXTS))
+    assert data.targets == ("stars", "length")
+    ((_, values),) = checked_batches(data.batches, "data", torch.device("cpu"))
+    assert values.tolist() == targets.to_numpy().tolist()
+
+
+def test_texts_alone_are_foreign_ones() -> None:
+    assert texts_alone(["a", "b", "c"]) == (["a", "b", "c"], [0, 0, 0])
+    assert texts_alone(["a", "b"]) == (["a", "b"], [0, 0])
+    assert texts_alone((["a", "b"], [1, 2])) == (["a", "b"], [1, 2])
+    assert texts_alone(None) is None
+
+
+def test_a_network_may_have_fewer_positions() -> None:
+    class Positions(Several):
+        def __init__(self, **config: Any) -> None:
+            super().__init__()
+            self.config = SimpleNamespace(**config)
+
+    assert TextEncoder.of(fast(), TEXTS, Positions(max_position_embeddings=3)).reader.length == 3
+    roberta = Positions(max_position_embeddings=6, model_type="roberta", pad_token_id=1)
+    assert TextEncoder.of(fast(), TEXTS, roberta).reader.length == 4
+
+
+def test_a_text_may_be_cut_before_it_is_filled() -> None:
+    tokenizer = plain(length=9)
+    tokenizer.enable_truncation(3)
+    reader = TextEncoder.of(tokenizer, TEXTS).reader
+    assert (reader.length, reader.most) == (9, 3)
+    assert reader.read(TEXTS[:1], "").numbers["ids"].tolist() == [[2, 3, 4, 0, 0, 0, 0, 0, 0]]
 
 
 def test_data_that_are_tokens_already() -> None:

@@ -162,7 +162,11 @@ FromElsewhere.__module__ = "xgboost.sklearn"
     [
         (RandomForestClassifier(), "RandomForestClassifier.*conformal prediction"),
         (FromElsewhere(), "FromElsewhere.*no posterior"),
-        (LogisticRegression(), "last step is LogisticRegression"),
+        (LogisticRegression(), "found LogisticRegression, expected .*alone or in a Pipeline"),
+        (make_pipeline(StandardScaler(), RandomForestClassifier()), "RandomForestClassifier in a Pipeline.*no weights"),
+        ({"epoch": 3, "model": nn.Linear(2, 2).state_dict()}, r"load_state_dict\(checkpoint\['model'\]\)"),
+        ("net.h5", r"network\.export\(path, format='onnx'\)"),
+        ("net.joblib", r"joblib\.load"),
         (nn.Linear(2, 2).state_dict(), "load_state_dict"),
         (nn.Linear, "the class Linear.*give an instance"),
         (None, "found NoneType"),

@@ -36,7 +36,7 @@ def test_texts_of_a_file(predictor: Predictor, tmp_path: Path, name: str) -> Non
         frame.to_parquet(path)
         options = {"keep": ["number"]}
     elif name == "lines.txt":
-        path.write_text("\n\n".join(TEXTS) + "\n")
+        path.write_text("\n".join(TEXTS) + "\n")
     else:
         frame[["text"]].to_csv(path, index=False, header=False)
         options = {"csv_header": False}
@@ -51,7 +51,7 @@ def test_texts_of_a_file(predictor: Predictor, tmp_path: Path, name: str) -> Non
     [
         ("a.csv", "review,label\ngood,1\n", "found the columns review, label, expected one called 'text'"),
         ("a.csv", "good film\nbad film\n", "give --no-header"),
-        ("a.txt", "\n\n", "found no text, expected one a line"),
+        ("a.txt", "", "found no text, expected one a line"),
         ("a.txt", "a" * 100_001 + "\n", r"row 0 \(line 1\): found 100001 characters"),
     ],
 )
@@ -59,6 +59,18 @@ def test_files_that_are_refused(predictor: Predictor, tmp_path: Path, name: str,
     (tmp_path / name).write_text(content)
     with pytest.raises(ScoringError, match=words):
         scored(predictor, tmp_path / name, tmp_path / "out.jsonl")
+
+
+def test_an_empty_line_is_a_row(predictor: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("good\n\nbad\n")
+    assert len(scored(predictor, tmp_path / "a.txt", tmp_path / "out.jsonl")) == 3
+
+
+def test_what_is_cut_is_told(predictor: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join([*TEXTS, TEXTS[0]]))
+    said: list[str] = []
+    score_file(predictor, tmp_path / "a.txt", tmp_path / "out.jsonl", batch_size=2, warn=said.append)
+    assert said == [f"{tmp_path / 'a.txt'}: 2 texts have more than the 4 tokens that the network takes: cut"]
 
 
 def test_a_missing_text_is_named(predictor: Predictor, tmp_path: Path) -> None:

@@ -28,6 +28,16 @@ def test_texts_are_cut_and_filled() -> None:
     ]
 
 
+def test_a_text_may_be_cut_before_it_is_filled() -> None:
+    cuts = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
+    reader = TextReader(tokenizer_json(truncation=cuts), TOKENS)
+    tokens = reader.read(["the film was good", "the"], "texts")
+    assert tokens.numbers["ids"].tolist() == [[2, 3, 4, 0], [2, 3, 0, 0]]
+    assert tokens.warnings("texts") == [
+        "texts[0]: has more than the 3 tokens that the network takes; the rest is left out"
+    ]
+
+
 def test_as_the_network_takes_them() -> None:
     tokens = READER.read(["the film"], "texts")
     np.testing.assert_array_equal(tokens.array(TEXT_SPEC), np.array([[1, 1, 1, 0, 2, 3, 4, 0]], np.float32))
@@ -70,7 +80,7 @@ def test_what_is_no_text(texts: list[Any], field: str, words: str) -> None:
     [
         (b"{}", "found no tokenizer"),
         (b"\xff", "found no tokenizer"),
-        (tokenizer_json(5), r"found truncation and padding to \(5, 5\), expected 4 for both"),
+        (tokenizer_json(5), r"found truncation and padding to \(5, 5\), expected at most, and exactly, 4"),
         (tokenizer_json(padding=None), r"found truncation and padding to \(4, None\)"),
         (tokenizer_json(model={"type": "Other"}), "found no tokenizer"),
     ],

@@ -1,0 +1,72 @@
+"""An ONNX network that was exported for a fixed number of examples, for any number."""
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from probity.offline.runtime.arrays import Array
+from probity.service.inference.onnx_runtime import onnxruntime
+
+TOLERANCE = 1e-4
+
+
+def freed(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """The model with the first entry of every constant shape that is `batch` left to the input's own.
+
+    That is what exporters write for x.flatten(1) and x.reshape(len(x), -1). The model is given as it is unless twice as
+    many examples get the same outputs as these and these again.
+    """
+    free = onnx.ModelProto()
+    free.CopyFrom(model)
+    shapes: dict[str, list[onnx.NodeProto]] = {}
+    for node in free.graph.node:
+        if node.op_type == "Reshape":
+            shapes.setdefault(node.input[1], []).append(node)
+    changed = False
+    for tensor in free.graph.initializer:
+        values = numpy_helper.to_array(tensor).copy() if tensor.name in shapes else np.zeros(0)
+        if values.ndim == 1 and len(values) and values[0] == batch and (values != 0).all():
+            values[0], changed = 0, True  # 0: as in the input
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+            for node in shapes[tensor.name]:
+                _let_zero_copy(node)
+    return free if changed and _same(model, free, batch) else model
+
+
+def _let_zero_copy(node: onnx.NodeProto) -> None:
+    """A zero in the shape of this Reshape is the size that the input has there, and not a size of none."""
+    kept = [each for each in node.attribute if each.name != "allowzero"]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+
+
+def _same(model: onnx.ModelProto, free: onnx.ModelProto, batch: int) -> bool:
+    try:
+        given = {value.name: _drawn(value, batch) for value in model.graph.input}
+        expected = _outputs(model, given)
+        found = _outputs(free, {name: np.concatenate([array, array]) for name, array in given.items()})
+    except Exception:  # onnxruntime has many kinds; a free axis elsewhere has no size
+        return False
+    return all(
+        np.allclose(twice, np.concatenate([once, once]), rtol=TOLERANCE, atol=TOLERANCE)
+        for once, twice in zip(expected, found, strict=True)
+    )
+
+
+def _drawn(value: onnx.ValueInfoProto, batch: int) -> Array:
+    """Some input: standard normal numbers, or the whole numbers 0 and 1."""
+    tensor = value.type.tensor_type
+    shape = (batch, *(axis.dim_value for axis in tensor.shape.dim[1:]))
+    if 0 in shape:
+        raise ValueError(f"{value.name}: found an axis without a size")
+    kind, draw = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type), np.random.default_rng(0)
+    drawn: Array = draw.normal(size=shape) if kind.kind == "f" else draw.integers(0, 2, shape)
+    return drawn.astype(kind)
+
+
+def _outputs(model: onnx.ModelProto, given: dict[str, Array]) -> list[Array]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    found: list[Array] = session.run(None, given)
+    return found

@@ -1,0 +1,172 @@
+"""What stands behind the last linear layer of an ONNX network, folded into its weights or left out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from probity.offline.network.unsupported import TREES_HAVE_NO_WEIGHTS, UnsupportedModelError
+from probity.offline.runtime.arrays import Array
+
+# Of the end of a classifier: the outputs before it are the logits.
+LINKS = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
+PASSING = frozenset({"Identity", "Cast", "Dropout"})
+RESHAPING = frozenset({"Squeeze", "Unsqueeze", "Reshape", "Flatten"})
+AFFINE = frozenset({"Add", "Sub", "Mul", "Div"})
+EXPECTED = (
+    "those of a linear layer (Gemm, or MatMul, of constant weights), with or without a softmax or sigmoid, a scale and "
+    "a shift behind; export the network with these as its output"
+)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The nodes of a graph by their outputs, and its constants; where: what to call the file in errors."""
+
+    makers: Mapping[str, onnx.NodeProto]
+    constants: Mapping[str, onnx.TensorProto]
+    where: str
+
+    @classmethod
+    def of(cls, graph: onnx.GraphProto, where: str) -> "Network":
+        makers = {name: node for node in graph.node for name in node.output}
+        return cls(makers, {tensor.name: tensor for tensor in graph.initializer}, where)
+
+    def constant(self, name: str) -> Array | None:
+        """Its values, float64; None for anything that is computed."""
+        found = self.constants.get(name)
+        return None if found is None else np.asarray(numpy_helper.to_array(found), np.float64)
+
+    def refuse(self, node: onnx.NodeProto | None) -> UnsupportedModelError:
+        """The error for outputs that this operator gives."""
+        kind = "none" if node is None else node.op_type
+        if kind.startswith("TreeEnsemble"):
+            return UnsupportedModelError(f"model: {self.where}: found {kind}. {TREES_HAVE_NO_WEIGHTS}")
+        return UnsupportedModelError(f"model: {self.where}: found outputs of the operator {kind}, expected {EXPECTED}")
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """The network's outputs from its features (B, F): features @ weight.T + bias; weight (K, F), bias (K,) float32."""
+
+    features: str
+    weight: Array
+    bias: Array
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """outputs = scale * x[chosen] + shift, of the tensor x (B, K) that `name` is; chosen None: all of it.
+
+    single: a shape was changed, which only one output survives.
+    """
+
+    name: str
+    scale: Array
+    shift: Array
+    chosen: Array | None = None
+    single: bool = False
+
+    @property
+    def is_identity(self) -> bool:
+        return bool((self.scale == 1).all() and (self.shift == 0).all())
+
+    def times(self, factor: Array, name: str) -> "_Tail":
+        """The same of x, where this one is of factor * x."""
+        return replace(self, name=name, scale=self.scale * self._of_chosen(factor))
+
+    def plus(self, term: Array, name: str) -> "_Tail":
+        """The same of x, where this one is of x + term."""
+        return replace(self, name=name, shift=self.shift + self.scale * self._of_chosen(term))
+
+    def _of_chosen(self, values: Array) -> Array:
+        flat = values.reshape(-1)
+        return flat if self.chosen is None or len(flat) == 1 else flat[self.chosen]
+
+
+def last_layer(output: str, network: Network) -> LastLayer:
+    """The last linear layer before `output`, with what stands behind it in its weights.
+
+    A softmax, its logarithm or a sigmoid is left out, and so is the shape of a single output. Raises
+    `UnsupportedModelError` for outputs that come from anything else.
+    """
+    tail, linked = _Tail(output, np.ones(1), np.zeros(1)), False
+    while True:
+        node = network.makers.get(tail.name)
+        if node is None:
+            raise network.refuse(None)
+        if node.op_type in LINKS and not linked and tail.is_identity and tail.chosen is None:
+            linked, tail = True, replace(tail, name=node.input[0])
+            continue
+        before = _before(node, tail, network)
+        if before is None:
+            return _folded(node, tail, network)
+        tail = before
+
+
+def _before(node: onnx.NodeProto, tail: _Tail, network: Network) -> _Tail | None:
+    """The tail with one more node in it; None for one that is no part of a tail."""
+    if node.op_type in PASSING:
+        return replace(tail, name=node.input[0])
+    if node.op_type in RESHAPING:
+        return replace(tail, name=node.input[0], single=tail.single or node.op_type != "Flatten")
+    if node.op_type == "Gather":
+        chosen = network.constant(node.input[1])
+        axis = next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == "axis"), 0)
+        if chosen is None or axis not in (1, -1) or tail.chosen is not None or tail.single:
+            return None
+        return replace(tail, name=node.input[0], chosen=chosen.reshape(-1).astype(int))
+    if node.op_type in AFFINE:
+        return _affine(node, tail, network)
+    return None
+
+
+def _affine(node: onnx.NodeProto, tail: _Tail, network: Network) -> _Tail | None:
+    """With a sum, difference, product or quotient of x and a constant in it."""
+    left, right = (network.constant(name) for name in node.input)
+    if (left is None) == (right is None):
+        return None
+    name = node.input[0] if left is None else node.input[1]
+    value = right if left is None else left
+    assert value is not None
+    if value.size > 1 and value.size != value.shape[-1]:  # one number for each example
+        return None
+    if node.op_type == "Add":
+        return tail.plus(value, name)
+    if node.op_type == "Mul":
+        return tail.times(value, name)
+    if node.op_type == "Sub":
+        return tail.plus(-value, name) if left is None else tail.plus(value, name).times(-np.ones(1), name)
+    return tail.times(1 / value, name) if left is None else None
+
+
+def _folded(node: onnx.NodeProto, tail: _Tail, network: Network) -> LastLayer:
+    """The linear layer `node` with its tail in it."""
+    weight, bias = _linear(node, network)
+    chosen = slice(None) if tail.chosen is None else tail.chosen
+    weight, bias = weight[chosen], bias[chosen]
+    if (tail.single and len(weight) != 1) or {len(tail.scale), len(tail.shift)} - {1, len(weight)}:
+        raise network.refuse(network.makers[tail.name])
+    bias = tail.scale * bias + tail.shift
+    return LastLayer(node.input[0], (tail.scale[:, np.newaxis] * weight).astype(np.float32), bias.astype(np.float32))
+
+
+def _linear(node: onnx.NodeProto, network: Network) -> tuple[Array, Array]:
+    """Weight (K, F) and bias (K,), float64."""
+    weight = network.constant(node.input[1]) if node.op_type in ("Gemm", "MatMul") else None
+    if weight is None or weight.ndim != 2:
+        raise network.refuse(node)
+    if node.op_type == "MatMul":
+        return weight.T, np.zeros(weight.shape[1])
+    options = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    bias = network.constant(node.input[2]) if _has_third(node.input) else np.zeros(1)
+    if options.get("transA") or bias is None:
+        raise network.refuse(node)
+    weight = options.get("alpha", 1.0) * (weight if options.get("transB") else weight.T)
+    return weight, np.broadcast_to(options.get("beta", 1.0) * bias.reshape(-1), (len(weight),))
+
+
+def _has_third(inputs: Sequence[str]) -> bool:
+    return len(inputs) > 2 and bool(inputs[2])

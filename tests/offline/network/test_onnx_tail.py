@@ -1,0 +1,134 @@
+"""offline/network/onnx_tail.py and onnx_batch.py: what stands behind the last layer, and files for one batch size."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper
+from torch import Tensor, nn
+
+from probity.offline.network.onnx_network import load_onnx
+from probity.offline.network.unsupported import UnsupportedModelError
+from probity.service.inference.onnx_runtime import onnxruntime
+from tests.support.onnx_files import perceptron
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+DRAW = np.random.default_rng(0)
+X = DRAW.normal(size=(6, 2)).astype(np.float32)
+CONSTANTS: dict[str, np.ndarray] = {
+    "w": DRAW.normal(size=(5, 3)).astype(np.float32),
+    "one": DRAW.normal(size=(5, 1)).astype(np.float32),
+    "b": DRAW.normal(size=3).astype(np.float32),
+    "c": np.array([0.5, 2.0, -3.0], np.float32),
+    "s": np.array(4.0, np.float32),
+    "axes": np.array([1], np.int64),
+    "line": np.array([-1], np.int64),
+    "place": np.array(1, np.int64),
+    "places": np.array([2, 0], np.int64),
+}
+LINEAR = helper.make_node("Gemm", ["h", "w", "b"], ["z"])
+SINGLE = helper.make_node("MatMul", ["h", "one"], ["z"])
+TAILS: dict[str, list[onnx.NodeProto]] = {
+    "squeeze": [SINGLE, helper.make_node("Squeeze", ["z", "axes"], ["out"])],
+    "reshape": [SINGLE, helper.make_node("Reshape", ["z", "line"], ["out"])],
+    "flatten": [LINEAR, helper.make_node("Flatten", ["z"], ["out"], axis=1)],
+    "column": [LINEAR, helper.make_node("Gather", ["z", "place"], ["out"], axis=1)],
+    "columns": [LINEAR, helper.make_node("Gather", ["z", "places"], ["out"], axis=-1)],
+    "temperature": [LINEAR, helper.make_node("Div", ["z", "s"], ["out"])],
+    "units": [
+        LINEAR,
+        helper.make_node("Mul", ["c", "z"], ["y"]),
+        helper.make_node("Add", ["y", "b"], ["out"]),
+    ],
+    "from a constant": [LINEAR, helper.make_node("Sub", ["c", "z"], ["out"])],
+    "less a constant": [LINEAR, helper.make_node("Sub", ["z", "c"], ["out"])],
+    "a column in its unit": [
+        LINEAR,
+        helper.make_node("Mul", ["z", "c"], ["y"]),
+        helper.make_node("Add", ["y", "s"], ["v"]),
+        helper.make_node("Gather", ["v", "place"], ["u"], axis=1),
+        helper.make_node("Mul", ["u", "s"], ["out"]),
+    ],
+}
+
+
+FLAT = {"squeeze", "reshape", "column", "a column in its unit"}
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_scale_a_shift_and_a_shape_go_into_the_last_layer(tail: str) -> None:
+    model = perceptron(TAILS[tail], CONSTANTS)
+    del model.graph.output[:]
+    shape = ["n"] if tail in FLAT else ["n", "k"]
+    model.graph.output.append(helper.make_tensor_value_info("out", TensorProto.FLOAT, shape))
+    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": X})
+    found = load_onnx(model)(torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-4, atol=1e-5)
+
+
+REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
+    "several reshaped": ([LINEAR, helper.make_node("Reshape", ["z", "line"], ["out"])], "operator"),
+    "one over": ([LINEAR, helper.make_node("Div", ["s", "z"], ["out"])], "operator Div"),
+    "a probability scaled": (
+        [LINEAR, helper.make_node("Softmax", ["z"], ["p"]), helper.make_node("Mul", ["p", "s"], ["out"])],
+        "operator Softmax",
+    ),
+    "a probability alone": (
+        [
+            LINEAR,
+            helper.make_node("Softmax", ["z"], ["p"]),
+            helper.make_node("Gather", ["p", "place"], ["out"], axis=1),
+        ],
+        "operator Softmax",
+    ),
+    "examples chosen": ([LINEAR, helper.make_node("Gather", ["z", "place"], ["out"], axis=0)], "operator Gather"),
+}
+
+
+@pytest.mark.parametrize("tail", REFUSED)
+def test_other_tails_are_refused(tail: str) -> None:
+    nodes, named = REFUSED[tail]
+    with pytest.raises(UnsupportedModelError, match=rf"{named}.*export the network with these as its output"):
+        load_onnx(perceptron(nodes, CONSTANTS))
+
+
+class Convolution(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.head = nn.Conv2d(1, 3, 3), nn.Linear(48, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(torch.relu(self.convolution(x)).flatten(1))
+        return found
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_file_for_one_batch_size_takes_any(tmp_path: Path, batch: int) -> None:
+    torch.manual_seed(0)
+    network, x = Convolution().eval(), torch.randn(5, 1, 6, 6)
+    torch.onnx.export(network, (x[:batch],), tmp_path / "net.onnx", dynamo=True, verbose=False)
+    torch.testing.assert_close(load_onnx(tmp_path / "net.onnx")(x), network(x), rtol=1e-4, atol=1e-5)
+
+
+def fixed(constants: dict[str, Any]) -> onnx.ModelProto:
+    """A file for three examples, whose features are spread over as many by a constant shape."""
+    nodes = [helper.make_node("Expand", ["h", "shape"], ["e"]), helper.make_node("Gemm", ["e", "w", "b"], ["out"])]
+    return perceptron(nodes, CONSTANTS | constants, batch=3)
+
+
+def test_another_batch_size_is_told_where_it_cannot_be_freed() -> None:
+    network = load_onnx(fixed({"shape": np.array([3, 5], np.int64)}))
+    assert network(torch.from_numpy(X[:3])).shape == (3, 3)
+    with pytest.raises(RuntimeError, match=r"exported for 3 examples at a time.*torch\.export\.Dim\('batch'\)"):
+        network(torch.from_numpy(X[:5]))
+
+
+def test_inputs_that_are_missing_are_named() -> None:
+    network = load_onnx(perceptron([helper.make_node("Gemm", ["h", "w", "b"], ["out"])], CONSTANTS, second="tokens"))
+    with pytest.raises(ValueError, match="found the inputs 1 without names, expected 'x', 'tokens'"):
+        network(torch.from_numpy(X))
+    with pytest.raises(ValueError, match="found the inputs 'x', 'words', expected 'x', 'tokens'"):
+        network(x=torch.from_numpy(X), words=torch.zeros(6, 1))
