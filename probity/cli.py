@@ -257,22 +257,25 @@ def evaluate(
     debug: DebugOption = False,
     policy: dict[str, Any],
 ) -> None:
-    """Measure a bundle on the recipe's test_data() and, if it has one, ood_data(), beside the plain network.
+    """Measure a bundle on the recipe's test_data() and, if it has one, ood_data(), beside the plain network; or on the
+    x and y of an .npz file.
 
     The options after --debug are settings of a service, and measure what it then answers.
     """
     need_torch()
+    in_file = recipe.suffix.lower() == ".npz"
     try:
-        need_recipe(recipe, bundle)
+        if not in_file:
+            need_recipe(recipe, bundle)
         if json is not None:
             check_json(json)
         predictor = open_predictor(bundle, policy)
     except (BundleError, ValueError) as error:
         fail(str(error))
-    from probity.offline.recipes.run import evaluate_recipe
+    from probity.offline.recipes.run import evaluate_file, evaluate_recipe
 
     with explained_errors(debug):
-        evaluation = evaluate_recipe(predictor, recipe)
+        evaluation = (evaluate_file if in_file else evaluate_recipe)(predictor, recipe)
         print_evaluation(evaluation)
         if json is not None:
             write_json(json, evaluation_json(bundle, evaluation, predictor.decision.policy))

@@ -1,6 +1,7 @@
-"""A recipe made of files: a network in ONNX, and examples in NumPy's .npz format."""
+"""A recipe made of files: a network in ONNX, and examples in NumPy's .npz format. Targets may be names of classes."""
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,14 +29,37 @@ def recipe_of_files(network: Path, train: Path | None, held_out: Path | None) ->
             f"{missing}: found none, expected an {NPZ} file: of {network.name} both are needed, --data, which it was "
             "trained on, and --held-out, which it was not"
         )
+    (x, y), (held_x, held_y) = read_examples(train), read_examples(held_out)
+    names = class_names_in(y)
     name = "probity_recipe_of_files"
     module = ModuleType(name)
-    vars(module).update(model=network, train_data=_examples(train), calibration_data=_examples(held_out))
+    vars(module).update(
+        model=network,
+        train_data=(x, numbered(y, names, train)),
+        calibration_data=(held_x, numbered(held_y, names, held_out)),
+        class_names=names,
+    )
     return Recipe(network, module, RecipeImports(network, name))
 
 
-def _examples(path: Path) -> tuple[Any, Any]:
-    """Inputs, an array or several by name, and targets."""
+def class_names_in(targets: Any) -> list[str] | None:
+    """The names of classes in alphabetical order, as scikit-learn has them; None of targets that are numbers."""
+    return sorted(set(targets.tolist())) if targets.dtype.kind == "U" else None
+
+
+def numbered(targets: Any, names: Sequence[str] | None, path: Path) -> Any:
+    """Names of classes as their numbers; other targets as they are. `RecipeError` for a name that is none."""
+    if names is None or targets.dtype.kind != "U":
+        return targets
+    places = {name: place for place, name in enumerate(names)}
+    unknown = next((name for name in targets.tolist() if name not in places), None)
+    if unknown is not None:
+        raise RecipeError(f"{path}: {Y}: found {unknown!r:.80}, expected one of {', '.join(names)!s:.200}")
+    return np.array([places[name] for name in targets.tolist()])
+
+
+def read_examples(path: Path) -> tuple[Any, Any]:
+    """Inputs, an array or several by name, and targets; raises `RecipeError` for another file."""
     if not path.is_file():
         raise RecipeError(f"{path}: no such file, expected an {NPZ} file")
     try:

@@ -9,6 +9,7 @@ from probity.offline.evaluation.columns import with_level
 from probity.offline.evaluation.evaluate import Evaluation, evaluate
 from probity.offline.fit import dry_run, fit_bundle, quiet
 from probity.offline.job import resolve_device
+from probity.offline.recipes.from_files import numbered, read_examples
 from probity.offline.recipes.load import Recipe, RecipeError, load_recipe
 from probity.offline.recipes.look import FOREIGN, HELD_OUT, TRAIN, looked_at
 from probity.offline.recipes.progress_bars import Bars
@@ -73,6 +74,15 @@ def _loaded(recipe: Path | Recipe) -> Recipe:
 
 def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
     return FitConfig(**{**recipe.config.model_dump(), **given})
+
+
+def evaluate_file(predictor: Predictor, path: Path) -> Evaluation:
+    """The same figures on the examples of an .npz file, as `probity fit net.onnx --data` takes them."""
+    inputs, targets = read_examples(path)
+    known = predictor.manifest.class_names
+    return evaluate(
+        predictor, (inputs, numbered(targets, known, path)), None, with_level(predictor.decision.policy.interval_level)
+    )
 
 
 def evaluate_recipe(predictor: Predictor, recipe_path: Path) -> Evaluation:

@@ -61,6 +61,28 @@ def test_a_network_in_onnx_is_fitted_and_served(files: Path) -> None:
     assert operators.count("Relu") == 1  # the file's own nodes, once
 
 
+def test_targets_may_be_names_and_a_file_is_evaluated(files: Path) -> None:
+    for name in ("train", "held_out"):
+        found = np.load(files / f"{name}.npz")
+        np.savez(files / f"{name}.npz", x=found["x"], y=np.array(["low", "middle", "top"])[found["y"]])
+    fit(files, perceptron(NODES, CONSTANTS))
+    assert Predictor.load(files / "bundle").manifest.class_names == ("low", "middle", "top")
+    done = run_probity("evaluate", files / "bundle", files / "held_out.npz")
+    assert done.exit_code == 0, done.stderr
+    assert "200 test examples" in done.output
+    found = np.load(files / "held_out.npz")
+    np.savez(files / "other.npz", x=found["x"], y=np.array(["low", "high"] * 100))
+    refused = run_probity("evaluate", files / "bundle", files / "other.npz")
+    assert refused.exit_code != 0
+    assert "y: found 'high', expected one of low, middle, top" in " ".join(refused.stderr.split())
+
+
+def test_a_file_that_is_no_recipe_is_told(files: Path) -> None:
+    done = run_probity("fit", files / "train.npz", "--out", files / "bundle")
+    assert done.exit_code == 2
+    assert "found a file that is no text, expected a recipe" in " ".join(done.stderr.split())
+
+
 def test_operators_of_onnxruntime_stay(files: Path) -> None:
     fit(files, perceptron(NODES, CONSTANTS, activation="Gelu"))
     operators = {(node.domain, node.op_type) for node in onnx.load(files / "bundle" / "model.onnx").graph.node}
