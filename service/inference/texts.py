@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Array = npt.NDArray[Any]
-NEED_TOKENIZERS = "texts need the package tokenizers: pip install 'probity-serve[text]'"
+NEED_TOKENIZERS = "texts need the package tokenizers: pip install tokenizers"
 # All of a text is read before it is cut to the network's length: of many megabytes, for seconds.
 MAX_CHARACTERS = 100_000
 MAX_NAMED = 3  # texts named in warnings; the others are counted
