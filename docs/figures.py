@@ -361,7 +361,7 @@ VERDICT_PARTS: dict[str, Callable[[Row], float]] = {
     "AUROC, entropy": lambda row: float(next(iter(row["auroc"].values()))),
 }
 # Part of the page -> the results that it is made of, and how.
-TABLES_OF = (baseline, price, frontier, strangers, robustness, guarantees, drift, load, servers)
+TABLES_OF = (baseline, price, frontier, strangers, robustness, guarantees, drift, load, servers, texts)
 MADE = {make.__name__: (make.__name__, make) for make in TABLES_OF}
 MADE |= {"few_foreign": ("drift", few_foreign), "mishaps": ("servers", mishaps)}
 MADE |= {"verdicts": ("frontier", verdicts), "strangers_foreign": ("strangers", strangers_foreign)}
