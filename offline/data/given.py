@@ -107,13 +107,18 @@ def _refuse_other_texts(data: Any, name: str) -> None:
         column = inputs.columns[0]
         if texts_of(inputs[column]) is not None:
             raise ValueError(f"{name}: found a data frame with one column of texts, expected the column; {GIVE_TEXTS}")
-    nested = next(iter(inputs.values()), None) if isinstance(inputs, Mapping) else inputs
-    if isinstance(nested, list | np.ndarray) and len(nested) and not isinstance(inputs, list | tuple):
-        nested = nested[0]
-    first = nested[0] if isinstance(nested, list | np.ndarray) and np.ndim(nested) and len(nested) else nested
-    inner = first[0] if isinstance(first, list) and first else first
-    if isinstance(inner, str | bytes):
+    values = next(iter(inputs.values()), None) if isinstance(inputs, Mapping) else inputs
+    if isinstance(_first_entry(values), str | bytes):
         raise ValueError(f"{name}: found texts in another form, expected a list, an array or a column; {GIVE_TEXTS}")
+
+
+def _first_entry(values: Any) -> Any:
+    """The first entry of nested lists or of an array."""
+    while isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim):
+        if not len(values):
+            return None
+        values = values[0]
+    return values
 
 
 def _refuse_alone(data: Any, name: str) -> None:

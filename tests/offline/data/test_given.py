@@ -115,3 +115,8 @@ def test_a_fit_takes_frames_and_keeps_the_names_of_their_columns(tmp_path: Path)
     assert arrays.input.feature_names is None
     assert frames.metrics == arrays.metrics
     assert frames.calibration.threshold == arrays.calibration.threshold
+
+
+def test_lists_of_unequal_length_are_told_to_be_lists() -> None:
+    with pytest.raises(ValueError, match="found lists, expected arrays"):
+        given_data(([[1, 2], [3]], [0, 1]), "data")
