@@ -61,10 +61,11 @@ def text_foreigners(inputs: Tensor, spec: InputSpec, seed: int) -> dict[str, Ten
     assert spec.parts is not None
     assert spec.text is not None
     pieces = dict(zip(spec.text.takes, torch.split(inputs, [part.size for part in spec.parts], dim=1), strict=True))
-    ids, there = pieces["ids"], pieces["mask"].bool() if "mask" in pieces else torch.ones(())
+    ids = pieces["ids"]
+    there = pieces.get("mask", torch.ones_like(ids)).bool()
     found = {}
     for name, changed in obvious_foreigners(ids.long(), seed).items():
-        foreign = pieces | {"ids": torch.where(there.bool(), changed.to(ids.dtype), ids)}
+        foreign = pieces | {"ids": torch.where(there, changed.to(ids.dtype), ids)}
         found[name] = torch.cat([foreign[kind] for kind in spec.text.takes], dim=1)
     return found
 

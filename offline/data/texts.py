@@ -137,7 +137,8 @@ def with_text(spec: InputSpec, tokenizer: Any, encoder: TextEncoder | None) -> t
 
 @dataclass(frozen=True)
 class _Given:
-    """A user's tokenizer: its file, how it fills, and the most tokens of a text; length: to which it always fills.
+    """A user's tokenizer: its file, how it fills, and the most tokens of a text; fixed: the length to which it always
+    fills, if any.
 
     names: of the inputs that it makes; source: the tokenizer itself.
     """

@@ -1,11 +1,12 @@
 """Texts that a client sent, before a tokenizer has read them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from probity.service.codec.arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
 from probity.service.format.manifest_input import InputSpec
-from probity.service.inference.texts import MAX_CHARACTERS, TextError, TextReader, check_texts
+from probity.service.inference.texts import TextError, TextReader, TextTooLong, check_texts
 
 # Reading so many characters takes no longer than handing them to a thread.
 CHEAP_CHARACTERS = 1024
@@ -30,22 +31,23 @@ class PlainTexts:
             expected = "'inputs': this model takes numbers; one that takes texts is fitted with a tokenizer"
             raise InputError(self.field, "texts", expected)
         check_rows(self.field, len(self.texts), limits.rows(spec))
-        for place, text in enumerate(self.texts):
-            if len(text) > MAX_CHARACTERS:
-                found, expected = f"{len(text)} characters", f"at most {MAX_CHARACTERS} in a text"
-                raise InputTooLarge(f"{self.field}[{place}]", found, expected)
+        with _as_input_errors():
+            check_texts(self.texts, self.field)
         if self.size > MAX_TOTAL_CHARACTERS:
             expected = f"at most {MAX_TOTAL_CHARACTERS} in all texts of a request"
             raise InputTooLarge(self.field, f"{self.size} characters", expected)
-        try:
-            check_texts(self.texts, self.field)
-        except TextError as error:
-            raise InputError(error.field, error.found, error.expected) from None
 
     def read(self, reader: TextReader, spec: InputSpec) -> tuple[Array, list[str]]:
         """As the network takes them, (B, F) or (B, L), and warnings of what was left out; raises `InputError`."""
-        try:
+        with _as_input_errors():
             tokens = reader.read(self.texts, self.field)
-        except TextError as error:
-            raise InputError(error.field, error.found, error.expected) from None
         return tokens.array(spec), tokens.warnings(self.field)
+
+
+@contextmanager
+def _as_input_errors() -> Iterator[None]:
+    try:
+        yield
+    except TextError as error:
+        kind = InputTooLarge if isinstance(error, TextTooLong) else InputError
+        raise kind(error.field, error.found, error.expected) from None

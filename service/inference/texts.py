@@ -29,7 +29,11 @@ class TextError(ValueError):
         super().__init__(f"{field}: found {found}, expected {expected}")
 
     def __reduce__(self) -> tuple[type["TextError"], tuple[str, str, str]]:
-        return TextError, (self.field, self.found, self.expected)
+        return type(self), (self.field, self.found, self.expected)
+
+
+class TextTooLong(TextError):
+    """A text of more than `MAX_CHARACTERS`."""
 
 
 class TokenizerError(ValueError):
@@ -121,7 +125,7 @@ def check_texts(texts: Sequence[Any], field: str) -> None:
         if not isinstance(text, str):
             raise TextError(f"{field}[{place}]", f"{text!r:.60}", "a text")
         if len(text) > MAX_CHARACTERS:
-            raise TextError(f"{field}[{place}]", f"{len(text)} characters", f"at most {MAX_CHARACTERS} in a text")
+            raise TextTooLong(f"{field}[{place}]", f"{len(text)} characters", f"at most {MAX_CHARACTERS} in a text")
 
 
 def texts_of(values: Any) -> list[Any] | None:
