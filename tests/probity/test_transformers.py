@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
     DataCollatorWithPadding,
-    PreTrainedTokenizerFast,
     Trainer,
     TrainingArguments,
     ViTConfig,
@@ -24,19 +22,12 @@ from transformers import (
     ViTImageProcessorPil,
 )
 
+from benchmarks.serving.reviews import ENDS, PARTS, tokenizer_of
 from probity import Predictor, fit_bundle, image_spec
 from tests.support.client import base64_text, encoded, serving
 from tests.support.server import ROOT
 
 pytestmark = pytest.mark.slow
-
-ENDS = ["awful", "poor", "dull", "broken", "cold"], ["great", "lovely", "superb", "fine", "warm"]
-PARTS = (
-    ["the film", "the room", "our guide", "the soup", "my seat", "the staff", "this book", "the band"],
-    ["was", "is", "seemed", "felt"],
-    ["", "really ", "rather "],
-    [*ENDS[0], *ENDS[1]],
-)
 
 
 def reviews() -> tuple[list[str], list[int]]:
@@ -44,17 +35,6 @@ def reviews() -> tuple[list[str], list[int]]:
     texts = [f"{thing} {verb} {degree}{end}" for thing, verb, degree, end in itertools.product(*PARTS)]
     random.Random(0).shuffle(texts)
     return texts, [int(text.split()[-1] in ENDS[1]) for text in texts]
-
-
-def bert_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
-    """BERT's steps, with a vocabulary of these texts."""
-    found = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    found.normalizer, found.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    found.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=200, special_tokens=special))
-    found.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    return PreTrainedTokenizerFast(tokenizer_object=found, model_max_length=64, **names)
 
 
 def callback_of_the_page() -> Any:
@@ -69,10 +49,10 @@ def callback_of_the_page() -> Any:
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")  # there is no GPU
 def test_a_text_classifier_is_trained_fitted_in_a_callback_and_asked_for_texts(tmp_path: Path) -> None:
     texts, labels = reviews()
-    tokenizer = bert_tokenizer(texts)
+    tokenizer = tokenizer_of(texts)
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=200,
+        vocab_size=len(tokenizer),
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=2,
