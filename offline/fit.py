@@ -22,6 +22,7 @@ from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, c
 from probity.offline.data.input_range import RangeMeter
 from probity.offline.data.likelihood import Regression
 from probity.offline.data.loaders import Batches, checked_batches
+from probity.offline.data.text_doubts import text_doubts
 from probity.offline.data.texts import TextEncoder, texts_alone, texts_in, with_text
 from probity.offline.data.typical_rows import typical_rows
 from probity.offline.estimate.duration import (
@@ -44,6 +45,7 @@ from probity.offline.laplace.inference import infer
 from probity.offline.laplace.noise import residual_noise
 from probity.offline.laplace.temperature import plain_temperature
 from probity.offline.network.given_network import class_names_of, network_of
+from probity.offline.network.model_copy import usable
 from probity.offline.publish.bundle import publish
 from probity.offline.publish.fitted import Fitted
 from probity.offline.publish.served_form import check_size, choose_form
@@ -126,7 +128,7 @@ def fit_bundle(
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
         tuning, conformal = _split_held_out(job, held_out.batches)
         job = _with_scale(job, tuning)
-        doubts = _doubts(job, tuning, conformal, names, say)
+        doubts = _doubts(job, model, train, tuning, conformal, names, say)
 
         job = _with_foreign(job, foreign)
 
@@ -300,9 +302,19 @@ def _warn(warnings: Sequence[str], say: Say, destination: Path) -> None:
             say(f"warning: {text}")
 
 
-def _doubts(job: Job, tuning: HeldOut, conformal: HeldOut, names: Sequence[str] | None, say: Say) -> list[str]:
-    """What the targets of the calibration data make doubtful; said at once, and kept in the bundle."""
+def _doubts(
+    job: Job,
+    model: object,
+    train: GivenData,
+    tuning: HeldOut,
+    conformal: HeldOut,
+    names: Sequence[str] | None,
+    say: Say,
+) -> list[str]:
+    """What texts, and the targets of the calibration data, make doubtful; said at once, and kept in the bundle."""
     found = target_warnings(to_numpy(torch.cat([tuning.targets, conformal.targets])), job.likelihood, names)
+    if train.encoder is not None and train.texts:
+        found += text_doubts(usable(model), job.form, job.takes, train.encoder, train.texts)
     for doubt in found:
         say(f"warning: {doubt}")
     return found

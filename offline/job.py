@@ -83,10 +83,13 @@ class Job:
         return self.passes.count(checked_batches(self.train, "train_loader", self.device, watched=watched))
 
 
-def _layers(config: FitConfig, network: nn.Module, example: Tensor, head: LinearHead | None) -> FeatureLayers | None:
+def _layers(
+    config: FitConfig, network: nn.Module, example: Tensor, head: LinearHead | None, taken: InputForm
+) -> FeatureLayers | None:
     if isinstance(config.added_weights, tuple):
         return named_layers(network, example, config.added_weights)
-    return choose_layers(network, example, None if head is None else head.path) if config.added_weights else None
+    last = None if head is None else head.path
+    return choose_layers(network, example, last, taken.parts) if config.added_weights else None
 
 
 def resolve_device(name: str) -> torch.device:
@@ -130,7 +133,7 @@ def prepare(
     with differentiated_for_the_first_time():
         reached, head = reached_parameters(network, layout, inputs[:2]), find_head(network, inputs[:2])
     rule = output_rule(config.variance_of, outputs)
-    layers = _layers(config, network, inputs[:2], head)
+    layers = _layers(config, network, inputs[:2], head, taken)
     return Job(
         config=config,
         network=network,

@@ -5,23 +5,22 @@ that a network could have learned, or come from a forgotten scaling. Random draw
 place in the batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from probity.offline.data.shifts import (
     Kind,
+    changed,
     inversion,
     kind_of,
     random_tokens,
-    restored,
     stream,
     uniform,
     value_range,
-    wide,
 )
-from probity.service.bundle import InputSpec
+from probity.service.bundle import InputPart
 
 Change = Callable[[Tensor, torch.Generator], Tensor]
 FOREIGN_EXAMPLES = 100  # of each kind: shares to within 10 %, in the time of a few hundred predictions
@@ -32,8 +31,9 @@ LEVELS = 3  # of constant inputs: smallest value, middle, largest
 UNJUDGED = frozenset({"column-noise", "zeros", "reversed-columns"})
 
 
-def obvious_foreigners(inputs: Tensor, seed: int) -> dict[str, Tensor]:
-    """Name -> foreign inputs of the same shape, dtype and device, finite; `inputs` (B, ...) is not changed.
+def obvious_foreigners(inputs: Tensor, seed: int, parts: Sequence[InputPart] | None = None) -> dict[str, Tensor]:
+    """Name -> foreign inputs of the same shape, dtype and device, finite; `inputs` (B, ...) is not changed. parts: what
+    is packed in it; None: it is one input.
 
     Images: noise, constant, inverted, scaled-by-10, scaled-by-255, shuffled-pixels. Tables: column-noise, scaled-by-10,
     scaled-by-100, zeros, reversed-columns. Tokens: random-tokens, constant-token. Anything else: noise, constant,
@@ -44,30 +44,13 @@ def obvious_foreigners(inputs: Tensor, seed: int) -> dict[str, Tensor]:
         raise ValueError(
             f"obvious_foreigners: found inputs of shape {tuple(inputs.shape)}, expected at least one value"
         )
-    kind = kind_of(inputs)
+    kind = kind_of(inputs, parts)
     several = inputs.shape[2 if kind == "images" else 1 :].numel() > 1
     return {
-        name: restored(change(wide(inputs), stream(seed, FIRST_STREAM + number)), inputs)
+        name: changed(inputs, change, stream(seed, FIRST_STREAM + number), parts)
         for number, (name, change) in enumerate(FOREIGNERS[kind].items())
         if several or name not in NEEDS_SEVERAL
     }
-
-
-def text_foreigners(inputs: Tensor, spec: InputSpec, seed: int) -> dict[str, Tensor]:
-    """As `obvious_foreigners`, of tokens (B, F) packed beside their mask: the tokens change where there are any.
-
-    Raises `ValueError` for an empty batch.
-    """
-    assert spec.parts is not None
-    assert spec.text is not None
-    pieces = dict(zip(spec.text.takes, torch.split(inputs, [part.size for part in spec.parts], dim=1), strict=True))
-    ids = pieces["ids"]
-    there = pieces.get("mask", torch.ones_like(ids)).bool()
-    found = {}
-    for name, changed in obvious_foreigners(ids.long(), seed).items():
-        foreign = pieces | {"ids": torch.where(there, changed.to(ids.dtype), ids)}
-        found[name] = torch.cat([foreign[kind] for kind in spec.text.takes], dim=1)
-    return found
 
 
 def is_judged(name: str) -> bool:

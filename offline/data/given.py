@@ -30,6 +30,12 @@ class GivenData:
     targets: tuple[str, ...] | None = None
     encoder: TextEncoder | None = None
 
+    @property
+    def texts(self) -> Sequence[str]:
+        """Those of the examples, where they are texts."""
+        examples = getattr(self.batches, "dataset", None)
+        return examples.texts if isinstance(examples, TextExamples) else ()
+
 
 def given_data(
     data: Any,

@@ -6,7 +6,7 @@ the same in any units. Random draws are made on the CPU and follow the seed and 
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from probity.offline.data.packed_tokens import are_tokens, change_tokens
 from probity.offline.network.invented import for_invented
+from probity.service.bundle import InputPart
 
 Kind = Literal["images", "table", "tokens", "other"]
 ShiftName = Literal[
@@ -37,9 +39,10 @@ OUTPUT_ROWS = 64
 BLUR_SHARE, PATCH_SHARE = 4, 2  # a blur over a quarter of each side; a patch of half of each side
 
 
-def kind_of(inputs: Tensor) -> Kind:
-    """What a batch holds, by dtype and shape: integers are tokens, (B, C, H, W) images, (B, F) a table."""
-    if not inputs.is_floating_point():
+def kind_of(inputs: Tensor, parts: Sequence[InputPart] | None = None) -> Kind:
+    """What a batch holds, by dtype and shape: integers are tokens, also those packed in parts, (B, C, H, W) images,
+    (B, F) a table."""
+    if not inputs.is_floating_point() or are_tokens(parts):
         return "tokens"
     return {4: "images", 2: "table"}.get(inputs.dim(), "other")  # type: ignore[return-value]
 
@@ -49,10 +52,13 @@ def kind_of_shift(name: str) -> str:
     return name.partition("-")[0]
 
 
-def synthetic_shifts(inputs: Tensor, seed: int, names: Collection[str] | None = None) -> dict[str, Tensor]:
+def synthetic_shifts(
+    inputs: Tensor, seed: int, names: Collection[str] | None = None, parts: Sequence[InputPart] | None = None
+) -> dict[str, Tensor]:
     """Name -> shifted inputs of the same shape, dtype and device, finite; `inputs` (B, ...) is not changed.
 
-    Those called `names`, or all (None); a shift's draws are the same whichever others are made.
+    Those called `names`, or all (None); a shift's draws are the same whichever others are made. parts: what is packed
+    in `inputs`; None: it is one input.
 
     Images: noise, blur, rotation-45, rotation-90, inversion, erasing. Tables: noise, scaling, permuted-columns,
     widened-range. Tokens: shuffled-order, random-tokens. Anything else: noise, scaling, inversion. A shift that the
@@ -61,7 +67,7 @@ def synthetic_shifts(inputs: Tensor, seed: int, names: Collection[str] | None = 
     """
     if not inputs.numel():
         raise ValueError(f"synthetic_shifts: found inputs of shape {tuple(inputs.shape)}, expected at least one value")
-    known = available_shifts(inputs)
+    known = available_shifts(inputs, parts)
     wanted = known if names is None else names
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
@@ -70,29 +76,42 @@ def synthetic_shifts(inputs: Tensor, seed: int, names: Collection[str] | None = 
             f"shape (B, {', '.join(map(str, inputs.shape[1:]))})"
         )
     return {
-        name: restored(shift(wide(inputs), stream(seed, number)), inputs)
-        for number, (name, shift) in enumerate(SHIFTS[kind_of(inputs)].items())
+        name: changed(inputs, shift, stream(seed, number), parts)
+        for number, (name, shift) in enumerate(SHIFTS[kind_of(inputs, parts)].items())
         if name in wanted
     }
 
 
-def available_shifts(inputs: Tensor) -> tuple[str, ...]:
+def changed(
+    inputs: Tensor, change: Shift, generator: torch.Generator, parts: Sequence[InputPart] | None = None
+) -> Tensor:
+    """The inputs after a change, in their own dtype and finite; where tokens are packed, these alone change."""
+    if parts is not None and are_tokens(parts):
+        return change_tokens(inputs.detach(), parts, lambda tokens: change(tokens, generator))
+    return _restored(change(_wide(inputs), generator), inputs)
+
+
+def available_shifts(inputs: Tensor, parts: Sequence[InputPart] | None = None) -> tuple[str, ...]:
     """Names of the shifts that a batch's kind and shape allow."""
     several = inputs.shape[1:].numel() > 1
-    return tuple(name for name in SHIFTS[kind_of(inputs)] if several or name not in NEEDS_SEVERAL)
+    return tuple(name for name in SHIFTS[kind_of(inputs, parts)] if several or name not in NEEDS_SEVERAL)
 
 
 def accepted_shifts(
-    network: nn.Module, inputs: Tensor, seed: int, names: Collection[str] | None = None
+    network: nn.Module,
+    inputs: Tensor,
+    seed: int,
+    names: Collection[str] | None = None,
+    parts: Sequence[InputPart] | None = None,
 ) -> tuple[str, ...]:
     """Names of the shifts of `inputs` that leave the network's outputs finite; those called `names`, or all (None).
 
     A network may be undefined where a shift leads (the logarithm of a price below zero). Raises `ValueError` where no
     shift is left, beside what `synthetic_shifts` raises.
     """
-    accepted = tuple(finite_shifts(network, inputs, seed, names))
+    accepted = tuple(finite_shifts(network, inputs, seed, names, parts))
     if not accepted:
-        tried = available_shifts(inputs) if names is None else names
+        tried = available_shifts(inputs, parts) if names is None else names
         raise ValueError(
             f"shifts: found no finite output under {', '.join(tried)}, expected them under one at least; give "
             "selection_options={'shifts': [...]} that the network is defined for, or choose selection='random'"
@@ -101,12 +120,16 @@ def accepted_shifts(
 
 
 def finite_shifts(
-    network: nn.Module, inputs: Tensor, seed: int, names: Collection[str] | None = None
+    network: nn.Module,
+    inputs: Tensor,
+    seed: int,
+    names: Collection[str] | None = None,
+    parts: Sequence[InputPart] | None = None,
 ) -> dict[str, Tensor]:
     """Those of `synthetic_shifts` under which the network's outputs are finite, possibly none."""
-    shifted = synthetic_shifts(inputs, seed, names)
+    shifted = synthetic_shifts(inputs, seed, names, parts)
     sturdy = for_invented(network, inputs)
-    return {name: changed for name, changed in shifted.items() if has_finite_outputs(sturdy, changed)}
+    return {name: other for name, other in shifted.items() if has_finite_outputs(sturdy, other)}
 
 
 def has_finite_outputs(network: Callable[[Tensor], Tensor], inputs: Tensor) -> bool:
@@ -126,12 +149,12 @@ def stream(seed: int, number: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
-def wide(inputs: Tensor) -> Tensor:
+def _wide(inputs: Tensor) -> Tensor:
     """float64: no shift of float32 inputs overflows before it is clamped."""
     return inputs.detach().double() if inputs.is_floating_point() else inputs.detach()
 
 
-def restored(shifted: Tensor, inputs: Tensor) -> Tensor:
+def _restored(shifted: Tensor, inputs: Tensor) -> Tensor:
     """In the dtype of `inputs`, and finite."""
     if not inputs.is_floating_point():
         return shifted.to(inputs.dtype)

@@ -8,20 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from probity.offline.data.packed_tokens import KINDS
 from probity.offline.network.inputs import argument_names
 from probity.service.bundle import InputSpec, InputText, ManifestError
 from probity.service.format.manifest_input import TokenKind
 from probity.service.inference.texts import TextReader, check_texts, texts_of, tokenizer_of
 
-# What the arguments of networks are called, by transformers and by hand.
-KINDS: Mapping[str, TokenKind] = {
-    "input_ids": "ids",
-    "attention_mask": "mask",
-    "token_type_ids": "types",
-    "ids": "ids",
-    "mask": "mask",
-    "types": "types",
-}
 MOST_TOKENS = 512  # where the tokenizer itself cuts no shorter
 COMPARED = 64  # texts
 BLOCK = 1024  # texts at once
@@ -40,12 +32,14 @@ class TextEncoder:
     def of(cls, tokenizer: Any, texts: Sequence[str], network: nn.Module | None = None) -> "TextEncoder":
         """That of a user's tokenizer for a network; None: for any that takes tokens.
 
-        The length is that to which the tokenizer fills, or else of the longest of these texts, at most that to which it
-        cuts, that of the network's positions, or 512. Raises `TypeError` for anything but a tokenizer that a service
-        can run, and `ValueError` for one that cannot fill, or that gives other tokens than its own file.
+        The length is that which the network's file is for, or that to which the tokenizer fills, or else of the longest
+        of these texts, at most that to which it cuts, that of the network's positions, or 512. Raises `TypeError` for
+        anything but a tokenizer that a service can run, and `ValueError` for one that cannot fill, or that gives other
+        tokens than its own file.
         """
         given = _Given.of(tokenizer)
-        reader = given.reader(given.length(texts, positions_of(network)))
+        own: int | None = getattr(network, "input_length", None)
+        reader = given.reader(given.length(texts, positions_of(network)) if own is None else own)
         given.check_alike(reader, texts[:COMPARED])
         return cls(reader, None if network is None else given.taken_by(network))
 
@@ -72,6 +66,11 @@ class TextExamples(Dataset[Any]):
         if len(texts) != len(targets):
             raise ValueError(f"{name}: found {len(texts)} texts and {len(targets)} targets, expected as many of each")
         self._encoder, self._texts, self._targets, self._name = encoder, texts, targets, name
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """As they were given."""
+        return self._texts
 
     def __len__(self) -> int:
         return len(self._texts)

@@ -114,7 +114,7 @@ def _shifted(job: Job, held_out: int) -> int:
         return len(job.foreign)
     if job.config.score not in COMPARED_SCORES:
         return 0
-    return len(available_shifts(job.example)) * min(held_out // 2, SHIFTED_EXAMPLES)
+    return len(available_shifts(job.example, job.takes.parts)) * min(held_out // 2, SHIFTED_EXAMPLES)
 
 
 def describe_duration(stages: Mapping[str, float | None]) -> str:

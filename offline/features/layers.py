@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from probity.offline.data.shifts import kind_of
 from probity.offline.features.activations import INPUTS, TEXTURE, places, pooled
 from probity.offline.jacobian.unfold import CONVOLUTIONS
+from probity.service.bundle import InputPart
 
 MOST_FEATURES = 4096  # of a layer in the middle
 MOST_INPUTS = 256  # of the network, whose combinations count: F^2 multiplications an example
@@ -38,15 +39,18 @@ class FeatureLayers:
         return TEXTURE in self.score
 
 
-def choose_layers(model: nn.Module, x: Tensor, last: str | None = None) -> FeatureLayers | None:
+def choose_layers(
+    model: nn.Module, x: Tensor, last: str | None = None, parts: Sequence[InputPart] | None = None
+) -> FeatureLayers | None:
     """Of a network in eval mode, from one forward pass of x (B, *input_shape); None where no layer can be read.
 
     The last layer's input and that at two thirds of the depth; for the distance also that at one third. Of a table the
     columns themselves count for the distance too, and so do the inputs where only one layer can be read: a recurrent
     network maps noise and shuffled rows to states like those of training data; a layer that takes the inputs themselves
     then counts for the link alone. Where no other layer is there, as in a linear model, few inputs count as they do for
-    the distance. Of images and series their texture counts, which comes first. last: the path of the last layer where
-    it is known; by default, the layer called last.
+    the distance. Of images and series their texture counts, which comes first. The
+    numbers of tokens say nothing. last: the path of the last layer where it is known; by default, the layer called
+    last. parts: what is packed in x; None: it is one input.
     """
     calls = _calls(model, x)
     own = {path for path, value in calls if _storage(value) == _storage(x) and value.numel() == x.numel()}
@@ -63,9 +67,10 @@ def choose_layers(model: nn.Module, x: Tensor, last: str | None = None) -> Featu
     if not usable:
         return None
     first, second = (usable[len(usable) * third // THIRDS] for third in (1, 2))
-    alone = len(usable) == 1 and x.is_floating_point() and x[0].numel() <= MOST_FEATURES
-    inputs = (INPUTS,) if alone or kind_of(x) == "table" else ()
-    texture = (TEXTURE,) if x.is_floating_point() and places(x) else ()
+    kind = kind_of(x, parts)
+    alone = len(usable) == 1 and kind != "tokens" and x[0].numel() <= MOST_FEATURES
+    inputs = (INPUTS,) if alone or kind == "table" else ()
+    texture = (TEXTURE,) if kind != "tokens" and places(x) else ()
     link = tuple(dict.fromkeys((second, usable[-1])))
     if own.issuperset(link) and x[0].numel() <= MOST_INPUTS:
         link = (INPUTS,)  # standardised: rows next to the mean have no direction

@@ -123,7 +123,7 @@ def other_inputs(job: Job, usual: Tensor) -> dict[str, Tensor]:
     Of foreign data, each half judges weights that were fitted to the other half, as if it were another kind.
     """
     if job.foreign is None:
-        return finite_shifts(job.network, usual, job.config.seed)
+        return finite_shifts(job.network, usual, job.config.seed, parts=job.takes.parts)
     halves = {"even-foreign": job.foreign[::2], "odd-foreign": job.foreign[1::2]}
     sturdy = for_invented(job.network, usual)
     return {name: half for name, half in halves.items() if len(half) and has_finite_outputs(sturdy, half)}

@@ -127,6 +127,14 @@ class OnnxNetwork(nn.Module):
         """Of the file's inputs."""
         return tuple(self.body.names)
 
+    @property
+    def input_length(self) -> int | None:
+        """The one length of the rows (B, L) that all inputs are, of which the file takes no others; None: there is no
+        such."""
+        axes = [value.type.tensor_type.shape.dim for value in self.body.model.graph.input]
+        sizes = {dims[1].dim_value if len(dims) == 2 else 0 for dims in axes}
+        return sizes.pop() or None if len(sizes) == 1 else None
+
     def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
         """Outputs (B, K): logits, or the means of a regression."""
         outputs: Tensor = self.head(self.body(*inputs, **named))

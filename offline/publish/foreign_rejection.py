@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from probity.offline.config import COMPARED_SCORES, FitConfig
-from probity.offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners, text_foreigners
+from probity.offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
 from probity.offline.report.foreign import passing
 from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.bundle import RejectedShare
@@ -34,8 +34,7 @@ def foreign_rejection(folder: Path, inputs: Tensor, seed: int) -> tuple[Rejected
     """
     predictor = Predictor.load(folder)
     spec, some = predictor.manifest.input, inputs[:FOREIGN_EXAMPLES]
-    packed = spec.text is not None and spec.parts is not None
-    kinds = text_foreigners(some, spec, seed) if packed else obvious_foreigners(some, seed)
+    kinds = obvious_foreigners(some, seed, spec.parts)
     shares = tuple(_share(name, _rejected(predictor, to_numpy(foreign))) for name, foreign in kinds.items())
     return shares or None
 

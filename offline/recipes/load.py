@@ -2,7 +2,7 @@
 
 It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`,
 `score_data()`, `config` (a `FitConfig`), `class_names`, `input_spec` and `tokenizer`; each a function, or the value
-itself. Data are what `fit_bundle` takes.
+itself. Data are what `fit_bundle` takes. A relative path of a model is looked for beside the recipe first.
 """
 
 import difflib
@@ -93,6 +93,8 @@ class Recipe:
 
     def model(self) -> nn.Module:
         found = self._call("model")
+        if isinstance(found, str | Path) and (self.path.parent / found).is_file():
+            found = self.path.parent / found
         try:
             return network_of(found, f"{self.path}: model()")
         except TypeError as error:

@@ -25,19 +25,21 @@ def squared_derivatives(
 
 def accepted(context: SelectionContext, examples: int | None, names: Collection[str] | None) -> tuple[str, ...]:
     """The shifts of the sample, those called `names` or all (None), for which the network has finite outputs."""
+    job = context.job
     for number, inputs in enumerate(Sample.of(context, examples).inputs("Outputs under shift")):
-        names = accepted_shifts(context.job.network, inputs, context.job.config.seed + number, names)
+        names = accepted_shifts(job.network, inputs, job.config.seed + number, names, job.takes.parts)
     return tuple(names or ())
 
 
 def _inputs(context: SelectionContext, examples: int | None, shift: str | None) -> Iterator[Tensor]:
     """The sample's groups of inputs, shifted; each group has random draws of its own."""
     description = "Squared derivatives" if shift is None else f"Squared derivatives, {shift}"
+    job = context.job
     for number, inputs in enumerate(Sample.of(context, examples).inputs(description)):
         if shift is None:
             yield inputs
         else:
-            yield synthetic_shifts(inputs, context.job.config.seed + number, (shift,))[shift]
+            yield synthetic_shifts(inputs, job.config.seed + number, (shift,), job.takes.parts)[shift]
 
 
 def pooled(context: SelectionContext, positions: Tensor, pool: int | None) -> Tensor:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from onnx import helper, numpy_helper
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
@@ -108,6 +110,40 @@ def test_tokens_and_texts_give_the_same_bundle(network: Mean, predictor: Predict
     again = Predictor.load(out)
     assert again.manifest.input == predictor.manifest.input
     np.testing.assert_allclose(again.predict(TEST[0]).variance, predictor.predict(TEST[0]).variance, rtol=1e-3)
+
+
+def test_other_scores_and_a_selection_by_shifts(network: Mean, tmp_path: Path) -> None:
+    """Shifts of tokens, packed beside their mask, are texts of other words or of these in another order."""
+    config = FitConfig(subnetwork_size=40, selection="novelty-sampling", score="fused")
+    out, warned = tmp_path / "bundle", list[str]()
+    fit_bundle(network, TRAIN, out, calibration_loader=HELD_OUT, tokenizer=TOKENIZER, config=config, say=warned.append)
+    assert Predictor.load(out).predict(TEST[0]).rejected.mean() < 0.2
+    assert not any("filled" in line or "tokens up to" in line for line in warned)
+
+
+@pytest.mark.parametrize("length", [4, 12])
+def test_a_file_for_one_length_gets_texts_of_this_length(length: int, tmp_path: Path) -> None:
+    """However long the tokenizer would make them."""
+    rows = np.random.default_rng(1).normal(size=(len(WORDS), 6)).astype(np.float32)
+    nodes = [
+        helper.make_node("Gather", ["rows", "ids"], ["vectors"]),
+        helper.make_node("ReduceMean", ["vectors", "axes"], ["mean"], keepdims=0),
+        helper.make_node("Gemm", ["mean", "weight"], ["logits"]),
+    ]
+    constants = {"rows": rows, "axes": np.array([1]), "weight": np.eye(6, 2, dtype=np.float32)}
+    graph = helper.make_graph(
+        nodes,
+        "texts",
+        [helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["n", length])],
+        [helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["n", 2])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    path = tmp_path / "texts.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+    fit_bundle(path, TRAIN, tmp_path / "bundle", calibration_loader=HELD_OUT, tokenizer=TOKENIZER)
+    predictor = Predictor.load(tmp_path / "bundle")
+    assert predictor.manifest.input.shape == (length,)
+    assert np.isfinite(predictor.predict(TEST[0]).mean).all()
 
 
 def test_a_recipe_has_a_tokenizer(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from probity.offline.features.activations import INPUTS, TEXTURE, read_activations
 from probity.offline.features.layers import MOST_FEATURES, FeatureLayers, choose_layers, named_layers
 from probity.offline.jacobian.find_head import find_head
+from probity.service.bundle import InputPart
 from tests.support.heads import Residual
 
 
@@ -48,6 +49,28 @@ def test_layers_that_share_an_input_count_once() -> None:
     found = layers_of(Residual(), torch.randn(2, 3, 6, 6))
     assert "conv" in found.score
     assert len(found.paths) == len(set(found.paths))
+
+
+class Words(nn.Module):
+    """Takes tokens packed in a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(9, 4), nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.words(x.long()).mean(1))
+        return out
+
+
+def test_the_numbers_of_tokens_are_not_read() -> None:
+    x = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
+    found = choose_layers(Words().eval(), x, parts=(InputPart("ids", (3,), "int64"),))
+    assert found is not None
+    assert not {INPUTS, TEXTURE} & {*found.paths}
+    as_table = choose_layers(Words().eval(), x)
+    assert as_table is not None
+    assert INPUTS in as_table.score
 
 
 class Odd(nn.Module):

@@ -4,12 +4,17 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper
 from torch import nn
 
 from probity.offline import FitConfig, InputSpec
 from probity.offline.recipes.load import Recipe, RecipeError, load_recipe
+from tests.support.onnx_files import perceptron
 
+SMALL = [helper.make_node("Gemm", ["h", "w"], ["out"])], {"w": np.ones((5, 3), np.float32)}
 WHOLE = """
 import torch
 from probity.offline import FitConfig, InputSpec
@@ -109,6 +114,18 @@ def test_the_value_itself_stands_for_a_function(tmp_path: Path) -> None:
     found = recipe(tmp_path, "from torch import nn\nmodel = nn.Linear(4, 3)\ntrain_data = [1]")
     assert isinstance(found.model(), nn.Linear)
     assert found.data("train_data") == [1]
+
+
+def test_the_path_of_a_model_is_looked_for_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    beside = recipe(tmp_path, "model = 'net.onnx'")
+    onnx.save(perceptron(*SMALL), "net.onnx")
+    assert isinstance(beside.model(), nn.Module)  # where there is none beside it, as ever
+    (tmp_path / "net.onnx").write_bytes(b"no network")
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path / "net.onnx"))):
+        beside.model()
 
 
 def test_a_recipe_sees_arguments_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
