@@ -17,6 +17,7 @@ from probity.card import print_card, print_error, print_lines, print_standalone
 from probity.evaluation_table import check_json, evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
 from probity.option_types import whole_number
+from probity.pin import pin_version
 from probity.policy_options import open_predictor, with_policy_options
 from probity.service.__main__ import serve
 from probity.service.bundle import BundleError, read_bundle
@@ -379,6 +380,29 @@ def tag(
     except (BundleError, ValueError) as error:
         fail(str(error))
     print_lines([f"Wrote {manifest.name} version {manifest.version}: {out}"])
+
+
+@app.command()
+def pin(
+    models: Annotated[Path, typer.Argument(help="Folder of bundles, as for probity serve --models.")],
+    name: Annotated[str, typer.Argument(help="Name of a model.")],
+    version: Annotated[str | None, typer.Argument(help="The version that is to answer.", show_default=False)] = None,
+    latest: Annotated[bool, typer.Option("--latest", help="Let the latest version answer again.")] = False,
+) -> None:
+    """Choose which version of a model answers the requests that name none, whatever versions come later.
+
+    Writes versions.json in the folder, which a running service follows.
+    """
+    try:
+        if (version is None) != latest:
+            found = "neither" if version is None else "both"
+            raise ValueError(f"found {found}, expected a version or --latest")
+        pin_version(models, name, version)
+    except ValueError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{models}: {error.strerror or error}")
+    print_lines([f"{name}: {'the latest version' if version is None else f'version {version}'} answers"])
 
 
 @app.command()

@@ -10,6 +10,7 @@ from probity.service.inference.predictor import Predictor
 from probity.service.maths.class_rules import ClassRules
 from probity.service.models.cpu_share import all_threads, useful_threads
 from probity.service.models.trials import Trials
+from probity.service.models.versions_file import VERSIONS_FILE, VersionsFileError, read_versions
 from probity.service.security.signing import TrustedKeys
 from probity.service.settings import Settings
 
@@ -78,6 +79,8 @@ def load_named(settings: Settings) -> list[Predictor]:
         raise BundleError("PROBITY_BUNDLE", "no bundle given", "name a folder, or set PROBITY_BUNDLE or PROBITY_MODELS")
     if settings.models is not None and not settings.models.is_dir():
         raise BundleError(settings.models, "found no such folder", "name one whose subfolders are bundles")
+    if settings.models is not None:
+        _check_versions(settings.models)
     verifier(settings)  # bad trusted keys are an error even where all bundles come later
     with Trials(settings) as trials:
         loaded = [load_predictor(folder, settings, trials) for folder in settings.bundles]
@@ -87,6 +90,14 @@ def load_named(settings: Settings) -> list[Predictor]:
         found = f"found PROBITY_DEFAULT_MODEL={settings.default_model!r:.100}, expected one of {', '.join(names)}"
         raise BundleError("PROBITY_DEFAULT_MODEL", found, "name a model that is served")
     return loaded
+
+
+def _check_versions(models: Path) -> None:
+    """At the start a pin that cannot be read is an error: the wrong version would answer."""
+    try:
+        read_versions(models)
+    except VersionsFileError as error:
+        raise BundleError(models / VERSIONS_FILE, str(error), "write it with `probity pin`, or remove it") from None
 
 
 def _refuse_duplicates(loaded: list[Predictor]) -> None:

@@ -14,6 +14,7 @@ from probity.service.models.folder_record import FolderRecord
 from probity.service.models.folders import Stamp, bundles_in, stamp_of
 from probity.service.models.served import ServedModel
 from probity.service.models.store import ModelStore
+from probity.service.models.versions_file import VERSIONS_FILE, VersionsFileError, read_versions
 from probity.service.monitoring.metrics import Metrics
 
 # A folder that is being replaced is gone for an instant: it counts as removed after this many scans without it.
@@ -41,6 +42,8 @@ class Repository:
         self.store, self._load, self._serve, self._metrics = store, load, serve, metrics
         self._folders, self._models_folder = list(folders), models_folder
         self.records: dict[Path, FolderRecord] = {}
+        self._versions: dict[str, str] = {}
+        self._versions_trouble = ""
         self._at_once = asyncio.Semaphore(LOADS_AT_ONCE)
         self._loading: set[asyncio.Task[None]] = set()
         self._retiring: set[asyncio.Task[None]] = set()
@@ -72,7 +75,7 @@ class Repository:
             for record in self.records.values()
             if record.of_the_start and record.model is None and (required == "all" or untried)
         ]
-        if default is not None and self.store.latest(default) is None:
+        if default is not None and self.store.answering(default) is None:
             names.append(default)
         return sorted({*names})
 
@@ -103,8 +106,10 @@ class Repository:
                 turn = group.create_task(self._renew(record, stamp, turn))
 
     async def _changed(self) -> list[tuple[FolderRecord, Stamp]]:
-        """The folders to load, with their stamps. Unloads models whose folders are gone."""
+        """The folders to load, with their stamps. Unloads models whose folders are gone, and follows `versions.json`,
+        the file that pins versions."""
         found, now = await self._scan(), asyncio.get_running_loop().time()
+        await self._pin()
         changed = []
         for folder, stamp in found.items():
             record = self._record(folder)
@@ -117,6 +122,24 @@ class Repository:
             if folder not in found:
                 self._note_missing(self.records[folder])
         return changed
+
+    async def _pin(self) -> None:
+        """A file that cannot be read changes nothing."""
+        if self._models_folder is None:
+            return
+        try:
+            versions = await asyncio.to_thread(read_versions, self._models_folder)
+        except VersionsFileError as error:
+            if str(error) != self._versions_trouble:
+                log.error("%s; the versions that answered before go on", error)
+            self._versions_trouble = str(error)
+            return
+        self._versions_trouble = ""
+        if versions != self._versions:
+            pinned = printable(", ".join(f"{name} to version {version}" for name, version in versions.items()))
+            log.info("%s pins %s", VERSIONS_FILE, pinned or "nothing any more: the latest versions answer")
+        self._versions = versions
+        self.store.pin(versions)
 
     async def watch(self, seconds: float) -> None:
         """Scan for changes every `seconds`, for ever, once the bundles of the start were tried. A slow load delays

@@ -1,7 +1,7 @@
 """The models that serve now, by name and version. Changes are atomic: no request sees half of one."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from probity.service.models.served import ServedModel
 
@@ -9,11 +9,14 @@ from probity.service.models.served import ServedModel
 class ModelNotFound(LookupError):
     """No such model, or no such version of it, is loaded."""
 
-    def __init__(self, name: str | None, version: str | None, loaded: list[str]) -> None:
+    def __init__(self, name: str | None, version: str | None, loaded: list[str], pinned: str | None = None) -> None:
+        """pinned: the version that answers requests which name none, where the operator chose one."""
         self.name, self.version = name, version
         what = "a default model" if name is None else f"the model {name!r:.100}"
         if version is not None:
             what += f" of version {version!r:.100}"
+        elif pinned is not None:
+            what += f", pinned to version {pinned!r:.100},"
         super().__init__(f"{what} is not loaded; loaded are: {', '.join(loaded) or 'none'}")
 
 
@@ -23,7 +26,8 @@ class ModelsLoading(ModelNotFound):
 
 class ModelStore:
     """Models by name and version. `default` answers requests that name no model; unset, it is the first one put,
-    or what takes the place of its bundle.
+    or what takes the place of its bundle. Of several versions the one that is pinned answers requests that name none,
+    or else the latest.
 
     `loading`: bundles that were there at the start are still tried for the first time.
     """
@@ -31,7 +35,8 @@ class ModelStore:
     def __init__(self, default: str | None = None) -> None:
         self._default, self._chosen, self.loading = default, default is not None, False
         self._models: dict[str, dict[str, ServedModel]] = {}
-        self._latest: dict[str, ServedModel] = {}
+        self._answering: dict[str, ServedModel] = {}
+        self._pinned: Mapping[str, str] = {}
 
     def __iter__(self) -> Iterator[ServedModel]:
         return (model for versions in self._models.values() for model in versions.values())
@@ -42,18 +47,27 @@ class ModelStore:
         return self._default
 
     def find(self, name: str | None = None, version: str | None = None) -> ServedModel:
-        """The model of this name (None: the default one) and version (None: the latest); raises `ModelNotFound`, or
-        `ModelsLoading` where it may come yet."""
+        """The model of this name (None: the default one) and version (None: the one that answers); raises
+        `ModelNotFound`, or `ModelsLoading` where it may come yet."""
         wanted = name if name is not None else self._default
-        model = self.latest(wanted) if version is None else self._models.get(wanted or "", {}).get(version)
+        model = self.answering(wanted) if version is None else self._models.get(wanted or "", {}).get(version)
         if model is None:
             kind = ModelsLoading if self.loading else ModelNotFound
-            raise kind(name, version, [f"{one.name} {one.version}" for one in self])
+            loaded = [f"{one.name} {one.version}" for one in self]
+            raise kind(name, version, loaded, self._pinned.get(wanted or ""))
         return model
 
-    def latest(self, name: str | None) -> ServedModel | None:
-        """The latest version of the model of this name, where there is one."""
-        return self._latest.get(name or "")
+    def answering(self, name: str | None) -> ServedModel | None:
+        """The version of the model of this name that answers requests which name none, where there is one."""
+        return self._answering.get(name or "")
+
+    def pin(self, versions: Mapping[str, str]) -> None:
+        """From now on these versions answer, by the name of their model, and of other models the latest.
+
+        While a pinned one is not loaded, the one that answered before goes on, and at the start none.
+        """
+        self._pinned = dict(versions)
+        self._choose()
 
     def versions(self, name: str) -> list[str]:
         """The loaded versions of a model, oldest first."""
@@ -80,7 +94,17 @@ class ModelStore:
 
     def _set(self, name: str, versions: dict[str, ServedModel]) -> None:
         self._models = {other: found for other, found in {**self._models, name: versions}.items() if found}
-        self._latest = {other: found[max(found, key=version_key)] for other, found in self._models.items()}
+        self._choose()
+
+    def _choose(self) -> None:
+        chosen = {name: self._chosen_of(name, found) for name, found in self._models.items()}
+        self._answering = {name: model for name, model in chosen.items() if model is not None}
+
+    def _chosen_of(self, name: str, versions: Mapping[str, ServedModel]) -> ServedModel | None:
+        if name not in self._pinned:
+            return versions[max(versions, key=version_key)]
+        before = self._answering.get(name)
+        return versions.get(self._pinned[name]) or (None if before is None else versions.get(before.version))
 
 
 def version_key(version: str) -> list[tuple[int, int, str]]:

@@ -68,7 +68,7 @@ async def ready(runtime: RuntimeDependency) -> Health:
 @router.get("/models", responses=KEY)
 async def models(runtime: RuntimeDependency) -> ModelList:
     """Every loaded version of every model."""
-    default = runtime.store.latest(runtime.store.default)
+    default = runtime.store.answering(runtime.store.default)
     return ModelList(
         models=[
             ModelVersion(name=model.name, version=model.version, digest=model.digest, default=model is default)
@@ -87,7 +87,7 @@ async def model(runtime: RuntimeDependency) -> dict[str, Any]:
 @router.head("/models/{name}", include_in_schema=False)
 @router.get("/models/{name}", responses=MISSING)
 async def model_by(name: str, runtime: RuntimeDependency) -> dict[str, Any]:
-    """The card of the latest version of the model `name`."""
+    """The card of the version of the model `name` that answers: the one that is pinned, or the latest."""
     return _card(runtime.store.find(name))
 
 

@@ -80,6 +80,31 @@ def test_what_takes_the_place_of_the_first_one_answers_by_default() -> None:
     assert chosen.default == "a"
 
 
+def test_a_pinned_version_answers_and_until_it_is_there_the_one_before() -> None:
+    store = ModelStore()
+    store.pin({"a": "9"})
+    newer, first = model("a", "10"), model("a", "9")
+    store.put(newer)
+    with pytest.raises(ModelNotFound, match=r"a default model, pinned to version '9', is not loaded.*: a 10"):
+        store.find()
+    assert store.find("a", "10") is newer
+    store.put(first)
+    assert store.find() is store.find("a") is store.answering("a") is first
+    store.put(model("a", "11"))
+    assert store.find("a") is first
+    store.pin({"a": "12"})
+    assert store.find("a") is first
+    again = model("a", "9")
+    store.put(again, first)  # the same version from another bundle
+    assert store.find("a") is again
+    store.put(model("a", "12"))
+    assert store.find("a").version == "12"
+    store.pin({})
+    assert store.find("a").version == "12"
+    store.put(model("a", "13"))
+    assert store.find("a").version == "13"
+
+
 def test_versions_compare_by_their_numbers() -> None:
     versions = ["2024-01-02", "v10", "1.10", "v9", "1.9", "2", "10", "beta"]
     assert sorted(versions, key=version_key)[-4:] == ["1.10", "2", "10", "2024-01-02"]

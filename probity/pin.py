@@ -1,0 +1,42 @@
+"""`probity pin`: which version of a model answers the requests that name none."""
+
+from pathlib import Path
+
+from probity.service.bundle import BundleError, read_manifest
+from probity.service.models.folders import bundles_in
+from probity.service.models.store import version_key
+from probity.service.models.versions_file import read_versions, write_versions
+
+
+def pin_version(models: Path, name: str, version: str | None) -> None:
+    """Pin the model in the folder to this version; None: the latest one answers again.
+
+    Raises `ValueError` where no such version is there, and `OSError` where the folder cannot be read or written.
+    """
+    versions = read_versions(models)
+    if version is None:
+        if versions.pop(name, None) is None:
+            pinned = ", ".join(map(repr, sorted(versions))) or "none"
+            raise ValueError(f"{models}: found no pinned version of {name!r:.200}; pinned are: {pinned}")
+    else:
+        _check_there(models, name, version)
+        versions[name] = version
+    write_versions(models, versions)
+
+
+def _check_there(models: Path, name: str, version: str) -> None:
+    found: dict[str, list[str]] = {}
+    for folder in bundles_in(models):
+        try:
+            manifest = read_manifest(folder)[0]
+        except BundleError:  # the service refuses it too
+            continue
+        found.setdefault(manifest.name, []).append(manifest.version)
+    if name not in found:
+        names = ", ".join(map(repr, sorted(found))) or "none"
+        raise ValueError(f"{models}: found no model {name!r:.200}, expected one that is there: {names}")
+    if version not in found[name]:
+        there = ", ".join(sorted(found[name], key=version_key))
+        raise ValueError(
+            f"{models}: found no version {version!r:.200} of {name!r}, expected one that is there: {there}"
+        )

@@ -1,0 +1,94 @@
+"""`versions.json`: read strictly, followed while the service runs, and never half of it."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from probity.service.bundle import BundleError
+from probity.service.models.loading import load_named
+from probity.service.models.versions_file import MOST_BYTES, VersionsFileError, read_versions, write_versions
+from probity.service.settings import Settings
+from tests.support.model_folders import Held, World, bundle, run
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    assert read_versions(tmp_path) == {}
+    write_versions(tmp_path, {"a": "9", "b": "1.0"})
+    assert read_versions(tmp_path) == {"a": "9", "b": "1.0"}
+    assert [file.name for file in tmp_path.iterdir()] == ["versions.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "found Invalid JSON"),
+        (b"[]", "found Input should be"),
+        (b'{"a": 9}', "found a: Input should be a valid string"),
+        (b"\xff", "found Invalid JSON"),
+        (b" " * (MOST_BYTES + 1), f"found more than {MOST_BYTES} bytes"),
+    ],
+)
+def test_anything_else_is_refused_also_at_the_start(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "versions.json").write_bytes(content)
+    with pytest.raises(VersionsFileError, match=words):
+        read_versions(tmp_path)
+    with pytest.raises(BundleError, match="probity pin"):
+        load_named(Settings(models=tmp_path))
+
+
+def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "versions.json").mkdir()
+    with pytest.raises(VersionsFileError, match="cannot be read"):
+        read_versions(tmp_path)
+
+
+def test_a_running_service_follows_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "probity")
+    for version in ("9", "10"):
+        bundle(tmp_path / "a" / version, "a", version)
+    write_versions(tmp_path, {"a": "9"})
+
+    async def test(world: World) -> None:
+        await (await world.repository.begin())
+        assert world.store.find("a").version == "9"
+        assert "versions.json pins a to version 9" in caplog.text
+        bundle(tmp_path / "a" / "11", "a", "11")
+        await world.repository.refresh()
+        assert world.store.find("a").version == "9"
+        (tmp_path / "versions.json").write_text("half of")
+        caplog.clear()
+        for _ in range(2):
+            await world.repository.refresh()
+        assert caplog.text.count("the versions that answered before go on") == 1
+        assert world.store.find("a").version == "9"
+        write_versions(tmp_path, {"a": "10"})
+        await world.repository.refresh()
+        assert world.store.find("a").version == "10"
+        (tmp_path / "versions.json").unlink()
+        await world.repository.refresh()
+        assert world.store.find("a").version == "11"
+
+    run(test, tmp_path)
+
+
+def test_no_other_version_answers_while_the_pinned_one_loads(tmp_path: Path) -> None:
+    bundle(tmp_path / "a", "a", "10")
+    bundle(tmp_path / "b", "a", "9")
+    write_versions(tmp_path, {"a": "9"})
+
+    async def test(world: World) -> None:
+        held = Held(world, "b")
+        loading = await world.repository.begin()
+        await held.until_begun()
+        while not world.serving():
+            await asyncio.sleep(0)
+        assert world.store.answering("a") is None
+        assert "a" in world.repository.missing("named", "a")
+        held.let_go.set()
+        await loading
+        assert world.store.find("a").version == "9"
+        assert world.repository.missing("named", "a") == []
+
+    run(test, tmp_path)
