@@ -9,7 +9,7 @@ import logging.config
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -39,15 +39,45 @@ def serve(
         typer.Argument(help="Folders of the bundles to serve; without any, PROBITY_BUNDLE.", show_default=False),
     ] = None,
     models: Annotated[Path | None, typer.Option(help="Folder of bundles; every bundle in it is served.")] = None,
+    model_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--model-dir",
+            "--model_dir",
+            help="Folder of a bundle or of bundles, as KServe has it.",
+            show_default=False,
+        ),
+    ] = None,
+    model_name: Annotated[
+        str | None,
+        typer.Option("--model-name", "--model_name", help="Name to serve the bundle under.", show_default="its own"),
+    ] = None,
+    model_version: Annotated[
+        str | None,
+        typer.Option(
+            "--model-version", "--model_version", help="Its version, as it is served.", show_default="its own"
+        ),
+    ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[str | None, typer.Option(help="Port to listen on.", show_default="8000", metavar="INTEGER")] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            "--port",
+            "--http-port",
+            "--http_port",
+            help="Port to listen on.",
+            show_default="8000",
+            metavar="INTEGER",
+        ),
+    ] = None,
 ) -> None:
     """Serve bundles over HTTP. Every other setting is an environment variable: see docs/settings.md."""
     try:
         check_uvicorn()
-        settings = load_settings(
-            bundle=tuple(map(str, bundle)) if bundle else None, models=models, host=host, port=port
-        )
+        named = {"bundle": tuple(map(str, bundle)) if bundle else None, "models": models}
+        if model_dir is not None:
+            named = _found_in(model_dir, named)
+        settings = load_settings(**named, model_name=model_name, model_version=model_version, host=host, port=port)
         _check_metrics_folder()
         _check_levels(settings)
         _check_address(settings)
@@ -67,6 +97,16 @@ def serve(
         _fail(str(error))
     if status := run():
         raise typer.Exit(status)
+
+
+def _found_in(folder: Path, named: dict[str, Any]) -> dict[str, Any]:
+    """What `--model-dir` stands for: the bundle that the folder is, the only one in it, or all that are in it."""
+    if any(named.values()):
+        _fail("--model-dir: found bundles or --models too, expected one of them")
+    inside = [] if (folder / MANIFEST).exists() or not folder.is_dir() else bundles_in(folder)
+    if len(inside) > 1:
+        return {"bundle": (), "models": folder}
+    return {"bundle": (str(inside[0] if inside else folder),)}
 
 
 def _single(settings: Settings) -> Callable[[], int]:

@@ -37,6 +37,7 @@ from probity.service.format.files import (
     Folder,
     check_destination,
     check_writable,
+    is_ignored,
     staged_bundle,
     with_folder,
     write_file,
@@ -312,7 +313,7 @@ def _check_file_names(folder: Folder, manifest: Manifest) -> None:
         raise BundleError(file, f"files: {name!r} is not listed")
     if TOKENIZER in named - required:
         raise BundleError(file, f"files: found {TOKENIZER!r}, expected none: input.text is null")
-    for name in sorted(folder.names() - named - UNLISTED_FILES):
+    for name in sorted(name for name in folder.names() - named - UNLISTED_FILES if not is_ignored(name)):
         remedy = "remove it, or copy the bundle again"
         raise BundleError(folder.path / name, "extra file, not listed in the manifest", remedy)
 

@@ -25,6 +25,7 @@ REPORT, TOKENIZER, SIGNATURE = "report.html", "tokenizer.json", "signature.json"
 REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
 OPTIONAL_FILES = frozenset({REPORT, TOKENIZER})
 UNLISTED_FILES = frozenset({MANIFEST, SIGNATURE})  # a manifest can name neither itself nor what is made from it
+BESIDE = frozenset({"README.md", "lost+found"})  # what hubs and file systems put beside the files
 REPLACED_TRIES = 10
 BLOCK_BYTES = 2**20
 
@@ -40,6 +41,11 @@ class BundleError(ValueError):
         self.file, self.remedy = str(file), remedy
         self.problem = printable(" ".join(problem.split()))[:1000]  # one line, whatever a hostile file holds
         super().__init__(f"{printable(self.file)}: {self.problem} (remedy: {printable(remedy)})")
+
+
+def is_ignored(name: str) -> bool:
+    """Whether what is called so is none of a bundle's and never read: hidden, a hub's page, or of the file system."""
+    return name.startswith(".") or name in BESIDE
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -228,7 +234,7 @@ class Folder:
         return set(os.listdir(self.handle))  # noqa: PTH208  a handle, not a path
 
     def read(self, name: str, limit: int) -> bytes:
-        """The bytes of a regular file (no link, device or pipe) of at most `limit` bytes."""
+        """The bytes of a regular file (no device or pipe), or of one that a link leads to, of at most `limit` bytes."""
         with self._open(name, limit) as (stream, size):
             try:
                 return stream.read(size + 1)
@@ -252,8 +258,9 @@ class Folder:
     @contextlib.contextmanager
     def _open(self, name: str, limit: int) -> Iterator[tuple[BinaryIO, int]]:
         """The file and its size."""
-        file, flags = self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file, flags = self.path / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
         try:
+            _check_regular(file, os.stat(name, dir_fd=self.handle))  # some devices act when they are opened
             descriptor = os.open(name, flags, dir_fd=self.handle)
         except FileNotFoundError:
             inside = self._bundles_inside() if name == MANIFEST else []
@@ -262,20 +269,21 @@ class Folder:
                 raise BundleError(self.path, problem, remedy) from None
             raise BundleError(file, "missing file") from None
         except OSError as error:
-            if error.errno == errno.ELOOP:
-                remedy = "copy the files themselves (cp -rL), or mount the folder that they lie in"
-                raise BundleError(file, "is a link, expected the file itself", remedy) from None
             raise BundleError(file, f"cannot be read as a regular file ({error.strerror})") from error
         try:
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise BundleError(file, "is not a regular file")
+            _check_regular(file, status)
             if status.st_size > limit:
                 raise BundleError(file, f"found {status.st_size} bytes, expected at most {limit}")
             with open(descriptor, "rb", closefd=False) as stream:
                 yield stream, status.st_size
         finally:
             os.close(descriptor)
+
+
+def _check_regular(file: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise BundleError(file, "is not a regular file")
 
 
 def with_folder(path: Path, read: Callable[[Folder], T]) -> T:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from probity.service.bundle import MANIFEST
+from probity.service.format.files import is_ignored
 
 # The files with their inodes, times and sizes; or the reason why the folder cannot be read.
 Stamp = tuple[tuple[str | int, ...], ...]
@@ -29,12 +30,7 @@ def _subfolders(folder: Path) -> list[Path]:
         names = sorted(os.listdir(folder))  # noqa: PTH208  names only
     except OSError:
         return []
-    return [folder / name for name in names if not _is_hidden(name) and _is_folder(folder / name)]
-
-
-def _is_hidden(name: str) -> bool:
-    """Whether a folder is none of the operator's; the file system itself makes `lost+found`, which nobody may read."""
-    return name.startswith(".") or name == "lost+found"
+    return [folder / name for name in names if not is_ignored(name) and _is_folder(folder / name)]
 
 
 def _is_folder(path: Path) -> bool:
@@ -59,20 +55,25 @@ def _has_manifest(folder: Path) -> bool:
 def stamp_of(folder: Path) -> Stamp | None:
     """Inode, times and size of every file: a bundle may be replaced as a whole, or copied here file by file.
 
-    None without a manifest. Links are not followed: no bundle has any, but an editor's lock file is one.
+    None without a manifest. A link counts as what it leads to; an editor's lock file leads nowhere.
     """
     try:
         with os.scandir(folder) as files:
             some = itertools.islice(files, MAX_FILES)
-            marks: list[tuple[str | int, ...]] = [
-                (file.name, *_marks(file.stat(follow_symlinks=False))) for file in some
-            ]
+            marks: list[tuple[str | int, ...]] = [(file.name, *_marks(_status(file))) for file in some]
         manifest = _marks(os.lstat(folder / MANIFEST))
     except GONE:  # or being replaced
         return None
     except OSError as error:
         return ((f"cannot be read: {error.strerror}",),)
     return ((MANIFEST, *manifest), *sorted(marks, key=lambda mark: mark[0]))
+
+
+def _status(file: os.DirEntry[str]) -> os.stat_result:
+    try:
+        return file.stat()
+    except OSError:
+        return file.stat(follow_symlinks=False)
 
 
 def _marks(status: os.stat_result) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Bundles -> predictors with the threads and the signatures that the settings ask for."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from probity.service.bundle import Bundle, BundleError, Verify, read_bundle
@@ -31,8 +32,17 @@ def load_predictor(folder: Path, settings: Settings, trials: Trials) -> Predicto
         passed = trials.check(folder)
         bundle = read_bundle(folder, verify)
         if bundle.digest == passed:
-            return _open(bundle, settings)
+            return _open(_named(bundle, settings), settings)
     raise BundleError(folder, "was replaced during each attempt to load it", "replace it once, then wait")
+
+
+def _named(bundle: Bundle, settings: Settings) -> Bundle:
+    """The bundle under the name and version that the settings give it; those in a folder of bundles keep their own."""
+    given = {"name": settings.model_name, "version": settings.model_version}
+    changed = {field: value for field, value in given.items() if value is not None}
+    if not changed or bundle.path not in settings.bundles:
+        return bundle
+    return replace(bundle, manifest=replace(bundle.manifest, **changed))  # type: ignore[arg-type]
 
 
 def _open(bundle: Bundle, settings: Settings) -> Predictor:

@@ -156,6 +156,24 @@ class ErrorResponse(BaseModel):
     error: str
 
 
+class Live(BaseModel):
+    """The process can do its work."""
+
+    live: bool = True
+
+
+class Ready(BaseModel):
+    """The service is ready for requests."""
+
+    ready: bool = True
+
+
+class ModelReady(Ready):
+    """The model is ready for requests."""
+
+    name: str
+
+
 class ServerMetadata(BaseModel):
     """This service, and the extensions of the protocol that it has."""
 

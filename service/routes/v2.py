@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 
 from probity.service.http.problems import ProblemError
 from probity.service.models.served import ServedModel
 from probity.service.oip.metadata import metadata
-from probity.service.oip.schemas import ModelMetadata, ServerMetadata
+from probity.service.oip.schemas import Live, ModelMetadata, ModelReady, Ready, ServerMetadata
 from probity.service.routes import operations, v2_infer
 from probity.service.routes.direct import DirectRoute, path_parameters
 from probity.service.routes.v2_errors import errors
@@ -51,19 +51,19 @@ async def server(request: Request) -> Json:
 
 
 @router.head("/health/live", include_in_schema=False)
-@router.get("/health/live", response_class=Response, responses=NOT_READY)
-async def live(request: Request) -> Response:
+@router.get("/health/live", responses=NOT_READY)
+async def live(request: Request) -> Live:
     """As `/health/live`."""
     await operations.live(runtime_of(request))
-    return Response()
+    return Live()
 
 
 @router.head("/health/ready", include_in_schema=False)
-@router.get("/health/ready", response_class=Response, responses=NOT_READY)
-async def ready(request: Request) -> Response:
+@router.get("/health/ready", responses=NOT_READY)
+async def ready(request: Request) -> Ready:
     """As `/health/ready`."""
     await operations.ready(runtime_of(request))
-    return Response()
+    return Ready()
 
 
 @_of_model("", "HEAD", include_in_schema=False)
@@ -75,8 +75,8 @@ async def model(request: Request) -> Json:
 
 
 @_of_model("/ready", "HEAD", include_in_schema=False)
-@_of_model("/ready", response_class=Response, responses=errors(401, 404, 503))
-async def model_ready(request: Request) -> Response:
+@_of_model("/ready", response_model=ModelReady, responses=errors(401, 404, 503))
+async def model_ready(request: Request) -> ModelReady:
     """The model is loaded and computes, and the service is not shutting down."""
     served = _find(request)
     if runtime_of(request).draining:
@@ -84,4 +84,4 @@ async def model_ready(request: Request) -> Response:
     operations.check_computes(runtime_of(request))
     if not served.alive:
         raise ProblemError(503, "batcher_failed", "The model computes nothing any more; the log says why.")
-    return Response()
+    return ModelReady(name=served.name)

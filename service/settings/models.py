@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from probity.service.settings.types import Bytes, Seconds, Words
 
@@ -18,6 +18,24 @@ class ModelSettings(BaseModel):
     models: Annotated[Path | None, Field(description="Folder of bundles; every bundle in it is served.")] = None
     default_model: Annotated[
         str | None, Field(description="Model that answers `/predict`; if unset, the first one loaded.")
+    ] = None
+    model_name: Annotated[
+        str | None,
+        Field(
+            description="Name under which the one bundle is served; if unset, its own.",
+            min_length=1,
+            max_length=200,
+            pattern="^[^/]*$",
+        ),
+    ] = None
+    model_version: Annotated[
+        str | None,
+        Field(
+            description="Version under which the one bundle is served; if unset, its own.",
+            min_length=1,
+            max_length=100,
+            pattern="^[^/]*$",
+        ),
     ] = None
     watch_seconds: Annotated[
         Seconds | None,
@@ -36,3 +54,14 @@ class ModelSettings(BaseModel):
             description="Memory limit of the trial process (Linux only); if unset, the memory that is free at the time."
         ),
     ] = None
+
+    @model_validator(mode="after")
+    def check_one_bundle(self) -> Self:
+        """Refuse a name or a version for several bundles, or for a folder of them."""
+        for field in ("model_name", "model_version"):
+            if getattr(self, field) is not None and (len(self.bundle) > 1 or self.models is not None):
+                found = f"{len(self.bundle)} bundles" if self.models is None else "a folder of bundles"
+                raise ValueError(
+                    f"{field}: found {found}, expected one bundle; `probity tag` gives copies other names and versions"
+                )
+        return self

@@ -15,6 +15,8 @@ VALUES: dict[str, tuple[str, Any]] = {
     "bundle": ("/models/digits:/models/faces", ("/models/digits", "/models/faces")),
     "models": ("/models", Path("/models")),
     "default_model": ("digits", "digits"),
+    "model_name": ("numbers", "numbers"),
+    "model_version": ("7", "7"),
     "watch_seconds": ("2.5", 2.5),
     "workers": ("2", 2),
     "false_reject_rate": ("0.01", 0.01),
@@ -146,7 +148,7 @@ def test_settings_do_not_change() -> None:
 
 
 def test_an_empty_name_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MODELS", "DEFAULT_MODEL", "BUNDLE", "CORS_ORIGINS"):
+    for name in ("MODELS", "DEFAULT_MODEL", "MODEL_NAME", "MODEL_VERSION", "BUNDLE", "CORS_ORIGINS"):
         monkeypatch.setenv(PREFIX + name, "")
     assert load_settings() == Settings()
 
@@ -173,6 +175,9 @@ def test_an_empty_value_switches_no_protection_off(name: str, empty: str) -> Non
         ({"trusted_proxies": "10.0.0.1/16"}, "has host bits set"),
         ({"requested_rates": "0.2,0.1"}, "found '0.2,0.1', expected two rates between 0 and 1"),
         ({"cors_origins": "a.example"}, "cors_origins: found 'a.example'"),
+        ({"model_name": "a", "bundle": ("x", "y")}, "model_name: found 2 bundles, expected one bundle"),
+        ({"model_version": "2", "models": "x"}, "model_version: found a folder of bundles, expected one bundle"),
+        ({"model_name": "a/b"}, "String should match pattern"),
     ],
 )
 def test_what_could_never_have_an_effect_is_refused(given: dict[str, Any], message: str) -> None:

@@ -24,9 +24,19 @@ def test_the_service(client: Client) -> None:
     assert data == {"name": "probity", "version": client.app.version, "extensions": ["binary_tensor_data"]}
 
 
-@pytest.mark.parametrize("path", ["/v2/health/live", "/v2/health/ready", f"{MODEL}/ready", f"{MODEL}/versions/1/ready"])
-def test_health_is_an_empty_answer(client: Client, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/v2/health/live", {"live": True}),
+        ("/v2/health/ready", {"ready": True}),
+        (f"{MODEL}/ready", {"name": "synthetic", "ready": True}),
+        (f"{MODEL}/versions/1/ready", {"name": "synthetic", "ready": True}),
+    ],
+)
+def test_health(client: Client, path: str, expected: dict[str, Any]) -> None:
     response = client.get(path)
+    assert (response.status_code, response.json()) == (200, expected)
+    response = client.request("HEAD", path)
     assert (response.status_code, response.content) == (200, b"")
 
 

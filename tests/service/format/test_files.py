@@ -72,11 +72,19 @@ def test_a_truncated_manifest_is_refused(folder: Path, length: int) -> None:
     refusal(folder, MANIFEST, "not valid JSON")
 
 
-@pytest.mark.parametrize("name", ["extra.bin", "report.html", ".hidden", "model.onnx.data"])
+@pytest.mark.parametrize("name", ["extra.bin", "report.html", "README", "model.onnx.data"])
 def test_an_extra_file_is_refused(folder: Path, name: str) -> None:
     (folder / name).write_text("hello")
     error = refusal(folder, name, "extra file, not listed in the manifest")
     assert error.remedy == "remove it, or copy the bundle again"
+
+
+def test_what_hubs_and_file_systems_put_beside_it_is_left_alone(folder: Path) -> None:
+    for name in (".gitattributes", "README.md"):
+        (folder / name).write_text("hello")
+    for name in (".cache", "lost+found"):
+        (folder / name).mkdir()
+    assert read_bundle(folder).manifest.files.keys() == {MODEL, POSTERIOR, CALIBRATION}
 
 
 def test_a_listed_report_is_welcome_and_an_extra_folder_is_not(folder: Path) -> None:
@@ -114,9 +122,14 @@ def test_a_wrong_hash_in_the_manifest_is_refused(folder: Path, digest: str) -> N
     refusal(folder, MODEL, "found sha256")
 
 
-def to_symlink(file: Path) -> None:
-    target = file.rename(file.parents[1] / "elsewhere")
-    file.symlink_to(target)
+def to_device(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("/dev/zero")
+
+
+def to_loop(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
 
 
 def to_dangling_symlink(file: Path) -> None:
@@ -136,10 +149,21 @@ def to_fifo(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("change", [to_symlink, to_dangling_symlink, to_folder, to_fifo])
+@pytest.mark.parametrize("change", [to_device, to_dangling_symlink, to_loop, to_folder, to_fifo])
 def test_only_regular_files_are_read(folder: Path, file: str, change: Callable[[Path], None]) -> None:
     change(folder / file)
-    refusal(folder, file, "is a link" if (folder / file).is_symlink() else "regular file")
+    refusal(folder, file, "missing file" if change is to_dangling_symlink else "regular file")
+
+
+def test_links_to_files_are_followed(folder: Path) -> None:
+    """As in the cache of a hub, whose snapshots are links to files by their content."""
+    before = read_bundle(folder)
+    for file in list(folder.iterdir()):
+        target = file.rename(folder.parent / f"blob-{file.name}")
+        file.symlink_to(Path("..") / target.name)
+    assert read_bundle(folder).digest == before.digest
+    (folder.parent / f"blob-{MODEL}").write_bytes(b"another")
+    refusal(folder, MODEL, "found 7 bytes, expected")
 
 
 def test_a_folder_reached_through_a_symlink_is_welcome(folder: Path) -> None:
