@@ -4,7 +4,7 @@ import importlib.metadata
 import importlib.resources
 import importlib.util
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -351,6 +351,37 @@ def _either(header: bool, no_header: bool) -> bool | None:
     if header and no_header:
         raise ValueError("--header: found --no-header too, expected at most one of them")
     return header if header or no_header else None
+
+
+@app.command()
+@with_policy_options
+def compare(
+    first: Annotated[Path, typer.Argument(help="The bundle that answers now.")],
+    second: Annotated[Path, typer.Argument(help="The bundle that is to.")],
+    *,
+    on: Annotated[Path, typer.Option(help="An .npy, .csv, .parquet or .txt file, or a folder of images.")],
+    batch_size: Annotated[
+        int,
+        typer.Option(parser=whole_number(1), metavar="INTEGER", help="How many inputs to read and predict at once."),
+    ] = 256,
+    policy: dict[str, Any],
+) -> None:
+    """Say how the predictions of two bundles differ: labels, rejections and p-values, with 95 % intervals."""
+    from probity.comparison import compare_on, print_differences
+    from probity.scoring.command import with_progress
+
+    found = []
+
+    def job(report: Callable[[int, int], None]) -> int:
+        predictors = open_predictor(first, policy), open_predictor(second, policy)
+        found.append(compare_on(*predictors, on, batch_size, report))
+        return len(found[0])
+
+    try:
+        with_progress(job, "compared")
+    except (BundleError, ValueError, OSError) as error:
+        fail(str(error))
+    print_differences(found[0])
 
 
 @app.command()

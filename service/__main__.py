@@ -5,6 +5,7 @@ from probity.service.process.startup_signals import StartupSignals
 if __name__ == "__main__":
     StartupSignals()
 
+import importlib.util
 import logging.config
 import os
 from collections.abc import Callable
@@ -59,6 +60,10 @@ def serve(
         ),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    grpc_port: Annotated[
+        str | None,
+        typer.Option("--grpc-port", "--grpc_port", help="Port for gRPC too.", show_default="none", metavar="INTEGER"),
+    ] = None,
     port: Annotated[
         str | None,
         typer.Option(
@@ -74,13 +79,16 @@ def serve(
     """Serve bundles over HTTP. Every other setting is an environment variable: see docs/settings.md."""
     try:
         check_uvicorn()
-        named = {"bundle": tuple(map(str, bundle)) if bundle else None, "models": models}
+        named: dict[str, Any] = {"bundle": tuple(map(str, bundle)) if bundle else None, "models": models}
         if model_dir is not None:
             named = _found_in(model_dir, named)
-        settings = load_settings(**named, model_name=model_name, model_version=model_version, host=host, port=port)
+        settings = load_settings(
+            **named, model_name=model_name, model_version=model_version, host=host, port=port, grpc_port=grpc_port
+        )
         _check_metrics_folder()
         _check_levels(settings)
         _check_address(settings)
+        _check_grpc(settings)
         _check_workers(settings)
         run = _workers(settings) if settings.workers > 1 else _single(settings)
     except ValidationError as error:
@@ -164,6 +172,16 @@ def _check_address(settings: Settings) -> None:
     except OSError as error:
         typer.echo(f"error: {_cannot_listen(settings, error)}", err=True)
         raise typer.Exit(STARTUP_FAILURE) from None
+
+
+def _check_grpc(settings: Settings) -> None:
+    if settings.grpc_port is None:
+        return
+    if not all(importlib.util.find_spec(name) for name in ("grpc", "grpc_health", "grpc_reflection")):
+        packages = "grpcio grpcio-health-checking grpcio-reflection"
+        _fail(f"grpc_port ({PREFIX}GRPC_PORT): gRPC needs packages of its own: pip install {packages}")
+    if settings.grpc_port == 0 and settings.workers > 1:
+        _fail(f"grpc_port ({PREFIX}GRPC_PORT): found 0, expected one port that all workers share")
 
 
 def _cannot_listen(settings: Settings, error: OSError) -> str:

@@ -20,12 +20,14 @@ from probity.service.http.errors import TRANSLATIONS, problem_of
 from probity.service.http.middleware import METRICS_PATH, ApiKeys, RequestIds, RequestMetrics, SecurityHeaders, secured
 from probity.service.http.problems import render
 from probity.service.inference.graph import NetworkFailed
+from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.models.cpu_share import all_threads
 from probity.service.models.feedback import Feedback
 from probity.service.models.loading import load_predictor
 from probity.service.models.repository import Repository
 from probity.service.models.served import ServedModel
+from probity.service.models.shadow import Shadow
 from probity.service.models.store import ModelStore
 from probity.service.models.trials import Trials
 from probity.service.monitoring.audit import AuditTrail
@@ -148,9 +150,12 @@ async def _running(
     )
     repository.adopt(loaded)
     watching = asyncio.create_task(_watch(repository, settings))
-    runtime = Runtime(settings, metrics, store, repository, compute_threads, audit, feedback)
-    if audit is not None:
-        audit.start()
+    choice = settings.shadow_choice
+    shadow = None if choice is None else Shadow(choice, Policy.of(settings), store, metrics)
+    runtime = Runtime(settings, metrics, store, repository, compute_threads, audit, feedback, shadow)
+    for one in (audit, shadow):
+        if one is not None:
+            one.start()
     try:
         yield runtime
     finally:
@@ -165,8 +170,9 @@ async def _running(
             log.error("A batch is still computed after %g s and is left behind", CLOSE_SECONDS)
         trials.close()
         compute_threads.shutdown()
-        if audit is not None:
-            audit.close()
+        for one in (shadow, audit):
+            if one is not None:
+                one.close()
 
 
 async def _begin_loading(runtime: Runtime) -> None:

@@ -27,6 +27,7 @@ from probity.service.models.cpu_share import all_threads
 from probity.service.models.feedback import Feedback
 from probity.service.models.repository import Repository
 from probity.service.models.served import AnyPrediction, ServedModel
+from probity.service.models.shadow import Shadow
 from probity.service.models.store import ModelStore
 from probity.service.monitoring.audit import AuditTrail, Lines
 from probity.service.monitoring.exposition import exposition
@@ -83,6 +84,7 @@ class Runtime:
     compute_threads: ComputeThreads
     audit: AuditTrail | None = None
     feedback: Feedback | None = None
+    shadow: Shadow | None = None
     byte_budget: ByteBudget = field(init=False)
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
@@ -113,8 +115,10 @@ class Runtime:
     def record(
         self, model: ServedModel, decision: Decision, request_id: str | None, prediction: AnyPrediction, inputs: Array
     ) -> None:
-        """Hand an answered prediction to the audit trail, where there is one; `decision` has decided. request_id: None
-        for a random one."""
+        """Hand an answered prediction to the audit trail and to the shadow, where there are such; `decision` has
+        decided. request_id: None for a random one."""
+        if self.shadow is not None and decision is model.predictor.decision:
+            self.shadow.offer(model, prediction, inputs)
         if self.audit is not None:
             kept, name = inputs if self.settings.audit_inputs else None, request_id or random_id()
             make = partial(audit_lines, model, decision, name, time.time(), prediction, kept)

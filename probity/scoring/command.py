@@ -1,4 +1,4 @@
-"""`probity score` with a progress bar."""
+"""`probity score` and `probity compare` with a progress bar."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from probity.scoring.job import Report
 
 
-def with_progress(job: Callable[[Report], int]) -> int:
+def with_progress(job: Callable[[Report], int], what: str = "scored") -> int:
     """Run the job, which reports how far it is, with a bar on stderr, and only on a terminal; returns its count."""
     screen = Console(stderr=True)
-    shown = TextColumn("scored"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    shown = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*shown, console=screen, disable=not screen.is_terminal) as progress:
-        task = progress.add_task("scored")
+        task = progress.add_task(what)
         return job(lambda done, count: progress.update(task, completed=done, total=count))

@@ -57,6 +57,10 @@ class ModelStore:
             raise kind(name, version, loaded, self._pinned.get(wanted or ""))
         return model
 
+    def loaded(self, name: str, version: str) -> ServedModel | None:
+        """This version of the model of this name, where it is loaded."""
+        return self._models.get(name, {}).get(version)
+
     def answering(self, name: str | None) -> ServedModel | None:
         """The version of the model of this name that answers requests which name none, where there is one."""
         return self._answering.get(name or "")

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Self
 
 from probity.service.bundle import BundleError
+from probity.service.environment.child import child_environment
 from probity.service.environment.memory import available_bytes
 from probity.service.models.trial_process import Task
 from probity.service.settings import PREFIX, Settings
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 COMMAND = (sys.executable, "-P", "-m", "probity.service.models.trial_process")
 
 
@@ -72,7 +72,7 @@ class Trials:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=_environment(),
+                env=child_environment(),
                 start_new_session=True,  # a signal to all of a terminal's processes is for the service to handle
             )
             self._running.add(process)
@@ -89,13 +89,6 @@ class Trials:
             trusted_keys=None if settings.trusted_keys is None else str(settings.trusted_keys),
         )
         return json.dumps(asdict(task)).encode()
-
-
-def _environment() -> dict[str, str]:
-    """This process's environment; the package is found where it is here, whatever the current folder holds."""
-    root = str(Path(__file__).absolute().parents[3])
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    return {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
 
 
 def _digest(folder: Path, status: int, verdict: bytes) -> str:

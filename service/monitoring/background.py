@@ -34,7 +34,8 @@ class BackgroundThread(Generic[T]):
     """Makes things and gives them to `write`, several at once, from `start` to `close`.
 
     Examples whose things cannot be made or written, or for which the queue has no room, are counted by `lost`, and the
-    first ones are logged; `what` they are. gather: how long a thing may wait for others, in seconds.
+    first ones are logged; `what` they are. gather: how long a thing may wait for others, in seconds. full:
+    why the queue is, where it is.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class BackgroundThread(Generic[T]):
         lost: Counter,
         write: Callable[[Sequence[T]], None],
         gather: float = GATHER_SECONDS,
+        full: str = "more comes than the disk takes",
     ) -> None:
         self._what, self._lost, self._write, self._gather_seconds = what, lost, write, gather
+        self._full = full
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._lock = threading.Lock()
         self._to_do = threading.Condition(self._lock)
@@ -66,7 +69,7 @@ class BackgroundThread(Generic[T]):
                 if len(self._waiting) == 1 or self._is_urgent():
                     self._to_do.notify()
                 return True
-        self._lose(work.count, "more comes than the disk takes")
+        self._lose(work.count, self._full)
         return False
 
     def close(self) -> bool:

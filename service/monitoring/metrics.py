@@ -77,6 +77,7 @@ class Metrics:
         self._http()
         self._models()
         self._predictions()
+        self._shadow()
         self.feedback = FeedbackMetrics(registry)
 
     def _http(self) -> None:
@@ -142,6 +143,20 @@ class Metrics:
         )
         self.variance = self._deviation("functional_variance", "largest output variance of an example")
         self.entropy = self._deviation("predictive_entropy", "predictive entropy")
+
+    def _shadow(self) -> None:
+        self.shadow_examples = self._counter("shadow_examples", "Answers that a shadow predicted too.", *MODEL)
+        self.shadow_changed = self._counter("shadow_changed", "Of these, those that it answers otherwise.", *MODEL)
+        self.shadow_newly_rejected = self._counter(
+            "shadow_newly_rejected", "Of these, those that were accepted and that it rejects.", *MODEL
+        )
+        self.shadow_newly_accepted = self._counter(
+            "shadow_newly_accepted", "Of these, those that were rejected and that it accepts.", *MODEL
+        )
+        self.shadow_p_value_distance = self._counter(
+            "shadow_p_value_distance", "Sum of how far its p-values are from the answers'.", *MODEL
+        )
+        self.shadow_lost = self._counter("shadow_lost", "Answers that a shadow could not predict.", *MODEL)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"probity_{name}", help_text, labels, registry=self.registry)

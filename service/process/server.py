@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -29,6 +29,9 @@ from probity.service.process.logs import log_config
 from probity.service.process.metrics_files import reserve_room_for_metrics
 from probity.service.runtime import Runtime
 from probity.service.settings import Settings
+
+if TYPE_CHECKING:
+    from probity.service.rpc.server import RpcServer
 
 log = logging.getLogger("probity")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -79,6 +82,7 @@ class Server(uvicorn.Server):
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self._most_connections, self._crowded = sys.maxsize, False
+        self._rpc: RpcServer | None = None
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal, without waiting for threads that still compute then."""
@@ -96,9 +100,34 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Load the models' folder, and accept requests."""
         await super().startup(sockets)
+        await self._start_rpc()
         self._most_connections = most_connections()
         _tune_garbage_collection()
         self.heartbeat()
+
+    async def _start_rpc(self) -> None:
+        runtime = _runtime(self.config.app)
+        if runtime is None or runtime.settings.grpc_port is None or self.should_exit:
+            return
+        from probity.service.rpc.server import RpcServer
+
+        app: Any = self.config.app
+        self._rpc = RpcServer(app, runtime, runtime.settings, self.server_state.tasks)
+        try:
+            await self._rpc.start()
+        except OSError as error:
+            log.error("%s; give another port (PROBITY_GRPC_PORT) or host (PROBITY_HOST)", error)
+            await self.lifespan.shutdown()
+            sys.exit(1)
+        log.info("gRPC running on %s:%d", self.config.host, self._rpc.port)
+
+    def _stop_rpc(self) -> None:
+        """Take no more calls; uvicorn waits for its tasks, and so for those that run."""
+        if self._rpc is not None:
+            seconds = self.config.timeout_graceful_shutdown or 0
+            stopping = asyncio.get_running_loop().create_task(self._rpc.stop(seconds))
+            self.server_state.tasks.add(stopping)
+            stopping.add_done_callback(self.server_state.tasks.discard)
 
     async def on_tick(self, counter: int) -> bool:
         """uvicorn calls this ten times a second. There is no heartbeat while the computation hangs."""
@@ -133,6 +162,7 @@ class Server(uvicorn.Server):
         lose their requests. Loads of models end at once: they may take longer than the time to finish."""
         if (runtime := _runtime(self.config.app)) is not None:
             await runtime.repository.stop_loading()
+        self._stop_rpc()
         await self._finish_handshakes()
         await self._accept_remaining()
         await super().shutdown(sockets)

@@ -21,7 +21,9 @@ PREFIX = "PROBITY_"
 # Names with the prefix that belong to the benchmarks, to docker-compose.yml and to the client, not to the service.
 FOREIGN = frozenset({"PROBITY_DATA_DIR", "PROBITY_DATA_CACHE", "PROBITY_BUNDLE_DIR", "PROBITY_API_KEY"})
 SEPARATORS = {"bundle": os.pathsep, "cors_origins": ",", "trusted_proxies": ",", "requested_rates": ","}
-MAY_BE_EMPTY = frozenset({"models", "default_model", "model_name", "model_version"})  # an empty value counts as not set
+MAY_BE_EMPTY = frozenset(
+    {"models", "default_model", "model_name", "model_version", "shadow", "grpc_port"}
+)  # an empty value counts as not set
 log = logging.getLogger("probity")
 
 

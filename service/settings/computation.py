@@ -12,6 +12,10 @@ class ComputationSettings(BaseModel):
 
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8000
+    grpc_port: Annotated[
+        int | None,
+        Field(ge=0, le=65535, description="Port of the Open Inference Protocol over gRPC; if unset, there is none."),
+    ] = None
     workers: Annotated[
         Positive, Field(description="Number of processes that serve the port, each with its own models.")
     ] = 1

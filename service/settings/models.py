@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
+from probity.service.settings.shadow import ShadowChoice
 from probity.service.settings.types import Bytes, Seconds, Words
 
 
@@ -48,12 +49,32 @@ class ModelSettings(BaseModel):
             "model), all, or any one."
         ),
     ] = "named"
+    shadow: Annotated[
+        str | None,
+        Field(
+            description="A version that predicts beside the one that answers, for a share of the requests, as "
+            "`digits/10@0.1`: metrics say how they differ."
+        ),
+    ] = None
     trial_bytes: Annotated[
         Bytes | None,
         Field(
             description="Memory limit of the trial process (Linux only); if unset, the memory that is free at the time."
         ),
     ] = None
+
+    @property
+    def shadow_choice(self) -> ShadowChoice | None:
+        """The version and the share that `shadow` names."""
+        return None if self.shadow is None else ShadowChoice.parse(self.shadow)
+
+    @field_validator("shadow")
+    @classmethod
+    def check_shadow(cls, value: str | None) -> str | None:
+        """Refuse what names no version and no share."""
+        if value is not None:
+            ShadowChoice.parse(value)
+        return value
 
     @model_validator(mode="after")
     def check_one_bundle(self) -> Self:

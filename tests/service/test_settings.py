@@ -19,6 +19,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "model_version": ("7", "7"),
     "watch_seconds": ("2.5", 2.5),
     "workers": ("2", 2),
+    "grpc_port": ("9001", 9001),
     "false_reject_rate": ("0.01", 0.01),
     "requested_rates": ("0.01, 0.2", (0.01, 0.2)),
     "reject_by_class": ("true", True),
@@ -38,6 +39,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "trusted_keys": ("/run/trusted", Path("/run/trusted")),
     "ready_requires": ("all", "all"),
     "trial_bytes": ("1000000", 1_000_000),
+    "shadow": ("digits/10@0.1", "digits/10@0.1"),
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("9000", 9000),
     "threads": ("3", 3),
@@ -178,6 +180,9 @@ def test_an_empty_value_switches_no_protection_off(name: str, empty: str) -> Non
         ({"model_name": "a", "bundle": ("x", "y")}, "model_name: found 2 bundles, expected one bundle"),
         ({"model_version": "2", "models": "x"}, "model_version: found a folder of bundles, expected one bundle"),
         ({"model_name": "a/b"}, "String should match pattern"),
+        ({"shadow": "digits/10"}, "found 'digits/10', expected NAME/VERSION@SHARE"),
+        ({"shadow": "digits@0.1"}, "expected NAME/VERSION@SHARE"),
+        ({"shadow": "digits/10@1.5"}, "with a share above 0 and at most 1"),
     ],
 )
 def test_what_could_never_have_an_effect_is_refused(given: dict[str, Any], message: str) -> None:

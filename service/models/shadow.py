@@ -1,0 +1,201 @@
+"""A version that predicts what another has answered, in a process of low priority; metrics say how they differ."""
+
+import io
+import json
+import logging
+import random
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from probity.service.environment.child import child_environment
+from probity.service.format.text import printable
+from probity.service.inference.policy import Policy
+from probity.service.inference.prediction import Prediction
+from probity.service.maths.disagreement import COMPARED
+from probity.service.models.served import AnyPrediction, ServedModel
+from probity.service.models.shadow_process import SIZE, Task
+from probity.service.models.store import ModelStore
+from probity.service.monitoring.background import BackgroundThread, Work
+from probity.service.monitoring.metrics import Metrics
+from probity.service.settings.shadow import ShadowChoice
+
+Array = npt.NDArray[Any]
+COMMAND = (sys.executable, "-P", "-m", "probity.service.models.shadow_process")
+MOST_ROWS = 64  # of a request
+END_SECONDS = 2.0
+log = logging.getLogger("probity")
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """What one request asks: the version, how many examples, and an .npz file of inputs and answer."""
+
+    folder: str
+    digest: str
+    rows: int
+    data: bytes
+
+
+class Shadow:
+    """Offers a share of the answers to another version of the same model. None waits for it or is changed by it."""
+
+    def __init__(self, choice: ShadowChoice, policy: Policy, store: ModelStore, metrics: Metrics) -> None:
+        self._choice, self._policy, self._store = choice, policy, store
+        model = choice.name, choice.version
+        self._series = {
+            "examples": metrics.shadow_examples.labels(*model),
+            "changed": metrics.shadow_changed.labels(*model),
+            "newly_rejected": metrics.shadow_newly_rejected.labels(*model),
+            "newly_accepted": metrics.shadow_newly_accepted.labels(*model),
+            "p_value_distance": metrics.shadow_p_value_distance.labels(*model),
+        }
+        lost = metrics.shadow_lost.labels(*model)
+        what = printable(f"Examples for the shadow {choice.name} version {choice.version}")
+        self._thread = BackgroundThread(
+            "probity-shadow", what, lost, self._compare, full="it is too slow for its share"
+        )
+        self._lost, self._refused = lost, ""
+        self._child: _Child | None = None
+        self._closing = False
+
+    def start(self) -> None:
+        """Begin to compare."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the process; what waits is left."""
+        self._closing = True
+        if self._child is not None:
+            self._child.kill()
+        self._thread.close()
+
+    def offer(self, model: ServedModel, prediction: AnyPrediction, inputs: Array) -> None:
+        """Have the answer compared, if it is one of the share; call it in the event loop, returns at once.
+
+        inputs (B, ...): as the network took them.
+        """
+        choice = self._choice
+        if model.name != choice.name or model.version == choice.version or not isinstance(prediction, Prediction):
+            return
+        shadow = self._store.loaded(choice.name, choice.version)
+        if shadow is None or random.random() >= choice.share:  # noqa: S311  no secret
+            return
+        rows = min(len(prediction), MOST_ROWS)
+        if problem := _incomparable(model, shadow):
+            self._refuse(problem, rows)
+            return
+        make = partial(_packed, shadow, prediction.rows(0, rows), inputs[:rows])
+        self._thread.note(Work(make, rows, inputs[:rows].size))
+
+    def _refuse(self, problem: str, rows: int) -> None:
+        self._lost.inc(rows)
+        if problem != self._refused:
+            log.error("%s", printable(problem))
+        self._refused = problem
+
+    def _compare(self, asked: Sequence[_Ask]) -> None:
+        for one in asked:
+            if self._closing:
+                break
+            try:
+                verdict = self._child_for(one).ask(one.data)
+            except OSError as error:
+                verdict = {"error": str(error)}
+            if "error" not in verdict:
+                self._count(verdict)
+            elif not self._closing:
+                self._refuse(f"the shadow could not predict some answers: {verdict['error']}", one.rows)
+        if self._closing and self._child is not None:
+            self._child.close()
+
+    def _child_for(self, one: _Ask) -> "_Child":
+        if self._child is None or self._child.task.digest != one.digest or not self._child.alive:
+            if self._child is not None:
+                self._child.close()
+            self._child = _Child(Task(one.folder, one.digest, self._policy.model_dump()))
+        return self._child
+
+    def _count(self, verdict: Mapping[str, Any]) -> None:
+        for name, counter in self._series.items():
+            counter.inc(float(verdict[name]))
+
+
+def _incomparable(model: ServedModel, shadow: ServedModel) -> str:
+    """Why the two cannot be compared by the same arrays; "" where they can."""
+    one, other = model.manifest, shadow.manifest
+    if (one.task, one.outputs) != (other.task, other.outputs):
+        what = f"{other.task} with {other.outputs} outputs and not {one.task} with {one.outputs}"
+    elif one.input != other.input:
+        what = "other inputs or another preprocessing: compare them with `probity compare`"
+    else:
+        return ""
+    return f"the shadow {shadow.name} version {shadow.version} is not compared: it has {what}"
+
+
+def _packed(shadow: ServedModel, prediction: Prediction, inputs: Array) -> _Ask:
+    arrays = {name: value for name in COMPARED if (value := getattr(prediction, name)) is not None}
+    file = io.BytesIO()
+    np.savez(file, inputs=inputs, **arrays)
+    return _Ask(str(shadow.predictor.path), shadow.digest, len(prediction), file.getvalue())
+
+
+class _Child:
+    """A running process; raises `OSError` where it has ended."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._process = subprocess.Popen(  # noqa: S603  this interpreter
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=child_environment(),
+            start_new_session=True,  # a signal to all of a terminal's processes is for the service to handle
+        )
+        self._write(json.dumps(asdict(task)).encode() + b"\n")
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def ask(self, data: bytes) -> Mapping[str, Any]:
+        """The verdict on one request."""
+        self._write(SIZE.pack(len(data)) + data)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise OSError(f"its process ended with status {self._process.wait()}")
+        verdict: dict[str, Any] = json.loads(line)
+        return verdict
+
+    def kill(self) -> None:
+        """End the process; who asks it gets an error."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the process, and release what it held."""
+        self.kill()
+        self._process.wait(END_SECONDS)
+        for stream in (self._process.stdin, self._process.stdout):
+            _close(stream)
+
+    def _write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
+
+
+def _close(stream: IO[bytes] | None) -> None:
+    if stream is not None:
+        try:
+            stream.close()
+        except OSError:  # what was written last cannot be flushed
+            return

@@ -1,0 +1,106 @@
+"""Requests to the HTTP application without a connection: what other protocols ask passes all that HTTP does."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from starlette.types import ASGIApp, Message
+
+from probity.service.http.arrival import ARRIVAL
+from probity.service.http.disconnect import EXTENSION, DisconnectEvent
+
+Headers = Mapping[str, str]
+Note = Callable[[str, str, str, int], None]
+
+
+@dataclass
+class Reply:
+    """An answer; names of headers in lower case."""
+
+    status: int = HTTPStatus.INTERNAL_SERVER_ERROR
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class InProcess:
+    """Asks `app`, which runs. `running`: the tasks that answer, which whoever stops the service waits for."""
+
+    def __init__(
+        self, app: ASGIApp, running: set[asyncio.Task[None]], note: Callable[[str, str, str, int], None]
+    ) -> None:
+        """note: called with client, method, path and status of each request."""
+        self._app, self._running, self._note = app, running, note
+
+    async def ask(self, method: str, path: str, headers: Headers, body: bytes = b"", client: str = "") -> Reply:
+        """The answer. A caller that is cancelled is a client that has left."""
+        event = DisconnectEvent()
+        reply = Reply()
+        scope = _scope(method, path, headers, client, event)
+        task = asyncio.get_running_loop().create_task(self._run(scope, _Stream(body, event), reply))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            event.set()
+            raise
+        self._note(client, method, path, reply.status)
+        return reply
+
+    async def _run(self, scope: dict[str, Any], stream: "_Stream", reply: Reply) -> None:
+        pieces: list[bytes] = []
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                reply.status = message["status"]
+                reply.headers = {name.decode("latin-1").lower(): v.decode("latin-1") for name, v in message["headers"]}
+            else:
+                pieces.append(message.get("body", b""))
+
+        await self._app(scope, stream.receive, send)
+        reply.body = b"".join(pieces)
+
+
+class _Stream:
+    """The body, and then nothing until the client leaves."""
+
+    def __init__(self, body: bytes, event: DisconnectEvent) -> None:
+        self._body: bytes | None = body
+        self._event = event
+
+    async def receive(self) -> Message:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        gone = asyncio.Event()
+        self._event.subscribe(gone.set)
+        try:
+            if not self._event.is_set:
+                await gone.wait()
+        finally:
+            self._event.unsubscribe(gone.set)
+        return {"type": "http.disconnect"}
+
+
+def _scope(method: str, path: str, headers: Headers, client: str, event: DisconnectEvent) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "2",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": quote(path).encode("ascii"),
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+        "client": (client, 0),
+        "server": None,
+        "extensions": {
+            ARRIVAL: {"at": asyncio.get_running_loop().time()},
+            EXTENSION: {"event": event},
+        },
+    }

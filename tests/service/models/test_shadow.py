@@ -1,0 +1,135 @@
+"""A version in the shadow: what it would answer is counted, and nobody notices."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probity.service.bundle import InputSpec
+from probity.service.inference.predictor import Predictor
+from probity.service.models.shadow import _Child
+from probity.service.models.shadow_process import SIZE, Task, serve
+from tests.support.bundles import FEATURE_SPEC, write_linear
+from tests.support.processes import wait_until
+from tests.support.server import RUNNING, Server, starting
+
+FEATURE_SPEC_OTHER = InputSpec(shape=(4,), feature_names=("d", "c", "b", "a"))
+INPUTS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+
+
+def bundle(folder: Path, version: str, **changes: Any) -> Path:
+    given: dict[str, Any] = {"outputs": 3, "spec": FEATURE_SPEC, "name": "a", "version": version}
+    return write_linear(folder, **(given | changes)).path
+
+
+def packed(predictor: Predictor, inputs: np.ndarray = INPUTS) -> bytes:
+    found = predictor.predict(inputs)
+    file = io.BytesIO()
+    arrays = {"probabilities": found.probabilities, "mean": found.mean, "rejected": found.rejected}
+    np.savez(file, inputs=inputs, p_value=found.p_value, **arrays)  # type: ignore[arg-type]
+    data = file.getvalue()
+    return SIZE.pack(len(data)) + data
+
+
+def task(folder: Path) -> Task:
+    return Task(str(folder), Predictor.load(folder).digest, {})
+
+
+def line(one: Task) -> bytes:
+    return json.dumps(vars(one)).encode() + b"\n"
+
+
+def test_the_process_says_how_they_differ_and_goes_on_after_what_fails(tmp_path: Path) -> None:
+    first, second = Predictor.load(bundle(tmp_path / "1", "1")), bundle(tmp_path / "2", "2", seed=3)
+    asked = packed(first), packed(Predictor.load(second)), packed(first, np.full((1, 4), np.nan, np.float32))
+    out = io.BytesIO()
+    serve(io.BytesIO(line(task(second)) + asked[0] + asked[2] + asked[1] + b"half"), out)
+    differ, odd, same = map(json.loads, out.getvalue().splitlines())
+    expected = Predictor.load(second).predict(INPUTS)
+    own = first.predict(INPUTS)
+    assert own.probabilities is not None
+    assert expected.probabilities is not None
+    changed = (own.probabilities.argmax(1) != expected.probabilities.argmax(1)).sum()
+    assert differ["examples"] == len(INPUTS)
+    assert differ["changed"] == changed > 0
+    assert differ["p_value_distance"] == pytest.approx(np.abs(own.p_value - expected.p_value).sum(), rel=1e-5)
+    assert odd.keys() & {"error", "examples"}
+    assert {name: same[name] for name in ("changed", "newly_rejected", "newly_accepted")} == dict.fromkeys(
+        ("changed", "newly_rejected", "newly_accepted"), 0.0
+    )
+
+
+def test_another_bundle_in_its_place_is_refused(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "1", "1")
+    with pytest.raises(ValueError, match="found the digest"):
+        serve(io.BytesIO(line(Task(str(folder), "0" * 64, {}))), io.BytesIO())
+
+
+def test_a_process_that_ended_says_so(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "1", "1")
+    child = _Child(task(folder))
+    assert child.alive
+    data = packed(Predictor.load(folder))[SIZE.size :]
+    assert child.ask(data)["examples"] == len(INPUTS)
+    child.kill()
+    with pytest.raises(OSError, match=r"Broken pipe|ended with status"):
+        child.ask(data)
+    child.close()
+    assert not child.alive
+
+
+def metric(server: Server, name: str) -> float:
+    text = server.request("GET", "/metrics")[2].decode()
+    found = [
+        float(one.rpartition(" ")[2]) for one in text.splitlines() if one.startswith(f"probity_shadow_{name}_total{{")
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def served(tmp_path: Path, **changes: Any) -> Any:
+    """Version 1 is pinned, version 2 in its shadow."""
+    bundle(tmp_path / "a" / "1", "1")
+    bundle(tmp_path / "a" / "2", "2", **changes)
+    (tmp_path / "versions.json").write_text('{"a": "1"}')
+    settings = {"PROBITY_SHADOW": "a/2@1", "PROBITY_READY_REQUIRES": "all"}
+    return starting("--models", str(tmp_path), **settings)
+
+
+def ask(server: Server, times: int) -> None:
+    expected = None
+    for _ in range(times):
+        status, _, body = server.request("POST", "/predict", json.dumps({"inputs": INPUTS.tolist()}).encode())
+        assert status == 200
+        answer = json.loads(body)
+        assert answer["model"]["version"] == "1"
+        expected = expected or answer["predictions"]
+        assert answer["predictions"] == expected
+
+
+@pytest.mark.parametrize(("seed", "differs"), [(0, False), (3, True)])
+def test_a_version_in_the_shadow_is_counted(tmp_path: Path, seed: int, differs: bool) -> None:
+    with served(tmp_path, seed=seed) as server:
+        server.port = int(server.wait_for(RUNNING)[1])
+        for version in ("1", "2"):
+            server.wait_for(f"serving a version {version}")
+        assert metric(server, "examples") == 0
+        ask(server, 3)
+        wait_until(lambda: metric(server, "examples") == 3 * len(INPUTS))
+        assert (metric(server, "changed") > 0) is differs
+        assert (metric(server, "p_value_distance") > 0) is differs
+        assert metric(server, "lost") == 0
+
+
+def test_one_that_takes_other_inputs_is_not_compared(tmp_path: Path) -> None:
+    with served(tmp_path, spec=FEATURE_SPEC_OTHER) as server:
+        server.port = int(server.wait_for(RUNNING)[1])
+        for version in ("1", "2"):
+            server.wait_for(f"serving a version {version}")
+        ask(server, 2)
+        server.wait_for("the shadow a version 2 is not compared: it has other inputs")
+        assert metric(server, "lost") == 2 * len(INPUTS)
+        assert metric(server, "examples") == 0
