@@ -20,6 +20,7 @@ Every setting is an environment variable with the prefix `{PREFIX}`. `probity se
   `probity-...` are ignored.
 * An empty `{PREFIX}API_KEYS_FILE` or `{PREFIX}TRUSTED_KEYS` is an error: unset the variable to serve without it.
 * With several workers, every limit on queues, bodies and memory applies to each worker separately.
+* The log begins with the settings that are not the default.
 * [Serving](serving.md) explains how the settings work together, [Security](security.md) covers keys and proxies.
 """
 # When to change each setting, in the sections of the page.
@@ -85,6 +86,7 @@ WHEN = {
         "feedback_max_age_seconds": "When labels take longer to become known.",
         "feedback_keys_file": "When clients that predict must not report labels: wrong ones change what you watch.",
         "access_log": "`false`, when a proxy already logs requests, or to save time under load.",
+        "log_format": "`json` where a collector reads the log.",
         "log_level": "`debug` to investigate a fault, `warning` for a quiet log.",
     },
 }

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from probity.service.bundle import MANIFEST, BundleError
 from probity.service.environment.cpu import available_cpus
 from probity.service.feedback.receipts import SecretFileError, read_secrets
+from probity.service.format.text import printable
 from probity.service.format.validation import refused_value
 from probity.service.models.folders import bundles_in
 from probity.service.models.loading import load_named
@@ -32,6 +33,7 @@ from probity.service.security.api_keys import KeyFileError, KeyRing
 from probity.service.settings import PREFIX, Settings, UnknownSettingError, load_settings
 
 MOST_WORKERS_PER_CPU = 8  # one is enough
+log = logging.getLogger("probity")
 
 
 def serve(
@@ -119,6 +121,7 @@ def _found_in(folder: Path, named: dict[str, Any]) -> dict[str, Any]:
 
 def _single(settings: Settings) -> Callable[[], int]:
     server = build_server(settings, forced_exit=ForcedExit())
+    _say_settings(settings)
 
     def run() -> int:
         _leave_signals_to_server()
@@ -140,6 +143,7 @@ def _workers(settings: Settings) -> Callable[[], int]:
     if settings.feedback_secret_file is not None:
         read_secrets(settings.feedback_secret_file)
     logging.config.dictConfig(log_config(settings))
+    _say_settings(settings)
 
     def run() -> int:
         _leave_signals_to_server()
@@ -150,6 +154,10 @@ def _workers(settings: Settings) -> Callable[[], int]:
             return STARTUP_FAILURE
 
     return run
+
+
+def _say_settings(settings: Settings) -> None:
+    log.info("settings: %s", printable(settings.described()))
 
 
 def _leave_signals_to_server() -> None:

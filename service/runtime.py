@@ -89,7 +89,7 @@ class Runtime:
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
-    scrape: SharedScrape = field(init=False)
+    scrape: SharedScrape[bool] = field(init=False)
     draining: bool = False
     _hang_logged: bool = False
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from prometheus_client import Counter
 from probity.service.batching import Batch
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.maths.exchangeability import DriftTest
+from probity.service.models.class_counters import ClassCounters
 from probity.service.models.deviation import Deviation
 from probity.service.models.drift_sample import DriftSample
 from probity.service.models.feedback_series import FeedbackSeries
@@ -36,13 +37,14 @@ class ModelMetrics:
         self._model = model = (manifest.name, manifest.version)
         # Examples are counted once each: with several labels or values, under the name of the task.
         self._labels = manifest.labels if manifest.task == "classification" else (manifest.task,)
-        self._predictions = [metrics.predictions.labels(*model, label, "false") for label in self._labels]
-        self._degraded = (
-            [metrics.predictions.labels(*model, label, "true") for label in self._labels]
-            if predictor.graph.has_plain
-            else []
-        )
-        self._rejections = [metrics.rejections.labels(*model, "score", label) for label in self._labels]
+
+        def counted(make: Callable[[str], Counter]) -> ClassCounters:
+            return ClassCounters(self._labels, make)
+
+        self._predictions = counted(lambda label: metrics.predictions.labels(*model, label, "false"))
+        plain = predictor.graph.has_plain
+        self._degraded = counted(lambda label: metrics.predictions.labels(*model, label, "true")) if plain else None
+        self._rejections = counted(lambda label: metrics.rejections.labels(*model, "score", label))
         self._out_of_range = metrics.out_of_range.labels(*model)
         self._drift_evidence = metrics.drift_evidence.labels(*model)
         self._drift_alarms = metrics.drift_alarms.labels(*model)
@@ -116,9 +118,10 @@ class ModelMetrics:
         self.feedback.remove()
         for one in metrics.measurements:
             one.remove(*model)
-        for label in self._labels:
+        for label in self._rejections.names():
             metrics.rejections.remove(*model, "score", label)
-            for degraded in ("false", "true"):
+        for degraded, counters in (("false", self._predictions), ("true", self._degraded)):
+            for label in () if counters is None else counters.names():
                 metrics.predictions.remove(*model, label, degraded)
 
     def waiting(self, rows: int) -> None:
@@ -156,8 +159,8 @@ class ModelMetrics:
 
     def _count(self, prediction: Prediction) -> None:
         classes = self._classes(prediction.probabilities, len(prediction))
-        _count_classes(self._predictions, classes)
-        _count_classes(self._rejections, classes[prediction.rejected])
+        self._predictions.add(classes)
+        self._rejections.add(classes[prediction.rejected])
         if alarms := self.drift.observe(self._drift_sample.take()):
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)
@@ -168,7 +171,8 @@ class ModelMetrics:
             self._entropy.observe(prediction.total / math.log(len(self._labels)))
 
     def _count_plain(self, prediction: PlainPrediction) -> None:
-        _count_classes(self._degraded, self._classes(prediction.map_probabilities, len(prediction)))
+        assert self._degraded is not None
+        self._degraded.add(self._classes(prediction.map_probabilities, len(prediction)))
 
     def _classes(self, probabilities: npt.NDArray[Any] | None, examples: int) -> npt.NDArray[np.intp]:
         """The most probable class of each example, (B, K) -> (B,); 0 where the task has no classes."""
@@ -176,10 +180,3 @@ class ModelMetrics:
             return np.zeros(examples, np.intp)
         found: npt.NDArray[np.intp] = probabilities.argmax(axis=1)
         return found
-
-
-def _count_classes(counters: Sequence[Counter], classes: npt.NDArray[np.intp]) -> None:
-    """Count each example under its class."""
-    counts = np.bincount(classes, minlength=len(counters))
-    for k in np.flatnonzero(counts).tolist():
-        counters[k].inc(int(counts[k]))

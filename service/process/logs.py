@@ -4,6 +4,7 @@ import contextlib
 import copy
 import datetime as dt
 import itertools
+import json
 import logging
 import os
 import threading
@@ -17,6 +18,7 @@ from uvicorn.config import LOGGING_CONFIG
 from probity.service.http.request_id import current_id
 from probity.service.settings import Settings
 
+ACCESS, ACCESS_FIELDS = "uvicorn.access", ("client", "method", "path", "", "status")
 MOST_LINES, LINES_AT_ONCE = 10_000, 1000
 TOGETHER_SECONDS, FLUSH_SECONDS = 0.02, 1.0
 
@@ -42,6 +44,26 @@ class WithContext(logging.Filter):
         identity = getattr(record, "request_id", None) or current_id()  # given where no context has it
         record.request = "" if identity is None else f" request={identity}"
         return True
+
+
+class JsonLines(logging.Formatter):
+    """A JSON object a line: `time`, `level`, `message`, `logger`, and where there are such `request`, `exception`, and
+    of the access log `client`, `method`, `path` and `status`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The object."""
+        line: dict[str, Any] = {
+            "time": getattr(record, "moment", None),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            "logger": record.name,
+            "request": (getattr(record, "request", "") or "").removeprefix(" request=") or None,
+        }
+        if record.name == ACCESS and isinstance(record.args, tuple) and len(record.args) == len(ACCESS_FIELDS):
+            line |= {name: value for name, value in zip(ACCESS_FIELDS, record.args, strict=True) if name}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps({name: value for name, value in line.items() if value is not None}, ensure_ascii=False)
 
 
 class LogWriter:
@@ -138,6 +160,8 @@ def log_config(settings: Settings) -> dict[str, Any]:
     config["filters"] = {"path_only": {"()": PathOnly}, "context": {"()": WithContext}}
     for formatter in config["formatters"].values():
         formatter["fmt"] = f"%(moment)s {formatter['fmt']}%(request)s"
+    if settings.log_format == "json":
+        config["formatters"] = {name: {"()": JsonLines} for name in config["formatters"]}
     writer = LogWriter()  # one for all streams, so that lines stay in their order
     for handler in config["handlers"].values():
         handler |= {"class": f"{__name__}.{Background.__name__}", "filters": ["context"], "writer": writer}

@@ -15,6 +15,7 @@ import uvicorn
 
 from probity.service.app import create_app
 from probity.service.connection.protocol import limited_protocol
+from probity.service.format.text import printable
 from probity.service.inference.graph import share_memory
 from probity.service.models.loading import load_named
 from probity.service.monitoring.metrics import several_processes
@@ -60,8 +61,9 @@ class Server(uvicorn.Server):
     """uvicorn's server, which drains on SIGTERM and then exits with status 0 (uvicorn raises the signal again).
 
     On SIGTERM readiness fails at once. Requests are accepted for `drain_seconds` more, until the load balancer has
-    noticed; then nothing new is accepted, running requests are finished, and the process ends. SIGHUP, of a terminal
-    that closes, does the same; SIGINT does not wait. A second SIGTERM changes nothing: with a signal to the whole
+    noticed; then nothing new is accepted, running requests are finished, and the process ends. SIGINT does not wait.
+    SIGHUP looks for new, changed and removed bundles; where the service was started in a terminal, that has closed, and
+    SIGHUP does as SIGTERM. A second SIGTERM changes nothing: with a signal to the whole
     process group, a worker gets it twice.
 
     `heartbeat` is called when requests are accepted, and about every second from then on. `all_stop` returns whether no
@@ -83,6 +85,7 @@ class Server(uvicorn.Server):
         self._stopping = False
         self._most_connections, self._crowded = sys.maxsize, False
         self._rpc: RpcServer | None = None
+        self._of_terminal, self._reloads = in_terminal(), set[asyncio.Task[None]]()
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal, without waiting for threads that still compute then."""
@@ -232,6 +235,10 @@ class Server(uvicorn.Server):
         runtime = _runtime(self.config.app)
         if runtime is None and self._forced_exit is not None:  # models are still loading, which may take for ever
             exit_now(self._forced_exit.status)
+        if sig == signal.SIGHUP and not self._of_terminal:
+            if self._event_loop is not None:
+                self._event_loop.call_soon_threadsafe(self._reload)
+            return
         first, self._stopping = not self._stopping, True
         if sig != signal.SIGINT and not first:
             return
@@ -244,6 +251,14 @@ class Server(uvicorn.Server):
         else:
             self._schedule_exit(self.config.timeout_graceful_shutdown or 0)
             super().handle_exit(sig, frame)
+
+    def _reload(self) -> None:
+        runtime = _runtime(self.config.app)
+        if runtime is not None and not self._stopping:
+            log.info("SIGHUP: looking for new, changed and removed bundles")
+            task = asyncio.get_running_loop().create_task(_refreshed(runtime))
+            self._reloads.add(task)
+            task.add_done_callback(self._reloads.discard)
 
     def _schedule_exit(self, seconds: float) -> None:
         if self._forced_exit is not None:
@@ -268,6 +283,18 @@ def handled_signals(handle: Callable[[int, FrameType | None], object]) -> Iterat
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def in_terminal() -> bool:
+    """Whether this process was started in a terminal, whose end SIGHUP tells."""
+    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+
+
+async def _refreshed(runtime: Runtime) -> None:
+    try:
+        await runtime.repository.refresh()
+    except OSError as error:
+        log.error("the models' folder cannot be read, the loaded models stay: %s", printable(str(error)))
 
 
 def _tune_garbage_collection() -> None:

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from prometheus_client import multiprocess as metrics_files
 
-from probity.service.process.server import handled_signals
+from probity.service.process.server import handled_signals, in_terminal
 from probity.service.process.worker import STARTUP_FAILURE, Worker, run_worker
 from probity.service.settings import Settings
 
@@ -113,12 +113,22 @@ class Supervisor:
     def _handle_signals(self, signals: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
             for number in signals.recv(100):
-                self._stop(number)
+                self._handle(number)
         if self._kill_at is not None and time.monotonic() > self._kill_at:
             log.error("%d workers did not end in time and are killed", len(self._workers))
             for worker in self._workers:
                 worker.process.kill()
             self._kill_at = time.monotonic() + GRACE_SECONDS
+
+    def _handle(self, number: int) -> None:
+        """SIGHUP goes on to the workers, which look for new bundles, but where a terminal has closed."""
+        if number != signal.SIGHUP:
+            self._stop(number)
+        elif in_terminal():
+            self._stop(signal.SIGTERM)
+        else:
+            for worker in self._workers:
+                worker.hang_up()
 
     def _stop(self, number: int) -> None:
         self.listener.close()

@@ -57,6 +57,11 @@ class Worker:
         if self.process.pid is not None and self.process.exitcode is None:
             os.kill(self.process.pid, number if self.started else signal.SIGTERM)
 
+    def hang_up(self) -> None:
+        """Have it look for new bundles; one that is still starting does so anyway."""
+        if self.started and self.process.pid is not None and self.process.exitcode is None:
+            os.kill(self.process.pid, signal.SIGHUP)
+
     def close(self) -> None:
         """Release what the process held, which has ended."""
         self.process.close()

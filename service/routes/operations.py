@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from probity.service.codec.answers import rule_json
@@ -105,6 +105,10 @@ def _card(served: ServedModel) -> dict[str, Any]:
 
 @router.head("/metrics", include_in_schema=False)
 @router.get("/metrics", response_class=Response, responses=KEY)
-async def metrics(runtime: RuntimeDependency) -> Response:
-    """Prometheus text exposition, of all worker processes."""
-    return Response(await runtime.scrape.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+async def metrics(request: Request, runtime: RuntimeDependency) -> Response:
+    """Prometheus text exposition, of all worker processes; in gzip for those that accept it."""
+    compressed = "gzip" in request.headers.get("accept-encoding", "").lower()
+    headers = {"Content-Type": CONTENT_TYPE_LATEST, "Vary": "Accept-Encoding"}
+    if compressed:
+        headers["Content-Encoding"] = "gzip"
+    return Response(await runtime.scrape.text(compressed), headers=headers)

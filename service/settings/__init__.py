@@ -82,6 +82,16 @@ class Settings(
         """The folders named one by one."""
         return tuple(map(Path, self.bundle))
 
+    def described(self) -> str:
+        """Those that are not the default, as variables: `PROBITY_PORT=9000`. None is a secret: keys are in files."""
+        changed = self.model_dump(mode="json", exclude_defaults=True)
+        texts = {name: _joined(value, SEPARATORS.get(name, ",")) for name, value in changed.items()}
+        return " ".join(f"{PREFIX}{name.upper()}={text}" for name, text in texts.items()) or "all by default"
+
+
+def _joined(value: Any, separator: str) -> str:
+    return separator.join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
 
 def _split(value: Any, separator: str) -> Any:
     if isinstance(value, Path):

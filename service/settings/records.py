@@ -46,6 +46,9 @@ class RecordSettings(BaseModel):
     access_log: Annotated[
         bool, Field(description="Whether to log each request; the metrics count requests either way.")
     ] = True
+    log_format: Annotated[
+        Literal["text", "json"], Field(description="How the log is written: lines to read, or a JSON object a line.")
+    ] = "text"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="Least severe level to log.")
     ] = "info"

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from probity.service.format.validation import refused_value
 from probity.service.settings import FOREIGN, PREFIX, Settings, UnknownSettingError, load_settings
-from tests.support.server import run_to_end
+from tests.support.bundles import Synthetic
+from tests.support.server import run_to_end, running
 
 VALUES: dict[str, tuple[str, Any]] = {
     "bundle": ("/models/digits:/models/faces", ("/models/digits", "/models/faces")),
@@ -56,6 +57,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "max_pixels": ("12345", 12345),
     "interval_level": ("0.5", 0.5),
     "shutdown_seconds": ("5", 5),
+    "log_format": ("json", "json"),
     "log_level": ("warning", "warning"),
 }
 
@@ -200,3 +202,25 @@ def test_an_error_shows_no_other_setting() -> None:
     with pytest.raises(ValidationError) as refused:
         Settings(api_keys_file=Path("/run/secret"), requested_rates=(0.2, 0.1))
     assert "secret" not in str(refused.value)
+
+
+def test_what_is_not_the_default_is_told() -> None:
+    assert Settings().described() == "all by default"
+    told = Settings(port=9000, models=Path("/models"), requested_rates=(0.01, 0.2), cors_origins=("*",)).described()
+    assert set(told.split(" ")) == {
+        "PROBITY_PORT=9000",
+        "PROBITY_MODELS=/models",
+        "PROBITY_REQUESTED_RATES=0.01,0.2",
+        "PROBITY_CORS_ORIGINS=*",
+    }
+    status, _, errors = run_to_end("--port", "0", "--models", "/nowhere")
+    assert status == 2
+    assert "settings:" not in errors
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_log_begins_with_the_settings(classification: Synthetic, workers: str) -> None:
+    with running(classification.path, PROBITY_WORKERS=workers, PROBITY_MAX_ROWS="7") as server:
+        told = [line for line in server.lines if "settings: " in line]
+    assert len(told) == 1
+    assert "PROBITY_MAX_ROWS=7" in told[0]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.support.processes import wait_until
@@ -139,9 +139,22 @@ def running(bundle: Path, **extra: str) -> Iterator[Server]:
 @contextlib.contextmanager
 def starting(*arguments: str, **extra: str) -> Iterator[Server]:
     """The service with these arguments, not ready yet; the block ends it."""
+    with starting_at(subprocess.DEVNULL, arguments, extra) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def starting_at(stdin: int, arguments: Sequence[str], extra: Mapping[str, str]) -> Iterator[Server]:
+    """The same with this standard input, such as a terminal."""
     command = [sys.executable, "-m", "probity.service", *arguments, "--port", "0"]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment(**extra), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        cwd=ROOT,
+        env=environment(**extra),
+        text=True,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     server = Server(process)
     try:

@@ -21,7 +21,8 @@ class Counted:
     def _prepare(self) -> None:
         self.prepared = self.counter
 
-    def _render(self) -> bytes:
+    def _render(self, wanted: str) -> bytes:
+        assert wanted == "text"
         self.rendered += 1
         self.may_end.wait(60)
         if self.fails:
@@ -37,10 +38,10 @@ async def turned(is_so: Callable[[], bool]) -> None:
 def test_those_that_wait_share_one_rendering_and_each_gets_what_was_there_when_it_asked() -> None:
     async def try_it() -> tuple[list[bytes], int]:
         counted = Counted()
-        first = asyncio.create_task(counted.scrape.text())
+        first = asyncio.create_task(counted.scrape.text("text"))
         await turned(lambda: counted.rendered == 1)
         counted.counter = 7
-        others = [asyncio.create_task(counted.scrape.text()) for _ in range(100)]
+        others = [asyncio.create_task(counted.scrape.text("text")) for _ in range(100)]
         await asyncio.sleep(0)
         counted.may_end.set()
         return await asyncio.gather(first, *others), counted.rendered
@@ -53,7 +54,7 @@ def test_those_that_wait_share_one_rendering_and_each_gets_what_was_there_when_i
 def test_a_client_that_leaves_takes_nothing_from_the_others() -> None:
     async def try_it() -> bytes:
         counted = Counted()
-        leaves, stays = (asyncio.create_task(counted.scrape.text()) for _ in range(2))
+        leaves, stays = (asyncio.create_task(counted.scrape.text("text")) for _ in range(2))
         await turned(lambda: counted.rendered == 1)
         leaves.cancel()
         counted.may_end.set()
@@ -68,8 +69,8 @@ def test_a_failure_is_told_and_the_next_scrape_is_rendered_again() -> None:
         counted.may_end.set()
         counted.fails = True
         with pytest.raises(OSError, match="no room"):
-            await counted.scrape.text()
+            await counted.scrape.text("text")
         counted.fails = False
-        return await counted.scrape.text()
+        return await counted.scrape.text("text")
 
     assert asyncio.run(try_it()) == b"0"

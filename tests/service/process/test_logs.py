@@ -1,6 +1,7 @@
 """The log is written aside: a reader that stops reading, or leaves, holds up the log alone."""
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -13,10 +14,10 @@ from http.client import HTTPConnection
 
 import pytest
 
-from probity.service.process.logs import LINES_AT_ONCE, MOST_LINES, Background, LogWriter
+from probity.service.process.logs import LINES_AT_ONCE, MOST_LINES, Background, JsonLines, LogWriter
 from tests.support.bundles import Synthetic
 from tests.support.processes import wait_until
-from tests.support.server import ROOT, TIMEOUT, environment
+from tests.support.server import ROOT, TIMEOUT, environment, running
 from tests.support.sockets import free_port
 
 PIPE_BYTES = 2**16
@@ -133,3 +134,26 @@ def is_ready(port: int) -> bool:
             return connection.getresponse().status == 200
         except ConnectionError:
             return False
+
+
+def test_lines_in_json(classification: Synthetic) -> None:
+    with running(classification.path, PROBITY_LOG_FORMAT="json") as server:
+        assert server.request("GET", "/model?key=secret", headers={"X-Request-ID": "mine"})[0] == 200
+        server.wait_for('"request": "mine"')
+    lines = [json.loads(line) for line in server.lines]
+    assert all(line.keys() >= {"time", "level", "message", "logger"} for line in lines)
+    (access,) = [line for line in lines if line.get("request") == "mine"]
+    assert (access["method"], access["path"], access["status"], access["level"]) == ("GET", "/model", 200, "info")
+    assert not any("secret" in json.dumps(line) for line in lines)
+    assert any(re.search("serving synthetic version 1", line["message"]) for line in lines)
+
+
+def test_errors_in_json_keep_their_traceback_in_one_line() -> None:
+    try:
+        raise KeyError("odd")
+    except KeyError:
+        found = logging.LogRecord("probity", logging.ERROR, __file__, 1, "it failed: %s", ("é",), sys.exc_info())
+    line = JsonLines().format(found)
+    assert "\n" not in line
+    assert json.loads(line)["message"] == "it failed: é"
+    assert "KeyError: 'odd'" in json.loads(line)["exception"]

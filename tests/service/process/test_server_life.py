@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,9 +26,10 @@ from probity.service.schemas import PredictResponse
 from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import PROBLEM_TYPE
+from tests.support.model_folders import bundle as write_bundle
 from tests.support.processes import usual_signals, wait_until
 from tests.support.requests import GOOD
-from tests.support.server import ROOT, TIMEOUT, environment, run_to_end, running
+from tests.support.server import ROOT, RUNNING, TIMEOUT, environment, run_to_end, running, starting, starting_at
 from tests.support.server import Server as RunningServer
 
 GOOD_BODY = json.dumps({"inputs": GOOD}).encode()
@@ -43,21 +45,54 @@ def test_sigterm_ends_it_with_status_0(classification: Synthetic) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_other_signals_cut_no_request(classification: Synthetic, workers: str) -> None:
-    """SIGHUP, as of a terminal that closes, drains; SIGUSR1 means nothing."""
+    """SIGHUP of a terminal that closes drains; SIGUSR1 means nothing."""
     with (
         usual_signals(),
-        running(classification.path, PROBITY_DRAIN_SECONDS="0.1", PROBITY_WORKERS=workers) as server,
-        contextlib.closing(server.socket()) as connection,
+        terminal() as stdin,
+        starting_at(
+            stdin, [str(classification.path)], {"PROBITY_DRAIN_SECONDS": "0.1", "PROBITY_WORKERS": workers}
+        ) as server,
     ):
-        server.process.send_signal(signal.SIGUSR1)
-        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(GOOD_BODY)}\r\n\r\n"
-        connection.sendall(head.encode() + GOOD_BODY[:10])
-        wait_for_request_in_flight(server)
+        server.port = int(server.wait_for(RUNNING)[1])
+        with contextlib.closing(server.socket()) as connection:
+            check_it_drains(server, connection)
+
+
+def check_it_drains(server: RunningServer, connection: socket.socket) -> None:
+    """A request that has begun is answered."""
+    server.process.send_signal(signal.SIGUSR1)
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(GOOD_BODY)}\r\n\r\n"
+    connection.sendall(head.encode() + GOOD_BODY[:10])
+    wait_for_request_in_flight(server)
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for("Shutting down")
+    connection.sendall(GOOD_BODY[10:])
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    assert server.process.wait(TIMEOUT) == 0
+
+
+@contextlib.contextmanager
+def terminal() -> Iterator[int]:
+    """The end of a terminal that a process has."""
+    ours, theirs = os.openpty()
+    try:
+        yield theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_without_a_terminal_sighup_looks_for_bundles(classification: Synthetic, tmp_path: Path, workers: str) -> None:
+    write_bundle(tmp_path / "a", "a")
+    with usual_signals(), starting("--models", str(tmp_path), PROBITY_WORKERS=workers) as server:
+        server.port = int(server.wait_for(RUNNING)[1])
+        server.wait_for("serving a version 1")
+        write_bundle(tmp_path / "b", "b")
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for("Shutting down")
-        connection.sendall(GOOD_BODY[10:])
-        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-        assert server.process.wait(TIMEOUT) == 0
+        wait_until(lambda: sum("serving b version 1" in line for line in server.lines) == int(workers))
+        assert server.request("GET", "/models/b")[0] == 200
+        assert server.terminate() == 0
 
 
 def test_nohup_is_heeded() -> None:
