@@ -13,7 +13,8 @@ from tests.support.deployment import COMPOSE, FOR_MODELS, NGINX_TEXT, ROOT, SETT
 @pytest.fixture(scope="module")
 def documents() -> dict[str, dict[str, Any]]:
     found = list(yaml.safe_load_all((ROOT / "deploy/kubernetes/probity.yaml").read_text()))
-    assert [document["kind"] for document in found] == ["ConfigMap", "Deployment", "Service", "NetworkPolicy"]
+    kinds = ["ConfigMap", "Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"]
+    assert [document["kind"] for document in found] == kinds
     return {document["kind"]: document for document in found}
 
 
