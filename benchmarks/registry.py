@@ -10,6 +10,7 @@ from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.strangers import run as strangers
 from benchmarks.fit import against_laplace, bundles, price
 from benchmarks.serving import against_servers, load, playground, soak, texts
+from benchmarks.serving.clients import run as clients
 
 HOURS = "hours, and data, given or downloaded"
 BENCHMARKS = (
@@ -27,6 +28,12 @@ BENCHMARKS = (
         "soak",
         "ten minutes at 80 % of capacity: vanishing clients, bad requests, replaced bundles",
         soak.run,
+    ),
+    Benchmark(
+        "clients",
+        "the clients of Triton and KServe, over HTTP and gRPC: what works",
+        clients.run,
+        needs="packages of the index, and a minute",
     ),
     Benchmark(
         "playground", "from a stroke to the updated answer in a browser", playground.run, needs="Chromium, and seconds"

@@ -20,9 +20,10 @@ STAMP = "installed"
 LIST = "import importlib.metadata as m, json; print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
 
 
-def environment(name: str, packages: Sequence[str]) -> Path:
-    """The folder of the server's environment; raises `MeasurementError` with pip's message where it cannot be made."""
-    wanted = [*packages, *needs()]
+def environment(name: str, packages: Sequence[str], computing: bool = True) -> Path:
+    """The folder of an environment; raises `MeasurementError` with pip's message where it cannot be made. computing:
+    with what the predictor needs."""
+    wanted = [*packages, *(needs() if computing else ())]
     folder = SERVING / f"venv-{name}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:8]}"
     if not (folder / STAMP).is_file():
         shutil.rmtree(folder, ignore_errors=True)
