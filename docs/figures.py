@@ -30,6 +30,7 @@ MEASURED = (
     "load",
     "servers",
     "texts",
+    "clients",
     "soak",
     "playground",
 )
@@ -318,6 +319,23 @@ def texts(result: Row) -> str:
     return table(["a request", "texts per second", "of FastAPI", "ratio, and its range over rounds"], rows)
 
 
+def clients(result: Row) -> str:
+    """Of each client, how many of the things that it was asked to do it did."""
+    rows = []
+    for name in dict.fromkeys(row["client"] for row in result["rows"]):
+        done = [row for row in result["rows"] if row["client"] == name]
+        infers = [row for row in done if row["what"].startswith("infer ")]
+        errors = [row for row in done if row["what"].startswith("error: ")]
+        others = [row for row in done if row not in infers and row not in errors]
+        version = result["versions"][name.split(" ")[0]]
+        rows.append([f"{name}, {version}", *map(_done, (others, infers, errors))])
+    return table(["client", "health and metadata", "inference, by type and layout", "errors as the client's own"], rows)
+
+
+def _done(rows: list[Row]) -> str:
+    return f"{sum(row['found'] == 'ok' for row in rows)} of {len(rows)}"
+
+
 def servers(result: Row) -> str:
     """Requests a second at saturation, memory, and the latency of each server's faster form under each load."""
     by_connections, rounds = result["saturation"]["requests_per_second"], result["saturation"]["rounds"]
@@ -361,7 +379,7 @@ VERDICT_PARTS: dict[str, Callable[[Row], float]] = {
     "AUROC, entropy": lambda row: float(next(iter(row["auroc"].values()))),
 }
 # Part of the page -> the results that it is made of, and how.
-TABLES_OF = (baseline, price, frontier, strangers, robustness, guarantees, drift, load, servers, texts)
+TABLES_OF = (baseline, price, frontier, strangers, robustness, guarantees, drift, load, servers, texts, clients)
 MADE = {make.__name__: (make.__name__, make) for make in TABLES_OF}
 MADE |= {"few_foreign": ("drift", few_foreign), "mishaps": ("servers", mishaps)}
 MADE |= {"verdicts": ("frontier", verdicts), "strangers_foreign": ("strangers", strangers_foreign)}
