@@ -74,7 +74,8 @@ class _Request(Item, Generic[R]):
 class DynamicBatcher(Generic[R]):
     """Batches for one model: `compute` takes (B, ...) to a result of B rows.
 
-    Make and use it in a running event loop. `share`: how many of the threads one batch uses. `clock` None: the
+    Make and use it in a running event loop. `share`: how many of the threads one batch uses; `long`: whether it does so
+    for long. `clock` None: the
     event loop's. `observe` is called with every batch.
     """
 
@@ -85,13 +86,14 @@ class DynamicBatcher(Generic[R]):
         threads: ComputeThreads,
         *,
         share: int = 1,
+        long: bool = False,
         fallback: Fallback[R] | None = None,
         clock: Clock | None = None,
         observe: Callable[[Batch], None] = lambda _: None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._compute, self._fallback, self._observe = compute, fallback, observe
-        self._threads, self._share = threads, share
+        self._threads, self._share, self._long = threads, share, long
         self._clock: Clock = clock or loop
         self._queue = RowQueue(limits, fallback.after_seconds if fallback else math.inf)
         self._changed = asyncio.Event()
@@ -186,20 +188,20 @@ class DynamicBatcher(Generic[R]):
     async def _form_batches(self) -> None:
         while True:
             await self._until_ready()
-            await self._threads.acquire(self._share)
+            held = await self._threads.acquire(self._share, self._long)
             started = False
             try:
-                started = self._dispatch()
+                started = self._dispatch(held)
             finally:
                 if not started:
-                    self._threads.release(self._share)
+                    self._threads.release(held, self._long)
 
     async def _until_ready(self) -> None:
         while not len(self._queue):
             self._changed.clear()
             await self._changed.wait()
 
-    def _dispatch(self) -> bool:
+    def _dispatch(self, held: int) -> bool:
         """Start the next batch on the acquired threads; False where no request waits any more."""
         now = self._clock.time()
         slow, batch = self._is_slow(), self._queue.take(now)
@@ -211,19 +213,19 @@ class DynamicBatcher(Generic[R]):
             _fail(item, missed)
         if not batch.pieces:
             return False
-        task = asyncio.get_running_loop().create_task(self._run(batch, now))
+        task = asyncio.get_running_loop().create_task(self._run(batch, now, held))
         self._running.add(task)
         task.add_done_callback(self._supervise)
         return True
 
-    async def _run(self, batch: NextBatch, now: float) -> None:
+    async def _run(self, batch: NextBatch, now: float, held: int) -> None:
         pieces = [(piece, _request(piece)) for piece in batch.pieces]
         inputs = [request.inputs[piece.start : piece.stop] for piece, request in pieces]
         compute = self._fallback.compute if batch.degraded and self._fallback else self._compute
         try:
             results = await self._threads.run(functools.partial(compute_merged, compute, inputs))
         finally:
-            self._threads.release(self._share)
+            self._threads.release(held, self._long)
         seconds = self._clock.time() - now
         for (piece, request), result in zip(pieces, results, strict=True):
             request.computed(now, now + seconds)

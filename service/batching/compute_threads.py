@@ -6,8 +6,9 @@ import functools
 import queue
 import threading
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -15,19 +16,31 @@ Settle = Callable[[Any, BaseException | None], None]
 Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, Settle]
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Who waits: granted is set to the number of threads."""
+
+    share: int
+    long: bool
+    granted: asyncio.Future[int]
+
+
 class ComputeThreads:
     """`count` compute threads. A batcher acquires as many as its network uses before it forms a batch, so that the
     batch grows while they are busy. `free` counts those that no batch holds.
 
-    First come, first served: no model starves another, not even one that needs more threads at once. `clock` gives
-    monotonic seconds.
+    First come, first served: no model starves another, not even one that needs more threads at once. But where networks
+    that compute long serve beside others (`join`), all of the long ones together leave one thread to the others: a
+    prediction of a millisecond need not wait for those of a tenth of a second. `clock` gives monotonic seconds.
     """
 
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.count = self.free = count
         self._clock = clock
         self._started: dict[asyncio.Future[Any], float] = {}  # start times, the oldest first
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: list[_Place] = []
+        self._members: Counter[bool] = Counter()
+        self._held_long = 0
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         for number in range(count):
             threading.Thread(target=_work, args=(self._jobs,), name=f"compute_{number}", daemon=True).start()
@@ -37,24 +50,41 @@ class ComputeThreads:
         """Age of the oldest running computation in seconds; 0 without one."""
         return self._clock() - next(iter(self._started.values())) if self._started else 0.0
 
-    async def acquire(self, share: int = 1) -> None:
-        """Wait until `share` of them (at most all) are free; `release` as many whatever happens."""
-        place = (min(share, self.count), asyncio.get_running_loop().create_future())
+    def join(self, long: bool) -> None:
+        """A model computes here from now on; long: one of its batches keeps others waiting."""
+        self._members[long] += 1
+
+    def leave(self, long: bool) -> None:
+        """A model that has joined computes no more."""
+        self._members[long] -= 1
+        self._grant()
+
+    @property
+    def _most_long(self) -> int:
+        """How many threads those that compute long may hold together."""
+        beside_others = self._members[True] and self._members[False] and self.count > 1
+        return self.count - 1 if beside_others else self.count
+
+    async def acquire(self, share: int = 1, long: bool = False) -> int:
+        """Wait until `share` of them (at most all that there are for its kind) are free, and return how many were
+        granted; `release` as many whatever happens."""
+        place = _Place(share, long, asyncio.get_running_loop().create_future())
         self._waiting.append(place)
         self._grant()
         try:
-            await place[1]
+            return await place.granted
         except asyncio.CancelledError:
             if place in self._waiting:
                 self._waiting.remove(place)
                 self._grant()
-            elif not place[1].cancelled():  # granted already, but the caller is gone
-                self.release(share)
+            elif not place.granted.cancelled():  # granted already, but the caller is gone
+                self.release(place.granted.result(), long)
             raise
 
-    def release(self, share: int = 1) -> None:
+    def release(self, share: int = 1, long: bool = False) -> None:
         """Give `share` threads back."""
-        self.free += min(share, self.count)
+        self.free += share
+        self._held_long -= share if long else 0
         self._grant()
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -84,11 +114,18 @@ class ComputeThreads:
             future.set_exception(error)
 
     def _grant(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self.free:
-            share, future = self._waiting.popleft()
-            if not future.done():
+        """In order, but that others pass those that compute long while these hold all that they may."""
+        for place in list(self._waiting):
+            share = min(place.share, self._most_long if place.long else self.count)
+            if place.long and self._held_long + share > self._most_long:
+                continue
+            if share > self.free:
+                return
+            self._waiting.remove(place)
+            if not place.granted.done():
                 self.free -= share
-                future.set_result(None)
+                self._held_long += share if place.long else 0
+                place.granted.set_result(share)
 
 
 def _work(jobs: "queue.SimpleQueue[Job | None]") -> None:

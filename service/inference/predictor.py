@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 
 class Predictor:
-    """Answers for one bundle. Thread-safe: nothing changes after construction.
+    """Answers for one bundle. Thread-safe: nothing that it computes with changes after construction.
 
     A pickle holds the bundle's path and digest: unpickling reads the bundle again, and refuses another digest.
     """
@@ -54,6 +54,8 @@ class Predictor:
         self.reader = _reader_of(bundle)
         self.decision = Decision.of(bundle, _one_policy(policy, false_reject_rate))
         self.graph = Graph(bundle, threads=threads, plain_too=plain_too)
+        self.takes_long = False
+        """Whether other models should not wait for one of its batches; who serves it finds that out."""
 
     @classmethod
     def load(

@@ -15,8 +15,8 @@ from probity.service.models.versions_file import VERSIONS_FILE, VersionsFileErro
 from probity.service.security.signing import TrustedKeys
 from probity.service.settings import Settings
 
-# Where one example takes one thread longer than this, all threads compute one batch, to shorten the client's wait. For
-# faster networks, one batch a thread gives more throughput.
+# Where one example takes one thread longer than this, all threads compute one batch, to shorten the client's wait, and
+# other models do not wait for it. For faster networks, one batch a thread gives more throughput.
 LONG_SECONDS = 0.02
 REPLACED_TRIES, NAMED = 5, 10
 log = logging.getLogger("probity")
@@ -56,8 +56,13 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
 
     predictor = opened(useful_threads(settings.threads or 1))
     _warn_of_shared_thresholds(predictor)
-    several = settings.threads is None and all_threads(settings) > 1
-    return opened(all_threads(settings)) if several and predictor.graph.takes_longer_than(LONG_SECONDS) else predictor
+    several = all_threads(settings) > 1
+    if not several or not predictor.graph.takes_longer_than(LONG_SECONDS):
+        return predictor
+    if settings.threads is None:
+        predictor = opened(all_threads(settings))
+    predictor.takes_long = True
+    return predictor
 
 
 def _warn_of_shared_thresholds(predictor: Predictor) -> None:

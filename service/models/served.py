@@ -40,11 +40,14 @@ class ServedModel:
         self._unused.set()
         self._rates = RateBounds.of(settings)
         each = predictor.graph.threads or threads.count
+        self._threads, self._long = threads, predictor.takes_long
+        threads.join(self._long)
         self._batcher: DynamicBatcher[AnyPrediction] = DynamicBatcher(
             self._compute,
             _limits(settings, predictor, each),
             threads,
             share=share_of(settings, each),
+            long=self._long,
             fallback=self._fallback(settings.degrade_after_seconds),
             clock=clock,
             observe=self._note,
@@ -102,6 +105,7 @@ class ServedModel:
         """Close the queue once no request uses the model any more."""
         await self._unused.wait()
         await self._batcher.close()
+        self._threads.leave(self._long)
         self.metrics.finish()
 
     def _note(self, batch: Batch) -> None:
