@@ -364,6 +364,8 @@ def compare(
         int,
         typer.Option(parser=whole_number(1), metavar="INTEGER", help="How many inputs to read and predict at once."),
     ] = 256,
+    header: Annotated[bool, typer.Option("--header", help="The first line of a .csv file is a header.")] = False,
+    no_header: Annotated[bool, typer.Option("--no-header", help="The first line of a .csv file is data.")] = False,
     policy: dict[str, Any],
 ) -> None:
     """Say how the predictions of two bundles differ: labels, rejections and p-values, with 95 % intervals."""
@@ -374,7 +376,7 @@ def compare(
 
     def job(report: Callable[[int, int], None]) -> int:
         predictors = open_predictor(first, policy), open_predictor(second, policy)
-        found.append(compare_on(*predictors, on, batch_size, report))
+        found.append(compare_on(*predictors, on, batch_size, report, _either(header, no_header)))
         return len(found[0])
 
     try:

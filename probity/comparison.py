@@ -21,8 +21,16 @@ NAMES = {
 }
 
 
-def compare_on(first: Predictor, second: Predictor, path: Path, batch_size: int, report: Report) -> Differences:
-    """The differences on every input of the file, each bundle reading it by its own input spec.
+def compare_on(
+    first: Predictor,
+    second: Predictor,
+    path: Path,
+    batch_size: int,
+    report: Report,
+    csv_header: bool | None = None,
+) -> Differences:
+    """The differences on every input of the file, each bundle reading it by its own input spec. csv_header: as for
+    `open_source`.
 
     Raises `ScoringError` and `InputError` for inputs that one of them does not take, and `ValueError` for bundles of
     different tasks or classes.
@@ -31,7 +39,7 @@ def compare_on(first: Predictor, second: Predictor, path: Path, batch_size: int,
     if (one.task, one.labels) != (other.task, other.labels):
         found = f"{one.task} of {', '.join(one.labels)!s:.100} and {other.task} of {', '.join(other.labels)!s:.100}"
         raise ValueError(f"found {found}, expected bundles of one task, with the same classes, labels or values")
-    sources = [_source(predictor, path) for predictor in (first, second)]
+    sources = [_source(predictor, path, csv_header) for predictor in (first, second)]
     parts, done, count = [], 0, sources[0].count
     report(done, count)
     for batches in zip(*(source.batches(0, batch_size) for source in sources), strict=True):
@@ -44,10 +52,10 @@ def compare_on(first: Predictor, second: Predictor, path: Path, batch_size: int,
     return Differences.concatenate(parts)
 
 
-def _source(predictor: Predictor, path: Path) -> Source:
+def _source(predictor: Predictor, path: Path, csv_header: bool | None) -> Source:
     spec = predictor.manifest.input
     texts = None if predictor.reader is None else TextColumn(predictor.reader, spec)
-    return open_source(path, spec, texts=texts)
+    return open_source(path, spec, csv_header, texts=texts)
 
 
 def _arrays(prediction: Prediction) -> Mapping[str, npt.NDArray[Any]]:
@@ -66,5 +74,5 @@ def print_differences(found: Differences) -> None:
         table.add_row(text, f"{count / len(found):.2%}  ({low:.2%} to {high:.2%})")
     distance = found.p_value_distance
     low, high = mean_interval(distance)
-    table.add_row("mean distance of p-values", f"{distance.mean():.4f}  ({max(0.0, low):.4f} to {high:.4f})")
+    table.add_row("mean distance of p-values", f"{distance.mean():.4f}  ({max(0.0, low):.4f} to {min(1.0, high):.4f})")
     console().print(table)

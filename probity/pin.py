@@ -5,7 +5,7 @@ from pathlib import Path
 from probity.service.bundle import BundleError, read_manifest
 from probity.service.models.folders import bundles_in
 from probity.service.models.store import version_key
-from probity.service.models.versions_file import read_versions, write_versions
+from probity.service.models.versions_file import locked, read_versions, write_versions
 
 
 def pin_version(models: Path, name: str, version: str | None) -> None:
@@ -13,15 +13,15 @@ def pin_version(models: Path, name: str, version: str | None) -> None:
 
     Raises `ValueError` where no such version is there, and `OSError` where the folder cannot be read or written.
     """
-    versions = read_versions(models)
-    if version is None:
-        if versions.pop(name, None) is None:
+    with locked(models):
+        versions = read_versions(models)
+        if version is not None:
+            _check_there(models, name, version)
+            versions[name] = version
+        elif versions.pop(name, None) is None:
             pinned = ", ".join(map(repr, sorted(versions))) or "none"
             raise ValueError(f"{models}: found no pinned version of {name!r:.200}; pinned are: {pinned}")
-    else:
-        _check_there(models, name, version)
-        versions[name] = version
-    write_versions(models, versions)
+        write_versions(models, versions)
 
 
 def _check_there(models: Path, name: str, version: str) -> None:

@@ -190,6 +190,12 @@ def _check_grpc(settings: Settings) -> None:
         _fail(f"grpc_port ({PREFIX}GRPC_PORT): gRPC needs packages of its own: pip install {packages}")
     if settings.grpc_port == 0 and settings.workers > 1:
         _fail(f"grpc_port ({PREFIX}GRPC_PORT): found 0, expected one port that all workers share")
+    try:
+        with listener(settings, settings.grpc_port):
+            pass
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        _fail(f"grpc_port ({PREFIX}GRPC_PORT): cannot serve on {settings.host}:{settings.grpc_port}: {reason}")
 
 
 def _cannot_listen(settings: Settings, error: OSError) -> str:

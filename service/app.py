@@ -151,7 +151,11 @@ async def _running(
     repository.adopt(loaded)
     watching = asyncio.create_task(_watch(repository, settings))
     choice = settings.shadow_choice
-    shadow = None if choice is None else Shadow(choice, Policy.of(settings), store, metrics)
+    shadow = (
+        None
+        if choice is None
+        else Shadow(choice, Policy.of(settings), store, metrics, settings.compute_timeout_seconds)
+    )
     runtime = Runtime(settings, metrics, store, repository, compute_threads, audit, feedback, shadow)
     for one in (audit, shadow):
         if one is not None:
@@ -179,8 +183,14 @@ async def _begin_loading(runtime: Runtime) -> None:
     """Load every bundle in the models' folder. The service answers meanwhile: a bundle that hangs must not keep it from
     saying that it lives, and what it waits for."""
     settings = runtime.settings
-    if settings.models is None:
+
+    def look() -> None:
         _check_default_model(runtime.store, settings)
+        if runtime.shadow is not None:
+            runtime.shadow.check()
+
+    if settings.models is None:
+        look()
         return
 
     def check(loaded: asyncio.Task[None]) -> None:
@@ -188,7 +198,7 @@ async def _begin_loading(runtime: Runtime) -> None:
             return
         if (error := loaded.exception()) is not None:
             log.error("%s: loading its bundles failed", settings.models, exc_info=error)
-        _check_default_model(runtime.store, settings)
+        look()
 
     (await runtime.repository.begin()).add_done_callback(check)
 

@@ -113,11 +113,18 @@ class Runtime:
         self.body_threads.shutdown(wait=False, cancel_futures=True)
 
     def record(
-        self, model: ServedModel, decision: Decision, request_id: str | None, prediction: AnyPrediction, inputs: Array
+        self,
+        model: ServedModel,
+        decision: Decision,
+        request_id: str | None,
+        prediction: AnyPrediction,
+        inputs: Array,
+        observed: bool = True,
     ) -> None:
         """Hand an answered prediction to the audit trail and to the shadow, where there are such; `decision` has
-        decided. request_id: None for a random one."""
-        if self.shadow is not None and decision is model.predictor.decision:
+        decided. request_id: None for a random one. observed: whether the shadow sees it.
+        """
+        if self.shadow is not None and observed and decision is model.predictor.decision:
             self.shadow.offer(model, prediction, inputs)
         if self.audit is not None:
             kept, name = inputs if self.settings.audit_inputs else None, request_id or random_id()
@@ -158,7 +165,7 @@ class Runtime:
     @property
     def ready(self) -> bool:
         """Whether to send requests: some model is loaded, every model computes, and the service is not draining."""
-        return not self.draining and self.alive and any(True for _ in self.store)
+        return not self.draining and self.alive and self.store.answers
 
     def deadline(self, request: Request) -> RequestDeadline:
         """The request's deadline, from its arrival on; raises `ProblemError` (422) for a header that is no number."""

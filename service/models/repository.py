@@ -43,7 +43,7 @@ class Repository:
         self._folders, self._models_folder = list(folders), models_folder
         self.records: dict[Path, FolderRecord] = {}
         self._versions: dict[str, str] = {}
-        self._versions_trouble = ""
+        self._versions_trouble, self._unanswered = "", dict[str, str]()
         self._at_once = asyncio.Semaphore(LOADS_AT_ONCE)
         self._loading: set[asyncio.Task[None]] = set()
         self._retiring: set[asyncio.Task[None]] = set()
@@ -77,6 +77,9 @@ class Repository:
         ]
         if default is not None and self.store.answering(default) is None:
             names.append(default)
+        names += [
+            f"{name} version {version}, to which it is pinned" for name, version in self.store.unanswered().items()
+        ]
         return sorted({*names})
 
     async def begin(self) -> asyncio.Task[None]:
@@ -93,10 +96,12 @@ class Repository:
             await self._renew_in_order(changed)
         finally:
             self.store.loading = False
+            self._note_unanswered()
 
     async def refresh(self) -> None:
         """Load what is new or changed, unload what is gone."""
         await self._renew_in_order(await self._changed())
+        self._note_unanswered()
 
     async def _renew_in_order(self, changed: list[tuple[FolderRecord, Stamp]]) -> None:
         """Models come in the order of their folders, whichever is tried first."""
@@ -141,6 +146,14 @@ class Repository:
         self._versions = versions
         self.store.pin(versions)
 
+    def _note_unanswered(self) -> None:
+        """Say once of which models no version answers."""
+        unanswered = self.store.unanswered()
+        if unanswered and unanswered != self._unanswered:
+            each = printable(", ".join(f"{name} is pinned to version {one}" for name, one in unanswered.items()))
+            log.error("%s, which is not loaded: requests that name no version get 404", each)
+        self._unanswered = unanswered
+
     async def watch(self, seconds: float) -> None:
         """Scan for changes every `seconds`, for ever, once the bundles of the start were tried. A slow load delays
         nothing else, and while the folder cannot be read, nothing changes."""
@@ -152,6 +165,7 @@ class Repository:
             try:
                 for record, stamp in await self._changed():
                     self._start(self._renew(record, stamp))
+                self._note_unanswered()
                 trouble = ""
             except OSError as error:
                 if str(error) != trouble:

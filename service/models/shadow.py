@@ -1,11 +1,14 @@
 """A version that predicts what another has answered, in a process of low priority; metrics say how they differ."""
 
+import contextlib
 import io
 import json
 import logging
 import random
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -30,6 +33,7 @@ Array = npt.NDArray[Any]
 COMMAND = (sys.executable, "-P", "-m", "probity.service.models.shadow_process")
 MOST_ROWS = 64  # of a request
 END_SECONDS = 2.0
+RETRY_SECONDS = 30.0  # after which a process that ended by itself is started again
 log = logging.getLogger("probity")
 
 
@@ -46,7 +50,11 @@ class _Ask:
 class Shadow:
     """Offers a share of the answers to another version of the same model. None waits for it or is changed by it."""
 
-    def __init__(self, choice: ShadowChoice, policy: Policy, store: ModelStore, metrics: Metrics) -> None:
+    def __init__(
+        self, choice: ShadowChoice, policy: Policy, store: ModelStore, metrics: Metrics, seconds: float = 60.0
+    ) -> None:
+        """seconds: how long one request may take there, the loading of the bundle included."""
+        self._seconds = seconds
         self._choice, self._policy, self._store = choice, policy, store
         model = choice.name, choice.version
         self._series = {
@@ -63,7 +71,7 @@ class Shadow:
         )
         self._lost, self._refused = lost, ""
         self._child: _Child | None = None
-        self._closing = False
+        self._closing, self._not_before = False, 0.0
 
     def start(self) -> None:
         """Begin to compare."""
@@ -75,6 +83,15 @@ class Shadow:
         if self._child is not None:
             self._child.kill()
         self._thread.close()
+
+    def check(self) -> None:
+        """Log where nothing can be compared: call it once models are loaded."""
+        choice, answering = self._choice, self._store.answering(self._choice.name)
+        shown = printable(f"{choice.name} version {choice.version}")
+        if self._store.loaded(choice.name, choice.version) is None:
+            log.warning("the shadow %s is not loaded: nothing is compared until it is", shown)
+        elif answering is not None and answering.version == choice.version:
+            log.warning("the shadow %s itself answers: pin another version, to compare them", shown)
 
     def offer(self, model: ServedModel, prediction: AnyPrediction, inputs: Array) -> None:
         """Have the answer compared, if it is one of the share; call it in the event loop, returns at once.
@@ -105,9 +122,10 @@ class Shadow:
             if self._closing:
                 break
             try:
-                verdict = self._child_for(one).ask(one.data)
+                verdict = self._child_for(one).ask(one.data, self._seconds)
             except OSError as error:
                 verdict = {"error": str(error)}
+                self._not_before = time.monotonic() + RETRY_SECONDS
             if "error" not in verdict:
                 self._count(verdict)
             elif not self._closing:
@@ -118,7 +136,10 @@ class Shadow:
     def _child_for(self, one: _Ask) -> "_Child":
         if self._child is None or self._child.task.digest != one.digest or not self._child.alive:
             if self._child is not None:
+                same = self._child.task.digest == one.digest
                 self._child.close()
+                if same and time.monotonic() < self._not_before:
+                    raise OSError("its process ended, and is not started again at once")
             self._child = _Child(Task(one.folder, one.digest, self._policy.model_dump()))
         return self._child
 
@@ -159,20 +180,27 @@ class _Child:
             env=child_environment(),
             start_new_session=True,  # a signal to all of a terminal's processes is for the service to handle
         )
-        self._write(json.dumps(asdict(task)).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):
+            self._write(json.dumps(asdict(task)).encode() + b"\n")
 
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._process.poll() is None
 
-    def ask(self, data: bytes) -> Mapping[str, Any]:
-        """The verdict on one request."""
-        self._write(SIZE.pack(len(data)) + data)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+    def ask(self, data: bytes, seconds: float) -> Mapping[str, Any]:
+        """The verdict on one request; a process that takes longer is killed."""
+        timer = threading.Timer(seconds, self.kill)
+        timer.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):  # its last line says why it ended
+                self._write(SIZE.pack(len(data)) + data)
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
         if not line:
-            raise OSError(f"its process ended with status {self._process.wait()}")
+            raise OSError(f"its process ended with status {self._process.wait()}, or took longer than {seconds:g} s")
         verdict: dict[str, Any] = json.loads(line)
         return verdict
 

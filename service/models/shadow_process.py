@@ -6,9 +6,11 @@ of JSON for each: the sums of `Differences`, or what went wrong. The other side 
 """
 
 import contextlib
+import ctypes
 import io
 import json
 import os
+import signal
 import struct
 import sys
 from collections.abc import Mapping
@@ -26,6 +28,7 @@ from probity.service.maths.disagreement import COMPARED, Differences
 Array = npt.NDArray[Any]
 SIZE = struct.Struct("<Q")
 NICENESS = 19
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -56,16 +59,27 @@ def serve(stream: BinaryIO, out: BinaryIO) -> None:
         try:
             verdict: dict[str, Any] = compared(predictor, arrays.pop("inputs"), arrays)
         except (NetworkError, NetworkFailed, ValueError) as error:
-            verdict = {"error": " ".join(str(error).split())[:300]}
+            verdict = _told(error)
         out.write(json.dumps(verdict).encode() + b"\n")
         out.flush()
 
 
+def _told(error: Exception) -> dict[str, str]:
+    return {"error": " ".join(str(error).split())[:300] or type(error).__name__}
+
+
 def main() -> None:
-    """Until the service closes the stream, or ends."""
+    """Until the service closes the stream, or ends; what cannot be mended is told in a last line."""
     os.nice(NICENESS)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with contextlib.suppress(BrokenPipeError):
-        serve(sys.stdin.buffer, sys.stdout.buffer)
+        try:
+            serve(sys.stdin.buffer, sys.stdout.buffer)
+        except Exception as error:
+            sys.stdout.buffer.write(json.dumps(_told(error)).encode() + b"\n")
+            sys.stdout.buffer.flush()
+            raise
 
 
 if __name__ == "__main__":

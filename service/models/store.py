@@ -65,10 +65,20 @@ class ModelStore:
         """The version of the model of this name that answers requests which name none, where there is one."""
         return self._answering.get(name or "")
 
+    @property
+    def answers(self) -> bool:
+        """Whether some model answers requests that name no version."""
+        return bool(self._answering)
+
+    def unanswered(self) -> dict[str, str]:
+        """Models of which versions are loaded and none answers, and the version that they are pinned to."""
+        return {name: self._pinned[name] for name in self._models if name not in self._answering}
+
     def pin(self, versions: Mapping[str, str]) -> None:
         """From now on these versions answer, by the name of their model, and of other models the latest.
 
-        While a pinned one is not loaded, the one that answered before goes on, and at the start none.
+        While a pinned one is not loaded, the one that answered before goes on; at the start, or where that one is gone,
+        none answers.
         """
         self._pinned = dict(versions)
         self._choose()

@@ -1,6 +1,10 @@
 """`versions.json` in the models' folder: which version of a model answers the requests that name none."""
 
-from collections.abc import Mapping
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -22,7 +26,10 @@ def read_versions(models_folder: Path) -> dict[str, str]:
     """Version by model, as the file says; empty where there is none. Raises `VersionsFileError`."""
     file = models_folder / VERSIONS_FILE
     try:
-        with open(file, "rb") as stream:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise _refused(file, "no regular file")
             data = stream.read(MOST_BYTES + 1)
     except FileNotFoundError:
         return {}
@@ -48,3 +55,14 @@ def _refused(file: Path, found: str) -> VersionsFileError:
 def write_versions(models_folder: Path, versions: Mapping[str, str]) -> None:
     """Write the file atomically. Raises `OSError`."""
     replace_file(models_folder / VERSIONS_FILE, ADAPTER.dump_json(dict(versions), indent=2) + b"\n")
+
+
+@contextlib.contextmanager
+def locked(models_folder: Path) -> Iterator[None]:
+    """While the block runs, nobody else who asks for this changes the file. Raises `OSError`."""
+    handle = os.open(models_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

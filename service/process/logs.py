@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, TextIO
 
@@ -75,7 +76,9 @@ class LogWriter:
     log goes on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[str], str] = str) -> None:
+        """told: a line of the writer's own, as the log has lines."""
+        self._told = told
         self.lock = threading.RLock()  # of all handlers that share it: `put` takes one line at a time
         self._process: int | None = None  # whose thread writes: it does not live on in a fork
 
@@ -112,9 +115,9 @@ class LogWriter:
             while lines:
                 taken = [lines.popleft() for _ in range(min(len(lines), LINES_AT_ONCE))]
                 if self._dropped:
-                    said = f"{self._dropped} lines of the log were left out: nobody read it\n"
+                    said = self._told(f"{self._dropped} lines of the log were left out: nobody read it")
                     self._dropped = 0
-                    taken.append((taken[-1][0], said))
+                    taken.append((taken[-1][0], f"{said}\n"))
                 for descriptor, group in itertools.groupby(taken, key=itemgetter(0)):
                     _write_all(descriptor, "".join(line for _, line in group))
             self._writing = False
@@ -154,15 +157,22 @@ class Background(logging.StreamHandler[TextIO]):
         self._writer.flush()
 
 
+def _told_in_json(message: str) -> str:
+    record = logging.LogRecord("probity", logging.WARNING, __file__, 0, message, None, None)
+    WithContext().filter(record)
+    return JsonLines().format(record)
+
+
 def log_config(settings: Settings) -> dict[str, Any]:
     """uvicorn's logging configuration, with time and request in each line, and a logger for the service's messages."""
     config = copy.deepcopy(LOGGING_CONFIG)
     config["filters"] = {"path_only": {"()": PathOnly}, "context": {"()": WithContext}}
     for formatter in config["formatters"].values():
         formatter["fmt"] = f"%(moment)s {formatter['fmt']}%(request)s"
-    if settings.log_format == "json":
+    json_lines = settings.log_format == "json"
+    writer = LogWriter(_told_in_json if json_lines else str)  # one for all streams, so that lines stay in their order
+    if json_lines:
         config["formatters"] = {name: {"()": JsonLines} for name in config["formatters"]}
-    writer = LogWriter()  # one for all streams, so that lines stay in their order
     for handler in config["handlers"].values():
         handler |= {"class": f"{__name__}.{Background.__name__}", "filters": ["context"], "writer": writer}
     config["loggers"]["uvicorn.access"]["filters"] = ["path_only"]

@@ -187,11 +187,12 @@ def _signals() -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def listener(settings: Settings) -> Iterator[socket.socket]:
-    """A socket that is bound but not listening: connections come once a worker can take them."""
+def listener(settings: Settings, port: int | None = None) -> Iterator[socket.socket]:
+    """A socket that is bound but not listening: connections come once a worker can take them. port: in place of the
+    settings' own."""
     with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((settings.host, settings.port))
+        listening.bind((settings.host, settings.port if port is None else port))
         yield listening
 
 

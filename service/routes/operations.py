@@ -53,8 +53,9 @@ async def ready(runtime: RuntimeDependency) -> Health:
     check_computes(runtime)
     settings, loading = runtime.settings, runtime.store.loading
     if not runtime.ready:
-        empty = not any(True for _ in runtime.store)
-        detail = "No model is loaded" if empty else "The service computes nothing any more"
+        detail = (
+            "No model is loaded that answers" if not runtime.store.answers else "The service computes nothing any more"
+        )
         detail += "; the operator's log says why."
         raise ProblemError(503, "loading" if loading else "not_ready", detail)
     if missing := runtime.repository.missing(settings.ready_requires, settings.default_model):

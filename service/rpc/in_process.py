@@ -13,7 +13,7 @@ from probity.service.http.arrival import ARRIVAL
 from probity.service.http.disconnect import EXTENSION, DisconnectEvent
 
 Headers = Mapping[str, str]
-Note = Callable[[str, str, str, int], None]
+Note = Callable[[str, str, str, "Reply"], None]
 
 
 @dataclass
@@ -28,18 +28,15 @@ class Reply:
 class InProcess:
     """Asks `app`, which runs. `running`: the tasks that answer, which whoever stops the service waits for."""
 
-    def __init__(
-        self, app: ASGIApp, running: set[asyncio.Task[None]], note: Callable[[str, str, str, int], None]
-    ) -> None:
-        """note: called with client, method, path and status of each request."""
+    def __init__(self, app: ASGIApp, running: set[asyncio.Task[None]], note: Note) -> None:
+        """note: called with client, method, quoted path and answer of each request."""
         self._app, self._running, self._note = app, running, note
 
     async def ask(self, method: str, path: str, headers: Headers, body: bytes = b"", client: str = "") -> Reply:
         """The answer. A caller that is cancelled is a client that has left."""
-        event = DisconnectEvent()
-        reply = Reply()
-        scope = _scope(method, path, headers, client, event)
-        task = asyncio.get_running_loop().create_task(self._run(scope, _Stream(body, event), reply))
+        event, reply = DisconnectEvent(), Reply()
+        scope, stream = _scope(method, path, headers, client, event), _Stream(body, event)
+        task = asyncio.get_running_loop().create_task(self._run(scope, stream, reply))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         try:
@@ -47,7 +44,9 @@ class InProcess:
         except asyncio.CancelledError:
             event.set()
             raise
-        self._note(client, method, path, reply.status)
+        finally:
+            stream.drop()
+            self._note(client, method, quote(path), reply)
         return reply
 
     async def _run(self, scope: dict[str, Any], stream: "_Stream", reply: Reply) -> None:
@@ -70,6 +69,10 @@ class _Stream:
     def __init__(self, body: bytes, event: DisconnectEvent) -> None:
         self._body: bytes | None = body
         self._event = event
+
+    def drop(self) -> None:
+        """Nobody reads the body any more; what is left of the request may live on for a while."""
+        self._body = None
 
     async def receive(self) -> Message:
         if self._body is not None:
@@ -96,7 +99,7 @@ def _scope(method: str, path: str, headers: Headers, client: str, event: Disconn
         "raw_path": quote(path).encode("ascii"),
         "root_path": "",
         "query_string": b"",
-        "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+        "headers": [(name.lower().encode(), value.encode(errors="surrogateescape")) for name, value in headers.items()],
         "client": (client, 0),
         "server": None,
         "extensions": {

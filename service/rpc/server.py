@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
+import os
 from typing import Any
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr beside the log, in a form of its own
 
 import grpc
 from google.protobuf import descriptor_pb2
@@ -11,15 +14,18 @@ from grpc_reflection.v1alpha import reflection
 from starlette.types import ASGIApp
 
 from probity.service.rpc.health import HEALTH, Health
-from probity.service.rpc.in_process import InProcess
+from probity.service.rpc.in_process import InProcess, Reply
 from probity.service.rpc.protocol import SERVICE, Protocol
 from probity.service.rpc.servicer import Servicer
 from probity.service.runtime import Runtime
 from probity.service.settings import Settings
 
-# What gRPC itself takes by default. The messages of all calls are in memory before a call begins, as HTTP's bodies are
-# not: so many calls of this size are a gigabyte.
-MOST_BYTES, MOST_CALLS = 4 * 2**20, 256
+MOST_BYTES = 4 * 2**20  # of a message: what gRPC itself takes by default
+MOST_CALLS = 1024  # at once, those that wait among them
+# Before the end, calls that still come are told to go elsewhere: gRPC itself would cancel them, and clients do not try
+# again then.
+TURN_AWAY_SECONDS = 0.5
+MOST_LOGGED = 300  # characters of a path
 access = logging.getLogger("uvicorn.access")
 
 
@@ -33,13 +39,16 @@ class RpcServer:
         described = descriptor_pb2.FileDescriptorProto()
         health_pb2.DESCRIPTOR.CopyToProto(described)
         protocol = Protocol([described])
-        self._health = Health(http)
+        most = min(settings.max_body_bytes, MOST_BYTES)
+        self._servicer = Servicer(http, runtime, protocol, most)
         self._server = grpc.aio.server(
             maximum_concurrent_rpcs=MOST_CALLS,
-            options=[("grpc.max_receive_message_length", min(settings.max_body_bytes, MOST_BYTES))],
+            options=[
+                ("grpc.max_receive_message_length", most),
+                ("grpc.so_reuseport", int(settings.workers > 1)),  # otherwise a second service would share the port
+            ],
         )
-        handlers = [Servicer(http, runtime, protocol).handler(), self._health.handler()]
-        self._server.add_generic_rpc_handlers(handlers)
+        self._server.add_generic_rpc_handlers([self._servicer.handler(), Health(http).handler()])
         reflection.enable_server_reflection(
             (SERVICE, HEALTH, reflection.SERVICE_NAME), self._server, pool=protocol.pool
         )
@@ -56,12 +65,14 @@ class RpcServer:
 
     async def stop(self, seconds: float) -> None:
         """Take no more calls, and let those that run end within `seconds`."""
-        self._health.stop()
+        self._servicer.stopping = True
+        await asyncio.sleep(min(TURN_AWAY_SECONDS, seconds))
         await self._server.stop(seconds)
 
 
-def _log(client: str, method: str, path: str, status: int) -> None:
-    access.info('%s - "%s %s HTTP/%s" %d', client, method, path, "2", status)
+def _log(client: str, method: str, path: str, reply: Reply) -> None:
+    shown, named = path[:MOST_LOGGED], {"request_id": reply.headers.get("x-request-id")}
+    access.info('%s - "%s %s HTTP/%s" %d', client, method, shown, "2", reply.status, extra=named)
 
 
 def _no_log(*_: Any) -> None:

@@ -1,7 +1,9 @@
 """The methods of `inference.GRPCInferenceService`, each of them a request to the HTTP application."""
 
+import asyncio
 import functools
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -34,37 +36,81 @@ CODES = {
 PASSED_ON = ("authorization", "x-api-key", "x-request-id", "x-request-timeout")
 PASSED_BACK = ("retry-after", "x-request-id")
 Context = Any  # grpc.aio.ServicerContext
+log = logging.getLogger("probity")
+
+
+class Refused(Exception):
+    """How a call ends that has no answer.
+
+    Raised by the methods here in place of gRPC's own, which keeps the frames that it passes through, and with them the
+    message, until a garbage collection.
+    """
+
+    def __init__(self, code: Any, detail: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(detail)
+        self.code, self.detail, self.metadata = code, detail, metadata
 
 
 class Servicer:
     """Answers through `http`; `runtime` has the threads for what is too large for the event loop."""
 
-    def __init__(self, http: InProcess, runtime: Runtime, protocol: Protocol) -> None:
+    def __init__(self, http: InProcess, runtime: Runtime, protocol: Protocol, most_bytes: int) -> None:
+        """most_bytes: of a message. As many messages arrive at once as fit into the operator's limit on pending bytes;
+        the others stay with their clients."""
         self._http, self._runtime, self._protocol = http, runtime, protocol
+        self._seconds = runtime.settings.client_timeout_seconds
+        self._arriving = asyncio.Semaphore(max(1, runtime.settings.max_pending_bytes // most_bytes))
+        self.stopping = False
 
     def handler(self) -> Any:
-        """For `grpc.aio.Server.add_generic_rpc_handlers`. Messages come and go as bytes: parsing large ones on the
-        event loop would keep everybody waiting."""
-        methods = {
-            name: grpc.unary_unary_rpc_method_handler(
-                functools.partial(self._answer, name, getattr(self, _snake(name)))
-            )
-            for name in METHODS
-        }
+        """For `grpc.aio.Server.add_generic_rpc_handlers`.
+
+        Messages come and go as bytes: parsing large ones on the event loop would keep everybody waiting. Each call is
+        taken as a stream of one message, which is read when there is room for it, and not before the call begins.
+        """
+        answers = {name: functools.partial(self._answer, name, getattr(self, _snake(name))) for name in METHODS}
+        methods = {name: grpc.stream_unary_rpc_method_handler(answer) for name, answer in answers.items()}
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _answer(
-        self, name: str, method: Callable[[Any, Context], Awaitable[Any]], data: bytes, context: Context
+        self,
+        name: str,
+        method: Callable[[Any, Context], Awaitable[Any]],
+        _: Any,
+        context: Context,
     ) -> bytes:
         """The method's answer as bytes."""
-        parse = functools.partial(self._parsed, name, data)
         try:
-            request = parse() if len(data) <= INLINE_BYTES else await self._runtime.in_thread(parse)
+            if self.stopping:
+                raise Refused(Code.UNAVAILABLE, "The service is shutting down.")
+            message = await method(await self._request(name, context), context)
+            encoded: bytes = message.SerializeToString()
+            return encoded
+        except Refused as refused:
+            _end(context, refused.code, refused.detail, refused.metadata)
+        except Exception:
+            log.exception("a call of %s failed", name)
+            _end(context, Code.INTERNAL, "The service failed; the operator's log has the details.")
+        return b""
+
+    async def _request(self, name: str, context: Context) -> Any:
+        parse = functools.partial(self._parsed, name, await self._message(name, context))
+        try:
+            return parse() if len(parse.args[1]) <= INLINE_BYTES else await self._runtime.in_thread(parse)
         except (DecodeError, MalformedMessage) as error:
-            await context.abort(Code.INVALID_ARGUMENT, f"{name}Request: {error}")
-        message = await method(request, context)
-        encoded: bytes = message.SerializeToString()
-        return encoded
+            raise Refused(Code.INVALID_ARGUMENT, f"{name}Request: {error}") from None
+
+    async def _message(self, name: str, context: Context) -> bytes:
+        """By the context's own reading: the iterator of messages keeps the last one until a garbage collection."""
+        try:
+            async with asyncio.timeout(self._seconds), self._arriving:
+                found = await context.read()
+        except TimeoutError:
+            detail = f"The message did not arrive within {self._seconds:g} seconds."
+            raise Refused(Code.DEADLINE_EXCEEDED, detail) from None
+        if not isinstance(found, bytes):
+            raise Refused(Code.INVALID_ARGUMENT, f"{name}Request: found no message")
+        return found
 
     def _parsed(self, name: str, data: bytes) -> Any:
         check_parts(data)
@@ -84,7 +130,7 @@ class Servicer:
         """Whether the model is there and computes."""
         reply = await self._ask(context, "GET", f"{_path(request.name, request.version)}/ready")
         if reply.status not in (200, 404, 503):
-            await _refuse(context, reply)
+            raise _refusal(reply)
         return self._protocol["ModelReadyResponse"](ready=reply.status == 200)
 
     async def server_metadata(self, _: Any, context: Context) -> Any:
@@ -100,18 +146,16 @@ class Servicer:
 
     async def model_infer(self, request: Any, context: Context) -> Any:
         """The outputs asked for."""
-        typed = not request.raw_input_contents
+        typed, path = not request.raw_input_contents, f"{_path(request.model_name, request.model_version)}/infer"
         try:
             headers, body = await self._maybe_in_thread(request.ByteSize() if typed else 0, lambda: _joined(request))
         except RequestError as error:
-            await context.abort(Code.INVALID_ARGUMENT, f"{error}.")
-        path = f"{_path(request.model_name, request.model_version)}/infer"
+            raise Refused(Code.INVALID_ARGUMENT, f"{error}.") from None
         reply = await self._ask(context, "POST", path, headers, body)
         if reply.status != 200:
-            await _refuse(context, reply)
-        make = functools.partial(
-            to_message, self._protocol, reply.body, int(reply.headers[LENGTH_HEADER.lower()]), typed
-        )
+            raise _refusal(reply)
+        length = int(reply.headers[LENGTH_HEADER.lower()])
+        make = functools.partial(to_message, self._protocol, reply.body, length, typed)
         await context.send_initial_metadata(_passed_back(reply))
         return await self._maybe_in_thread(len(reply.body) if typed else 0, make)
 
@@ -121,14 +165,18 @@ class Servicer:
     async def _json(self, context: Context, path: str) -> dict[str, Any]:
         reply = await self._ask(context, "GET", path)
         if reply.status != 200:
-            await _refuse(context, reply)
+            raise _refusal(reply)
         found: dict[str, Any] = json.loads(reply.body)
         return found
 
     async def _ask(
         self, context: Context, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b""
     ) -> Reply:
-        given = {key: value for key, value in context.invocation_metadata() or () if key in PASSED_ON}
+        given = {
+            key: value
+            for key, value in context.invocation_metadata() or ()
+            if key in PASSED_ON and isinstance(value, str)
+        }
         left = context.time_remaining()
         if left is not None and left > 0:
             given.setdefault(TIMEOUT_HEADER.lower(), f"{left:.6f}")
@@ -140,13 +188,19 @@ def _joined(request: Any) -> tuple[dict[str, str], bytes]:
     return headers, b"".join(pieces)
 
 
-async def _refuse(context: Context, reply: Reply) -> None:
-    """End the call with the answer's error."""
+def _refusal(reply: Reply) -> Refused:
+    """The answer's error."""
     try:
         detail = json.loads(reply.body)["error"]
     except (ValueError, KeyError, TypeError):
         detail = f"The service answered with status {reply.status}."
-    await context.abort(CODES.get(reply.status, Code.INTERNAL), detail, _passed_back(reply))
+    return Refused(CODES.get(reply.status, Code.INTERNAL), detail, _passed_back(reply))
+
+
+def _end(context: Context, code: Any, detail: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
+    context.set_code(code)
+    context.set_details(detail)
+    context.set_trailing_metadata(metadata)
 
 
 def _passed_back(reply: Reply) -> tuple[tuple[str, str], ...]:
@@ -154,7 +208,10 @@ def _passed_back(reply: Reply) -> tuple[tuple[str, str], ...]:
 
 
 def _path(name: str, version: str) -> str:
-    """Of a model, as the HTTP application has it; its scope holds paths unquoted."""
+    """Of a model, as the HTTP application has it: its scope holds paths unquoted."""
+    for text in (name, version):
+        if "/" in text:  # it would be another path
+            raise Refused(Code.NOT_FOUND, f"found {text!r:.100}, expected the name and the version of a model")
     return f"/v2/models/{name}" + (f"/versions/{version}" if version else "")
 
 

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from probity.cli import app
+from probity.service.bundle import InputSpec
 from probity.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear
 from tests.support.requests import image_file
@@ -78,3 +79,14 @@ def test_what_is_refused(tmp_path: Path) -> None:
     done = compare(one, one, "--on", tmp_path / "nowhere.npy")
     assert done.exit_code == 2
     assert "no such file" in done.stderr
+
+
+def test_a_file_whose_first_line_may_be_data(tmp_path: Path) -> None:
+    path = bundle(tmp_path / "1", spec=InputSpec(shape=(4,)))
+    (tmp_path / "inputs.csv").write_text("0,1,2,3\n" + "1,2,3,4\n" * 3)
+    assert compare(path, path, "--on", tmp_path / "inputs.csv").exit_code == 2
+    for option, count in (("--header", 3), ("--no-header", 4)):
+        done = compare(path, path, "--on", tmp_path / "inputs.csv", option)
+        assert f"{count} inputs" in done.output, done.stderr
+    (tmp_path / "one.csv").write_text("1,2,3,4\n")
+    assert "inf" not in compare(path, path, "--on", tmp_path / "one.csv", "--no-header").output

@@ -1,11 +1,13 @@
 """`probity pin`: the version that answers requests which name none."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from probity.cli import app
+from probity.pin import pin_version
 from probity.service.models.versions_file import read_versions
 from tests.support.model_folders import bundle
 
@@ -63,3 +65,12 @@ def test_a_file_that_is_none_is_left_alone(models: Path) -> None:
     assert found.exit_code == 2
     assert "expected an object" in " ".join(found.output.split())
     assert (models / "versions.json").read_text() == "mine"
+
+
+def test_those_that_pin_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    names = [f"m{number}" for number in range(12)]
+    for name in names:
+        bundle(tmp_path / name, name, "1")
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(lambda name: pin_version(tmp_path, name, "1"), names))
+    assert read_versions(tmp_path) == dict.fromkeys(names, "1")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from probity.service.models.shadow import _Child
 from probity.service.models.shadow_process import SIZE, Task, serve
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.processes import wait_until
-from tests.support.server import RUNNING, Server, starting
+from tests.support.server import RUNNING, TIMEOUT, Server, starting
 
 FEATURE_SPEC_OTHER = InputSpec(shape=(4,), feature_names=("d", "c", "b", "a"))
 INPUTS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
@@ -73,10 +74,10 @@ def test_a_process_that_ended_says_so(tmp_path: Path) -> None:
     child = _Child(task(folder))
     assert child.alive
     data = packed(Predictor.load(folder))[SIZE.size :]
-    assert child.ask(data)["examples"] == len(INPUTS)
+    assert child.ask(data, TIMEOUT)["examples"] == len(INPUTS)
     child.kill()
     with pytest.raises(OSError, match=r"Broken pipe|ended with status"):
-        child.ask(data)
+        child.ask(data, TIMEOUT)
     child.close()
     assert not child.alive
 
@@ -133,3 +134,27 @@ def test_one_that_takes_other_inputs_is_not_compared(tmp_path: Path) -> None:
         server.wait_for("the shadow a version 2 is not compared: it has other inputs")
         assert metric(server, "lost") == 2 * len(INPUTS)
         assert metric(server, "examples") == 0
+
+
+def test_one_that_hangs_is_killed_and_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "1", "1")
+    data = packed(Predictor.load(folder))[SIZE.size :]
+    hanging = _Child(task(folder))
+    assert hanging.ask(data, TIMEOUT)["examples"] == len(INPUTS)
+    hanging._process.send_signal(signal.SIGSTOP)  # noqa: SLF001  as a network that never ends
+    with pytest.raises(OSError, match=r"or took longer than 0\.2 s"):
+        hanging.ask(data, 0.2)
+    hanging.close()
+    lost = _Child(Task(str(tmp_path / "nowhere"), "0" * 64, {}))
+    assert "no such folder" in lost.ask(data, TIMEOUT)["error"]
+    lost.close()
+
+
+@pytest.mark.parametrize(
+    ("shadow", "words"),
+    [("a/9@1", "the shadow a version 9 is not loaded"), ("a/1@1", "the shadow a version 1 itself answers")],
+)
+def test_a_choice_that_compares_nothing_is_told(tmp_path: Path, shadow: str, words: str) -> None:
+    bundle(tmp_path / "1", "1")
+    with starting(str(tmp_path / "1"), PROBITY_SHADOW=shadow) as server:
+        server.wait_for(words)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,39 @@ def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "versions.json").mkdir()
     with pytest.raises(VersionsFileError, match="cannot be read"):
         read_versions(tmp_path)
+
+
+def test_a_pipe_in_its_place_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "versions.json")
+    with pytest.raises(VersionsFileError, match="no regular file"):
+        read_versions(tmp_path)
+
+
+def test_a_version_that_is_not_there_is_told_and_nothing_is_ready(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bundle(tmp_path / "a", "a", "10")
+    bundle(tmp_path / "b", "b", "1")
+    write_versions(tmp_path, {"a": "9", "c": "1"})
+
+    async def test(world: World) -> None:
+        await (await world.repository.begin())
+        told = "a is pinned to version 9, which is not loaded: requests that name no version get 404"
+        assert caplog.text.count(told) == 1
+        await world.repository.refresh()
+        assert caplog.text.count(told) == 1
+        for required in ("named", "all"):
+            assert world.repository.missing(required, None) == ["a version 9, to which it is pinned"]
+        assert world.repository.missing("any", None) == []
+        assert world.store.answers
+        write_versions(tmp_path, {"a": "9", "b": "2"})
+        await world.repository.refresh()
+        assert world.store.find("b").version == "1"  # it answered before
+        write_versions(tmp_path, {"a": "10"})
+        await world.repository.refresh()
+        assert world.repository.missing("all", None) == []
+
+    run(test, tmp_path)
 
 
 def test_a_running_service_follows_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

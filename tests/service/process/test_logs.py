@@ -14,7 +14,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from probity.service.process.logs import LINES_AT_ONCE, MOST_LINES, Background, JsonLines, LogWriter
+from probity.service.process.logs import LINES_AT_ONCE, MOST_LINES, Background, JsonLines, LogWriter, _told_in_json
 from tests.support.bundles import Synthetic
 from tests.support.processes import wait_until
 from tests.support.server import ROOT, TIMEOUT, environment, running
@@ -157,3 +157,9 @@ def test_errors_in_json_keep_their_traceback_in_one_line() -> None:
     assert "\n" not in line
     assert json.loads(line)["message"] == "it failed: é"
     assert "KeyError: 'odd'" in json.loads(line)["exception"]
+
+
+def test_what_was_left_out_is_told_in_json() -> None:
+    told = json.loads(_told_in_json("3 lines of the log were left out"))
+    assert (told["level"], told["message"]) == ("warning", "3 lines of the log were left out")
+    assert told["time"].endswith("Z")

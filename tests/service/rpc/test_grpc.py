@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -220,6 +221,56 @@ def test_metrics_log_and_ids_are_those_of_http(both: tuple[Server, str], address
     assert 'route="/v2/models/{name}/infer",status="200"' in metrics or "/infer" in metrics
 
 
+@pytest.mark.parametrize("name", ["synthetic/ready", "synthetic/infer", "synthetic/versions/1", "../x", "a\r\nb"])
+def test_a_name_is_no_path_and_writes_no_line(both: tuple[Server, str], name: str) -> None:
+    server, address = both
+    start = server.lines_so_far()
+    for method in ("ModelMetadata", "ModelReady"):
+        with contextlib.suppress(grpc.RpcError):
+            assert not call(address, method, PROTOCOL[f"{method}Request"](name=name)).ready
+    with pytest.raises(grpc.RpcError) as refused:
+        call(address, "ModelMetadata", PROTOCOL["ModelMetadataRequest"](name=name, version="1"))
+    assert refused.value.code() is CODES.NOT_FOUND
+    assert all(" INFO" in line for line in server.log_of("/done", start))
+
+
+def test_a_call_without_a_message_ends(classification: Synthetic) -> None:
+    settings = {"PROBITY_CLIENT_TIMEOUT_SECONDS": "0.3"}
+    with serving(classification.path, **settings) as (_, address), grpc.insecure_channel(address) as channel:
+        never = threading.Event()
+
+        def nothing() -> Iterator[bytes]:
+            never.wait(TIMEOUT)
+            yield b""
+
+        ask = channel.stream_unary(f"/{SERVICE}/ModelInfer")
+        with pytest.raises(grpc.RpcError) as refused:
+            ask(nothing(), timeout=TIMEOUT)
+        never.set()
+        assert refused.value.code() is CODES.DEADLINE_EXCEEDED
+        assert "did not arrive within 0.3 seconds" in refused.value.details()
+        with pytest.raises(grpc.RpcError) as refused:
+            ask(iter(()), timeout=TIMEOUT)
+        assert "found no message" in refused.value.details()
+
+
+@pytest.mark.slow
+def test_refused_messages_leave_no_memory(classification: Synthetic) -> None:
+    with serving(classification.path) as (server, address), grpc.insecure_channel(address) as channel:
+        ask = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        big = PROTOCOL["ModelInferRequest"](model_name="nobody", raw_input_contents=[b"\0" * (4 * 2**20 - 100)])
+
+        def refuse(times: int) -> int:
+            for _ in range(times):
+                with pytest.raises(grpc.RpcError):
+                    ask(big.SerializeToString(), timeout=TIMEOUT)
+            status = Path(f"/proc/{server.process.pid}/status").read_text()
+            return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) * 1024
+
+        before = refuse(30)
+        assert refuse(60) - before < 100 * 2**20
+
+
 def test_health_and_reflection(address: str) -> None:
     with grpc.insecure_channel(address) as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)
@@ -229,9 +280,9 @@ def test_health_and_reflection(address: str) -> None:
         with pytest.raises(grpc.RpcError) as refused:
             health.Check(ask(service="nobody"), timeout=TIMEOUT)
         assert refused.value.code() is CODES.NOT_FOUND
-        watched = health.Watch(ask(service="nobody"), timeout=TIMEOUT)
-        assert next(watched).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-        watched.cancel()
+        with pytest.raises(grpc.RpcError) as refused:
+            next(health.Watch(ask(service=""), timeout=TIMEOUT))
+        assert refused.value.code() is CODES.UNIMPLEMENTED  # and clients do without
         database = ProtoReflectionDescriptorDatabase(channel)
         assert {SERVICE, "grpc.health.v1.Health"} <= {*database.get_services()}
         described = DescriptorPool(database).FindServiceByName(SERVICE)
@@ -297,7 +348,11 @@ def test_a_port_that_is_taken_and_one_that_cannot_be_shared(
 ) -> None:
     status, _, errors = run_to_end(str(classification.path), "--port", "0", "--grpc-port", str(both[0].port))
     assert status != 0
-    assert "gRPC" in errors
+    assert "grpc_port (PROBITY_GRPC_PORT): cannot serve on 127.0.0.1" in errors
+    taken = both[1].rpartition(":")[2]  # by another service's gRPC
+    status, _, errors = run_to_end(str(classification.path), "--port", "0", "--grpc-port", taken)
+    assert status == 2
+    assert "address already in use" in errors
     status, _, errors = run_to_end(str(classification.path), "--grpc-port", "0", PROBITY_WORKERS="2")
     assert status == 2
     assert "grpc_port (PROBITY_GRPC_PORT): found 0, expected one port that all workers share" in errors
