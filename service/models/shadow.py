@@ -1,7 +1,6 @@
 """A version that predicts what another has answered, in a process of low priority; metrics say how they differ."""
 
 import contextlib
-import io
 import json
 import logging
 import random
@@ -23,7 +22,7 @@ from probity.service.inference.policy import Policy
 from probity.service.inference.prediction import Prediction
 from probity.service.maths.disagreement import COMPARED
 from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.models.shadow_process import SIZE, Task
+from probity.service.models.shadow_process import Task, frame
 from probity.service.models.store import ModelStore
 from probity.service.monitoring.background import BackgroundThread, Work
 from probity.service.monitoring.metrics import Metrics
@@ -39,12 +38,27 @@ log = logging.getLogger("probity")
 
 @dataclass(frozen=True)
 class _Ask:
-    """What one request asks: the version, how many examples, and an .npz file of inputs and answer."""
+    """What requests ask: the version, and the arrays of inputs and answers."""
 
     folder: str
     digest: str
-    rows: int
-    data: bytes
+    arrays: Mapping[str, Array]
+
+    @property
+    def rows(self) -> int:
+        """How many examples there are."""
+        return len(self.arrays["inputs"])
+
+    @classmethod
+    def together(cls, asked: "Sequence[_Ask]") -> "list[_Ask]":
+        """Those of one version as one."""
+        found: dict[tuple[str, str], list[_Ask]] = {}
+        for one in asked:
+            found.setdefault((one.folder, one.digest), []).append(one)
+        return [
+            cls(*version, {name: np.concatenate([each.arrays[name] for each in some]) for name in some[0].arrays})
+            for version, some in found.items()
+        ]
 
 
 class Shadow:
@@ -118,20 +132,32 @@ class Shadow:
         self._refused = problem
 
     def _compare(self, asked: Sequence[_Ask]) -> None:
-        for one in asked:
-            if self._closing:
-                break
-            try:
-                verdict = self._child_for(one).ask(one.data, self._seconds)
-            except OSError as error:
-                verdict = {"error": str(error)}
-                self._not_before = time.monotonic() + RETRY_SECONDS
-            if "error" not in verdict:
-                self._count(verdict)
-            elif not self._closing:
-                self._refuse(f"the shadow could not predict some answers: {verdict['error']}", one.rows)
+        """Several requests at once: one after the other they would take more from those that ask."""
+        for several in _Ask.together(asked):
+            verdict = self._asked(several)
+            own = [one for one in asked if (one.folder, one.digest) == (several.folder, several.digest)]
+            if "error" not in verdict or len(own) == 1:
+                self._refuse_or_count(verdict, several.rows)
+                continue
+            for one in own:  # one of them may be to blame
+                self._refuse_or_count(self._asked(one), one.rows)
         if self._closing and self._child is not None:
             self._child.close()
+
+    def _asked(self, one: _Ask) -> Mapping[str, Any]:
+        if self._closing:
+            return {"error": "the service is ending"}
+        try:
+            return self._child_for(one).ask(frame(one.arrays), self._seconds)
+        except OSError as error:
+            self._not_before = time.monotonic() + RETRY_SECONDS
+            return {"error": str(error)}
+
+    def _refuse_or_count(self, verdict: Mapping[str, Any], rows: int) -> None:
+        if "error" not in verdict:
+            self._count(verdict)
+        elif not self._closing:
+            self._refuse(f"the shadow could not predict some answers: {verdict['error']}", rows)
 
     def _child_for(self, one: _Ask) -> "_Child":
         if self._child is None or self._child.task.digest != one.digest or not self._child.alive:
@@ -162,9 +188,7 @@ def _incomparable(model: ServedModel, shadow: ServedModel) -> str:
 
 def _packed(shadow: ServedModel, prediction: Prediction, inputs: Array) -> _Ask:
     arrays = {name: value for name in COMPARED if (value := getattr(prediction, name)) is not None}
-    file = io.BytesIO()
-    np.savez(file, inputs=inputs, **arrays)
-    return _Ask(str(shadow.predictor.path), shadow.digest, len(prediction), file.getvalue())
+    return _Ask(str(shadow.predictor.path), shadow.digest, {"inputs": inputs, **arrays})
 
 
 class _Child:
@@ -194,7 +218,7 @@ class _Child:
         timer.start()
         try:
             with contextlib.suppress(BrokenPipeError):  # its last line says why it ended
-                self._write(SIZE.pack(len(data)) + data)
+                self._write(data)
             assert self._process.stdout is not None
             line = self._process.stdout.readline()
         finally:

@@ -1,14 +1,14 @@
 """`python -m probity.service.models.shadow_process`: predict what another model has answered, and say how they differ.
 
-It has the lowest priority: whatever else runs comes first. Standard input holds a `Task` as a line of JSON, then for
-each request the length of an .npz file and the file: `inputs` and the answer's arrays. Standard output receives a line
-of JSON for each: the sums of `Differences`, or what went wrong. The other side is `probity.service.models.shadow`.
+It has the lowest priority: whatever else runs comes first. Standard input holds a `Task` as a line of JSON, then
+frames of arrays (`frame`): `inputs` and the answer's, of several requests together. Standard output receives a line of
+JSON for each: the sums of `Differences`, or what went wrong. The other side is `probity.service.models.shadow`.
 """
 
 import contextlib
 import ctypes
-import io
 import json
+import math
 import os
 import signal
 import struct
@@ -40,6 +40,32 @@ class Task:
     policy: dict[str, Any]
 
 
+def frame(arrays: Mapping[str, Array]) -> bytes:
+    """The length of a JSON list of names, types and shapes, the list, the length of the bytes, and the bytes."""
+    named = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    head = json.dumps([[name, array.dtype.str, array.shape] for name, array in named.items()]).encode()
+    body = b"".join(array.tobytes() for array in named.values())
+    return b"".join([SIZE.pack(len(head)), head, SIZE.pack(len(body)), body])
+
+
+def next_frame(stream: BinaryIO) -> dict[str, Array] | None:
+    """The arrays of the next frame; None at the end."""
+    parts = []
+    for _ in range(2):
+        size = stream.read(SIZE.size)
+        if len(size) < SIZE.size:
+            return None
+        (count,) = SIZE.unpack(size)
+        parts.append(stream.read(count))
+        if len(parts[-1]) < count:
+            return None
+    arrays, at = {}, 0
+    for name, kind, shape in json.loads(parts[0]):
+        array = np.frombuffer(parts[1], kind, math.prod(shape), at).reshape(shape)
+        arrays[name], at = array, at + array.nbytes
+    return arrays
+
+
 def compared(predictor: Predictor, inputs: Array, answer: Mapping[str, Array]) -> dict[str, float]:
     """The sums of `Differences` between the answer and what the predictor says, and how many examples there are."""
     prediction = predictor.predict(inputs)
@@ -53,9 +79,7 @@ def serve(stream: BinaryIO, out: BinaryIO) -> None:
     predictor = Predictor.load(task.folder, threads=1, policy=Policy(**task.policy))
     if predictor.digest != task.digest:
         raise ValueError(f"{task.folder}: found the digest {predictor.digest}, expected {task.digest}")
-    while len(head := stream.read(SIZE.size)) == SIZE.size:
-        with np.load(io.BytesIO(stream.read(*SIZE.unpack(head))), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+    while (arrays := next_frame(stream)) is not None:
         try:
             verdict: dict[str, Any] = compared(predictor, arrays.pop("inputs"), arrays)
         except (NetworkError, NetworkFailed, ValueError) as error:

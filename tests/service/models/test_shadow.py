@@ -12,7 +12,7 @@ import pytest
 from probity.service.bundle import InputSpec
 from probity.service.inference.predictor import Predictor
 from probity.service.models.shadow import _Child
-from probity.service.models.shadow_process import SIZE, Task, serve
+from probity.service.models.shadow_process import Task, frame, next_frame, serve
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.processes import wait_until
 from tests.support.server import RUNNING, TIMEOUT, Server, starting
@@ -28,11 +28,9 @@ def bundle(folder: Path, version: str, **changes: Any) -> Path:
 
 def packed(predictor: Predictor, inputs: np.ndarray = INPUTS) -> bytes:
     found = predictor.predict(inputs)
-    file = io.BytesIO()
+    assert found.probabilities is not None
     arrays = {"probabilities": found.probabilities, "mean": found.mean, "rejected": found.rejected}
-    np.savez(file, inputs=inputs, p_value=found.p_value, **arrays)  # type: ignore[arg-type]
-    data = file.getvalue()
-    return SIZE.pack(len(data)) + data
+    return frame({"inputs": inputs, "p_value": found.p_value, **arrays})
 
 
 def task(folder: Path) -> Task:
@@ -63,6 +61,23 @@ def test_the_process_says_how_they_differ_and_goes_on_after_what_fails(tmp_path:
     )
 
 
+def test_frames_hold_their_arrays_and_half_a_frame_is_the_end() -> None:
+    arrays = {
+        "inputs": INPUTS[:, ::2],
+        "rejected": np.array([True, False]),
+        "ids": np.arange(3),
+        "none": np.zeros((0, 2)),
+    }
+    stream = io.BytesIO(frame(arrays) + frame(arrays)[:-1][:20])
+    found = next_frame(stream)
+    assert found is not None
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+    assert next_frame(stream) is None
+
+
 def test_another_bundle_in_its_place_is_refused(tmp_path: Path) -> None:
     folder = bundle(tmp_path / "1", "1")
     with pytest.raises(ValueError, match="found the digest"):
@@ -73,7 +88,7 @@ def test_a_process_that_ended_says_so(tmp_path: Path) -> None:
     folder = bundle(tmp_path / "1", "1")
     child = _Child(task(folder))
     assert child.alive
-    data = packed(Predictor.load(folder))[SIZE.size :]
+    data = packed(Predictor.load(folder))
     assert child.ask(data, TIMEOUT)["examples"] == len(INPUTS)
     child.kill()
     with pytest.raises(OSError, match=r"Broken pipe|ended with status"):
@@ -138,7 +153,7 @@ def test_one_that_takes_other_inputs_is_not_compared(tmp_path: Path) -> None:
 
 def test_one_that_hangs_is_killed_and_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     folder = bundle(tmp_path / "1", "1")
-    data = packed(Predictor.load(folder))[SIZE.size :]
+    data = packed(Predictor.load(folder))
     hanging = _Child(task(folder))
     assert hanging.ask(data, TIMEOUT)["examples"] == len(INPUTS)
     hanging._process.send_signal(signal.SIGSTOP)  # noqa: SLF001  as a network that never ends
