@@ -20,6 +20,7 @@ PAGE = Path(__file__).with_name("benchmarks.md")
 TABLES = RESULTS / "tables"
 MEASURED = (
     "baseline",
+    "bundles",
     "price",
     "frontier",
     "strangers",
@@ -31,6 +32,8 @@ MEASURED = (
     "servers",
     "texts",
     "clients",
+    "fair",
+    "shadow",
     "soak",
     "playground",
 )
@@ -319,6 +322,29 @@ def texts(result: Row) -> str:
     return table(["a request", "texts per second", "of FastAPI", "ratio, and its range over rounds"], rows)
 
 
+def fair(result: Row) -> str:
+    """The predictions of the small network beside so many clients of the large one."""
+    rows = [
+        [clients, f"{1000 * one['p50']:.1f}", f"{1000 * one['p99']:.1f}", f"{one['large_per_second']:.0f}"]
+        for clients, one in result["rows"].items()
+    ]
+    return table(["clients of the large one", "median, ms", "99th percentile, ms", "of the large one a second"], rows)
+
+
+def shadow(result: Row) -> str:
+    """Latencies without a shadow and with one, and the ratio of both in a round."""
+    rows = [
+        [
+            f"{key[1:]}th percentile",
+            f"{1000 * one['without']:.1f}",
+            f"{1000 * one['with']:.1f}",
+            f"{one['ratio']:.2f} ({one['least_ratio']:.2f} to {one['largest_ratio']:.2f})",
+        ]
+        for key, one in result["latency"].items()
+    ]
+    return table(["", "without, ms", "with, ms", "ratio, and its range over rounds"], rows)
+
+
 def clients(result: Row) -> str:
     """Of each client, how many of the things that it was asked to do it did."""
     rows = []
@@ -379,7 +405,21 @@ VERDICT_PARTS: dict[str, Callable[[Row], float]] = {
     "AUROC, entropy": lambda row: float(next(iter(row["auroc"].values()))),
 }
 # Part of the page -> the results that it is made of, and how.
-TABLES_OF = (baseline, price, frontier, strangers, robustness, guarantees, drift, load, servers, texts, clients)
+TABLES_OF = (
+    baseline,
+    price,
+    frontier,
+    strangers,
+    robustness,
+    guarantees,
+    drift,
+    load,
+    servers,
+    texts,
+    clients,
+    fair,
+    shadow,
+)
 MADE = {make.__name__: (make.__name__, make) for make in TABLES_OF}
 MADE |= {"few_foreign": ("drift", few_foreign), "mishaps": ("servers", mishaps)}
 MADE |= {"verdicts": ("frontier", verdicts), "strangers_foreign": ("strangers", strangers_foreign)}
